@@ -1,0 +1,28 @@
+#include "base/units.h"
+
+#include <doctest/doctest.h>
+
+namespace zeroth {
+
+TEST_CASE("bytes are scaled by 1024 with three digits") {
+  CHECK(format_bytes(0) == "0 B");
+  CHECK(format_bytes(512) == "512 B");
+  CHECK(format_bytes(1536) == "1.50 KiB");
+  CHECK(format_bytes(37'000'000) == "35.3 MiB");
+  CHECK(format_bytes(int64_t{3} << 40) == "3.00 TiB");
+}
+
+TEST_CASE("counts are scaled by 1000 with three digits") {
+  CHECK(format_count(950) == "950");
+  CHECK(format_count(31'600'000) == "31.6M");
+  CHECK(format_count(1'100'000'000) == "1.10B");
+}
+
+TEST_CASE("durations keep the two largest units") {
+  CHECK(format_duration(0.84) == "0.8s");
+  CHECK(format_duration(42) == "42s");
+  CHECK(format_duration(185) == "3m05s");
+  CHECK(format_duration(7620) == "2h07m");
+}
+
+}  // namespace zeroth
