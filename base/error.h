@@ -1,6 +1,6 @@
-// Two kinds of failure. `Error` is the user's world going wrong (config, file, peer): the message names the key or
-// path, the rank where one is known, and both values. `InternalError`, raised by ZEROTH_CHECK, is a bug of ours.
-// Only `main` catches to print.
+// Two kinds of failure. `Error` is the user's world going wrong (config, file, peer): the message
+// names the key or path, the rank where one is known, and both values. `InternalError`, raised by
+// ZEROTH_CHECK, is a bug of ours. Only `main` catches to print.
 #pragma once
 
 #include <fmt/format.h>
@@ -34,10 +34,9 @@ namespace detail {
 }  // namespace zeroth
 
 // A broken invariant of this program. The message, formatted as by fmt, should hold both operands.
-#define ZEROTH_CHECK(condition, ...)                                                   \
-  do {                                                                                 \
-    if (!(condition)) {                                                                \
-      ::zeroth::detail::check_failed(__FILE__, __LINE__, #condition,                   \
-                                     ::fmt::format(__VA_ARGS__));                      \
-    }                                                                                  \
+#define ZEROTH_CHECK(condition, ...)                                                              \
+  do {                                                                                            \
+    if (!(condition)) {                                                                           \
+      ::zeroth::detail::check_failed(__FILE__, __LINE__, #condition, ::fmt::format(__VA_ARGS__)); \
+    }                                                                                             \
   } while (false)

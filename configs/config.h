@@ -1,6 +1,6 @@
-// The resolved configuration of a run: what a ds_config.json says once every "auto" and every default has a value.
-// Plain structs: the default stands on the field, effect and cost in the comment above it. Sizes named *_elements count
-// parameters, not bytes, as in DeepSpeed.
+// The resolved configuration of a run: what a ds_config.json says once every "auto" and every
+// default has a value. Plain structs: the default stands on the field, effect and cost in the
+// comment above it. Sizes named *_elements count parameters, not bytes, as in DeepSpeed.
 #pragma once
 
 #include <array>
@@ -13,7 +13,8 @@ namespace zeroth::configs {
 enum class Precision { kFp32, kFp16, kBf16 };
 
 struct BatchConfig {
-  // Samples per optimizer step over all ranks. Always micro_batch_size * accumulation_steps * data-parallel ranks.
+  // Samples per optimizer step over all ranks. Always micro_batch_size * accumulation_steps *
+  // data-parallel ranks.
   int64_t train_batch_size = 1;
   // Samples that one rank runs forward and backward at once. Activation memory grows with it.
   int64_t micro_batch_size = 1;
@@ -38,7 +39,10 @@ struct LossScaleConfig {
 };
 
 struct OptimizerConfig {
-  enum class Kind { kAdamW, kAdam };  // kAdamW: decoupled weight decay; kAdam: decay added to the gradient
+  enum class Kind {
+    kAdamW,
+    kAdam
+  };  // kAdamW: decoupled weight decay; kAdam: decay added to the gradient
   Kind kind = Kind::kAdamW;
   double lr = 1e-3;
   std::array<double, 2> betas = {0.9, 0.999};
@@ -46,7 +50,8 @@ struct OptimizerConfig {
   double weight_decay = 0;
 };
 
-// The learning rate of update s (counted from 0 over applied updates; a skipped step does not advance it).
+// The learning rate of update s (counted from 0 over applied updates; a skipped step does not
+// advance it).
 struct SchedulerConfig {
   enum class Kind { kConstant, kWarmupLr, kWarmupDecayLr, kWarmupCosineLr };
   enum class Warmup { kLog, kLinear };
@@ -68,7 +73,8 @@ struct ZeroConfig {
   // Gradients are reduced in pieces of at most this many elements.
   int64_t reduce_bucket_elements = 500'000'000;
   int64_t allgather_bucket_elements = 500'000'000;
-  // Stage 3: whole blocks that fit in this many elements are gathered ahead of use (at least one unless 0).
+  // Stage 3: whole blocks that fit in this many elements are gathered ahead of use (at least one
+  // unless 0).
   int64_t prefetch_bucket_elements = 50'000'000;
   // Stage 3: units of at most this many elements stay whole on every rank.
   int64_t param_persistence_threshold_elements = 100'000;

@@ -12,18 +12,20 @@
 
 namespace zeroth::model {
 
-// Parameters are registered as with any torch module; they may lie on the meta device until the engine gives them memory.
-// A parameter that several blocks register (the same tensor object: a tied weight) is trained and saved once.
-// forward() must use parameters only while it runs, must not change x in place, and may run again with equal results
-// (recompute). It is called on one thread at a time.
+// Parameters are registered as with any torch module; they may lie on the meta device until the
+// engine gives them memory. A parameter that several blocks register (the same tensor object: a
+// tied weight) is trained and saved once. forward() must use parameters only while it runs, must
+// not change x in place, and may run again with equal results (recompute). It is called on one
+// thread at a time.
 class Block : public torch::nn::Module {
  public:
   // `label` starts the names of the block's parameters: "layers.3" + "." + "attention.q.weight".
   explicit Block(std::string label) : label_(std::move(label)) {}
 
-  // x: the previous block's output, [batch, seq, hidden] in working precision (undefined for the first block, which
-  // reads batch.tokens). Returns the next block's input. The last block returns the fp32 scalar loss (sum over trained
-  // tokens / batch.step_trained_tokens), or logits [batch, seq, vocab] when batch.targets is undefined.
+  // x: the previous block's output, [batch, seq, hidden] in working precision (undefined for the
+  // first block, which reads batch.tokens). Returns the next block's input. The last block returns
+  // the fp32 scalar loss (sum over trained tokens / batch.step_trained_tokens), or logits [batch,
+  // seq, vocab] when batch.targets is undefined.
   virtual torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) = 0;
 
   const std::string& label() const { return label_; }

@@ -8,20 +8,25 @@
 
 namespace zeroth::model {
 
-// A target that is not trained: it adds neither loss nor gradient and is not counted. PyTorch's `ignore_index`.
+// A target that is not trained: it adds neither loss nor gradient and is not counted. PyTorch's
+// `ignore_index`.
 inline constexpr int64_t kUntrained = -100;
 
 struct MicroBatch {
   torch::Tensor tokens;     // [batch, seq] int64
-  torch::Tensor targets;    // [batch, seq] int64, token t's successor or kUntrained; undefined: the head returns logits
+  torch::Tensor targets;    // [batch, seq] int64, token t's successor or kUntrained; undefined: the
+                            // head returns logits
   torch::Tensor positions;  // [batch, seq] int64; undefined: 0 .. seq-1 in every row
 
-  // Trained tokens of the whole step, over all ranks and micro-batches. The head's loss is the sum over this micro-batch's
-  // trained tokens divided by it, so that losses and gradients of a step simply add up to the mean.
+  // Trained tokens of the whole step, over all ranks and micro-batches. The head's loss is the sum
+  // over this micro-batch's trained tokens divided by it, so that losses and gradients of a step
+  // simply add up to the mean.
   double step_trained_tokens = 1;
-  // Factor on the gradient that enters the head (the fp16 loss scale). The loss itself is not scaled.
+  // Factor on the gradient that enters the head (the fp16 loss scale). The loss itself is not
+  // scaled.
   double grad_scale = 1;
-  // hash(seed, step, index in the global batch): random operations draw from it, never from a global generator.
+  // hash(seed, step, index in the global batch): random operations draw from it, never from a
+  // global generator.
   uint64_t rng_seed = 0;
   // Global sample numbers of the rows, for messages.
   std::vector<int64_t> samples;

@@ -1,0 +1,38 @@
+// From the environment to a mesh: the only place that reads the environment in a rank.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "comm/mesh.h"
+
+namespace zeroth::comm {
+
+// What a launcher tells a rank: `zeroth`, torchrun and mpirun are understood; without any of them a
+// world of one.
+struct RankEnv {
+  int rank = 0;
+  int world_size = 1;
+  int local_rank = 0;
+  int local_size = 1;
+  std::string master_addr = "127.0.0.1";
+  int master_port = 29500;
+  bool agent_store = false;                // torchrun's agent already serves the store
+  std::optional<std::string> accelerator;  // DS_ACCELERATOR: "cpu" or "cuda"
+  bool share_gpus = false;                 // several ranks per GPU: Gloo instead of NCCL
+  std::optional<int> num_threads;          // OMP_NUM_THREADS
+  std::chrono::seconds timeout{600};       // of every collective; DEEPSPEED_TIMEOUT is in minutes
+  std::optional<double> launch_time;       // seconds since the epoch at which the launcher started
+  std::optional<int> terminal_columns;     // rank 0's output ends on a terminal of this width
+
+  // Throws an Error that names the variable and its value.
+  static RankEnv from_environment();
+};
+
+// Connects the ranks. Throws an Error that names rank, address and port when that does not succeed
+// in time.
+std::unique_ptr<Mesh> make_mesh(const RankEnv& env);
+
+}  // namespace zeroth::comm

@@ -1,0 +1,61 @@
+// Ranks that exchange tensors. Every collective is issued by all ranks of the group, in the same
+// order, from one thread.
+#pragma once
+
+#include <torch/types.h>
+
+#include <memory>
+
+namespace zeroth::comm {
+
+enum class Reduce { kSum, kMax, kMin };
+
+// A collective under way. Its tensors must live, and must not be written, until wait() has
+// returned.
+class Pending {
+ public:
+  class Impl {
+   public:
+    virtual ~Impl() = default;
+    virtual void wait() = 0;
+  };
+
+  Pending() = default;  // done
+  explicit Pending(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+  // On the CPU: blocks until the result is there. On CUDA: makes the current stream wait. Throws an
+  // Error that names the collective and the rank when a peer is lost or the time limit has passed.
+  // A second call does nothing.
+  void wait() {
+    if (!impl_) return;
+    auto impl = std::move(impl_);
+    impl->wait();
+  }
+  bool done() const { return impl_ == nullptr; }
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+class Group {
+ public:
+  virtual ~Group() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // In place, element-wise over the ranks.
+  virtual Pending all_reduce(const torch::Tensor& tensor, Reduce op = Reduce::kSum) = 0;
+  // out [size * n] = the ranks' in [n] one after the other; `in` may be this rank's own part of
+  // `out`.
+  virtual Pending all_gather(const torch::Tensor& out, const torch::Tensor& in) = 0;
+  // out [n] = this rank's part of the sum of all ranks' in [size * n]. `in` may be overwritten.
+  virtual Pending reduce_scatter(const torch::Tensor& out, const torch::Tensor& in) = 0;
+  // tensor of `root` to all.
+  virtual Pending broadcast(const torch::Tensor& tensor, int root) = 0;
+};
+
+// The group of one rank: nothing moves but what a result needs.
+std::unique_ptr<Group> make_solo_group();
+
+}  // namespace zeroth::comm

@@ -1,0 +1,28 @@
+// The ranks of a run: who I am, on which device, and the groups along the axes of the grid.
+#pragma once
+
+#include <torch/types.h>
+
+#include <memory>
+
+#include "comm/group.h"
+
+namespace zeroth::comm {
+
+class Mesh {
+ public:
+  Mesh(torch::Device device, std::unique_ptr<Group> data)
+      : device_(device), data_(std::move(data)) {}
+
+  torch::Device device() const { return device_; }
+  // Ranks that see different samples; parameters, gradients and optimizer state shard over it.
+  Group& data() const { return *data_; }
+  int rank() const { return data_->rank(); }
+  int world_size() const { return data_->size(); }
+
+ private:
+  torch::Device device_;
+  std::unique_ptr<Group> data_;
+};
+
+}  // namespace zeroth::comm

@@ -1,0 +1,91 @@
+// From a ds_config.json and the command line to a resolved Config.
+//
+//   Document document = load("ds_config.json");               // or Document{} without a file
+//   BatchConfig batch = resolve_batch(document, flags, ranks); // then count the run's steps
+//   Resolved resolved = resolve(document, flags, {ranks, hidden_size, steps});
+//
+// Every function here is pure but for load, which reads the file. All complaints about a
+// configuration, those of the file, of the flags beside it and of values that do not fit together,
+// come in one zeroth::Error: one line each, led by the JSON path ("zero_optimization.stage") or the
+// flag.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "configs/config.h"
+
+namespace zeroth::configs {
+
+// What the command line says; unset means "not given". A flag fills a key that is absent or "auto";
+// beside another value in the file it must be equal.
+struct FlagValues {
+  std::optional<int64_t> micro_batch;          // --micro-batch
+  std::optional<int64_t> accumulation;         // --accumulation
+  std::optional<int64_t> global_batch;         // --global-batch
+  std::optional<double> lr;                    // --lr, 5e-5 where the file leaves it to the flag
+  std::optional<double> weight_decay;          // --weight-decay, 0
+  std::optional<std::array<double, 2>> betas;  // --betas, 0.9 0.999
+  std::optional<double> eps;                   // --eps, 1e-8
+  std::optional<int64_t>
+      warmup_steps;  // --warmup-steps; without a scheduler section: linear, then constant
+  std::optional<double> max_grad_norm;  // --max-grad-norm, 1.0; 0 switches clipping off
+  std::optional<Precision> precision;   // --bf16, --fp16, --fp32
+  std::optional<uint64_t> seed;         // --seed, 42
+  std::optional<int64_t>
+      gradient_checkpointing;  // --gradient-checkpointing[=N]: N of RecomputeConfig, at least 1
+};
+
+// Facts of the run that "auto" and the batch sizes depend on.
+struct RunFacts {
+  int64_t world_size = 1;   // data-parallel ranks
+  int64_t hidden_size = 0;  // of the model; 0: unknown, then "auto" bucket sizes are an error
+  std::optional<int64_t> total_steps;  // optimizer steps of the run, for an "auto" total_num_steps
+};
+
+struct CheckedKeys;  // configs/check.h
+
+// A configuration file whose keys were checked one by one. Cheap to copy. What is wrong with it is
+// kept, and thrown by resolve_batch and resolve together with their own complaints.
+class Document {
+ public:
+  Document();  // no file: every value comes from flags and defaults
+  explicit Document(std::shared_ptr<const CheckedKeys> keys) : keys_(std::move(keys)) {}
+
+  const CheckedKeys& keys() const { return *keys_; }
+  const std::vector<std::string>& complaints() const;
+
+ private:
+  std::shared_ptr<const CheckedKeys> keys_;
+};
+
+// Reads a file or, where no file of that name exists, base64 (plain or URL-safe) of the JSON
+// itself. JSON with //, /**/ and # comments. Throws Error for an unreadable file (names the path)
+// and a syntax error (file:line:column, JSON path).
+Document load(const std::string& file_or_base64);
+
+// The same for text at hand; `name` stands for the file in messages.
+Document parse_text(const std::string& text, const std::string& name);
+
+struct Resolved {
+  Config config;
+  std::vector<std::string>
+      notes;  // what the user should know, one line each: "no precision section: fp32"
+};
+
+// The three batch values by DeepSpeed's rules. Throws every complaint that can be known without the
+// model's facts.
+BatchConfig resolve_batch(const Document& document, const FlagValues& flags, int64_t world_size);
+
+// Every value. Throws Error with all complaints.
+Resolved resolve(const Document& document, const FlagValues& flags, const RunFacts& facts);
+
+// The configuration as indented JSON in ds_config spelling, for --print-config. Loads back to the
+// same Config, but for the seed and --gradient-checkpointing, which have no key.
+std::string to_json(const Config& config);
+
+}  // namespace zeroth::configs

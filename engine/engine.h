@@ -1,0 +1,100 @@
+// Trains a chain of blocks: zeroth::initialize(blocks, config), then train_batch again and again.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/mesh.h"
+#include "configs/config.h"
+#include "engine/loader.h"
+#include "engine/model_sink.h"
+#include "model/block.h"
+#include "model/weight_source.h"
+
+namespace zeroth::engine {
+
+// Wall-clock seconds of one step; they add up to the step less what the caller does between steps.
+struct StepTimes {
+  double data = 0;      // Loader::next and the agreement on trained tokens
+  double forward = 0;   // with the waits for gathers in it
+  double backward = 0;  // recompute and the start of reductions included
+  double reduce = 0;    // waiting for the last reductions, norm
+  double update = 0;
+};
+
+struct StepStats {
+  int64_t step = 0;  // 1 for the first
+  double loss = 0;   // mean over the trained tokens of the global batch
+  double grad_norm =
+      0;          // global L2 norm before clipping, unscaled; not finite when the step was skipped
+  double lr = 0;  // rate that this update used
+  double loss_scale = 1;
+  bool skipped = false;  // gradients were not finite: no update
+  int64_t skipped_total = 0;
+  int64_t tokens = 0;          // positions run, over all ranks, padding included
+  int64_t trained_tokens = 0;  // over all ranks
+  StepTimes times;
+};
+
+struct EvalStats {
+  double loss = 0;  // mean over all trained tokens of all ranks
+  int64_t trained_tokens = 0;
+};
+
+// Bytes on this rank, by what they hold.
+struct MemoryReport {
+  int64_t parameters = 0;            // working precision
+  int64_t master_and_optimizer = 0;  // fp32 master where it is a copy, and optimizer state
+  int64_t gradients = 0;
+  int64_t gathered_peak =
+      0;  // most bytes of parameters gathered beyond what rests here, an estimate
+};
+
+struct InitOptions {
+  // First values of parameters on the meta device; not needed when the blocks' own parameters hold
+  // values.
+  std::shared_ptr<model::WeightSource> weights;
+};
+
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  // One optimizer step over gradient_accumulation_steps micro-batches. Collective: all ranks call
+  // it. Throws an Error when the global batch has no trained token, a peer is lost, or ten steps in
+  // a row were skipped for non-finite gradients.
+  virtual StepStats train_batch(Loader& data) = 0;
+
+  // Loss without training over `micro_batches` micro-batches of every rank (all ranks pass the same
+  // number).
+  virtual EvalStats eval_batch(Loader& data, int64_t micro_batches) = 0;
+
+  // Every parameter once, whole, in working precision, block by block: `sink` is called on rank 0
+  // only, the other ranks take part in the gathers. Collective.
+  virtual void save_model(ModelSink& sink) = 0;
+  // As one safetensors file set under `dir`, with the blocks' own parameter names. Collective.
+  virtual void save_model(const std::filesystem::path& dir) = 0;
+
+  virtual const configs::Config& config() const = 0;
+  virtual comm::Mesh& mesh() = 0;
+  virtual MemoryReport memory() const = 0;
+  virtual int64_t num_parameters() const = 0;  // whole model, tied weights once
+  // One line for the start-up summary: "stage 2: parameters replicated, gradients sharded,
+  // optimizer state sharded".
+  virtual std::string strategy() const = 0;
+};
+
+// Takes over the blocks: their parameters become views of the engine's buffers, in working
+// precision on mesh's device. Collective. Throws an Error that names the key or the parameter.
+std::unique_ptr<Engine> initialize(model::Blocks blocks, const configs::Config& config,
+                                   std::shared_ptr<comm::Mesh> mesh,
+                                   const InitOptions& options = {});
+
+}  // namespace zeroth::engine
+
+namespace zeroth {
+using engine::initialize;
+}

@@ -1,0 +1,18 @@
+// What the engine asks of a data source.
+#pragma once
+
+#include "model/micro_batch.h"
+
+namespace zeroth::engine {
+
+class Loader {
+ public:
+  virtual ~Loader() = default;
+
+  // This rank's next micro-batch: tokens, targets (kUntrained where not trained), rng_seed and
+  // samples filled, tensors on the CPU. Called gradient_accumulation_steps times per step, on the
+  // thread that called the engine. May throw.
+  virtual model::MicroBatch next() = 0;
+};
+
+}  // namespace zeroth::engine
