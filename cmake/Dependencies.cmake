@@ -11,3 +11,4 @@ add_library(zeroth_pcre2 INTERFACE)
 target_link_libraries(zeroth_pcre2 INTERFACE ${ZEROTH_PCRE2})
 
 include(LibTorch)
+include(Cuda)

@@ -39,14 +39,16 @@ struct LossScaleConfig {
 };
 
 struct OptimizerConfig {
-  enum class Kind {
-    kAdamW,
-    kAdam
-  };  // kAdamW: decoupled weight decay; kAdam: decay added to the gradient
+  enum class Kind { kAdamW, kAdam };
+  // kAdamW: decoupled weight decay; kAdam: decay added to the gradient.
   Kind kind = Kind::kAdamW;
+  // Learning rate; WarmupLR and WarmupDecayLR replace it by their own.
   double lr = 1e-3;
+  // Decay rates of the first and the second moment, in [0, 1).
   std::array<double, 2> betas = {0.9, 0.999};
+  // Added to the root of the second moment.
   double eps = 1e-8;
+  // Applied to every parameter.
   double weight_decay = 0;
 };
 
@@ -55,10 +57,14 @@ struct OptimizerConfig {
 struct SchedulerConfig {
   enum class Kind { kConstant, kWarmupLr, kWarmupDecayLr, kWarmupCosineLr };
   enum class Warmup { kLog, kLinear };
+  // kConstant: the optimizer's lr at every update.
   Kind kind = Kind::kConstant;
+  // kWarmupLr, kWarmupDecayLr: the rates before and after the warm-up.
   double warmup_min_lr = 0;
   double warmup_max_lr = 1e-3;
+  // Updates of the warm-up as the file says it, at least 1 (DeepSpeed counts 1 as 2).
   int64_t warmup_num_steps = 1000;
+  // Shape of the warm-up.
   Warmup warmup_type = Warmup::kLog;
   // kWarmupDecayLr, kWarmupCosineLr: the rate reaches its end at this update.
   int64_t total_num_steps = 0;
@@ -72,6 +78,7 @@ struct ZeroConfig {
   int stage = 0;
   // Gradients are reduced in pieces of at most this many elements.
   int64_t reduce_bucket_elements = 500'000'000;
+  // Updated parameters are gathered in pieces of at most this many elements.
   int64_t allgather_bucket_elements = 500'000'000;
   // Stage 3: whole blocks that fit in this many elements are gathered ahead of use (at least one
   // unless 0).
@@ -80,7 +87,7 @@ struct ZeroConfig {
   int64_t param_persistence_threshold_elements = 100'000;
   // Stage 3: at most this many gathered elements at a time; must hold two neighbouring blocks.
   int64_t max_live_elements = 1'000'000'000;
-  // Whether gathers and reductions run beside compute.
+  // Whether gathers and reductions run beside compute. Changes no result.
   bool overlap_comm = true;
 };
 

@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "configs/config.h"
@@ -27,24 +28,27 @@ struct FlagValues {
   std::optional<int64_t> micro_batch;          // --micro-batch
   std::optional<int64_t> accumulation;         // --accumulation
   std::optional<int64_t> global_batch;         // --global-batch
-  std::optional<double> lr;                    // --lr, 5e-5 where the file leaves it to the flag
-  std::optional<double> weight_decay;          // --weight-decay, 0
-  std::optional<std::array<double, 2>> betas;  // --betas, 0.9 0.999
-  std::optional<double> eps;                   // --eps, 1e-8
-  std::optional<int64_t>
-      warmup_steps;  // --warmup-steps; without a scheduler section: linear, then constant
-  std::optional<double> max_grad_norm;  // --max-grad-norm, 1.0; 0 switches clipping off
-  std::optional<Precision> precision;   // --bf16, --fp16, --fp32
-  std::optional<uint64_t> seed;         // --seed, 42
-  std::optional<int64_t>
-      gradient_checkpointing;  // --gradient-checkpointing[=N]: N of RecomputeConfig, at least 1
+  std::optional<double> lr;                    // --lr, default 5e-5
+  std::optional<double> weight_decay;          // --weight-decay, default 0
+  std::optional<std::array<double, 2>> betas;  // --betas, default 0.9 0.999
+  std::optional<double> eps;                   // --eps, default 1e-8
+  std::optional<double> max_grad_norm;         // --max-grad-norm, default 1.0; 0: no clipping
+  std::optional<Precision> precision;          // --bf16, --fp16, --fp32
+  std::optional<uint64_t> seed;                // --seed, default 42
+  // --warmup-steps; without a scheduler section: linear from 0 to lr, then constant.
+  std::optional<int64_t> warmup_steps;
+  // --gradient-checkpointing[=N]: RecomputeConfig::every_nth_block, at least 1.
+  std::optional<int64_t> gradient_checkpointing;
 };
 
 // Facts of the run that "auto" and the batch sizes depend on.
 struct RunFacts {
-  int64_t world_size = 1;   // data-parallel ranks
-  int64_t hidden_size = 0;  // of the model; 0: unknown, then "auto" bucket sizes are an error
-  std::optional<int64_t> total_steps;  // optimizer steps of the run, for an "auto" total_num_steps
+  // Data-parallel ranks.
+  int64_t world_size = 1;
+  // Of the model. 0: unknown, then "auto" bucket sizes are an error.
+  int64_t hidden_size = 0;
+  // Optimizer steps of the run. Unset: unknown, then an "auto" total_num_steps is an error.
+  std::optional<int64_t> total_steps = {};
 };
 
 struct CheckedKeys;  // configs/check.h
@@ -73,8 +77,8 @@ Document parse_text(const std::string& text, const std::string& name);
 
 struct Resolved {
   Config config;
-  std::vector<std::string>
-      notes;  // what the user should know, one line each: "no precision section: fp32"
+  // What the user should know, one line each: "no precision section: fp32".
+  std::vector<std::string> notes;
 };
 
 // The three batch values by DeepSpeed's rules. Throws every complaint that can be known without the

@@ -1,0 +1,37 @@
+# ZEROTH_CUDA=AUTO|ON|OFF -> ZEROTH_HAVE_CUDA and, when that is true, target `libtorch_cuda`: what the shared library of
+# the GPU path compiles and links with. No program links it: it is loaded when a GPU is used. Needs the headers of a CUDA
+# toolkit and of NCCL, and a LibTorch built for CUDA; no GPU.
+set(ZEROTH_HAVE_CUDA FALSE)
+if(NOT ZEROTH_CUDA)
+  message(STATUS "GPU path: off")
+  return()
+endif()
+
+find_package(CUDAToolkit QUIET)
+get_filename_component(torch_folder ${Torch_ROOT} REALPATH)
+find_path(ZEROTH_NCCL_INCLUDE nccl.h HINTS ${torch_folder}/../nvidia/nccl/include)
+set(missing "")
+if(NOT CUDAToolkit_FOUND)
+  list(APPEND missing "a CUDA toolkit")
+endif()
+if(NOT ZEROTH_NCCL_INCLUDE)
+  list(APPEND missing "nccl.h")
+endif()
+if(NOT EXISTS ${Torch_ROOT}/lib/libtorch_cuda.so)
+  list(APPEND missing "a LibTorch built for CUDA")
+endif()
+list(JOIN missing ", " missing)
+
+if(NOT missing)
+  set(ZEROTH_HAVE_CUDA TRUE)
+  message(STATUS "GPU path: on, with CUDA toolkit ${CUDAToolkit_VERSION}")
+  add_library(libtorch_cuda INTERFACE)
+  target_include_directories(libtorch_cuda SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS} ${ZEROTH_NCCL_INCLUDE})
+  target_compile_definitions(libtorch_cuda INTERFACE USE_C10D_NCCL)
+  target_link_libraries(libtorch_cuda INTERFACE
+    libtorch ${Torch_ROOT}/lib/libtorch_cuda.so ${Torch_ROOT}/lib/libc10_cuda.so)
+elseif(ZEROTH_CUDA STREQUAL "AUTO")
+  message(STATUS "GPU path: off, for want of ${missing}")
+else()
+  message(FATAL_ERROR "ZEROTH_CUDA=${ZEROTH_CUDA} needs ${missing}; tools/setup brings nccl.h and LibTorch")
+endif()

@@ -1,0 +1,70 @@
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+
+#include "base/error.h"
+#include "comm/bootstrap.h"
+
+namespace zeroth::comm {
+namespace {
+
+std::optional<std::string> variable(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return value;
+}
+
+template <typename Number>
+std::optional<Number> number(const char* name, Number least) {
+  const auto text = variable(name);
+  if (!text) return std::nullopt;
+  Number value{};
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (error != std::errc{} || end != text->data() + text->size() || value < least) {
+    throw Error("environment variable {}={} is not a number of at least {}", name, *text, least);
+  }
+  return value;
+}
+
+// The first of several spellings: ours and torchrun's, Open MPI's, MPICH's.
+std::optional<int> first_of(std::initializer_list<const char*> names, int least) {
+  for (const char* name : names) {
+    if (const auto value = number<int>(name, least)) return value;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+RankEnv RankEnv::from_environment() {
+  RankEnv env;
+  env.rank = first_of({"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"}, 0).value_or(0);
+  env.world_size = first_of({"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}, 1).value_or(1);
+  env.local_rank = first_of({"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"}, 0)
+                       .value_or(env.rank);
+  env.local_size =
+      first_of({"LOCAL_SIZE", "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"},
+               1)
+          .value_or(env.world_size);
+  if (env.rank >= env.world_size) {
+    throw Error("environment variable RANK={} must be below WORLD_SIZE={}", env.rank,
+                env.world_size);
+  }
+  env.master_addr = variable("MASTER_ADDR").value_or(env.master_addr);
+  env.master_port = number<int>("MASTER_PORT", 1).value_or(env.master_port);
+  env.agent_store = variable("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  env.accelerator = variable("DS_ACCELERATOR");
+  if (env.accelerator && *env.accelerator != "cpu" && *env.accelerator != "cuda") {
+    throw Error("environment variable DS_ACCELERATOR={} is neither cpu nor cuda", *env.accelerator);
+  }
+  env.share_gpus = variable("ZEROTH_SHARE_GPUS") == "1";
+  env.num_threads = number<int>("OMP_NUM_THREADS", 1);
+  if (const auto minutes = number<int>("DEEPSPEED_TIMEOUT", 1))
+    env.timeout = std::chrono::minutes(*minutes);
+  env.launch_time = number<double>("ZEROTH_LAUNCH_TIME", 0);
+  if (variable("ZEROTH_TTY") == "1")
+    env.terminal_columns = number<int>("ZEROTH_COLUMNS", 1).value_or(80);
+  return env;
+}
+
+}  // namespace zeroth::comm

@@ -1,0 +1,28 @@
+// Groups over Gloo (TCP): CPU ranks, and ranks that share a GPU.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "comm/group.h"
+
+namespace c10d {
+class Store;
+}
+
+namespace zeroth::comm {
+
+struct GlooOptions {
+  std::string name = "data";
+  // An address of this host that the other ranks reach; empty: the one that the host's name
+  // resolves to.
+  std::string address;
+  std::chrono::milliseconds timeout{600'000};
+};
+
+// Collective. Throws an Error that names rank and address when the ranks do not connect in time.
+std::unique_ptr<Group> make_gloo_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                       int size, const GlooOptions& options);
+
+}  // namespace zeroth::comm

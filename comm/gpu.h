@@ -1,0 +1,44 @@
+// The GPU side, behind one door: a shared library of its own that is loaded only when a GPU is
+// used, so that a CPU run maps no CUDA library.
+#pragma once
+
+#include <torch/types.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "comm/group.h"
+
+namespace c10d {
+class Store;
+}
+
+namespace zeroth::comm {
+
+class Gpu {
+ public:
+  virtual ~Gpu() = default;
+  virtual int device_count() const = 0;
+  // Makes `index` the current device of this thread.
+  virtual void select(int index) = 0;
+  // Collective. Throws an Error that names rank and cause.
+  virtual std::unique_ptr<Group> make_nccl_group(const c10::intrusive_ptr<c10d::Store>& store,
+                                                 int rank, int size,
+                                                 std::chrono::milliseconds timeout) = 0;
+  // Waits until the current device has done all that was queued.
+  virtual void synchronize() = 0;
+  // Most bytes of tensors that were live on `index` at a time.
+  virtual int64_t peak_allocated_bytes(int index) const = 0;
+};
+
+// Loads libzeroth_gpu.so from the folder of the running program or its sibling lib/. Must run
+// before any other use of torch in the process. Throws an Error that says what is missing (a
+// CPU-only build, a driver). The object lives as long as the process.
+Gpu& load_gpu();
+
+// The exported entry of the library.
+using GpuEntry = Gpu& (*)();
+inline constexpr const char* kGpuEntry = "zeroth_gpu_entry";
+
+}  // namespace zeroth::comm

@@ -1,0 +1,80 @@
+// What the parts of resolve share: the checked file, the flags, the facts, and what they found to
+// say.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "configs/check.h"
+#include "configs/loader.h"
+
+namespace zeroth::configs {
+
+inline constexpr double kFlagLr = 5e-5;  // the rate of the command line where nobody gives one
+
+struct Context {
+  const CheckedKeys& keys;
+  const FlagValues& flags;
+  RunFacts facts;
+  // False: hidden_size and total_steps come later, and nobody may miss them.
+  bool facts_known = true;
+  std::vector<std::string> complaints = {};
+  std::vector<std::string> notes = {};
+  // Sections of an unknown type: what the check said of their keys is not shown.
+  std::vector<std::string> moot = {};
+
+  template <typename... Args>
+  void complain(fmt::format_string<Args...> format, Args&&... args) {
+    complaints.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  template <typename... Args>
+  void note(fmt::format_string<Args...> format, Args&&... args) {
+    notes.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  // The file's value, else the flag's. Both, and different: a complaint.
+  template <typename T>
+  std::optional<T> pick(const std::string& path, const std::optional<T>& flag,
+                        const char* flag_name) {
+    const std::optional<T> value = keys.get<T>(path);
+    if (value && flag && *value != *flag) {
+      complain("{}: {} in the file, but {} {}; make them equal or write \"auto\" in the file", path,
+               shown(*value), flag_name, shown(*flag));
+    }
+    return value ? value : flag;
+  }
+
+  template <typename T>
+  static std::string shown(const T& value) {
+    return nlohmann::ordered_json(value).dump();
+  }
+};
+
+using Names = std::vector<std::string_view>;
+
+// The "type" at `path` in the spelling of `known`; nothing after a complaint or where it is bad.
+std::optional<std::string> known_type(Context& context, const std::string& path, const Names& known,
+                                      const Names& not_yet, bool any_case);
+
+// The three batch values by DeepSpeed's rules; complains where they do not fit together.
+BatchConfig fill_batch(Context& context);
+
+// The other sections, each into its part of the Config.
+void fill_precision(Context& context, Config& config);
+void fill_optimizer(Context& context, Config& config);
+void fill_scheduler(Context& context, Config& config);  // after the optimizer
+void fill_zero(Context& context, Config& config);
+void fill_recompute(Context& context, Config& config);
+
+// Ranges of the flags.
+void check_flags(Context& context);
+
+// Rules that join several keys.
+void validate(Context& context, const Config& config);
+
+}  // namespace zeroth::configs

@@ -1,0 +1,24 @@
+// JSON as people write it in a ds_config.json: with //, /**/ and # comments, and strict about keys
+// that stand twice.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace zeroth::configs {
+
+struct ParsedJson {
+  nlohmann::ordered_json root;
+  std::vector<std::string> duplicates;  // JSON paths of keys that stand twice in one object
+};
+
+// Throws Error "name:line:column: ..." with the JSON path at which the syntax breaks.
+ParsedJson parse_json(const std::string& text, const std::string& name);
+
+// The bytes behind base64 in either alphabet, with or without padding; nothing when the text is not
+// base64.
+std::optional<std::string> decode_base64(const std::string& text);
+
+}  // namespace zeroth::configs

@@ -1,0 +1,33 @@
+// The rows of the key table, one function per part of the file. Only keys.cpp joins them.
+#pragma once
+
+#include <vector>
+
+#include "configs/keys.h"
+
+namespace zeroth::configs {
+
+std::vector<Key> training_rows();  // batch, precision, optimizer, scheduler, recompute, printing
+std::vector<Key> zero_rows();      // zero_optimization
+std::vector<Key> other_rows();     // everything else of DeepSpeed's schema
+
+constexpr Key section(std::string_view path, std::string_view text) {
+  return {path, KeyType::kSection, KeyState::kHonoured, "null", {}, {}, text};
+}
+
+constexpr Key no_effect(std::string_view path, KeyType type, std::string_view fallback,
+                        std::string_view text) {
+  return {path, type, KeyState::kNoEffect, fallback, {}, "the default", text};
+}
+
+constexpr Key refused(std::string_view path, std::string_view fallback, std::string_view text,
+                      std::string_view accepts = {}) {
+  return {path, KeyType::kString, KeyState::kRefused, fallback, accepts, {}, text};
+}
+
+constexpr Key refused_section(std::string_view path, std::string_view off, std::string_view inside,
+                              std::string_view text) {
+  return {path, KeyType::kSection, KeyState::kRefused, "null", off, {}, text, inside};
+}
+
+}  // namespace zeroth::configs

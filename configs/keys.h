@@ -1,0 +1,60 @@
+// The table of every key that a ds_config.json may hold: DeepSpeed's schema, each key in one of
+// three states. The checker and docs/config.md follow this table; a key that is not in it is an
+// error.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace zeroth::configs {
+
+enum class KeyType { kBool, kInteger, kNumber, kString, kPair, kList, kSection };
+
+enum class KeyState {
+  kHonoured,  // does what it does in DeepSpeed
+  kNoEffect,  // accepted; another value than the default is answered with one note
+  kRefused,   // would change the training, or is not supported yet: an error unless it is switched
+              // off
+};
+
+struct Key {
+  std::string_view path;  // "zero_optimization.stage"
+  KeyType type = KeyType::kBool;
+  KeyState state = KeyState::kHonoured;
+  std::string_view fallback;  // the default as JSON; a key whose default is null may be null
+  // Numbers: a range, "> 0", ">= 0", "0..3", "[0, 1)". Other honoured and refused keys: JSON values
+  // separated by '|' that are accepted beside the default. Refused sections: the entry that
+  // switches them off, "enabled = false".
+  std::string_view accepts;
+  std::string_view automatic;  // what "auto" becomes; empty: "auto" is an error
+  std::string_view text;       // meaning, or why it has no effect, or why it is refused
+  // Refused sections: what may stand inside while it is off, as paths relative to it, "a.*" meaning
+  // anything below a.
+  std::string_view inside = {};
+};
+
+struct Alias {
+  std::string_view other;  // accepted spelling
+  std::string_view path;   // the one in the table
+};
+
+// In the order of docs/config.md: parents before children.
+const std::vector<Key>& keys();
+const std::vector<Alias>& aliases();
+
+// Null when the table has no such path.
+const Key* find_key(std::string_view path);
+
+// Last components of the keys and aliases right below `section` ("" for the top level).
+std::vector<std::string_view> names_in(std::string_view section);
+
+// Whether a number lies in a range as spelled in Key::accepts; an empty range holds all finite
+// numbers.
+bool in_range(double value, std::string_view range);
+
+// The JSON texts of a list separated by '|', trimmed.
+std::vector<std::string_view> split_values(std::string_view list, char separator = '|');
+
+}  // namespace zeroth::configs

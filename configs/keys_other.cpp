@@ -1,0 +1,171 @@
+#include "configs/key_rows.h"
+
+namespace zeroth::configs {
+namespace {
+
+constexpr KeyType kBool = KeyType::kBool;
+constexpr std::string_view kEnabled = "enabled = false";
+
+std::vector<Key> gradient_rows() {
+  return {
+      refused("managed_gradient_accumulation", "true",
+              "not supported yet: the engine counts the micro-batches"),
+      refused("prescale_gradients", "false", "not supported yet: sums are scaled after the step"),
+      refused("gradient_predivide_factor", "1.0", "not supported yet"),
+      refused("gradient_allreduce_op", "\"mean\"",
+              "a step's gradient is always the mean over its trained tokens"),
+      refused("communication_data_type", "null",
+              "not supported yet: gradients travel in the working precision"),
+      refused("seq_parallel_communication_data_type", "\"fp32\"",
+              "not supported yet: sequences are not split over ranks", "null"),
+      refused("sparse_gradients", "false", "not supported, by DeepSpeed neither"),
+      refused("disable_allgather", "false", "every rank needs the updated parameters"),
+      section("data_types", "precision of single kinds of tensors"),
+      refused("data_types.grad_accum_dtype", "null",
+              "gradients are accumulated in fp32 at every precision", "\"fp32\""),
+      refused("data_types.param_dtype", "null", "the sections fp16 and bf16 choose the precision"),
+      refused("data_types.buffer_dtype", "null", "not supported yet"),
+      refused("data_types.keep_in_fp32_modules", "\"auto\"", "not supported yet", "[]"),
+      refused_section("torch_autocast", kEnabled, "dtype lower_precision_safe_modules",
+                      "not supported yet: use bf16 or fp16"),
+      refused_section("amp", kEnabled, "opt_level *", "not supported, by DeepSpeed neither"),
+      no_effect("zero_allow_untested_optimizer", kBool, "false",
+                "every supported optimizer works at every stage"),
+      no_effect("zero_force_ds_cpu_optimizer", kBool, "true", "matters only with offload"),
+  };
+}
+
+std::vector<Key> report_rows() {
+  return {
+      no_effect("memory_breakdown", kBool, "false", "the start-up summary shows memory by kind"),
+      no_effect("dump_state", kBool, "false", "--print-config shows the resolved configuration"),
+      no_effect("log_level", KeyType::kString, "null", "there is one level"),
+      no_effect("disable_python_gc", kBool, "false", "there is no Python"),
+      no_effect("vocabulary_size", KeyType::kInteger, "null", "the model says it"),
+      no_effect("timers", KeyType::kSection, "null", "throughput is always printed"),
+      no_effect("timers.throughput", KeyType::kSection, "null", "throughput is always printed"),
+      no_effect("timers.throughput.enabled", kBool, "true", "throughput is always printed"),
+      no_effect("timers.throughput.synchronized", kBool, "true",
+                "a step's time ends when its numbers are there"),
+      refused_section("comms_logger", kEnabled, "prof_all prof_ops verbose debug",
+                      "not supported yet"),
+      refused_section("flops_profiler", kEnabled,
+                      "profile_step module_depth top_modules detailed output_file "
+                      "recompute_fwd_factor",
+                      "not supported yet"),
+      refused_section("tensorboard", kEnabled, "output_path job_name",
+                      "not supported yet: --metrics writes one JSON object per step"),
+      refused_section("csv_monitor", kEnabled, "output_path job_name",
+                      "not supported yet: --metrics writes one JSON object per step"),
+      refused_section("wandb", kEnabled, "group team project",
+                      "not supported yet: --metrics writes one JSON object per step"),
+      refused_section("comet", kEnabled,
+                      "samples_log_interval project workspace api_key experiment_name "
+                      "experiment_key online mode",
+                      "not supported yet: --metrics writes one JSON object per step"),
+  };
+}
+
+std::vector<Key> parallel_rows() {
+  return {
+      section("pipeline", "split of the model's blocks over ranks"),
+      refused("pipeline.stages", "\"auto\"", "not supported yet: every rank holds every block",
+              "1 | null"),
+      no_effect("pipeline.partition", KeyType::kString, "\"best\"", "there is one stage"),
+      no_effect("pipeline.seed_layers", kBool, "false", "there is one stage"),
+      no_effect("pipeline.activation_checkpoint_interval", KeyType::kInteger, "0",
+                "--gradient-checkpointing and activation_checkpointing switch recompute on"),
+      no_effect("pipeline.pipe_partitioned", kBool, "true", "there is one stage"),
+      no_effect("pipeline.grad_partitioned", kBool, "true", "there is one stage"),
+      refused("sequence_parallel_size", "1", "not supported yet", "null"),
+      refused("data_parallel_size", "null", "all ranks are data-parallel: give none"),
+      refused_section("tensor_parallel", "autotp_size = 0 | 1",
+                      "dtype tp_overlap_comm vocab_parallel_lm_head vocab_parallel_ce_backend tp "
+                      "tp.tp_size tp.tp_grain_size tensor_parallel tensor_parallel.tp_size "
+                      "tensor_parallel.tp_grain_size injection_policy_tuple partition_config.* "
+                      "preset_model keep_module_on_host replace_with_kernel_inject kernel_inject",
+                      "not supported yet: every rank holds whole layers"),
+      refused_section("expert_parallel", kEnabled, "*", "not supported yet"),
+      refused("use_data_before_expert_parallelism", "false", "not supported yet"),
+  };
+}
+
+std::vector<Key> service_rows() {
+  return {
+      refused_section("aio", "",
+                      "block_size queue_depth intra_op_parallelism single_submit "
+                      "overlap_events use_gds",
+                      "not supported yet: it tunes offload to disk"),
+      section("checkpoint", "how checkpoints are written"),
+      no_effect("checkpoint.tag_validation", KeyType::kString, "\"Warn\"",
+                "only the final model is saved"),
+      refused("checkpoint.load_universal", "false", "not supported yet"),
+      no_effect("checkpoint.use_node_local_storage", kBool, "false",
+                "only the final model is saved"),
+      no_effect("checkpoint.checkpoint_serialization", kBool, "true",
+                "only the final model is saved"),
+      no_effect("checkpoint.parallel_write", KeyType::kSection, "null",
+                "only the final model is saved"),
+      no_effect("checkpoint.parallel_write.pipeline_stage", kBool, "false",
+                "only the final model is saved"),
+      refused_section("checkpoint.writer", "",
+                      "type decoupled io_buffer_size io_buffer_double data_parallel io_multiplier "
+                      "show_statistics",
+                      "not supported yet"),
+      refused("datastates_ckpt", "false", "not supported yet", "null"),
+      refused("dataloader_drop_last", "false", "not supported yet"),
+      refused_section("data_efficiency", kEnabled, "seed data_sampling.* data_routing.*",
+                      "not supported yet: it changes which samples are trained"),
+      refused_section("autotuning", kEnabled,
+                      "fast results_dir exps_dir overwrite metric metric_path start_profile_step "
+                      "end_profile_step tuner_type tuner_early_stopping tuner_num_trials mp_size "
+                      "arg_mappings.* model_info.* model_info_path max_train_batch_size "
+                      "min_train_batch_size max_train_micro_batch_size_per_gpu "
+                      "min_train_micro_batch_size_per_gpu num_tuning_micro_batch_sizes",
+                      "not supported yet"),
+      refused_section("compile", "deepcompile = false",
+                      "autoep_non_moe free_activation free_activation_threshold "
+                      "offload_activation offload_activation_pin_memory offload_opt_states "
+                      "double_buffer symmetric_memory debug_log offload_parameters "
+                      "sync_before_reduce sync_after_reduce sync_before_allgather "
+                      "sync_after_allgather keep_int_input_tensors keep_all_input_tensors passes",
+                      "there is no Python to compile"),
+      refused_section("hybrid_engine", kEnabled,
+                      "max_out_tokens inference_tp_size release_inference_cache pin_parameters "
+                      "tp_gather_partition_size enable_cuda_graph",
+                      "not supported: there is no generation"),
+      refused_section("weight_quantization", kEnabled,
+                      "num_bits q_type q_groups quantized_initialization.* post_init_quant.*",
+                      "not supported yet"),
+  };
+}
+
+std::vector<Key> legacy_rows() {
+  constexpr std::string_view kGone = "not supported, by DeepSpeed neither";
+  return {
+      refused_section("elasticity", kEnabled, "*", kGone),
+      refused_section("curriculum_learning", kEnabled, "*", kGone),
+      refused_section("progressive_layer_drop", kEnabled, "theta gamma", kGone),
+      refused_section("eigenvalue", kEnabled, "*", kGone),
+      refused_section("quantize_training", kEnabled, "*", kGone),
+      refused_section("compression_training", "", "*", kGone),
+      refused_section("sparse_attention", "", "*", kGone),
+      refused_section("nebula", kEnabled, "*", kGone),
+      refused("graph_harvesting", "false", kGone),
+      no_effect("allgather_size", KeyType::kInteger, "500000000",
+                "its name today is zero_optimization.allgather_bucket_size"),
+  };
+}
+
+}  // namespace
+
+std::vector<Key> other_rows() {
+  std::vector<Key> rows;
+  for (const auto& part :
+       {gradient_rows(), report_rows(), parallel_rows(), service_rows(), legacy_rows()}) {
+    rows.insert(rows.end(), part.begin(), part.end());
+  }
+  return rows;
+}
+
+}  // namespace zeroth::configs

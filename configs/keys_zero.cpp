@@ -1,0 +1,142 @@
+#include "configs/key_rows.h"
+
+namespace zeroth::configs {
+namespace {
+
+constexpr KeyType kBool = KeyType::kBool;
+constexpr KeyType kInteger = KeyType::kInteger;
+constexpr KeyState kHonoured = KeyState::kHonoured;
+constexpr std::string_view kDefault = "the default";
+
+std::vector<Key> honoured_rows() {
+  return {
+      section("zero_optimization",
+              "what is sharded; true and false are accepted as stage 1 and stage 0"),
+      {"zero_optimization.stage", kInteger, kHonoured, "0", "0..3", "",
+       "0: nothing sharded; 1: optimizer state; 2: and gradients; 3: and parameters"},
+      {"zero_optimization.reduce_bucket_size", kInteger, kHonoured, "500000000", "> 0",
+       "hidden size squared", "gradients are reduced in pieces of at most this many elements"},
+      {"zero_optimization.allgather_bucket_size", kInteger, kHonoured, "500000000", "> 0", kDefault,
+       "updated parameters are gathered in pieces of at most this many elements"},
+      {"zero_optimization.overlap_comm", kBool, kHonoured, "true", "", kDefault,
+       "gathers and reductions run beside compute; results are the same, so it is on at every "
+       "stage (DeepSpeed: only at stage 3)"},
+      {"zero_optimization.stage3_prefetch_bucket_size", kInteger, kHonoured, "50000000", ">= 0",
+       "0.9 * hidden size squared",
+       "stage 3: as many whole blocks as fit are gathered ahead of use, at least one unless 0"},
+      {"zero_optimization.stage3_param_persistence_threshold", kInteger, kHonoured, "100000",
+       ">= 0", "10 * hidden size",
+       "stage 3: units of at most this many elements stay whole on every rank"},
+      {"zero_optimization.stage3_max_live_parameters", kInteger, kHonoured, "1000000000", "> 0",
+       kDefault,
+       "stage 3: at most this many gathered elements at a time; has to hold two neighbouring "
+       "blocks"},
+  };
+}
+
+std::vector<Key> no_effect_rows() {
+  return {
+      no_effect("zero_optimization.stage3_max_reuse_distance", kInteger, "1000000000",
+                "the order of use is known; stage3_max_live_parameters alone decides"),
+      no_effect("zero_optimization.stage3_model_persistence_threshold", kInteger,
+                "9223372036854775807", "stage3_param_persistence_threshold alone decides"),
+      no_effect("zero_optimization.stage3_module_granularity_threshold", kInteger, "0",
+                "a block is always gathered as one"),
+      no_effect("zero_optimization.stage3_gather_16bit_weights_on_model_save", kBool, "false",
+                "a saved model always holds the whole weights"),
+      no_effect("zero_optimization.stage3_use_all_reduce_for_fetch_params", kBool, "false",
+                "a gather needs no copy into buckets"),
+      no_effect("zero_optimization.stage3_allgather_sequential", kBool, "false",
+                "a gather needs no copy into buckets"),
+      no_effect("zero_optimization.sub_group_size", kInteger, "1000000000",
+                "tiles of the optimizer matter only with offload"),
+      no_effect("zero_optimization.contiguous_gradients", kBool, "true",
+                "gradients are always produced in one flat buffer"),
+      no_effect("zero_optimization.reduce_scatter", kBool, "true",
+                "each stage uses the collective that it needs; the sums are the same"),
+      no_effect("zero_optimization.allgather_partitions", kBool, "true",
+                "each stage uses the collective that it needs; the values are the same"),
+      no_effect("zero_optimization.use_multi_rank_bucket_allreduce", kBool, "true",
+                "each stage uses the collective that it needs; the sums are the same"),
+      no_effect("zero_optimization.round_robin_gradients", kBool, "false",
+                "shards are even; it matters only with offload"),
+      no_effect("zero_optimization.compute_grad_norm", kBool, "true",
+                "the norm is always computed and printed"),
+      no_effect("zero_optimization.load_from_fp32_weights", kBool, "true",
+                "masters are read from the model's files at their own precision"),
+      no_effect("zero_optimization.ignore_unused_parameters", kBool, "true",
+                "every parameter of a chain of blocks is used"),
+      no_effect("zero_optimization.parameter_alignment", kBool, "false",
+                "flat buffers have their own alignment"),
+      no_effect("zero_optimization.memory_efficient_linear", kBool, "true",
+                "linear layers never keep a second copy of a weight"),
+      no_effect("zero_optimization.override_module_apply", kBool, "true",
+                "concerns Python modules"),
+      no_effect("zero_optimization.pipeline_loading_checkpoint", kBool, "false",
+                "each rank reads only what it needs"),
+      no_effect("zero_optimization.log_trace_cache_warnings", kBool, "false",
+                "the order of use is known, there is no trace"),
+      no_effect("zero_optimization.enable_sanity_checks", kBool, "false",
+                "invariants are always checked"),
+      no_effect("zero_optimization.save_muon_momentum_buffer_in_memory", kBool, "false",
+                "concerns the Muon optimizer only"),
+      no_effect("zero_optimization.leaf_module", KeyType::kSection, "null",
+                "a block is always gathered as one"),
+      no_effect("zero_optimization.leaf_module.classes", KeyType::kList, "[]", "concerns Python"),
+      no_effect("zero_optimization.leaf_module.names", KeyType::kList, "[]", "concerns Python"),
+      no_effect("zero_optimization.leaf_module.name_suffixes", KeyType::kList, "[]",
+                "concerns Python"),
+  };
+}
+
+std::vector<Key> refused_rows() {
+  return {
+      refused_section("zero_optimization.offload_optimizer", "device = \"none\"",
+                      "nvme_path buffer_count pin_memory pipeline_read pipeline_write fast_init "
+                      "ratio super_offload cpuadam_cores_perc",
+                      "not supported yet: optimizer state rests on the device"),
+      refused_section("zero_optimization.offload_param", "device = \"none\"",
+                      "nvme_path buffer_count buffer_size max_in_cpu pin_memory",
+                      "not supported yet: parameters rest on the device"),
+      refused("zero_optimization.cpu_offload", "false",
+              "not supported yet; its name today is offload_optimizer", "null"),
+      refused("zero_optimization.cpu_offload_param", "false",
+              "not supported yet; its name today is offload_param", "null"),
+      refused("zero_optimization.cpu_offload_params", "false",
+              "not supported yet; its name today is offload_param", "null"),
+      refused("zero_optimization.cpu_offload_use_pin_memory", "false", "not supported yet", "null"),
+      refused_section("zero_optimization.zenflow", "",
+                      "topk_ratio select_strategy select_interval update_interval overlap_step "
+                      "offload auto_ratio full_warm_up_rounds pt_reserved_cores_perc "
+                      "steps_per_epoch",
+                      "not supported yet: it delays updates, which changes the training"),
+      refused("zero_optimization.elastic_checkpoint", "false",
+              "not supported, by DeepSpeed neither"),
+      refused("zero_optimization.legacy_stage1", "false", "not supported, by DeepSpeed neither"),
+      refused("zero_optimization.zero_hpz_partition_size", "1",
+              "not supported yet: parameters are sharded over all ranks", "0"),
+      refused("zero_optimization.zero_quantized_weights", "false",
+              "not supported yet: it rounds the gathered weights"),
+      refused("zero_optimization.zero_quantized_nontrainable_weights", "false",
+              "not supported yet: it rounds the frozen weights"),
+      refused("zero_optimization.zero_quantized_gradients", "false",
+              "not supported yet: it rounds the reduced gradients"),
+      refused("zero_optimization.zeropp_loco_param", "null",
+              "not supported yet: it concerns quantized gradients"),
+      refused("zero_optimization.mics_shard_size", "-1",
+              "not supported yet: parameters are sharded over all ranks"),
+      refused("zero_optimization.mics_hierarchical_params_gather", "false", "not supported yet"),
+  };
+}
+
+}  // namespace
+
+std::vector<Key> zero_rows() {
+  std::vector<Key> rows;
+  for (const auto& part : {honoured_rows(), no_effect_rows(), refused_rows()}) {
+    rows.insert(rows.end(), part.begin(), part.end());
+  }
+  return rows;
+}
+
+}  // namespace zeroth::configs

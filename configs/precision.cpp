@@ -1,0 +1,57 @@
+#include "configs/context.h"
+
+namespace zeroth::configs {
+namespace {
+
+const char* flag_of(Precision precision) {
+  switch (precision) {
+    case Precision::kFp16:
+      return "--fp16";
+    case Precision::kBf16:
+      return "--bf16";
+    case Precision::kFp32:
+      break;
+  }
+  return "--fp32";
+}
+
+// A switch in the file that says something else than the flag.
+void compare(Context& context, const char* path, Precision precision) {
+  const std::optional<bool> enabled = context.keys.get<bool>(path);
+  const Precision flag = *context.flags.precision;
+  if (enabled && *enabled != (flag == precision)) {
+    context.complain("{}: {} in the file, but {}; make them equal or write \"auto\" in the file",
+                     path, *enabled, flag_of(flag));
+  }
+}
+
+}  // namespace
+
+void fill_precision(Context& context, Config& config) {
+  const CheckedKeys& keys = context.keys;
+  if (context.flags.precision) {
+    compare(context, "fp16.enabled", Precision::kFp16);
+    compare(context, "bf16.enabled", Precision::kBf16);
+    config.precision = *context.flags.precision;
+  } else if (keys.get<bool>("fp16.enabled").value_or(false)) {
+    config.precision = Precision::kFp16;
+  } else if (keys.get<bool>("bf16.enabled").value_or(false)) {
+    config.precision = Precision::kBf16;
+  } else if (keys.has("fp16") || keys.has("bf16")) {
+    context.note("neither fp16 nor bf16 is enabled: fp32");
+  } else {
+    context.note("no precision section: fp32");
+  }
+  const auto read = [&]<typename T>(const char* path, T& into) {
+    into = keys.get<T>(path).value_or(into);
+  };
+  LossScaleConfig& scale = config.loss_scale;
+  read("fp16.loss_scale", scale.static_scale);
+  read("fp16.initial_scale_power", scale.initial_scale_power);
+  read("fp16.loss_scale_window", scale.window);
+  read("fp16.hysteresis", scale.hysteresis);
+  read("fp16.consecutive_hysteresis", scale.consecutive_hysteresis);
+  read("fp16.min_loss_scale", scale.min_scale);
+}
+
+}  // namespace zeroth::configs

@@ -1,0 +1,51 @@
+// From a global batch of sample indices to the rows that one rank computes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/sample_order.h"
+
+namespace zeroth::data {
+
+// How a global batch is dealt: by micro-step, then rank, then row.
+struct Deal {
+  int64_t micro_batch = 1;  // rows per rank and micro-step
+  int64_t micro_steps = 1;  // accumulation; 1 for evaluation
+  int64_t world = 1;        // data-parallel ranks
+  int64_t rank = 0;
+
+  int64_t global_batch() const { return micro_batch * micro_steps * world; }
+
+  // Index in the global batch of this rank's row.
+  int64_t index(int64_t micro, int64_t row) const {
+    return (micro * world + rank) * micro_batch + row;
+  }
+
+  // This rank's samples of a micro-step, out of all samples of the global batch.
+  std::span<const int64_t> rows(std::span<const int64_t> batch, int64_t micro) const;
+};
+
+// Global batches (see sequential_batch) of one pass over all samples: the same number on every rank.
+int64_t eval_rounds(int64_t num_samples, const Deal& deal);
+
+// Row-major [rows, length]. Rows are padded to the longest of the batch, rounded up to 8 and at
+// most seq_len.
+struct HostBatch {
+  int64_t rows = 0;
+  int64_t length = 0;
+  std::vector<int64_t> tokens;
+  std::vector<int64_t> targets;  // kUntrained: no loss; all of a kNoSample row
+  std::vector<int64_t> samples;  // dataset index of each row, or kNoSample
+  int64_t trained_tokens = 0;
+};
+
+HostBatch make_batch(const Dataset& dataset, std::span<const int64_t> samples);
+
+// Trained targets of a list of samples, without reading them: every rank can count the whole global
+// batch.
+int64_t trained_tokens(const Dataset& dataset, std::span<const int64_t> samples);
+
+}  // namespace zeroth::data

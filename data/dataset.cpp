@@ -1,0 +1,26 @@
+#include "data/dataset.h"
+
+#include "base/error.h"
+#include "data/jsonl_samples.h"
+#include "data/token_windows.h"
+
+namespace zeroth::data {
+
+std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
+  ZEROTH_CHECK(options.seq_len >= 1 && options.vocab_size >= 1, "seq_len {}, vocab_size {}",
+               options.seq_len, options.vocab_size);
+  const auto extension = options.path.extension();
+  if (extension == ".jsonl") return std::make_unique<JsonlSamples>(options);
+  const bool text = extension == ".txt";
+  if (!text && extension != ".bin") {
+    throw Error("{}: unknown kind of data '{}'; .txt, .bin and .jsonl are known",
+                options.path.string(), extension.string());
+  }
+  if (!options.prompt_field.empty() || !options.completion_field.empty()) {
+    throw Error("{}: --prompt-field and --completion-field are for .jsonl", options.path.string());
+  }
+  return std::make_unique<TokenWindows>(
+      options, text ? read_text_tokens(options) : map_binary_tokens(options));
+}
+
+}  // namespace zeroth::data

@@ -1,0 +1,69 @@
+// Training samples from a file: rows of token ids with the targets that each position should
+// predict.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace zeroth::data {
+
+class Tokenizer;
+
+// A target that takes no part in the loss.
+inline constexpr int64_t kUntrained = -100;
+
+struct DatasetStats {
+  int64_t samples = 0;         // kept, = Dataset::size()
+  int64_t truncated = 0;       // kept, but cut at the end to seq_len + 1 ids
+  int64_t dropped = 0;         // left out: no trained target remained inside the window
+  int64_t tokens = 0;          // positions over all kept samples, without padding
+  int64_t trained_tokens = 0;  // of these, positions whose target is trained
+};
+
+// Immutable after opening, safe to read from several threads. Indices run over [0, size()).
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+
+  virtual int64_t size() const = 0;     // at least 1
+  virtual int64_t seq_len() const = 0;  // longest `length` a sample may have
+
+  // Positions of the sample without padding, in [1, seq_len()]; and how many of them are trained,
+  // at least 1.
+  virtual int64_t length(int64_t index) const = 0;
+  virtual int64_t trained_tokens(int64_t index) const = 0;
+
+  // Writes inputs and next-token targets (kUntrained where no loss is taken), padded to the spans'
+  // length, which is equal and at least length(index). Throws Error naming file, index and value
+  // for an id outside the vocabulary.
+  virtual void fill(int64_t index, std::span<int64_t> tokens, std::span<int64_t> targets) const = 0;
+
+  // Where the sample came from, for messages: "train.jsonl:17" (line) or "tokens.bin sample 17".
+  virtual std::string name_of(int64_t index) const = 0;
+
+  virtual DatasetStats stats() const = 0;
+};
+
+struct DatasetOptions {
+  // By extension: .txt (one text), .bin (ids: uint16 if vocab_size <= 65536, else uint32), .jsonl
+  // (an object a line).
+  std::filesystem::path path;
+  // Not owned, may be null for .bin; used only while opening.
+  const Tokenizer* tokenizer = nullptr;
+  int64_t seq_len = 0;     // T: positions per window or longest sample
+  int64_t vocab_size = 0;  // rows of the model's embedding; every id must be below it
+  // .jsonl: both given, or both empty: then `text` if the first line has it, else `prompt` and
+  // `completion`.
+  std::string prompt_field = {};
+  std::string completion_field = {};
+};
+
+// .txt and .bin: sample i = tokens[i*T .. i*T+T], floor((n-1)/T) samples. .jsonl: prefix + prompt +
+// completion + end of text, loss on the last two; or prefix + text + end of text, loss on all.
+// Throws Error naming file (and line).
+std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options);
+
+}  // namespace zeroth::data

@@ -1,0 +1,173 @@
+#include "data/jsonl_samples.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "data/mapped_file.h"
+#include "data/tokenizer.h"
+
+namespace zeroth::data {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kBlank = " \t\r\n";
+
+void append(std::vector<int32_t>& ids, const std::vector<int32_t>& more) {
+  ids.insert(ids.end(), more.begin(), more.end());
+}
+
+json parse_line(std::string_view line) {
+  if (line.find_first_not_of(kBlank) == std::string_view::npos) throw Error("the line is empty");
+  json object;
+  try {
+    object = json::parse(line);
+  } catch (const json::exception& e) {
+    const std::string_view message = e.what();  // "[json.exception...] reason"
+    const size_t tag = message.find("] ");
+    throw Error("not JSON: {}", tag == std::string_view::npos ? message : message.substr(tag + 2));
+  }
+  if (!object.is_object()) throw Error("a JSON {}, not an object", object.type_name());
+  return object;
+}
+
+const std::string& text_of(const json& object, const std::string& field) {
+  const auto found = object.find(field);
+  if (found == object.end()) throw Error("no field '{}'", field);
+  if (!found->is_string()) {
+    throw Error("field '{}' is {}, not a string", field, found->type_name());
+  }
+  return found->get_ref<const std::string&>();
+}
+
+void check_ids(const std::vector<int32_t>& ids, int64_t vocab_size) {
+  for (const int32_t id : ids) {
+    if (id >= vocab_size) {
+      throw Error("token id {}, but the model's vocabulary has {} ids", id, vocab_size);
+    }
+  }
+}
+
+}  // namespace
+
+JsonlSamples::JsonlSamples(const DatasetOptions& options)
+    : path_(options.path.string()), seq_len_(options.seq_len) {
+  if (options.tokenizer == nullptr) throw Error("{}: text needs a tokenizer.json", path_);
+  const auto end_of_text = options.tokenizer->end_of_text();
+  if (!end_of_text) {
+    throw Error("{}: no end-of-text token is known: give eos_token in tokenizer_config.json",
+                path_);
+  }
+  end_of_text_ = *end_of_text;
+  if (options.prompt_field.empty() != options.completion_field.empty()) {
+    throw Error("--prompt-field '{}' and --completion-field '{}' go together", options.prompt_field,
+                options.completion_field);
+  }
+  read(options, MappedFile(options.path).text());
+  if (samples_.empty()) {
+    throw Error("{}: no sample is left ({} dropped: nothing to train within seq_len {})", path_,
+                stats_.dropped, seq_len_);
+  }
+}
+
+void JsonlSamples::read(const DatasetOptions& options, std::string_view file) {
+  const size_t last = file.find_last_not_of(kBlank);
+  file = file.substr(0, last == std::string_view::npos ? 0 : last + 1);
+  int64_t line = 0;
+  while (!file.empty()) {
+    const size_t end = std::min(file.find('\n'), file.size());
+    ++line;
+    try {
+      const json object = parse_line(file.substr(0, end));
+      if (line == 1) choose_fields(options, object);
+      add(options, object, line);
+    } catch (const Error& e) {
+      throw Error("{}:{}: {}", path_, line, e.what());
+    }
+    file.remove_prefix(std::min(end + 1, file.size()));
+  }
+}
+
+void JsonlSamples::choose_fields(const DatasetOptions& options, const json& first_line) {
+  if (!options.prompt_field.empty()) {
+    fields_ = {"", options.prompt_field, options.completion_field};
+  } else if (first_line.contains("text")) {
+    fields_ = {"text", "", ""};
+  } else if (first_line.contains("prompt") && first_line.contains("completion")) {
+    fields_ = {"", "prompt", "completion"};
+  } else {
+    throw Error(
+        "neither 'text' nor 'prompt' and 'completion': name the fields with --prompt-field and "
+        "--completion-field");
+  }
+}
+
+void JsonlSamples::add(const DatasetOptions& options, const json& object, int64_t line) {
+  const Tokenizer& tokenizer = *options.tokenizer;
+  std::vector<int32_t> ids = tokenizer.prefix();
+  int64_t first_trained = 0;
+  if (!fields_.text.empty()) {
+    append(ids, tokenizer.encode(text_of(object, fields_.text)));
+  } else {
+    append(ids, tokenizer.encode(text_of(object, fields_.prompt)));
+    first_trained = std::max<int64_t>(std::ssize(ids) - 1, 0);  // targets are one ahead
+    append(ids, tokenizer.encode(text_of(object, fields_.completion)));
+  }
+  const auto& suffix = tokenizer.suffix();
+  if (suffix.empty() || suffix.back() != end_of_text_) ids.push_back(end_of_text_);
+  append(ids, suffix);
+  check_ids(ids, options.vocab_size);
+  keep(std::move(ids), first_trained, line);
+}
+
+void JsonlSamples::keep(std::vector<int32_t> ids, int64_t first_trained, int64_t line) {
+  const bool cut = std::ssize(ids) > seq_len_ + 1;
+  if (cut) ids.resize(seq_len_ + 1);
+  const int64_t length = std::ssize(ids) - 1;
+  if (length <= first_trained) {
+    ++stats_.dropped;
+    return;
+  }
+  samples_.push_back({.begin = std::ssize(ids_),
+                      .length = static_cast<int32_t>(length),
+                      .first_trained = static_cast<int32_t>(first_trained),
+                      .line = line});
+  append(ids_, ids);
+  ++stats_.samples;
+  stats_.truncated += cut ? 1 : 0;
+  stats_.tokens += length;
+  stats_.trained_tokens += length - first_trained;
+}
+
+const JsonlSamples::Sample& JsonlSamples::at(int64_t index) const {
+  ZEROTH_CHECK(index >= 0 && index < size(), "sample {} of {}", index, size());
+  return samples_[index];
+}
+
+int64_t JsonlSamples::length(int64_t index) const {
+  return at(index).length;
+}
+
+int64_t JsonlSamples::trained_tokens(int64_t index) const {
+  return at(index).length - at(index).first_trained;
+}
+
+void JsonlSamples::fill(int64_t index, std::span<int64_t> tokens,
+                        std::span<int64_t> targets) const {
+  const Sample& sample = at(index);
+  ZEROTH_CHECK(std::ssize(tokens) >= sample.length && tokens.size() == targets.size(),
+               "{} tokens, {} targets, length {}", tokens.size(), targets.size(), sample.length);
+  std::fill(tokens.begin() + sample.length, tokens.end(), end_of_text_);
+  std::fill(targets.begin(), targets.end(), kUntrained);
+  const int32_t* const ids = ids_.data() + sample.begin;
+  std::copy_n(ids, sample.length, tokens.begin());
+  std::copy(ids + 1 + sample.first_trained, ids + 1 + sample.length,
+            targets.begin() + sample.first_trained);
+}
+
+std::string JsonlSamples::name_of(int64_t index) const {
+  return fmt::format("{}:{}", path_, at(index).line);
+}
+
+}  // namespace zeroth::data

@@ -1,0 +1,34 @@
+// A whole file as read-only memory.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string_view>
+
+namespace zeroth::data {
+
+// Pages are read as they are touched. The file must not shrink while it is mapped.
+class MappedFile {
+ public:
+  // Throws Error naming the path.
+  explicit MappedFile(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&&) = delete;
+
+  size_t size() const { return bytes_.size(); }
+  std::string_view text() const {
+    return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()};
+  }
+  // The file as numbers; its size must be a multiple of theirs.
+  template <typename T>
+  std::span<const T> as() const {
+    return {reinterpret_cast<const T*>(bytes_.data()), bytes_.size() / sizeof(T)};
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+}  // namespace zeroth::data

@@ -1,0 +1,40 @@
+// Which sample stands where: a pure function of (seed, step, index in the global batch). It knows
+// neither ranks nor state, so any world size sees the same global batches and a run resumes by its
+// step number.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace zeroth::data {
+
+// Stands in a list of samples for a row that only fills up a ragged batch.
+inline constexpr int64_t kNoSample = -1;
+
+class SampleOrder {
+ public:
+  // num_samples >= 1. Without shuffling every epoch is 0, 1, 2, ...; with it, each epoch is another
+  // permutation.
+  SampleOrder(int64_t num_samples, uint64_t seed, bool shuffle);
+
+  // The sample at a global position = step * global_batch + index. Epochs follow each other without
+  // a gap.
+  int64_t at(int64_t position) const;
+
+  // All samples of one global batch, in order.
+  std::vector<int64_t> batch(int64_t step, int64_t global_batch) const;
+
+ private:
+  int64_t num_samples_;
+  uint64_t seed_;
+  bool shuffle_;
+};
+
+// The global batch of an evaluation pass: samples round*batch ... in file order, kNoSample past the
+// end.
+std::vector<int64_t> sequential_batch(int64_t num_samples, int64_t round, int64_t global_batch);
+
+// A seed for random operations on one sample of one step.
+uint64_t sample_seed(uint64_t seed, int64_t step, int64_t index_in_batch);
+
+}  // namespace zeroth::data

@@ -1,0 +1,91 @@
+#include "data/token_windows.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+#include "data/mapped_file.h"
+#include "data/tokenizer.h"
+
+namespace zeroth::data {
+namespace {
+
+constexpr int64_t kUint16Ids = 65536;
+
+template <typename T>
+TokenStream as_stream(std::shared_ptr<const MappedFile> file) {
+  const auto ids = file->as<T>();
+  return {std::move(file), ids};
+}
+
+}  // namespace
+
+TokenStream read_text_tokens(const DatasetOptions& options) {
+  const std::string path = options.path.string();
+  if (options.tokenizer == nullptr) throw Error("{}: text needs a tokenizer.json", path);
+  const MappedFile file(options.path);
+  try {
+    auto ids = std::make_shared<std::vector<int32_t>>(options.tokenizer->encode(file.text()));
+    const std::span<const int32_t> view(*ids);
+    return {std::move(ids), view};
+  } catch (const Error& e) {
+    throw Error("{}: {}", path, e.what());
+  }
+}
+
+TokenStream map_binary_tokens(const DatasetOptions& options) {
+  auto file = std::make_shared<const MappedFile>(options.path);
+  const bool narrow = options.vocab_size <= kUint16Ids;
+  const size_t width = narrow ? sizeof(uint16_t) : sizeof(uint32_t);
+  if (file->size() % width != 0) {
+    throw Error("{} has {} bytes, not a multiple of {} (uint{} ids for a vocabulary of {})",
+                options.path.string(), file->size(), width, 8 * width, options.vocab_size);
+  }
+  return narrow ? as_stream<uint16_t>(std::move(file)) : as_stream<uint32_t>(std::move(file));
+}
+
+TokenWindows::TokenWindows(const DatasetOptions& options, TokenStream stream)
+    : path_(options.path.string()),
+      stream_(std::move(stream)),
+      seq_len_(options.seq_len),
+      vocab_size_(options.vocab_size) {
+  const auto count =
+      std::visit([](const auto& ids) { return static_cast<int64_t>(ids.size()); }, stream_.ids);
+  size_ = std::max<int64_t>(count - 1, 0) / seq_len_;
+  if (size_ == 0) {
+    throw Error("{} has {} tokens, one sample of seq_len {} needs {}", path_, count, seq_len_,
+                seq_len_ + 1);
+  }
+}
+
+void TokenWindows::fill(int64_t index, std::span<int64_t> tokens,
+                        std::span<int64_t> targets) const {
+  ZEROTH_CHECK(index >= 0 && index < size_, "sample {} of {}", index, size_);
+  ZEROTH_CHECK(std::ssize(tokens) >= seq_len_ && tokens.size() == targets.size(),
+               "{} tokens, {} targets, seq_len {}", tokens.size(), targets.size(), seq_len_);
+  std::fill(tokens.begin() + seq_len_, tokens.end(), 0);
+  std::fill(targets.begin() + seq_len_, targets.end(), kUntrained);
+  const auto read = [&](const auto& ids) {
+    const int64_t first = index * seq_len_;
+    for (int64_t i = 0; i <= seq_len_; ++i) {
+      const auto id = static_cast<int64_t>(ids[first + i]);
+      if (id < 0 || id >= vocab_size_) {
+        throw Error("{}: token {} is {}, but the vocabulary has {} ids", path_, first + i, id,
+                    vocab_size_);
+      }
+      if (i < seq_len_) tokens[i] = id;
+      if (i > 0) targets[i - 1] = id;
+    }
+  };
+  std::visit(read, stream_.ids);
+}
+
+std::string TokenWindows::name_of(int64_t index) const {
+  return fmt::format("{} sample {}", path_, index);
+}
+
+DatasetStats TokenWindows::stats() const {
+  return {.samples = size_, .tokens = size_ * seq_len_, .trained_tokens = size_ * seq_len_};
+}
+
+}  // namespace zeroth::data

@@ -1,0 +1,59 @@
+// The only loops over blocks.
+#pragma once
+
+#include <torch/types.h>
+
+#include <optional>
+#include <vector>
+
+#include "engine/model_sink.h"
+#include "engine/schedule.h"
+#include "engine/tape.h"
+#include "model/block.h"
+#include "zero/grad_reducer.h"
+#include "zero/param_store.h"
+
+namespace zeroth::engine {
+
+class BlockRunner {
+ public:
+  // Keeps references to all of them.
+  BlockRunner(const model::Blocks& blocks, zero::ParamStore& params, zero::GradReducer& grads,
+              const std::vector<Segment>& segments)
+      : blocks_(blocks), params_(params), grads_(grads), segments_(segments) {}
+
+  // The last block's output: the loss, or logits. Leaves on the tape what backward needs.
+  torch::Tensor forward(const model::MicroBatch& batch, Tape& tape);
+  // The same output without a tape.
+  torch::Tensor evaluate(const model::MicroBatch& batch);
+  // From the loss back to the first block; gradients reach the reducer block by block.
+  void backward(const model::MicroBatch& batch, bool last, Tape& tape);
+  // Gives every block's parameters to `visit(block)` while they are whole.
+  template <typename Visit>
+  void for_each_gathered(Visit&& visit) {
+    for (size_t i = 0; i < blocks_.size(); ++i) {
+      const zero::Lease lease = params_.gather(i);
+      visit(i);
+    }
+  }
+
+  // Looks at every block's output from now on (one pass over it each): which is the first that is
+  // not finite?
+  void watch(bool on) { watching_ = on; }
+  std::optional<size_t> first_bad_output() const { return first_bad_output_; }
+
+ private:
+  torch::Tensor run_forward(const Segment& segment, torch::Tensor x, const model::MicroBatch& batch,
+                            Tape& tape);
+  void run_again(const Segment& segment, const model::MicroBatch& batch, Tape& tape);
+  void inspect(size_t block, const torch::Tensor& output);
+
+  const model::Blocks& blocks_;
+  zero::ParamStore& params_;
+  zero::GradReducer& grads_;
+  const std::vector<Segment>& segments_;
+  bool watching_ = false;
+  std::optional<size_t> first_bad_output_;
+};
+
+}  // namespace zeroth::engine

@@ -1,0 +1,78 @@
+#include "engine/initial_values.h"
+
+#include <map>
+
+#include "base/error.h"
+
+namespace zeroth::engine {
+namespace {
+
+class BlockValues final : public model::WeightSource {
+ public:
+  void put(const std::string& name, const torch::Tensor& value) { values_[name] = value; }
+
+  void check(const std::string& name, const std::vector<int64_t>& shape) override {
+    ZEROTH_CHECK(values_.at(name).sizes() == shape, "{} has another shape", name);
+  }
+
+  void read(const std::string& name, int64_t begin, torch::Tensor out) override {
+    const torch::Tensor& value = values_.at(name);
+    out.copy_(value.flatten().narrow(0, begin, out.numel()));
+    if (!at::isfinite(out).all().item<bool>())
+      throw Error("parameter {} holds a value that is not finite", name);
+  }
+
+ private:
+  std::map<std::string, torch::Tensor> values_;
+};
+
+}  // namespace
+
+bool lacks_values(const model::Blocks& blocks) {
+  for (const auto& block : blocks) {
+    for (const torch::Tensor& parameter : block->parameters()) {
+      if (parameter.is_meta()) return true;
+    }
+  }
+  return false;
+}
+
+std::shared_ptr<model::WeightSource> values_of_blocks(const model::Blocks& blocks,
+                                                      comm::Mesh& mesh) {
+  const torch::NoGradGuard no_grad;
+  auto source = std::make_shared<BlockValues>();
+  for (const auto& block : blocks) {
+    for (const auto& item : block->named_parameters()) {
+      const torch::Tensor value = item.value().detach().to(mesh.device()).contiguous();
+      mesh.data().broadcast(value, /*root=*/0).wait();
+      source->put(block->label() + "." + item.key(), value.to(torch::kCPU));
+    }
+  }
+  return source;
+}
+
+void load_values(const zero::UnitPlan& plan, model::WeightSource& source, zero::ParamStore& params,
+                 zero::ShardedOptimizer& optimizer) {
+  const torch::NoGradGuard no_grad;
+  for (size_t u = 0; u < plan.units.size(); ++u) {
+    const zero::Unit& unit = plan.units[u];
+    const zero::Range range = params.shard_range(u);
+    const torch::Tensor values = torch::zeros({range.size()}, torch::kFloat);
+    for (size_t i = 0; i < unit.layout.slots().size(); ++i) {
+      const zero::Slot& slot = unit.layout.slots()[i];
+      source.check(slot.name, slot.shape);
+      const zero::Range part = unit.layout.overlap(i, range);
+      if (part.size() == 0) continue;
+      source.read(slot.name, part.begin,
+                  values.narrow(0, slot.offset + part.begin - range.begin, part.size()));
+    }
+    if (unit.trainable) {
+      optimizer.set_master(u, values.to(params.shard(u).device()));
+    } else {
+      params.shard(u).copy_(values);
+      params.updated(u);
+    }
+  }
+}
+
+}  // namespace zeroth::engine

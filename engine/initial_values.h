@@ -1,0 +1,28 @@
+// A model's first values: from a source for parameters on the meta device, else from the blocks
+// themselves.
+#pragma once
+
+#include <memory>
+
+#include "comm/mesh.h"
+#include "model/block.h"
+#include "model/weight_source.h"
+#include "zero/param_store.h"
+#include "zero/sharded_optimizer.h"
+#include "zero/unit.h"
+
+namespace zeroth::engine {
+
+// The blocks' own values, made equal to rank 0's; for blocks whose parameters hold values.
+// Collective. To be called before a ParamStore takes the parameters over.
+std::shared_ptr<model::WeightSource> values_of_blocks(const model::Blocks& blocks,
+                                                      comm::Mesh& mesh);
+
+// Whether any parameter lies on the meta device, that is without values.
+bool lacks_values(const model::Blocks& blocks);
+
+// Reads this rank's range of every unit, and nothing else, into masters and parameters.
+void load_values(const zero::UnitPlan& plan, model::WeightSource& source, zero::ParamStore& params,
+                 zero::ShardedOptimizer& optimizer);
+
+}  // namespace zeroth::engine

@@ -1,0 +1,69 @@
+#include "engine/schedule.h"
+
+#include <algorithm>
+
+namespace zeroth::engine {
+namespace {
+
+std::vector<Segment> every_nth(size_t num_blocks, size_t n) {
+  std::vector<Segment> segments;
+  for (size_t block = 0; block < num_blocks; ++block) {
+    segments.push_back({block, block + 1, block % n == n - 1});
+  }
+  return segments;
+}
+
+std::vector<Segment> evenly_spaced(size_t num_blocks, size_t count) {
+  std::vector<Segment> segments;
+  count = std::min(count, num_blocks);
+  for (size_t i = 0; i < count; ++i) {
+    segments.push_back({i * num_blocks / count, (i + 1) * num_blocks / count, true});
+  }
+  return segments;
+}
+
+void visit_backward(const Segment& segment, std::vector<size_t>& visits) {
+  if (segment.recompute) {
+    for (size_t block = segment.first; block + 1 < segment.end; ++block) visits.push_back(block);
+  }
+  for (size_t block = segment.end; block-- > segment.first;) visits.push_back(block);
+}
+
+}  // namespace
+
+std::vector<Segment> plan_segments(size_t num_blocks, const configs::RecomputeConfig& config) {
+  std::vector<Segment> segments = {{0, num_blocks, false}};
+  if (config.every_nth_block > 0) {
+    segments = every_nth(num_blocks, static_cast<size_t>(config.every_nth_block));
+  } else if (config.number_checkpoints > 0) {
+    segments = evenly_spaced(num_blocks, static_cast<size_t>(config.number_checkpoints));
+  }
+  segments.back().recompute = false;
+  return segments;
+}
+
+std::vector<PipeOp> make_schedule(size_t num_micro_batches) {
+  std::vector<PipeOp> ops;
+  for (size_t micro = 0; micro < num_micro_batches; ++micro) {
+    const bool last = micro + 1 == num_micro_batches;
+    ops.push_back({PipeOp::kForward, micro, last});
+    ops.push_back({PipeOp::kBackward, micro, last});
+  }
+  return ops;
+}
+
+std::vector<size_t> visits(const std::vector<PipeOp>& ops, const std::vector<Segment>& segments) {
+  std::vector<size_t> visits;
+  for (const PipeOp& op : ops) {
+    if (op.kind == PipeOp::kForward) {
+      for (size_t block = 0; block < segments.back().end; ++block) visits.push_back(block);
+    } else {
+      for (auto segment = segments.rbegin(); segment != segments.rend(); ++segment) {
+        visit_backward(*segment, visits);
+      }
+    }
+  }
+  return visits;
+}
+
+}  // namespace zeroth::engine

@@ -1,0 +1,40 @@
+// What forward leaves for backward: per block its input and, unless it is recomputed, its autograd
+// graph.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstddef>
+#include <vector>
+
+#include "model/block.h"
+
+namespace zeroth::engine {
+
+class Tape {
+ public:
+  explicit Tape(size_t num_blocks) : records_(num_blocks) {}
+
+  // Runs the block on x and keeps its graph until backward(); x is cut off from whatever made it.
+  torch::Tensor forward(model::Block& block, size_t index, const torch::Tensor& x,
+                        const model::MicroBatch& batch);
+  // Runs the block and keeps nothing, or only its input.
+  torch::Tensor forward_without_graph(model::Block& block, const torch::Tensor& x,
+                                      const model::MicroBatch& batch);
+  void keep_input(size_t index, const torch::Tensor& x) { records_[index].input = x; }
+  const torch::Tensor& input(size_t index) const { return records_[index].input; }
+
+  // Gradient of the block's input (undefined where it has none); parameter gradients are added to
+  // the open views. Frees the block's record. An undefined dy means that nothing behind the block
+  // needs a gradient.
+  torch::Tensor backward(size_t index, const torch::Tensor& dy);
+
+ private:
+  struct Record {
+    torch::Tensor input;   // a leaf
+    torch::Tensor output;  // the end of the block's graph
+  };
+  std::vector<Record> records_;
+};
+
+}  // namespace zeroth::engine

@@ -1,0 +1,165 @@
+#include "engine/train_engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/error.h"
+#include "engine/safetensors_sink.h"
+
+namespace zeroth::engine {
+
+TrainEngine::TrainEngine(model::Blocks blocks, const configs::Config& config,
+                         std::shared_ptr<comm::Mesh> mesh)
+    : config_(config),
+      mesh_(std::move(mesh)),
+      blocks_(std::move(blocks)),
+      plan_(zero::plan_units(blocks_, mesh_->data().size())),
+      strategy_(zero::make_strategy(plan_, config_, *mesh_)),
+      rule_(optim::make_update_rule(config_.optimizer)),
+      optimizer_(plan_, *strategy_.params, *strategy_.grads, *strategy_.states, *rule_),
+      lr_(config_.scheduler, config_.optimizer.lr),
+      scaler_(optim::make_loss_scaler(config_.precision, config_.loss_scale)),
+      segments_(plan_segments(blocks_.size(), config_.recompute)),
+      schedule_(make_schedule(static_cast<size_t>(config_.batch.accumulation_steps))),
+      runner_(blocks_, *strategy_.params, *strategy_.grads, segments_) {}
+
+StepStats TrainEngine::train_batch(Loader& data) {
+  StepStats stats;
+  StopWatch watch;
+  StepBatches step = draw_batches(data, config_.batch.accumulation_steps, *mesh_);
+  require_trained_tokens(step, steps_ + 1, *mesh_);
+  watch.lap(stats.times.data);
+
+  runner_.watch(watch_.watching());
+  const torch::Tensor loss = run_micro_batches(step, stats.times);
+  watch = StopWatch();
+  torch::Tensor sums = torch::stack({loss, strategy_.grads->finish()});
+  mesh_->data().all_reduce(sums).wait();
+  sums = sums.to(torch::kCPU);
+  watch.lap(stats.times.reduce);
+
+  stats.step = ++steps_;
+  stats.loss = sums[0].item<double>();
+  stats.grad_norm = std::sqrt(sums[1].item<double>()) / scaler_.scale();
+  stats.tokens = step.tokens;
+  stats.trained_tokens = step.trained_tokens;
+  apply(stats);
+  watch.lap(stats.times.update);
+  return stats;
+}
+
+torch::Tensor TrainEngine::run_micro_batches(StepBatches& step, StepTimes& times) {
+  StopWatch watch;
+  Tape tape(blocks_.size());
+  torch::Tensor loss =
+      torch::zeros({}, torch::TensorOptions(mesh_->device()).dtype(torch::kDouble));
+  strategy_.params->expect(visits(schedule_, segments_));
+  for (const PipeOp& op : schedule_) {
+    model::MicroBatch& batch = step.micro_batches[op.micro];
+    if (op.kind == PipeOp::kForward) {
+      batch.step_trained_tokens = static_cast<double>(step.trained_tokens);
+      batch.grad_scale = scaler_.scale();
+      loss += runner_.forward(batch, tape).to(torch::kDouble);
+      watch.lap(times.forward);
+    } else {
+      runner_.backward(batch, op.last, tape);
+      batch = {};
+      watch.lap(times.backward);
+    }
+  }
+  strategy_.params->expect({});
+  return loss;
+}
+
+void TrainEngine::apply(StepStats& stats) {
+  stats.lr = lr_.at(applied_updates_);
+  stats.loss_scale = scaler_.scale();
+  stats.skipped = !std::isfinite(stats.grad_norm);
+  if (stats.skipped) {
+    watch_.skipped_step(stats.step, plan_, *strategy_.grads, runner_.first_bad_output(), *mesh_);
+  } else {
+    // As torch's clip_grad_norm_ and DeepSpeed: a factor of clip / (norm + 1e-6) where that is
+    // below 1.
+    const double clip = config_.gradient_clipping > 0
+                            ? std::min(1.0, config_.gradient_clipping / (stats.grad_norm + 1e-6))
+                            : 1.0;
+    optimizer_.step(++applied_updates_, stats.lr, clip / scaler_.scale());
+    watch_.clean_step();
+  }
+  strategy_.grads->reset();
+  scaler_.update(stats.skipped);
+  stats.skipped_total = steps_ - applied_updates_;
+}
+
+EvalStats TrainEngine::eval_batch(Loader& data, int64_t micro_batches) {
+  torch::Tensor sums =
+      torch::zeros({2}, torch::TensorOptions(mesh_->device()).dtype(torch::kDouble));
+  std::vector<size_t> visits;
+  for (int64_t i = 0; i < micro_batches; ++i) {
+    for (size_t block = 0; block < blocks_.size(); ++block) visits.push_back(block);
+  }
+  strategy_.params->expect(std::move(visits));
+  for (int64_t i = 0; i < micro_batches; ++i) {
+    const StepBatches drawn = draw_local(data, 1, mesh_->device());
+    model::MicroBatch batch = drawn.micro_batches.front();
+    batch.step_trained_tokens = 1;  // the sum over tokens, to be divided once at the end
+    sums[0] += runner_.evaluate(batch).to(torch::kDouble);
+    sums[1] += static_cast<double>(drawn.trained_tokens);
+  }
+  strategy_.params->expect({});
+  mesh_->data().all_reduce(sums).wait();
+  const double tokens = sums[1].item<double>();
+  if (tokens == 0) throw Error("the evaluation set has no trained token");
+  return {.loss = sums[0].item<double>() / tokens, .trained_tokens = static_cast<int64_t>(tokens)};
+}
+
+void TrainEngine::save_model(ModelSink& sink) {
+  std::vector<ParameterInfo> infos;
+  std::vector<size_t> visits(blocks_.size());
+  for (size_t block = 0; block < blocks_.size(); ++block) {
+    visits[block] = block;
+    for (const size_t unit : plan_.block_units[block]) {
+      if (plan_.units[unit].blocks.front() != block) continue;
+      for (const zero::Slot& slot : plan_.units[unit].layout.slots()) {
+        infos.push_back({slot.name, slot.shape, zero::dtype_of(config_.precision)});
+      }
+    }
+  }
+  const bool writes = mesh_->rank() == 0;
+  if (writes) sink.begin(infos);
+  strategy_.params->expect(std::move(visits));
+  runner_.for_each_gathered([&](size_t block) {
+    for (const size_t unit : plan_.block_units[block]) {
+      if (!writes || plan_.units[unit].blocks.front() != block) continue;
+      for (size_t i = 0; i < plan_.units[unit].params.size(); ++i) {
+        sink.write(plan_.units[unit].layout.slots()[i].name, plan_.units[unit].params[i].detach());
+      }
+    }
+  });
+  strategy_.params->expect({});
+}
+
+void TrainEngine::save_model(const std::filesystem::path& dir) {
+  SafetensorsSink sink(dir);
+  save_model(sink);
+  if (mesh_->rank() == 0) sink.commit();
+}
+
+MemoryReport TrainEngine::memory() const {
+  MemoryReport report;
+  report.parameters = strategy_.params->resting_bytes();
+  report.master_and_optimizer = strategy_.states->resting_bytes();
+  report.gradients = strategy_.grads->resting_bytes();
+  report.gathered_peak = strategy_.params->peak_live_elements() *
+                         static_cast<int64_t>(c10::elementSize(zero::dtype_of(config_.precision)));
+  return report;
+}
+
+int64_t TrainEngine::num_parameters() const {
+  int64_t count = 0;
+  for (const zero::Unit& unit : plan_.units) count += unit.layout.parameter_numel();
+  return count;
+}
+
+}  // namespace zeroth::engine

@@ -1,0 +1,66 @@
+// The engine behind zeroth::initialize: one step is a list of named phases, none of which knows a
+// strategy.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/block_runner.h"
+#include "engine/engine.h"
+#include "engine/non_finite.h"
+#include "engine/schedule.h"
+#include "engine/step_batches.h"
+#include "engine/stop_watch.h"
+#include "optim/loss_scaler.h"
+#include "optim/lr_schedule.h"
+#include "optim/update_rule.h"
+#include "zero/sharded_optimizer.h"
+#include "zero/strategy.h"
+
+namespace zeroth::engine {
+
+class TrainEngine final : public Engine {
+ public:
+  TrainEngine(model::Blocks blocks, const configs::Config& config,
+              std::shared_ptr<comm::Mesh> mesh);
+
+  StepStats train_batch(Loader& data) override;
+  EvalStats eval_batch(Loader& data, int64_t micro_batches) override;
+  void save_model(ModelSink& sink) override;
+  void save_model(const std::filesystem::path& dir) override;
+
+  const configs::Config& config() const override { return config_; }
+  comm::Mesh& mesh() override { return *mesh_; }
+  MemoryReport memory() const override;
+  int64_t num_parameters() const override;
+  std::string strategy() const override { return strategy_.description; }
+
+  // For set-up and for tests that look inside.
+  const zero::UnitPlan& plan() const { return plan_; }
+  zero::ParamStore& params() { return *strategy_.params; }
+  zero::ShardedOptimizer& optimizer() { return optimizer_; }
+
+ private:
+  // Forward and backward of the whole step; returns this rank's part of the loss, fp64 scalar.
+  torch::Tensor run_micro_batches(StepBatches& step, StepTimes& times);
+  // Skips, or clips and updates; fills what the stats say of it.
+  void apply(StepStats& stats);
+
+  configs::Config config_;
+  std::shared_ptr<comm::Mesh> mesh_;
+  model::Blocks blocks_;
+  zero::UnitPlan plan_;
+  zero::Strategy strategy_;
+  std::unique_ptr<optim::UpdateRule> rule_;
+  zero::ShardedOptimizer optimizer_;
+  optim::LrSchedule lr_;
+  optim::LossScaler scaler_;
+  std::vector<Segment> segments_;
+  std::vector<PipeOp> schedule_;
+  BlockRunner runner_;
+  NonFiniteWatch watch_;
+  int64_t steps_ = 0;            // train_batch calls that ended
+  int64_t applied_updates_ = 0;  // of these, the ones that were not skipped
+};
+
+}  // namespace zeroth::engine

@@ -1,0 +1,37 @@
+// The command line of `zeroth [flags] PROGRAM arguments...`, before anything is known about the
+// machine.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace zeroth::launcher {
+
+// A command line that cannot be understood; the message says what to write instead.
+class UsageError : public Error {
+ public:
+  using Error::Error;
+};
+
+struct LaunchOptions {
+  std::optional<int> num_ranks;  // --num_gpus; unset: every GPU, or one rank on the CPU
+  std::string include;           // NODE[:slot,slot]; empty: not given
+  std::string exclude;
+  std::string master_addr = "127.0.0.1";
+  std::optional<int> master_port;  // unset: a free one
+  std::optional<bool> bind_cores;  // unset: bound on the CPU, not bound on GPUs
+  std::string bind_core_list;      // "0-3,8"; empty: all cores this process may use
+  bool share_gpus = false;
+  std::vector<std::string> command;   // PROGRAM and its arguments, unchanged
+  std::vector<std::string> warnings;  // to be shown, one line each
+  std::string answer;  // not empty (--help, --version): print this and do nothing else
+};
+
+// `arguments` without the program's own name. Throws UsageError. Whatever follows PROGRAM belongs
+// to it.
+LaunchOptions parse_command_line(const std::vector<std::string>& arguments);
+
+}  // namespace zeroth::launcher

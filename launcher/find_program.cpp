@@ -1,0 +1,65 @@
+#include "launcher/find_program.h"
+
+#include <unistd.h>
+
+#include <sstream>
+#include <vector>
+
+namespace zeroth::launcher {
+namespace {
+
+constexpr int kNotFound = 127;
+constexpr int kNotExecutable = 126;
+
+bool is_executable(const std::filesystem::path& file) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(file, ignored) && ::access(file.c_str(), X_OK) == 0;
+}
+
+bool is_there(const std::filesystem::path& file) {
+  std::error_code ignored;
+  return std::filesystem::exists(file, ignored);
+}
+
+[[noreturn]] void refuse(const std::filesystem::path& file) {
+  std::error_code ignored;
+  const bool folder = std::filesystem::is_directory(file, ignored);
+  const char* reason = folder ? "it is a folder" : "no permission";
+  throw ProgramError(kNotExecutable,
+                     fmt::format("{} is not executable: {}", file.string(), reason));
+}
+
+std::vector<std::filesystem::path> folders_to_search(const std::filesystem::path& own_folder,
+                                                     const std::string& path) {
+  std::vector<std::filesystem::path> folders = {own_folder};
+  std::istringstream entries(path);
+  std::string entry;
+  while (std::getline(entries, entry, ':')) folders.emplace_back(entry.empty() ? "." : entry);
+  return folders;
+}
+
+}  // namespace
+
+std::filesystem::path find_program(const std::string& name, const std::filesystem::path& own_folder,
+                                   const std::string& path) {
+  if (name.find('/') != std::string::npos) {
+    if (!is_there(name)) throw ProgramError(kNotFound, fmt::format("{} does not exist", name));
+    if (!is_executable(name)) refuse(name);
+    return name;
+  }
+  std::filesystem::path not_executable;
+  for (const std::filesystem::path& folder : folders_to_search(own_folder, path)) {
+    const std::filesystem::path file = folder / name;
+    if (!is_there(file)) continue;
+    if (is_executable(file)) return file;
+    std::error_code ignored;
+    if (!std::filesystem::is_directory(file, ignored)) not_executable = file;
+  }
+  if (!not_executable.empty()) refuse(not_executable);
+  throw ProgramError(kNotFound,
+                     fmt::format("program '{}' was not found: looked beside zeroth in {} and in "
+                                 "PATH ({}); a program elsewhere needs its path, as ./{}",
+                                 name, own_folder.string(), path, name));
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,136 @@
+#include "launcher/machine.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <tuple>
+
+#include "base/error.h"
+#include "launcher/cores.h"
+
+namespace zeroth::launcher {
+namespace {
+
+std::optional<std::string> variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+// The count of NVML, the driver's management library; empty if it cannot say.
+std::optional<int> count_gpus_by_nvml() {
+  constexpr unsigned kNoAttach = 2;  // NVML_INIT_FLAG_NO_ATTACH: do not wake the GPUs up
+  void* nvml = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (nvml == nullptr) return std::nullopt;
+  const auto init = reinterpret_cast<int (*)(unsigned)>(::dlsym(nvml, "nvmlInitWithFlags"));
+  const auto count = reinterpret_cast<int (*)(unsigned*)>(::dlsym(nvml, "nvmlDeviceGetCount_v2"));
+  const auto shutdown = reinterpret_cast<int (*)()>(::dlsym(nvml, "nvmlShutdown"));
+  std::optional<int> result;
+  if (init != nullptr && count != nullptr && shutdown != nullptr && init(kNoAttach) == 0) {
+    unsigned found = 0;
+    if (count(&found) == 0) result = static_cast<int>(found);
+    shutdown();
+  }
+  ::dlclose(nvml);
+  return result;
+}
+
+int count_gpu_device_files() {
+  int count = 0;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev", ignored)) {
+    const std::string name = entry.path().filename().string();
+    const std::string digits = name.starts_with("nvidia") ? name.substr(6) : "";
+    if (!digits.empty() && digits.find_first_not_of("0123456789") == std::string::npos) ++count;
+  }
+  return count;
+}
+
+int read_topology(int core, const char* file) {
+  std::ifstream in(fmt::format("/sys/devices/system/cpu/cpu{}/topology/{}", core, file));
+  int value = -1;
+  in >> value;
+  return in ? value : -1;
+}
+
+// Contiguous ranges of the result share as few physical cores and sockets as possible.
+std::vector<int> order_by_topology(const std::vector<int>& cores) {
+  std::vector<std::tuple<int, int, int>> keyed;
+  for (int core : cores)
+    keyed.emplace_back(read_topology(core, "physical_package_id"), read_topology(core, "core_id"),
+                       core);
+  std::sort(keyed.begin(), keyed.end());
+  std::vector<int> ordered;
+  for (const auto& key : keyed) ordered.push_back(std::get<2>(key));
+  return ordered;
+}
+
+}  // namespace
+
+const char* name_of(Accelerator accelerator) {
+  return accelerator == Accelerator::kCuda ? "cuda" : "cpu";
+}
+
+LaunchEnvironment LaunchEnvironment::from_process() {
+  return {variable("DS_ACCELERATOR"), variable("CUDA_VISIBLE_DEVICES"), variable("OMP_NUM_THREADS"),
+          variable("PATH").value_or("")};
+}
+
+Machine probe_machine(const LaunchEnvironment& environment) {
+  Machine machine{order_by_topology(allowed_cores()), {}};
+  if (environment.ds_accelerator == "cpu") return machine;
+  const std::optional<int> count = count_gpus_by_nvml();
+  machine.gpus =
+      visible_gpus(count ? *count : count_gpu_device_files(), environment.cuda_visible_devices);
+  return machine;
+}
+
+std::vector<std::string> visible_gpus(int count,
+                                      const std::optional<std::string>& visible_devices) {
+  std::vector<std::string> ids;
+  if (count == 0) return ids;
+  if (!visible_devices) {
+    for (int i = 0; i < count; ++i) ids.push_back(std::to_string(i));
+    return ids;
+  }
+  std::istringstream entries(*visible_devices);
+  std::string id;
+  while (std::getline(entries, id, ',')) {
+    id.erase(std::remove(id.begin(), id.end(), ' '), id.end());
+    int index = 0;
+    const auto parsed = std::from_chars(id.data(), id.data() + id.size(), index);
+    const bool is_number = parsed.ec == std::errc() && parsed.ptr == id.data() + id.size();
+    if (id.empty() || (is_number && (index < 0 || index >= count))) break;
+    if (std::find(ids.begin(), ids.end(), id) != ids.end()) return {};
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+Accelerator resolve_accelerator(const std::optional<std::string>& ds_accelerator,
+                                const Machine& machine) {
+  if (!ds_accelerator || ds_accelerator->empty())
+    return machine.gpus.empty() ? Accelerator::kCpu : Accelerator::kCuda;
+  if (ds_accelerator == "cpu") return Accelerator::kCpu;
+  if (ds_accelerator != "cuda")
+    throw Error("DS_ACCELERATOR is '{}'; zeroth knows cpu and cuda", *ds_accelerator);
+  if (machine.gpus.empty())
+    throw Error("DS_ACCELERATOR is cuda, but no GPU is visible (see CUDA_VISIBLE_DEVICES)");
+  return Accelerator::kCuda;
+}
+
+std::optional<int> terminal_columns(int fd) {
+  if (::isatty(fd) == 0) return std::nullopt;
+  winsize size{};
+  if (::ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
+  return size.ws_col;
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,45 @@
+// What this machine offers to the ranks, found without torch or the CUDA runtime.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace zeroth::launcher {
+
+enum class Accelerator { kCpu, kCuda };
+
+const char* name_of(Accelerator accelerator);  // "cpu", "cuda": the values of DS_ACCELERATOR
+
+struct Machine {
+  std::vector<int> cores;  // those this process may use, hardware threads of one core side by side
+  std::vector<std::string> gpus;  // ids as in CUDA_VISIBLE_DEVICES, only visible ones
+};
+
+// The launcher's own view of its environment; unset variables are empty optionals.
+struct LaunchEnvironment {
+  std::optional<std::string> ds_accelerator;
+  std::optional<std::string> cuda_visible_devices;
+  std::optional<std::string> omp_num_threads;
+  std::string path;
+
+  static LaunchEnvironment from_process();
+};
+
+// GPUs are not looked for when DS_ACCELERATOR says cpu.
+Machine probe_machine(const LaunchEnvironment& environment);
+
+// The ids that CUDA would show out of `count` GPUs under this CUDA_VISIBLE_DEVICES: the list ends
+// at its first invalid entry, an empty one hides all; entries that are not numbers (UUIDs) are
+// taken as they are. Pure.
+std::vector<std::string> visible_gpus(int count, const std::optional<std::string>& visible_devices);
+
+// DS_ACCELERATOR where it is set, else CUDA where there are GPUs. Throws Error on another value and
+// on cuda without GPUs.
+Accelerator resolve_accelerator(const std::optional<std::string>& ds_accelerator,
+                                const Machine& machine);
+
+// Columns of the terminal behind `fd`; empty if there is none.
+std::optional<int> terminal_columns(int fd);
+
+}  // namespace zeroth::launcher

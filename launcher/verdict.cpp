@@ -1,0 +1,45 @@
+#include "launcher/verdict.h"
+
+#include <fmt/format.h>
+
+#include <csignal>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace zeroth::launcher {
+
+const Death& find_cause(std::span<const Death> deaths, std::chrono::milliseconds window) {
+  ZEROTH_CHECK(!deaths.empty(), "no rank died");
+  for (const Death& death : deaths) {
+    const bool ours = death.after_stop && death.ending.number == SIGTERM;
+    if (death.since_first <= window && death.ending.by_signal && !ours) return death;
+  }
+  return deaths.front();
+}
+
+std::string signal_name(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
+}
+
+std::string describe(Ending ending) {
+  return ending.by_signal ? fmt::format("was killed by {}", signal_name(ending.number))
+                          : fmt::format("ended with exit code {}", ending.number);
+}
+
+int exit_status(Ending ending) {
+  return ending.by_signal ? 128 + ending.number : ending.number;
+}
+
+std::string describe_death(const Death& death, const std::deque<std::string>& last_lines) {
+  std::string text = fmt::format("rank {} {}", death.rank, describe(death.ending));
+  if (death.ending == Ending{true, SIGKILL})
+    text += " (if nobody sent it, the machine may have run out of memory: see dmesg)";
+  if (last_lines.empty()) return text + "; it had printed nothing";
+  text += "; its last lines:";
+  for (const std::string& line : last_lines) text += "\n  | " + line;
+  return text;
+}
+
+}  // namespace zeroth::launcher

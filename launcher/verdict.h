@@ -1,0 +1,39 @@
+// Why a job ended: which death was the cause, and how it is told. Pure.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <span>
+#include <string>
+
+namespace zeroth::launcher {
+
+// How a process ended: with an exit code, or by a signal.
+struct Ending {
+  bool by_signal = false;
+  int number = 0;
+
+  bool failed() const { return by_signal || number != 0; }
+  bool operator==(const Ending&) const = default;
+};
+
+struct Death {
+  int rank = 0;
+  Ending ending;  // failed
+  std::chrono::milliseconds since_first{0};
+  bool after_stop = false;  // seen after the launcher had sent SIGTERM to this rank
+};
+
+// The death to report, out of at least one in order of time. Peers of a dead rank often fail too,
+// within milliseconds and sometimes seen first: within `window` of the first death a signal beats
+// an exit code, except SIGTERM of our own.
+const Death& find_cause(std::span<const Death> deaths, std::chrono::milliseconds window);
+
+std::string signal_name(int signal);  // "SIGKILL"
+std::string describe(Ending ending);  // "ended with exit code 3", "was killed by SIGKILL"
+int exit_status(Ending ending);       // as a shell has it: the code, or 128 + signal
+
+// The message for a person: rank, how, and what it said last.
+std::string describe_death(const Death& death, const std::deque<std::string>& last_lines);
+
+}  // namespace zeroth::launcher

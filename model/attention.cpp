@@ -1,0 +1,93 @@
+#include "model/attention.h"
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace zeroth::model {
+
+using torch::Tensor;
+
+const Tensor& WindowMask::get(int64_t seq, const Tensor& like) {
+  const bool fits = cached_.defined() && cached_.size(0) == seq &&
+                    cached_.scalar_type() == like.scalar_type() &&
+                    cached_.device() == like.device();
+  if (!fits) {
+    const torch::NoGradGuard no_grad;
+    const Tensor seen =
+        torch::ones({seq, seq}, like.options().dtype(torch::kBool)).tril_().triu_(1 - window_);
+    cached_ = torch::zeros({seq, seq}, like.options())
+                  .masked_fill_(seen.logical_not(), -std::numeric_limits<double>::infinity());
+  }
+  return cached_;
+}
+
+Attention::Attention(const ModelSpec& spec, int64_t window, std::shared_ptr<SequenceTables> tables)
+    : num_heads_(spec.num_heads),
+      head_dim_(spec.head_dim),
+      window_(window),
+      scale_(spec.scale_scores ? 1 / std::sqrt(static_cast<double>(spec.head_dim)) : 1),
+      rotary_(!spec.learned_positions),
+      tables_(std::move(tables)) {
+  const int64_t q_size = spec.num_heads * spec.head_dim;
+  const int64_t kv_size = spec.num_kv_heads * spec.head_dim;
+  const WeightLayout layout = spec.conv1d ? WeightLayout::kInOut : WeightLayout::kOutIn;
+  const auto projection = [&](const char* name, int64_t in, int64_t out, bool bias) {
+    return register_module(name, std::make_shared<Linear>(LinearShape{in, out, bias, layout}));
+  };
+  if (spec.conv1d) {
+    qkv_ = projection("qkv", spec.hidden_size, q_size + 2 * kv_size, spec.qkv_bias);
+  } else {
+    q_ = projection("q", spec.hidden_size, q_size, spec.qkv_bias);
+    k_ = projection("k", spec.hidden_size, kv_size, spec.qkv_bias);
+    v_ = projection("v", spec.hidden_size, kv_size, spec.qkv_bias);
+  }
+  if (spec.qk_norm) {
+    q_norm_ = register_module("q_norm",
+                              std::make_shared<Norm>(NormKind::kRms, spec.head_dim, spec.norm_eps));
+    k_norm_ = register_module("k_norm",
+                              std::make_shared<Norm>(NormKind::kRms, spec.head_dim, spec.norm_eps));
+  }
+  o_ = projection("o", q_size, spec.hidden_size, spec.o_bias);
+}
+
+Attention::Heads Attention::project(const Tensor& x) const {
+  const auto heads = [&](const Tensor& y) { return y.view({x.size(0), x.size(1), -1, head_dim_}); };
+  if (!qkv_) {
+    const std::vector<Tensor> y = linear(x, *q_, *k_, *v_);
+    return {heads(y[0]), heads(y[1]), heads(y[2])};
+  }
+  const Tensor y = heads(linear(x, *qkv_));
+  const int64_t num_kv_heads = (y.size(2) - num_heads_) / 2;
+  const std::vector<Tensor> parts = y.split_with_sizes({num_heads_, num_kv_heads, num_kv_heads}, 2);
+  return {parts[0], parts[1], parts[2]};
+}
+
+Tensor Attention::attend(const Heads& heads) {
+  const int64_t seq = heads.q.size(1);
+  std::optional<Tensor> mask;
+  if (window_ > 0 && seq > window_) mask = tables_->window.get(seq, heads.q);
+  const Tensor y = at::scaled_dot_product_attention(
+      heads.q.transpose(1, 2), heads.k.transpose(1, 2), heads.v.transpose(1, 2), mask,
+      /*dropout_p=*/0.0, /*is_causal=*/!mask.has_value(), scale_,
+      /*enable_gqa=*/heads.k.size(2) != num_heads_);
+  return y.transpose(1, 2).flatten(2);
+}
+
+Tensor Attention::forward(const Tensor& x, const MicroBatch& batch) {
+  Heads heads = project(x);
+  if (q_norm_) {
+    heads.q = q_norm_->forward(heads.q);
+    heads.k = k_norm_->forward(heads.k);
+  }
+  if (rotary_) {
+    const RopeTable::Angles angles = batch.positions.defined()
+                                         ? tables_->rope.at(batch.positions, x)
+                                         : tables_->rope.sequence(x.size(1), x);
+    heads.q = rotate(heads.q, angles);
+    heads.k = rotate(heads.k, angles);
+  }
+  return linear(attend(heads), *o_);
+}
+
+}  // namespace zeroth::model

@@ -1,0 +1,51 @@
+// Typed access to the keys of a config.json that collects complaints instead of throwing at the
+// first.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace zeroth::model {
+
+class ConfigReader {
+ public:
+  // `object` must outlive the reader. `prefix` ("rope_scaling.") starts the names of keys in
+  // messages.
+  explicit ConfigReader(const nlohmann::json& object, std::string prefix = "");
+
+  // Absent or null: the fallback; without one, a complaint and 0.
+  int64_t size(const std::string& key, std::optional<int64_t> fallback = std::nullopt);  // >= 1
+  double number(const std::string& key, std::optional<double> fallback = std::nullopt);
+  double positive(const std::string& key, std::optional<double> fallback = std::nullopt);
+  bool flag(const std::string& key, bool fallback);
+  std::string text(const std::string& key, std::optional<std::string> fallback = std::nullopt);
+  bool has(const std::string& key) const { return object_.contains(key); }  // also when null
+  // Null when the key is absent or null.
+  const nlohmann::json* find(const std::string& key);
+
+  // Complains unless the key is absent, null, or equal to `harmless`.
+  void require(const std::string& key, const nlohmann::json& harmless);
+  // Complains unless the key is absent, null, false, zero or empty.
+  void refuse(const std::string& key);
+
+  void complain(const std::string& key, const std::string& reason);
+  void add(const ConfigReader& part);  // its complaints and unknown keys
+  // Keys that no call above has named.
+  void note_unknown(const std::set<std::string>& harmless);
+
+  const std::vector<std::string>& complaints() const { return complaints_; }
+  const std::vector<std::string>& unknown_keys() const { return unknown_keys_; }
+
+ private:
+  const nlohmann::json& object_;
+  std::string prefix_;
+  std::set<std::string> named_;
+  std::vector<std::string> complaints_;
+  std::vector<std::string> unknown_keys_;
+};
+
+}  // namespace zeroth::model

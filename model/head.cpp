@@ -1,0 +1,28 @@
+#include "model/head.h"
+
+#include "model/head_loss.h"
+#include "model/linear.h"
+
+namespace zeroth::model {
+
+using torch::Tensor;
+
+Head::Head(const ModelSpec& spec, const Tensor& tied_weight) : Block("head") {
+  norm_ =
+      register_module("norm", std::make_shared<Norm>(spec.norm, spec.hidden_size, spec.norm_eps));
+  weight_ = tied_weight.defined()
+                ? tied_weight
+                : torch::empty({spec.vocab_size, spec.hidden_size},
+                               torch::dtype(torch::kFloat32).device(torch::kMeta));
+  weight_ = register_parameter("weight", weight_);
+}
+
+Tensor Head::forward(const Tensor& x, const MicroBatch& batch) {
+  const Tensor y = norm_->forward(x);
+  if (!batch.targets.defined()) return project(y, weight_);
+  HeadLossOptions options;
+  options.trained_tokens = batch.step_trained_tokens;
+  return head_loss(y.flatten(0, 1), weight_, batch.targets.flatten(), options);
+}
+
+}  // namespace zeroth::model

@@ -1,0 +1,27 @@
+// The last block: final norm, projection onto the vocabulary, loss.
+#pragma once
+
+#include <memory>
+
+#include "model/block.h"
+#include "model/norm.h"
+#include "model/spec.h"
+
+namespace zeroth::model {
+
+class Head : public Block {
+ public:
+  // tied_weight: the embedding's weight, which the head then registers too; undefined: the head has
+  // its own.
+  Head(const ModelSpec& spec, const torch::Tensor& tied_weight);
+
+  // The loss does not contain batch.grad_scale: that is the gradient which its backward starts
+  // from.
+  torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) override;
+
+ private:
+  std::shared_ptr<Norm> norm_;
+  torch::Tensor weight_;  // [vocab, hidden]
+};
+
+}  // namespace zeroth::model

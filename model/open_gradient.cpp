@@ -1,0 +1,26 @@
+#include "model/open_gradient.h"
+
+namespace zeroth::model {
+
+torch::Tensor open_gradient(const torch::Tensor& parameter) {
+  return parameter.grad();
+}
+
+torch::Tensor deliver_gradient(const torch::Tensor& parameter, const torch::Tensor& gradient) {
+  const torch::Tensor open = open_gradient(parameter);
+  if (!open.defined()) return gradient.to(parameter.scalar_type());
+  open.add_(gradient);
+  return {};
+}
+
+torch::Tensor deliver_product(const torch::Tensor& parameter, const torch::Tensor& a,
+                              const torch::Tensor& b) {
+  const torch::Tensor open = open_gradient(parameter);
+  if (open.defined() && open.scalar_type() == a.scalar_type()) {
+    open.addmm_(a.t(), b);
+    return {};
+  }
+  return deliver_gradient(parameter, at::mm(a.t(), b));
+}
+
+}  // namespace zeroth::model

@@ -1,0 +1,20 @@
+// Gradients of parameters go straight into the view that the engine has opened for the backward, if
+// there is one.
+#pragma once
+
+#include <torch/types.h>
+
+namespace zeroth::model {
+
+// The open gradient of `parameter`, or undefined. Its dtype may be wider than the parameter's.
+torch::Tensor open_gradient(const torch::Tensor& parameter);
+
+// Adds `gradient` to the open view and returns undefined, which tells autograd that nothing is left
+// to accumulate; returns `gradient` in the parameter's dtype where no view is open.
+torch::Tensor deliver_gradient(const torch::Tensor& parameter, const torch::Tensor& gradient);
+
+// The same for the gradient a^T b of a 2-D parameter, without a temporary where the dtypes agree.
+torch::Tensor deliver_product(const torch::Tensor& parameter, const torch::Tensor& a,
+                              const torch::Tensor& b);
+
+}  // namespace zeroth::model

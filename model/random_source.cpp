@@ -1,0 +1,75 @@
+#include "model/random_source.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace zeroth::model {
+namespace {
+
+constexpr int64_t kGrain = 1 << 14;
+
+// splitmix64's finaliser: a bijection whose output looks random.
+uint64_t mix(uint64_t value) {
+  value += 0x9e3779b97f4a7c15;
+  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
+  value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
+  return value ^ (value >> 31);
+}
+
+uint64_t stream_key(uint64_t seed, const std::string& name) {
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const unsigned char c : name) hash = (hash ^ c) * 0x100000001b3;
+  return mix(mix(seed) ^ hash);
+}
+
+// Box-Muller: elements 2n and 2n + 1 come from one pair of uniform numbers.
+float normal(uint64_t key, int64_t index) {
+  const uint64_t bits = mix(key ^ mix(static_cast<uint64_t>(index) / 2));
+  const float radius_uniform = (static_cast<float>(bits >> 40) + 1) * 0x1p-24F;  // (0, 1]
+  const float angle_uniform = static_cast<float>(bits & 0xffffff) * 0x1p-24F;    // [0, 1)
+  const float radius = std::sqrt(-2 * std::log(radius_uniform));
+  const float angle = 2 * std::numbers::pi_v<float> * angle_uniform;
+  return radius * (index % 2 == 0 ? std::cos(angle) : std::sin(angle));
+}
+
+}  // namespace
+
+RandomSource::RandomSource(const ModelSpec& spec, uint64_t seed)
+    : seed_(seed),
+      initializer_range_(spec.initializer_range),
+      residual_range_(spec.family == "gpt2"
+                          ? spec.initializer_range /
+                                std::sqrt(2.0 * static_cast<double>(spec.num_layers))
+                          : spec.initializer_range) {}
+
+double RandomSource::deviation(const std::string& name) const {
+  const bool residual = name.ends_with(".attention.o.weight") || name.ends_with(".mlp.down.weight");
+  return residual ? residual_range_ : initializer_range_;
+}
+
+void RandomSource::check(const std::string&, const std::vector<int64_t>&) {}
+
+void RandomSource::read(const std::string& name, int64_t begin, torch::Tensor out) {
+  if (name.ends_with(".bias")) {
+    out.zero_();
+    return;
+  }
+  if (name.ends_with("norm.weight")) {
+    out.fill_(1);
+    return;
+  }
+  const uint64_t key = stream_key(seed_, name);
+  const auto scale = static_cast<float>(deviation(name));
+  const torch::Tensor values =
+      out.scalar_type() == torch::kFloat32 ? out : torch::empty(out.sizes(), torch::kFloat32);
+  float* data = values.data_ptr<float>();
+  at::parallel_for(0, out.numel(), kGrain, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) data[i] = scale * normal(key, begin + i);
+  });
+  if (!values.is_same(out)) out.copy_(values);
+}
+
+}  // namespace zeroth::model

@@ -1,0 +1,44 @@
+// Rotary position embedding.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+
+#include "model/spec.h"
+
+namespace zeroth::model {
+
+// Angles of the positions of a sequence. One table serves all layers of a chain; it remembers the
+// last length asked for. Not thread-safe.
+class RopeTable {
+ public:
+  struct Angles {
+    torch::Tensor cos;  // [1 or batch, seq, 1, head_dim / 2], computed in fp32
+    torch::Tensor sin;
+  };
+
+  RopeTable(const RopeSpec& spec, int64_t head_dim, int64_t max_positions);
+
+  // Angles of positions 0 .. seq-1, in the dtype and on the device of `like`.
+  const Angles& sequence(int64_t seq, const torch::Tensor& like);
+
+  // Angles of given positions [batch, seq] int64.
+  Angles at(const torch::Tensor& positions, const torch::Tensor& like) const;
+
+ private:
+  torch::Tensor frequencies(int64_t seq) const;  // [head_dim / 2] fp32 on the CPU
+  Angles angles(const torch::Tensor& positions, int64_t seq, const torch::Tensor& like) const;
+
+  RopeSpec spec_;
+  int64_t head_dim_;
+  int64_t max_positions_;
+  int64_t cached_seq_ = 0;
+  Angles cached_;
+};
+
+// x [batch, seq, heads, head_dim], rotated in pairs (i, i + head_dim / 2). Keeps only the angles
+// for the backward.
+torch::Tensor rotate(const torch::Tensor& x, const RopeTable::Angles& angles);
+
+}  // namespace zeroth::model

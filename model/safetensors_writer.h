@@ -1,0 +1,52 @@
+// Writes one safetensors file tensor by tensor: the header is planned first, so no tensor waits for
+// another.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace zeroth::model {
+
+struct PlannedTensor {
+  std::string name;
+  std::vector<int64_t> shape;
+};
+
+class SafetensorsWriter {
+ public:
+  // dtype: float32, float16 or bfloat16, of all tensors. Throws an Error with the path and the
+  // system's reason.
+  SafetensorsWriter(const std::filesystem::path& path, torch::ScalarType dtype,
+                    const std::vector<PlannedTensor>& tensors);
+  ~SafetensorsWriter();
+  SafetensorsWriter(const SafetensorsWriter&) = delete;
+  SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
+
+  // tensor: any floating dtype, strides and device, of the planned shape; each name once, in any
+  // order.
+  void write(const std::string& name, const torch::Tensor& tensor);
+
+  // Every planned tensor must have been written. Blocks until the bytes are on the disk.
+  void finish();
+
+ private:
+  struct Slot {
+    std::vector<int64_t> shape;
+    int64_t offset = 0;
+    bool written = false;
+  };
+  void write_bytes(const void* data, size_t size, int64_t offset);
+
+  std::filesystem::path path_;
+  torch::ScalarType dtype_;
+  std::map<std::string, Slot> slots_;
+  int fd_ = -1;
+};
+
+}  // namespace zeroth::model

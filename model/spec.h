@@ -1,0 +1,80 @@
+// What a Hugging Face config.json says about the computation: one description of a transformer
+// layer for all families.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace zeroth::model {
+
+enum class NormKind { kRms, kLayer };
+enum class Activation { kSilu, kGelu, kGeluTanh, kRelu };
+enum class RopeScaling { kNone, kLinear, kDynamic, kLlama3 };
+
+struct RopeSpec {
+  double theta = 10000;
+  RopeScaling scaling = RopeScaling::kNone;
+  double factor = 1;
+  // Read by kLlama3 only.
+  double low_freq_factor = 1;
+  double high_freq_factor = 4;
+  int64_t original_max_positions = 0;
+};
+
+struct ModelSpec {
+  std::string family;  // config.json's model_type: llama, mistral, qwen2, qwen3, gpt2
+
+  int64_t vocab_size = 0;
+  int64_t hidden_size = 0;
+  int64_t intermediate_size = 0;
+  int64_t num_layers = 0;
+  int64_t num_heads = 0;
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t max_positions = 0;
+
+  NormKind norm = NormKind::kRms;
+  double norm_eps = 1e-6;
+
+  bool qkv_bias = false;
+  bool o_bias = false;
+  bool qk_norm = false;      // RMS norm over each head of q and k, before the rotary embedding
+  bool scale_scores = true;  // by 1 / sqrt(head_dim)
+
+  Activation activation = Activation::kSilu;
+  bool gated_mlp = true;  // down(act(gate(x)) * up(x)); else down(act(up(x)))
+  bool mlp_bias = false;
+
+  // Weights are stored [in, out], and q, k, v as one product (GPT-2's Conv1D).
+  bool conv1d = false;
+  // A trained table of max_positions rows added to the embedding; else rotary embeddings.
+  bool learned_positions = false;
+  RopeSpec rope;
+
+  // A token sees itself and the sliding_window - 1 before it, in the layers whose flag is set. 0:
+  // no layer.
+  int64_t sliding_window = 0;
+  std::vector<bool> windowed_layers;
+
+  bool tied = false;  // the head's weight is the embedding's
+  double initializer_range = 0.02;
+  // Precision of the checkpoint as config.json names it ("bfloat16"); empty: not said.
+  std::string dtype;
+
+  // Keys with no influence known to us: worth one printed line.
+  std::vector<std::string> unknown_keys;
+
+  // 0: the layer sees everything before it.
+  int64_t layer_window(int64_t layer) const;
+};
+
+// Reads `folder`/config.json. Throws one Error that lists every key that is missing, malformed or
+// would change the computation in a way that is not supported.
+ModelSpec read_model_spec(const std::filesystem::path& folder);
+
+// The same from text; `origin` names it in messages.
+ModelSpec parse_model_spec(const std::string& text, const std::string& origin);
+
+}  // namespace zeroth::model

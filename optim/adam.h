@@ -1,0 +1,22 @@
+// Adam and AdamW through LibTorch's fused kernels.
+#pragma once
+
+#include "configs/config.h"
+#include "optim/update_rule.h"
+
+namespace zeroth::optim {
+
+// Equals torch.optim.Adam / AdamW with fused=True: bias-corrected moments, eps outside the square
+// root, weight decay decoupled (kAdamW: master *= 1 - lr * decay) or added to the gradient (kAdam).
+class Adam : public UpdateRule {
+ public:
+  explicit Adam(const configs::OptimizerConfig& config) : config_(config) {}
+
+  std::span<const std::string_view> state_names() const override;
+  void apply(const Range& range, int64_t update, double lr, double grad_factor) const override;
+
+ private:
+  configs::OptimizerConfig config_;
+};
+
+}  // namespace zeroth::optim

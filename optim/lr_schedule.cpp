@@ -1,0 +1,68 @@
+#include "optim/lr_schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "base/error.h"
+
+namespace zeroth::optim {
+
+using Kind = configs::SchedulerConfig::Kind;
+using Warmup = configs::SchedulerConfig::Warmup;
+
+LrSchedule::LrSchedule(const configs::SchedulerConfig& config, double optimizer_lr)
+    : config_(config),
+      optimizer_lr_(optimizer_lr),
+      warmup_steps_(std::max<int64_t>(2, config.warmup_num_steps)) {}
+
+double LrSchedule::at(int64_t applied_updates) const {
+  ZEROTH_CHECK(applied_updates >= 0, "update {} of a schedule", applied_updates);
+  const int64_t schedule_step = applied_updates - 1;
+  switch (config_.kind) {
+    case Kind::kConstant:
+      return optimizer_lr_;
+    case Kind::kWarmupLr:
+      return min_to_max(warmup_share(schedule_step));
+    case Kind::kWarmupDecayLr:
+      return min_to_max(schedule_step < warmup_steps_ ? warmup_share(schedule_step)
+                                                      : decay_share(schedule_step));
+    case Kind::kWarmupCosineLr:
+      return schedule_step < 0 ? 0.0 : optimizer_lr_ * cosine_ratio(schedule_step);
+  }
+  throw InternalError(fmt::format("schedule kind {}", static_cast<int>(config_.kind)));
+}
+
+// 0 at the first schedule step, 1 from the end of the warm-up on.
+double LrSchedule::warmup_share(int64_t schedule_step) const {
+  if (schedule_step < 0) return 0.0;
+  if (schedule_step >= warmup_steps_) return 1.0;
+  const double step = static_cast<double>(schedule_step);
+  const double steps = static_cast<double>(warmup_steps_);
+  return config_.warmup_type == Warmup::kLog ? 1.0 / std::log(steps) * std::log(step + 1)
+                                             : step / steps;
+}
+
+double LrSchedule::decay_share(int64_t schedule_step) const {
+  const double left = static_cast<double>(config_.total_num_steps - schedule_step);
+  const double length = static_cast<double>(config_.total_num_steps - warmup_steps_);
+  return std::max(0.0, left / std::max(1.0, length));
+}
+
+double LrSchedule::cosine_ratio(int64_t schedule_step) const {
+  if (schedule_step < warmup_steps_) {
+    return config_.warmup_min_ratio +
+           warmup_share(schedule_step) * (1.0 - config_.warmup_min_ratio);
+  }
+  const double done = static_cast<double>(schedule_step - warmup_steps_ + 1);
+  const double length = static_cast<double>(config_.total_num_steps - warmup_steps_);
+  const double progress = std::min(1.0, done / std::max(1.0, length));
+  const double share = (1.0 + std::cos(std::numbers::pi * progress)) / 2.0;
+  return std::max(0.0, config_.cos_min_ratio + (1.0 - config_.cos_min_ratio) * share);
+}
+
+double LrSchedule::min_to_max(double share) const {
+  return config_.warmup_min_lr + (config_.warmup_max_lr - config_.warmup_min_lr) * share;
+}
+
+}  // namespace zeroth::optim

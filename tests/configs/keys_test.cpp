@@ -1,0 +1,127 @@
+#include "configs/keys.h"
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include "tests/configs/support.h"
+
+namespace zeroth::configs {
+namespace {
+
+const char* state_word(KeyState state) {
+  switch (state) {
+    case KeyState::kHonoured:
+      return "honoured";
+    case KeyState::kNoEffect:
+      return "no effect";
+    case KeyState::kRefused:
+      return "refused";
+  }
+  return "";
+}
+
+std::string cell(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) escaped += c == '|' ? std::string("\\|") : std::string(1, c);
+  return escaped.empty() ? "" : fmt::format("`{}`", escaped);
+}
+
+// The row of docs/config.md that a row of the table asks for.
+std::string doc_row(const Key& key) {
+  const bool honoured_section = key.type == KeyType::kSection && key.state == KeyState::kHonoured;
+  std::string text(key.text);
+  if (!key.inside.empty()) text += fmt::format("; inside: `{}`", key.inside);
+  return fmt::format("| `{}` | {} | {} | {} | {} | {} |", key.path,
+                     honoured_section ? "section" : state_word(key.state), cell(key.fallback),
+                     cell(key.accepts), key.automatic, text);
+}
+
+std::set<std::string> rows_of(const std::string& page, const std::string& start) {
+  std::set<std::string> rows;
+  std::istringstream lines(page);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(start)) rows.insert(line);
+  }
+  return rows;
+}
+
+}  // namespace
+
+TEST_CASE("every path of the table stands once, below a section of the table") {
+  std::set<std::string_view> seen;
+  for (const Key& key : keys()) {
+    CAPTURE(key.path);
+    CHECK(seen.insert(key.path).second);
+    CHECK_FALSE(key.text.empty());
+    const size_t dot = key.path.rfind('.');
+    if (dot == std::string_view::npos) continue;
+    const Key* parent = find_key(key.path.substr(0, dot));
+    REQUIRE(parent != nullptr);
+    CHECK(parent->type == KeyType::kSection);
+  }
+  for (const Alias& alias : aliases()) {
+    CAPTURE(alias.other);
+    CHECK(find_key(alias.path) != nullptr);
+    CHECK(find_key(alias.other) == nullptr);
+  }
+}
+
+TEST_CASE("docs/config.md has the rows of the table and no others") {
+  const std::string page = read_source("docs/config.md");
+  std::set<std::string> expected;
+  for (const Key& key : keys()) expected.insert(doc_row(key));
+  std::set<std::string> other_names;
+  for (const Alias& alias : aliases()) {
+    other_names.insert(fmt::format("| as `{}` | `{}` |", alias.other, alias.path));
+  }
+  const auto missing = [](const std::set<std::string>& from, const std::set<std::string>& in) {
+    std::vector<std::string> rows;
+    std::set_difference(from.begin(), from.end(), in.begin(), in.end(), std::back_inserter(rows));
+    return fmt::format("{}", fmt::join(rows, "\n"));
+  };
+  CHECK(missing(expected, rows_of(page, "| `")) == "");
+  CHECK(missing(rows_of(page, "| `"), expected) == "");
+  CHECK(missing(other_names, rows_of(page, "| as ")) == "");
+  CHECK(missing(rows_of(page, "| as "), other_names) == "");
+}
+
+TEST_CASE("every field of the configuration structs has a comment above it") {
+  std::istringstream lines(read_source("configs/config.h"));
+  std::string before;
+  int fields = 0;
+  for (std::string line; std::getline(lines, line); before = line) {
+    const bool field =
+        line.starts_with("  ") && line.ends_with(";") && line.find(" = ") != std::string::npos;
+    if (!field) continue;
+    CAPTURE(line);
+    ++fields;
+    const bool commented = before.find("//") != std::string::npos;
+    CHECK((commented || before.ends_with(";")));  // neighbours may share one
+  }
+  CHECK(fields > 25);
+}
+
+TEST_CASE("ranges are spelled as the documentation shows them") {
+  CHECK(in_range(-1e9, ""));
+  CHECK_FALSE(in_range(std::numeric_limits<double>::infinity(), ""));
+  CHECK_FALSE(in_range(std::numeric_limits<double>::quiet_NaN(), ">= 0"));
+  CHECK(in_range(0, ">= 0"));
+  CHECK_FALSE(in_range(-1, ">= 0"));
+  CHECK(in_range(1, "> 0"));
+  CHECK_FALSE(in_range(0, "> 0"));
+  CHECK(in_range(3, "0..3"));
+  CHECK_FALSE(in_range(4, "0..3"));
+  CHECK(in_range(0, "[0, 1)"));
+  CHECK_FALSE(in_range(1, "[0, 1)"));
+}
+
+TEST_CASE("names of a section hold its keys and their other spellings") {
+  const auto names = names_in("bf16");
+  CHECK(std::find(names.begin(), names.end(), "enabled") != names.end());
+  const auto top = names_in("");
+  CHECK(std::find(top.begin(), top.end(), "bfloat16") != top.end());
+  CHECK(std::find(top.begin(), top.end(), "enabled") == top.end());
+}
+
+}  // namespace zeroth::configs

@@ -1,0 +1,26 @@
+#include "configs/nearest.h"
+
+#include <doctest/doctest.h>
+
+namespace zeroth::configs {
+
+TEST_CASE("the distance counts insertions, deletions, substitutions and swaps") {
+  CHECK(edit_distance("", "") == 0);
+  CHECK(edit_distance("stage", "stage") == 0);
+  CHECK(edit_distance("stage", "STAGE") == 0);
+  CHECK(edit_distance("stag", "stage") == 1);
+  CHECK(edit_distance("staage", "stage") == 1);
+  CHECK(edit_distance("stahe", "stage") == 1);
+  CHECK(edit_distance("satge", "stage") == 1);
+  CHECK(edit_distance("kitten", "sitting") == 3);
+  CHECK(edit_distance("", "abc") == 3);
+}
+
+TEST_CASE("the nearest name is the one that was meant, or none") {
+  CHECK(nearest_name("warmupdecaylr", {"WarmupLR", "WarmupDecayLR"}) == "WarmupDecayLR");
+  CHECK(nearest_name("enable", {"enabled", "loss_scale"}) == "enabled");
+  CHECK(nearest_name("xyzzy", {"stage", "enabled"}).empty());
+  CHECK(nearest_name("x", {}).empty());
+}
+
+}  // namespace zeroth::configs

@@ -1,0 +1,81 @@
+#include "tests/configs/support.h"
+
+namespace zeroth::configs {
+namespace {
+
+using Kind = OptimizerConfig::Kind;
+
+OptimizerConfig optimizer_of(const std::string& section, const FlagValues& flags = {}) {
+  return config_of("{\"optimizer\": " + section + "}", flags).optimizer;
+}
+
+std::string optimizer_error(const std::string& section, const FlagValues& flags = {}) {
+  return error_of("{\"optimizer\": " + section + "}", flags);
+}
+
+}  // namespace
+
+TEST_CASE("without a section it is AdamW with the values of the flags") {
+  const OptimizerConfig plain = config_of("{}").optimizer;
+  CHECK(plain.kind == Kind::kAdamW);
+  CHECK(plain.lr == 5e-5);
+  CHECK(plain.weight_decay == 0);
+  FlagValues flags;
+  flags.lr = 1e-4;
+  flags.weight_decay = 0.1;
+  flags.betas = {0.8, 0.95};
+  flags.eps = 1e-6;
+  const OptimizerConfig given = config_of("{}", flags).optimizer;
+  CHECK(given.lr == 1e-4);
+  CHECK(given.weight_decay == 0.1);
+  CHECK(given.betas == std::array{0.8, 0.95});
+  CHECK(given.eps == 1e-6);
+}
+
+TEST_CASE("within a section, absent values are DeepSpeed's and auto values the flags'") {
+  CHECK(optimizer_of(R"({"type": "AdamW"})").lr == 1e-3);
+  CHECK(optimizer_of(R"({"type": "AdamW", "params": {"lr": "auto"}})").lr == 5e-5);
+  FlagValues flags;
+  flags.lr = 2e-5;
+  CHECK(optimizer_of(R"({"type": "AdamW", "params": {"lr": "auto"}})", flags).lr == 2e-5);
+  CHECK(optimizer_of(R"({"type": "AdamW"})", flags).lr == 2e-5);
+}
+
+TEST_CASE("Adam means AdamW unless adam_w_mode is false") {
+  CHECK(optimizer_of(R"({"type": "Adam"})").kind == Kind::kAdamW);
+  CHECK(optimizer_of(R"({"type": "adam", "params": {"adam_w_mode": true}})").kind == Kind::kAdamW);
+  CHECK(optimizer_of(R"({"type": "ADAM", "params": {"adam_w_mode": false}})").kind == Kind::kAdam);
+  CHECK(optimizer_of(R"({"type": "adamw"})").kind == Kind::kAdamW);
+}
+
+TEST_CASE("other optimizers are refused by name, without a word on their parameters") {
+  CHECK(optimizer_error(R"({"type": "Muon", "params": {"momentum": 0.95}})") ==
+        "test.json: optimizer.type: Muon is not supported yet; one of AdamW, Adam");
+  CHECK(optimizer_error(R"({"type": "AdamV"})") ==
+        "test.json: optimizer.type: unknown type \"AdamV\"; did you mean AdamW?");
+  CHECK(optimizer_error(R"({"params": {"lr": 1e-3}})") ==
+        "test.json: optimizer.type: missing; one of AdamW, Adam");
+}
+
+TEST_CASE("parameters that would change the update are refused by name") {
+  CHECK(optimizer_error(R"({"type": "Adam", "params": {"max_grad_norm": 1.0}})") ==
+        "test.json: optimizer.params.max_grad_norm: 1.0 is refused: gradients are clipped by the "
+        "top-level key gradient_clipping; accepted: null");
+  CHECK(optimizer_error(R"({"type": "Adam", "params": {"bias_correction": false}})")
+            .find("optimizer.params.bias_correction: false is refused") != std::string::npos);
+  CHECK(optimizer_error(R"({"type": "Adam", "params": {"amsgrad": true}})")
+            .find("optimizer.params.amsgrad: true is refused") != std::string::npos);
+}
+
+TEST_CASE("a flag that disagrees with the file is an error for each pair") {
+  FlagValues flags;
+  flags.lr = 5e-5;
+  flags.betas = {0.9, 0.95};
+  const std::string error =
+      optimizer_error(R"({"type": "Adam", "params": {"lr": 1e-3, "betas": [0.9, 0.999]}})", flags);
+  CHECK(error.find("optimizer.params.lr: 0.001 in the file, but --lr 5e-05") != std::string::npos);
+  CHECK(error.find("optimizer.params.betas: [0.9,0.999] in the file, but --betas [0.9,0.95]") !=
+        std::string::npos);
+}
+
+}  // namespace zeroth::configs

@@ -1,0 +1,74 @@
+#include "tests/configs/support.h"
+
+namespace zeroth::configs {
+namespace {
+
+// Every field away from its default, as far as the scheduler's kind allows.
+Config unusual(SchedulerConfig::Kind kind) {
+  Config config;
+  config.batch = {.train_batch_size = 24, .micro_batch_size = 3, .accumulation_steps = 4};
+  config.precision = Precision::kFp16;
+  config.loss_scale = {.static_scale = 2,
+                       .initial_scale_power = 9,
+                       .window = 10,
+                       .hysteresis = 3,
+                       .consecutive_hysteresis = true,
+                       .min_scale = 4};
+  config.gradient_clipping = 0.3;
+  config.optimizer = {.kind = OptimizerConfig::Kind::kAdam,
+                      .lr = 2e-4,
+                      .betas = {0.8, 0.9},
+                      .eps = 1e-7,
+                      .weight_decay = 0.1};
+  config.scheduler.kind = kind;
+  config.scheduler.warmup_num_steps = 5;
+  config.scheduler.warmup_type = SchedulerConfig::Warmup::kLinear;
+  if (kind != SchedulerConfig::Kind::kWarmupLr) config.scheduler.total_num_steps = 50;
+  if (kind == SchedulerConfig::Kind::kWarmupCosineLr) {
+    config.scheduler.warmup_min_ratio = 0.1;
+    config.scheduler.cos_min_ratio = 0.2;
+  } else {
+    config.scheduler.warmup_min_lr = 1e-6;
+    config.scheduler.warmup_max_lr = 3e-4;
+  }
+  config.zero = {.stage = 3,
+                 .reduce_bucket_elements = 11,
+                 .allgather_bucket_elements = 12,
+                 .prefetch_bucket_elements = 13,
+                 .param_persistence_threshold_elements = 14,
+                 .max_live_elements = 15,
+                 .overlap_comm = false};
+  config.recompute.number_checkpoints = 6;
+  config.steps_per_print = 7;
+  config.wall_clock_breakdown = true;
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("what is printed loads back to the same configuration") {
+  using Kind = SchedulerConfig::Kind;
+  for (const Kind kind : {Kind::kWarmupLr, Kind::kWarmupDecayLr, Kind::kWarmupCosineLr}) {
+    const std::string text = to_json(unusual(kind));
+    const Config back = config_of(text);
+    CHECK(to_json(back) == text);
+    CHECK(back.batch.micro_batch_size == 3);
+    CHECK(back.loss_scale.min_scale == 4);
+    CHECK(back.optimizer.kind == OptimizerConfig::Kind::kAdam);
+    CHECK(back.optimizer.betas == std::array{0.8, 0.9});
+    CHECK(back.scheduler.kind == kind);
+    CHECK(back.scheduler.warmup_type == SchedulerConfig::Warmup::kLinear);
+    CHECK(back.zero.max_live_elements == 15);
+    CHECK_FALSE(back.zero.overlap_comm);
+    CHECK(back.recompute.number_checkpoints == 6);
+    CHECK(back.wall_clock_breakdown);
+  }
+}
+
+TEST_CASE("the resolved defaults load back too") {
+  const std::string text = to_json(config_of("{}"));
+  CHECK(to_json(config_of(text)) == text);
+  CHECK(text.find("auto") == std::string::npos);
+}
+
+}  // namespace zeroth::configs

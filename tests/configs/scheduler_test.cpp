@@ -1,0 +1,109 @@
+#include "tests/configs/support.h"
+
+namespace zeroth::configs {
+namespace {
+
+using Kind = SchedulerConfig::Kind;
+using Warmup = SchedulerConfig::Warmup;
+
+std::string text_of(const std::string& type, const std::string& params) {
+  return R"({"scheduler": {"type": ")" + type + R"(", "params": )" + params + "}}";
+}
+
+}  // namespace
+
+TEST_CASE("without a section the rate is constant, or warms up linearly with --warmup-steps") {
+  CHECK(config_of("{}").scheduler.kind == Kind::kConstant);
+  FlagValues flags;
+  flags.warmup_steps = 0;
+  CHECK(config_of("{}", flags).scheduler.kind == Kind::kConstant);
+  flags.warmup_steps = 10;
+  flags.lr = 3e-4;
+  const SchedulerConfig scheduler = config_of("{}", flags).scheduler;
+  CHECK(scheduler.kind == Kind::kWarmupLr);
+  CHECK(scheduler.warmup_type == Warmup::kLinear);
+  CHECK(scheduler.warmup_num_steps == 10);
+  CHECK(scheduler.warmup_min_lr == 0);
+  CHECK(scheduler.warmup_max_lr == 3e-4);
+}
+
+TEST_CASE("defaults are those of DeepSpeed's schedules") {
+  const SchedulerConfig warmup = config_of(text_of("WarmupLR", "{}")).scheduler;
+  CHECK(warmup.kind == Kind::kWarmupLr);
+  CHECK(warmup.warmup_max_lr == 5e-5);
+  CHECK(warmup.warmup_num_steps == 1000);
+  CHECK(warmup.warmup_type == Warmup::kLog);
+  const SchedulerConfig decay =
+      config_of(text_of("WarmupDecayLR", R"({"total_num_steps": 50})")).scheduler;
+  CHECK(decay.kind == Kind::kWarmupDecayLr);
+  CHECK(decay.warmup_max_lr == 1e-3);
+  CHECK(decay.total_num_steps == 50);
+  const SchedulerConfig cosine =
+      config_of(text_of("WarmupCosineLR", R"({"total_num_steps": 50})")).scheduler;
+  CHECK(cosine.kind == Kind::kWarmupCosineLr);
+  CHECK(cosine.warmup_min_ratio == 0);
+  CHECK(cosine.cos_min_ratio == 1e-4);
+}
+
+TEST_CASE("auto comes from the flags and the run") {
+  FlagValues flags;
+  flags.warmup_steps = 7;
+  flags.lr = 2e-4;
+  const SchedulerConfig scheduler =
+      config_of(text_of("WarmupDecayLR", R"({"warmup_min_lr": "auto", "warmup_max_lr": "auto",
+                    "warmup_num_steps": "auto", "total_num_steps": "auto"})"),
+                flags)
+          .scheduler;
+  CHECK(scheduler.warmup_min_lr == 0);
+  CHECK(scheduler.warmup_max_lr == 2e-4);
+  CHECK(scheduler.warmup_num_steps == 7);
+  CHECK(scheduler.total_num_steps == 100);
+}
+
+TEST_CASE("auto that nothing resolves is an error that says what would") {
+  CHECK(error_of(text_of("WarmupLR", R"({"warmup_num_steps": "auto"})")) ==
+        "test.json: scheduler.params.warmup_num_steps: \"auto\" needs --warmup-steps");
+  CHECK(error_of(text_of("WarmupCosineLR", R"({"total_num_steps": "auto"})"), {}, RunFacts{}) ==
+        "test.json: scheduler.params.total_num_steps: \"auto\" needs the length of the run: give "
+        "--steps or a number");
+}
+
+TEST_CASE("schedules are named exactly, and others are refused by name") {
+  CHECK(error_of(text_of("warmuplr", "{}")) ==
+        "test.json: scheduler.type: unknown type \"warmuplr\"; did you mean WarmupLR?");
+  CHECK(error_of(text_of("OneCycle", R"({"cycle_min_lr": 0})")) ==
+        "test.json: scheduler.type: OneCycle is not supported yet; one of WarmupLR, "
+        "WarmupDecayLR, WarmupCosineLR");
+  CHECK(error_of(text_of("LRRangeTest", "{}")).find("not supported yet") != std::string::npos);
+  CHECK(error_of(R"({"scheduler": {}})").find("scheduler.type: missing") != std::string::npos);
+}
+
+TEST_CASE("a schedule without params is an error") {
+  CHECK(error_of(R"({"scheduler": {"type": "WarmupLR"}})") ==
+        "test.json: scheduler.params: missing; WarmupLR needs an object here");
+}
+
+TEST_CASE("a peak that differs from the optimizer's rate is said") {
+  const Resolved resolved = resolve_text(text_of("WarmupLR", R"({"warmup_max_lr": 0.01})"));
+  CHECK(resolved.config.scheduler.warmup_max_lr == 0.01);
+  CHECK(has_note(resolved, "up to 0.01; the optimizer's lr 5e-05 is not used"));
+  FlagValues flags;
+  flags.lr = 1e-4;
+  CHECK(error_of(text_of("WarmupLR", R"({"warmup_max_lr": 0.01})"), flags)
+            .find("scheduler.params.warmup_max_lr: 0.01 in the file, but --lr 0.0001") !=
+        std::string::npos);
+}
+
+TEST_CASE("a flag of no warm-up steps does not fit a warm-up schedule") {
+  FlagValues flags;
+  flags.warmup_steps = 0;
+  CHECK(error_of(text_of("WarmupLR", "{}"), flags)
+            .find("scheduler.params.warmup_num_steps has to be at least 1") != std::string::npos);
+}
+
+TEST_CASE("a total that is not the run's is said") {
+  CHECK(has_note(resolve_text(text_of("WarmupDecayLR", R"({"total_num_steps": 30})")),
+                 "scheduler.params.total_num_steps is 30, but the run has 100 steps"));
+}
+
+}  // namespace zeroth::configs

@@ -1,0 +1,101 @@
+// Shorthands of the configuration tests.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "configs/keys.h"
+#include "configs/loader.h"
+
+namespace zeroth::configs {
+
+inline const RunFacts kFacts{.world_size = 2, .hidden_size = 64, .total_steps = 100};
+
+inline Resolved resolve_text(const std::string& text, const FlagValues& flags = {},
+                             const RunFacts& facts = kFacts) {
+  return resolve(parse_text(text, "test.json"), flags, facts);
+}
+
+inline Config config_of(const std::string& text, const FlagValues& flags = {},
+                        const RunFacts& facts = kFacts) {
+  return resolve_text(text, flags, facts).config;
+}
+
+// The message of the Error that this configuration ends in; empty when it is fine.
+inline std::string error_of(const std::string& text, const FlagValues& flags = {},
+                            const RunFacts& facts = kFacts) {
+  try {
+    resolve_text(text, flags, facts);
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+inline bool has_note(const Resolved& resolved, const std::string& text) {
+  for (const std::string& note : resolved.notes) {
+    if (note.find(text) != std::string::npos) return true;
+  }
+  return false;
+}
+
+inline std::string read_source(const std::string& path) {
+  std::ifstream file(std::string(ZEROTH_SOURCE_DIR) + "/" + path);
+  CHECK_MESSAGE(file.good(), path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// {"a": {"b": value}} for the path "a.b".
+inline std::string nested(const std::string& path, const std::string& value) {
+  nlohmann::ordered_json root = nlohmann::ordered_json::parse(value);
+  std::string rest = path;
+  while (!rest.empty()) {
+    const size_t dot = rest.rfind('.');
+    nlohmann::ordered_json outer;
+    outer[rest.substr(dot == std::string::npos ? 0 : dot + 1)] = root;
+    root = outer;
+    rest = dot == std::string::npos ? "" : rest.substr(0, dot);
+  }
+  return root.dump();
+}
+
+// The complaints of the key check alone, one a line: no flags, no facts.
+inline std::string complaints_of(const std::string& text) {
+  return fmt::format("{}", fmt::join(parse_text(text, "test.json").complaints(), "\n"));
+}
+
+// A row of the table does what its state says, at its default, at what it accepts besides, and at
+// something else.
+inline void check_row(const Key& key) {
+  const std::string path(key.path);
+  CAPTURE(path);
+  CHECK(complaints_of(nested(path, std::string(key.fallback))) == "");
+  if (key.state != KeyState::kRefused) return;
+  if (key.type != KeyType::kSection) {
+    for (const std::string_view value : split_values(key.accepts)) {
+      CHECK(complaints_of(nested(path, std::string(value))).empty());
+    }
+    const std::string complaint = complaints_of(nested(path, "\"something else\""));
+    CHECK(
+        complaint.starts_with(path + ": \"something else\" is refused: " + std::string(key.text)));
+    CHECK(complaint.find('\n') == std::string::npos);
+    return;
+  }
+  const auto parts = split_values(key.accepts, '=');
+  const std::string on = parts.empty() ? "{}" : nested(std::string(parts[0]), "\"on\"");
+  const std::string complaint = complaints_of(nested(path, on));
+  CHECK(complaint.starts_with(path + ": refused: " + std::string(key.text)));
+  CHECK(complaint.find('\n') == std::string::npos);
+  if (parts.empty()) return;
+  for (const std::string_view off : split_values(parts[1])) {
+    CHECK(complaints_of(nested(path, nested(std::string(parts[0]), std::string(off)))).empty());
+  }
+}
+
+}  // namespace zeroth::configs

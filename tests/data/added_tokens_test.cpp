@@ -1,0 +1,55 @@
+#include "data/added_tokens.h"
+
+#include "tests/data/data_test_support.h"
+
+using namespace zeroth::data;
+
+namespace {
+
+// Tokens as "#id", text as it is, joined by '|'.
+std::string split(const std::vector<AddedToken>& tokens, std::string_view input) {
+  std::string out;
+  const AddedTokenSplitter splitter(tokens);
+  splitter.split(
+      input, [&](int32_t id) { out += fmt::format("#{}|", id); },
+      [&](std::string_view text) { out += fmt::format("{}|", text); });
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("Text without added tokens stays whole") {
+  CHECK(split({}, "some text") == "some text|");
+  CHECK(split({{.id = 1, .content = "<x>"}}, "") == "");
+}
+
+TEST_CASE("The longest token wins at each place") {
+  const std::vector<AddedToken> tokens = {
+      {.id = 1, .content = "<a>"}, {.id = 2, .content = "<a><b>"}, {.id = 3, .content = "<b>"}};
+  CHECK(split(tokens, "x<a><b><a>y<b>") == "x|#2|#1|y|#3|");
+}
+
+TEST_CASE("White space goes to a token that strips it, once") {
+  const std::vector<AddedToken> tokens = {{.id = 1, .content = "<l>", .lstrip = true},
+                                          {.id = 2, .content = "<r>", .rstrip = true}};
+  CHECK(split(tokens, "a \u00a0<l> b") == "a|#1| b|");
+  CHECK(split(tokens, "a <r>\n\t b") == "a |#2|b|");
+  CHECK(split(tokens, "<r>  <l>") == "#2|#1|");
+}
+
+TEST_CASE("A single word is not taken out of a longer one") {
+  const std::vector<AddedToken> tokens = {{.id = 1, .content = "cat", .single_word = true}};
+  CHECK(split(tokens, "cat cats concat \u00e9cat cat_ -cat-") ==
+        "#1| cats concat \u00e9cat cat_ -|#1|-|");
+}
+
+TEST_CASE("The list in tokenizer.json is read with its defaults") {
+  const auto tokens = parse_added_tokens(nlohmann::json::parse(
+      R"([{"id": 7, "content": "<s>", "special": true}, {"id": 8, "content": "x", "lstrip": true}])"));
+  REQUIRE(tokens.size() == 2);
+  CHECK(tokens[0].id == 7);
+  CHECK(!tokens[0].normalized);
+  CHECK(tokens[1].lstrip);
+  CHECK(tokens[1].normalized);
+  CHECK(parse_added_tokens(nullptr).empty());
+}

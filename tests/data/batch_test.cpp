@@ -1,0 +1,109 @@
+#include "data/batch.h"
+
+#include <algorithm>
+
+#include "data/sample_order.h"
+#include "tests/data/data_test_support.h"
+
+using namespace zeroth::data;
+
+namespace {
+
+// Sample i has i + 1 positions with tokens 100 + i; its last target alone is trained.
+class Stairs : public Dataset {
+ public:
+  explicit Stairs(int64_t size) : size_(size) {}
+  int64_t size() const override { return size_; }
+  int64_t seq_len() const override { return 20; }
+  int64_t length(int64_t index) const override { return index + 1; }
+  int64_t trained_tokens(int64_t) const override { return 1; }
+  void fill(int64_t index, std::span<int64_t> tokens, std::span<int64_t> targets) const override {
+    std::fill(tokens.begin(), tokens.end(), 100 + index);
+    std::fill(targets.begin(), targets.end(), kUntrained);
+    targets[index] = 7;
+  }
+  std::string name_of(int64_t index) const override { return std::to_string(index); }
+  DatasetStats stats() const override { return {.samples = size_}; }
+
+ private:
+  int64_t size_;
+};
+
+}  // namespace
+
+TEST_CASE("Any world deals the same global batch, by micro-step, rank and row") {
+  const SampleOrder order(1000, 42, true);
+  for (const auto& [world, micro_steps] : {std::pair{1, 1}, {1, 6}, {2, 3}, {3, 4}, {4, 1}}) {
+    std::vector<int64_t> dealt;
+    Deal deal{
+        .micro_batch = 24 / (world * micro_steps), .micro_steps = micro_steps, .world = world};
+    for (int64_t micro = 0; micro < micro_steps; ++micro) {
+      for (deal.rank = 0; deal.rank < world; ++deal.rank) {
+        const auto batch = order.batch(3, deal.global_batch());
+        const auto rows = deal.rows(batch, micro);
+        CHECK(rows[0] == batch[deal.index(micro, 0)]);
+        dealt.insert(dealt.end(), rows.begin(), rows.end());
+      }
+    }
+    CHECK(dealt == order.batch(3, 24));
+  }
+}
+
+TEST_CASE("An evaluation pass sees every sample once and every rank runs the same rounds") {
+  for (const int64_t samples : {1, 5, 12, 13, 200}) {
+    for (const int64_t world : {1, 2, 3, 4}) {
+      std::vector<int64_t> seen;
+      Deal deal{.micro_batch = 3, .world = world};
+      const int64_t rounds = eval_rounds(samples, deal);
+      for (int64_t round = 0; round < rounds; ++round) {
+        const auto batch = sequential_batch(samples, round, deal.global_batch());
+        for (deal.rank = 0; deal.rank < world; ++deal.rank) {
+          for (const int64_t row : deal.rows(batch, 0)) {
+            if (row != kNoSample) seen.push_back(row);
+          }
+        }
+      }
+      CHECK(std::ssize(seen) == samples);
+      CHECK(std::is_sorted(seen.begin(), seen.end()));
+      CHECK(std::adjacent_find(seen.begin(), seen.end()) == seen.end());
+      CHECK(sequential_batch(samples, rounds - 1, deal.global_batch())[0] != kNoSample);
+    }
+  }
+}
+
+TEST_CASE("Rows are padded to the longest, rounded up to 8 and at most the window") {
+  const Stairs dataset(20);
+  CHECK(make_batch(dataset, std::vector<int64_t>{0, 4}).length == 8);
+  CHECK(make_batch(dataset, std::vector<int64_t>{0, 8}).length == 16);
+  CHECK(make_batch(dataset, std::vector<int64_t>{18}).length == 20);
+}
+
+TEST_CASE("A batch lays its rows one after the other") {
+  const Stairs dataset(20);
+  const HostBatch batch = make_batch(dataset, std::vector<int64_t>{2, 0});
+  CHECK(batch.rows == 2);
+  REQUIRE(batch.tokens.size() == 16);
+  CHECK(batch.tokens[0] == 102);
+  CHECK(batch.tokens[8] == 100);
+  CHECK(batch.targets[2] == 7);
+  CHECK(batch.targets[8] == 7);
+  CHECK(batch.samples == std::vector<int64_t>{2, 0});
+  CHECK(batch.trained_tokens == 2);
+  CHECK(std::count(batch.targets.begin(), batch.targets.end(), kUntrained) == 14);
+}
+
+TEST_CASE("Rows without a sample have no trained target, even if all are such") {
+  const Stairs dataset(20);
+  const HostBatch batch = make_batch(dataset, std::vector<int64_t>{kNoSample, 1, kNoSample});
+  CHECK(batch.trained_tokens == 1);
+  CHECK(std::count(batch.targets.begin(), batch.targets.end(), kUntrained) == 23);
+  const HostBatch empty = make_batch(dataset, std::vector<int64_t>{kNoSample, kNoSample});
+  CHECK(empty.length == 8);
+  CHECK(empty.trained_tokens == 0);
+  CHECK(std::count(empty.targets.begin(), empty.targets.end(), kUntrained) == 16);
+}
+
+TEST_CASE("Trained targets are counted without reading the samples") {
+  const Stairs dataset(20);
+  CHECK(trained_tokens(dataset, std::vector<int64_t>{1, 2, kNoSample, 3}) == 3);
+}

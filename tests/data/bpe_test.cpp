@@ -1,0 +1,74 @@
+#include "data/bpe.h"
+
+#include "tests/data/data_test_support.h"
+
+using namespace zeroth::data;
+using nlohmann::json;
+
+namespace {
+
+json small_model() {
+  return json::parse(R"({"type": "BPE",
+    "vocab": {"a": 0, "b": 1, "c": 2, "ab": 3, "bc": 4, "abc": 5, "aa": 6, "cab": 7},
+    "merges": [["b", "c"], ["a", "b"], ["a", "bc"], ["a", "a"]]})");
+}
+
+std::vector<int32_t> encode(const Bpe& bpe, std::string_view word) {
+  std::vector<int32_t> ids;
+  bpe.encode(word, ids);
+  return ids;
+}
+
+using Ids = std::vector<int32_t>;
+
+}  // namespace
+
+TEST_CASE("The pair of lowest rank merges first, of equal ones the leftmost") {
+  const Bpe bpe(small_model());
+  CHECK(encode(bpe, "abc") == Ids{5});
+  CHECK(encode(bpe, "ab") == Ids{3});
+  CHECK(encode(bpe, "aaa") == Ids{6, 0});
+  CHECK(encode(bpe, "aaabcab") == Ids{6, 5, 3});
+  CHECK(encode(bpe, "") == Ids{});
+}
+
+TEST_CASE("A word gives the same ids from the cache, and long words go past it") {
+  const Bpe bpe(small_model());
+  CHECK(encode(bpe, "abcab") == encode(bpe, "abcab"));
+  const auto ids = encode(bpe, std::string(100001, 'a'));
+  CHECK(ids.size() == 50001);
+  CHECK(ids.back() == 0);
+}
+
+TEST_CASE("A word of the vocabulary is taken whole only when merges are ignored") {
+  json model = small_model();
+  CHECK(encode(Bpe(model), "cab") == Ids{2, 3});
+  model["ignore_merges"] = true;
+  CHECK(encode(Bpe(model), "cab") == Ids{7});
+}
+
+TEST_CASE("Merges may be written as strings") {
+  json model = small_model();
+  model["merges"] = {"b c", "a b", "a bc", "a a"};
+  CHECK(encode(Bpe(model), "aaabcab") == Ids{6, 5, 3});
+}
+
+TEST_CASE("A byte without a token is an Error") {
+  const Bpe bpe(small_model());
+  check_contains(error_of([&] { encode(bpe, "ax"); }), "byte 0x78");
+}
+
+TEST_CASE("What would change the ids and is not supported is refused by name") {
+  const auto refuse = [](const char* key, const json& value, const char* part) {
+    json model = small_model();
+    model[key] = value;
+    check_contains(error_of([&] { Bpe refused(model); }), part);
+  };
+  refuse("type", "WordPiece", "'WordPiece'");
+  refuse("dropout", 0.1, "dropout = 0.1");
+  refuse("byte_fallback", true, "byte_fallback");
+  refuse("continuing_subword_prefix", "##", "continuing_subword_prefix");
+  refuse("end_of_word_suffix", "</w>", "end_of_word_suffix");
+  refuse("merges", {"ab"}, "'ab'");
+  refuse("merges", json::array({json::array({"a", "c"})}), "'ac'");
+}

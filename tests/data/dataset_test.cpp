@@ -1,0 +1,37 @@
+#include "data/dataset.h"
+
+#include "tests/data/data_test_support.h"
+
+using namespace zeroth::data;
+
+namespace {
+
+std::string open_error(DatasetOptions options) {
+  options.seq_len = 4;
+  options.vocab_size = 512;
+  return error_of([&] { open_dataset(options); });
+}
+
+}  // namespace
+
+TEST_CASE("The extension decides the reader, and an unknown one is an Error") {
+  TempFolder folder;
+  check_contains(open_error({.path = folder.write("t.csv", "a,b")}), "unknown kind of data '.csv'");
+  check_contains(open_error({.path = folder.path() / "none.bin"}), "none.bin");
+  check_contains(open_error({.path = folder.path() / "none.jsonl"}), "tokenizer.json");
+  const Tokenizer tokenizer = Tokenizer::load(fixture("gpt2"));
+  check_contains(open_error({.path = folder.path() / "none.jsonl", .tokenizer = &tokenizer}),
+                 "cannot open");
+}
+
+TEST_CASE("Text needs a tokenizer") {
+  TempFolder folder;
+  check_contains(open_error({.path = folder.write("t.txt", "abc")}), "tokenizer.json");
+  check_contains(open_error({.path = folder.write("t.jsonl", "{}")}), "tokenizer.json");
+}
+
+TEST_CASE("Field names without .jsonl are an Error") {
+  TempFolder folder;
+  check_contains(open_error({.path = folder.write("t.bin", "abcd"), .prompt_field = "q"}),
+                 "for .jsonl");
+}

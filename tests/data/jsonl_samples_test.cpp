@@ -1,0 +1,167 @@
+#include "data/jsonl_samples.h"
+
+#include "tests/data/data_test_support.h"
+
+using namespace zeroth::data;
+
+namespace {
+
+using Ids = std::vector<int64_t>;
+
+struct Row {
+  Ids tokens, targets;
+};
+
+Row fill(const Dataset& dataset, int64_t index, int64_t length) {
+  Row row{Ids(length), Ids(length)};
+  dataset.fill(index, row.tokens, row.targets);
+  return row;
+}
+
+// BOS in front: prefix {0}, end of text 1.
+const Tokenizer& llama() {
+  static const Tokenizer tokenizer = Tokenizer::load(fixture("llama3"));
+  return tokenizer;
+}
+
+std::unique_ptr<Dataset> open(const std::filesystem::path& path, int64_t seq_len,
+                              const Tokenizer& tokenizer = llama()) {
+  return open_dataset({.path = path,
+                       .tokenizer = &tokenizer,
+                       .seq_len = seq_len,
+                       .vocab_size = tokenizer.vocab_size()});
+}
+
+Ids wide(const std::vector<int32_t>& ids) {
+  return {ids.begin(), ids.end()};
+}
+
+Ids operator+(Ids left, const Ids& right) {
+  left.insert(left.end(), right.begin(), right.end());
+  return left;
+}
+
+void check_line_error(std::string_view content, const char* part) {
+  TempFolder folder;
+  const auto path = folder.write("t.jsonl", content);
+  check_contains(error_of([&] { open(path, 64); }), part);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "A prompt and its completion are joined, and only the completion and the end are trained") {
+  TempFolder folder;
+  const auto path =
+      folder.write("t.jsonl", R"({"prompt": "the fox", "completion": " jumps", "other": 1})");
+  const Ids prompt = Ids{0} + wide(llama().encode("the fox"));
+  const Ids answer = wide(llama().encode(" jumps")) + Ids{1};
+  const Ids all = prompt + answer;
+  const auto dataset = open(path, 64);
+  REQUIRE(dataset->size() == 1);
+  CHECK(dataset->length(0) == std::ssize(all) - 1);
+  CHECK(dataset->trained_tokens(0) == std::ssize(answer));
+  const Row row = fill(*dataset, 0, std::ssize(all) + 2);
+  CHECK(row.tokens == Ids(all.begin(), all.end() - 1) + Ids{1, 1, 1});
+  CHECK(row.targets == Ids(prompt.size() - 1, kUntrained) + answer + Ids(3, kUntrained));
+}
+
+TEST_CASE("A text is trained whole") {
+  TempFolder folder;
+  const auto dataset = open(folder.write("t.jsonl", R"({"text": "the fox"})"), 64);
+  const Ids all = Ids{0} + wide(llama().encode("the fox")) + Ids{1};
+  const Row row = fill(*dataset, 0, dataset->length(0));
+  CHECK(row.tokens == Ids(all.begin(), all.end() - 1));
+  CHECK(row.targets == Ids(all.begin() + 1, all.end()));
+}
+
+TEST_CASE("A template that ends with the end of text does not double it") {
+  TempFolder folder;
+  const Tokenizer spaced =
+      Tokenizer::load(fixture("prefix_space"));  // <s> $A </s>, the latter ends a text
+  const auto dataset = open(folder.write("t.jsonl", R"({"text": "fox"})"), 64, spaced);
+  const Ids all = Ids{0} + wide(spaced.encode("fox")) + Ids{1};
+  CHECK(fill(*dataset, 0, dataset->length(0)).targets == Ids(all.begin() + 1, all.end()));
+}
+
+TEST_CASE("Named fields are used, and they go together") {
+  TempFolder folder;
+  DatasetOptions options{
+      .path = folder.write("t.jsonl", R"({"text": "x", "q": "the", "a": "fox"})"),
+      .tokenizer = &llama(),
+      .seq_len = 64,
+      .vocab_size = llama().vocab_size(),
+      .prompt_field = "q"};
+  check_contains(error_of([&] { open_dataset(options); }), "go together");
+  options.completion_field = "a";
+  const auto answer = std::ssize(llama().encode("fox"));
+  CHECK(open_dataset(options)->trained_tokens(0) == answer + 1);
+  options.completion_field = "b";
+  check_contains(error_of([&] { open_dataset(options); }), "t.jsonl:1: no field 'b'");
+}
+
+TEST_CASE(
+    "Long samples are cut at the end, those without a completion left are dropped, both are "
+    "counted") {
+  TempFolder folder;
+  const auto path = folder.write("t.jsonl",
+                                 R"({"prompt": "12", "completion": "3456789012"}
+{"prompt": "123456789012", "completion": "34"}
+{"prompt": "1", "completion": ""}
+)");
+  const Tokenizer gpt2 = Tokenizer::load(fixture("gpt2"));
+  const int64_t prompt = std::ssize(gpt2.encode("12"));
+  const auto dataset = open(path, prompt + 1, gpt2);
+  CHECK(dataset->stats().samples == 2);
+  CHECK(dataset->stats().truncated == 1);
+  CHECK(dataset->stats().dropped == 1);
+  CHECK(dataset->length(0) == prompt + 1);
+  CHECK(dataset->trained_tokens(0) == 2);
+  CHECK(dataset->stats().trained_tokens == 3);
+  CHECK(dataset->name_of(0) == path.string() + ":1");
+  CHECK(dataset->name_of(1) == path.string() + ":3");
+  const Row row = fill(*dataset, 1, prompt + 1);
+  CHECK(row.targets.at(0) == 0);  // the end of text is trained, padding of the same id is not
+  CHECK(row.targets.back() == kUntrained);
+}
+
+TEST_CASE("A sample that fits the window to the last id is not cut") {
+  TempFolder folder;
+  const auto path = folder.write("t.jsonl", R"({"text": "the fox"})");
+  const int64_t ids = std::ssize(llama().encode("the fox")) + 2;
+  CHECK(open(path, ids - 1)->stats().truncated == 0);
+  CHECK(open(path, ids - 2)->stats().truncated == 1);
+}
+
+TEST_CASE("Blank lines at the end are no samples") {
+  TempFolder folder;
+  CHECK(open(folder.write("t.jsonl", "{\"text\": \"a\"}\r\n{\"text\": \"b\"}\r\n\n  \n"), 8)
+            ->size() == 2);
+}
+
+TEST_CASE("A bad line is an Error with file, line and reason") {
+  check_line_error("{\"text\": \"a\"}\n{\"text\": \"b\"\n", "t.jsonl:2: not JSON: parse error");
+  check_line_error("{\"text\": \"a\"}\n\n{\"text\": \"b\"}", "t.jsonl:2: the line is empty");
+  check_line_error("{\"text\": \"a\"}\n{\"txt\": \"b\"}", "t.jsonl:2: no field 'text'");
+  check_line_error("{\"text\": 5}", "t.jsonl:1: field 'text' is number, not a string");
+  check_line_error("[1]", "t.jsonl:1: a JSON array, not an object");
+  check_line_error("{\"text\": \"\xff\"}", "t.jsonl:1: not JSON");
+  check_line_error("{\"question\": \"a\"}", "t.jsonl:1: neither 'text' nor");
+}
+
+TEST_CASE("A file without a sample to train is an Error") {
+  check_line_error("", "no sample is left (0 dropped");
+  TempFolder folder;
+  const auto path = folder.write("t.jsonl", R"({"prompt": "123456", "completion": "1"})");
+  check_contains(error_of([&] { open(path, 1); }), "1 dropped");
+}
+
+TEST_CASE("A tokenizer that is larger than the model is an Error where it shows") {
+  TempFolder folder;
+  const auto path = folder.write("t.jsonl", R"({"text": "a"})");
+  check_contains(
+      error_of([&] {
+        open_dataset({.path = path, .tokenizer = &llama(), .seq_len = 8, .vocab_size = 2});
+      }),
+      "the model's vocabulary has 2 ids");
+}

@@ -1,0 +1,45 @@
+#include "data/pretokenizer.h"
+
+#include "tests/data/data_test_support.h"
+
+using namespace zeroth::data;
+using nlohmann::json;
+
+namespace {
+
+std::vector<std::string> words_of(const Pretokenizer& pretokenizer, const std::string& text) {
+  std::vector<std::string> words;
+  pretokenizer.split(text, [&](std::string_view word) { words.emplace_back(word); });
+  return words;
+}
+
+void check_refused(const char* pre_tokenizer, const char* part) {
+  check_contains(error_of([&] { Pretokenizer refused(json::parse(pre_tokenizer)); }), part);
+}
+
+}  // namespace
+
+TEST_CASE("Words are those of Hugging Face's tokenizers, for every kind of pre-tokenizer") {
+  int cases = 0;
+  for (const char* const file : {"pretokenizers_1.json", "pretokenizers_2.json"}) {
+    for (const json& shape : read_fixture(file)) {
+      const Pretokenizer pretokenizer(shape.at("pre_tokenizer"));
+      for (const json& one : shape.at("cases")) {
+        INFO(shape.at("pre_tokenizer").dump());
+        const auto text = one.at("text").get<std::string>();
+        CHECK(words_of(pretokenizer, text) == one.at("words").get<std::vector<std::string>>());
+        ++cases;
+      }
+    }
+  }
+  CHECK(cases > 200);
+}
+
+TEST_CASE("What is not known is refused by name") {
+  check_refused(R"({"type": "Metaspace"})", "'Metaspace'");
+  check_refused(R"({"type": "Sequence", "pretokenizers": [{"type": "Whitespace"}]})",
+                "'Whitespace'");
+  check_refused(R"({"type": "Split", "pattern": {"Regex": "a"}, "behavior": "Odd"})", "'Odd'");
+  check_refused(R"({"type": "Digits"})", "no ByteLevel");
+  check_refused("null", "no ByteLevel");
+}

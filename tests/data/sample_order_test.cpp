@@ -1,0 +1,92 @@
+#include "data/sample_order.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <set>
+
+using namespace zeroth::data;
+
+namespace {
+
+std::vector<int64_t> epoch(const SampleOrder& order, int64_t num_samples, int64_t index) {
+  std::vector<int64_t> samples(num_samples);
+  for (int64_t i = 0; i < num_samples; ++i) samples[i] = order.at(index * num_samples + i);
+  return samples;
+}
+
+std::vector<int64_t> iota(int64_t count) {
+  std::vector<int64_t> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return numbers;
+}
+
+}  // namespace
+
+TEST_CASE("Each shuffled epoch holds every sample once") {
+  std::vector<int64_t> sizes = iota(70);
+  sizes.erase(sizes.begin());
+  for (const int64_t n : {127, 128, 129, 1000, 4096, 4097, 100003}) sizes.push_back(n);
+  for (const int64_t n : sizes) {
+    const SampleOrder order(n, 42, true);
+    for (const int64_t e : {0, 1, 7}) {
+      auto samples = epoch(order, n, e);
+      std::sort(samples.begin(), samples.end());
+      CHECK(samples == iota(n));
+    }
+  }
+}
+
+TEST_CASE("Epochs and seeds differ, equal ones repeat") {
+  const SampleOrder order(1000, 42, true);
+  CHECK(epoch(order, 1000, 0) != epoch(order, 1000, 1));
+  CHECK(epoch(order, 1000, 0) != iota(1000));
+  CHECK(epoch(order, 1000, 3) == epoch(SampleOrder(1000, 42, true), 1000, 3));
+  CHECK(epoch(order, 1000, 0) != epoch(SampleOrder(1000, 43, true), 1000, 0));
+}
+
+TEST_CASE("Every sample comes about equally often to every place") {
+  constexpr int64_t kSamples = 10;
+  constexpr int kSeeds = 5000;
+  std::array<std::array<int, kSamples>, kSamples> count{};
+  for (int seed = 0; seed < kSeeds; ++seed) {
+    const SampleOrder order(kSamples, static_cast<uint64_t>(seed), true);
+    for (int64_t i = 0; i < kSamples; ++i) ++count[i][order.at(i)];
+  }
+  for (const auto& place : count) {
+    for (const int times : place) {
+      CHECK(times > 380);  // 500 expected, 5.7 standard deviations
+      CHECK(times < 620);
+    }
+  }
+}
+
+TEST_CASE("Without shuffling, step s takes samples s*B .. s*B+B-1 and starts again at the end") {
+  const SampleOrder order(10, 42, false);
+  CHECK(order.batch(0, 4) == std::vector<int64_t>{0, 1, 2, 3});
+  CHECK(order.batch(2, 4) == std::vector<int64_t>{8, 9, 0, 1});
+  CHECK(order.batch(0, 25).at(24) == 4);
+}
+
+TEST_CASE("A batch is the order at its positions, so any step can be asked for first") {
+  const SampleOrder order(100, 7, true);
+  const auto batch = order.batch(5, 24);
+  for (int64_t i = 0; i < 24; ++i) CHECK(batch[i] == order.at(5 * 24 + i));
+}
+
+TEST_CASE("A sequential pass fills its last batch with rows of no sample") {
+  CHECK(sequential_batch(5, 0, 3) == std::vector<int64_t>{0, 1, 2});
+  CHECK(sequential_batch(5, 1, 3) == std::vector<int64_t>{3, 4, kNoSample});
+}
+
+TEST_CASE("Seeds of samples do not repeat within a run") {
+  std::set<uint64_t> seeds;
+  for (int64_t step = 0; step < 200; ++step) {
+    for (int64_t i = 0; i < 64; ++i) seeds.insert(sample_seed(42, step, i));
+  }
+  CHECK(seeds.size() == 200 * 64);
+  CHECK(sample_seed(42, 1, 2) == sample_seed(42, 1, 2));
+  CHECK(sample_seed(42, 1, 2) != sample_seed(43, 1, 2));
+}

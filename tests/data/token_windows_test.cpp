@@ -1,0 +1,99 @@
+#include "data/token_windows.h"
+
+#include "tests/data/data_test_support.h"
+
+using namespace zeroth::data;
+
+namespace {
+
+struct Row {
+  std::vector<int64_t> tokens, targets;
+};
+
+Row fill(const Dataset& dataset, int64_t index, int64_t length) {
+  Row row{std::vector<int64_t>(length), std::vector<int64_t>(length)};
+  dataset.fill(index, row.tokens, row.targets);
+  return row;
+}
+
+using Ids = std::vector<int64_t>;
+
+}  // namespace
+
+TEST_CASE("Windows share the token at their border, and a rest that fills none is left out") {
+  TempFolder folder;
+  const auto path = folder.write_numbers<uint16_t>("t.bin", {0, 1, 2, 3, 4, 5, 6, 7, 8});
+  for (const int64_t count : {7, 8, 9}) {
+    std::filesystem::resize_file(path, static_cast<size_t>(count) * 2);
+    const auto dataset = open_dataset({.path = path, .seq_len = 3, .vocab_size = 9});
+    CHECK(dataset->size() == 2);
+    const Row row = fill(*dataset, 1, 3);
+    CHECK(row.tokens == Ids{3, 4, 5});
+    CHECK(row.targets == Ids{4, 5, 6});
+    CHECK(dataset->name_of(1) == path.string() + " sample 1");
+    CHECK(dataset->stats().trained_tokens == 6);
+  }
+}
+
+TEST_CASE("Places past the window are padding without a target") {
+  TempFolder folder;
+  const auto path = folder.write_numbers<uint16_t>("t.bin", {5, 6, 7});
+  const auto dataset = open_dataset({.path = path, .seq_len = 2, .vocab_size = 9});
+  const Row row = fill(*dataset, 0, 4);
+  CHECK(row.tokens == Ids{5, 6, 0, 0});
+  CHECK(row.targets == Ids{6, 7, kUntrained, kUntrained});
+}
+
+TEST_CASE("Ids are 16 bits wide up to a vocabulary of 65536, then 32") {
+  TempFolder folder;
+  const auto narrow = folder.write_numbers<uint16_t>("n.bin", {65535, 1, 2});
+  CHECK(fill(*open_dataset({.path = narrow, .seq_len = 2, .vocab_size = 65536}), 0, 2).tokens ==
+        Ids{65535, 1});
+  const auto wide = folder.write_numbers<uint32_t>("w.bin", {65536, 1, 2});
+  CHECK(fill(*open_dataset({.path = wide, .seq_len = 2, .vocab_size = 65537}), 0, 2).tokens ==
+        Ids{65536, 1});
+}
+
+TEST_CASE("A file that holds no whole ids or no whole window is an Error with the numbers") {
+  TempFolder folder;
+  const auto odd = folder.write("odd.bin", "abc");
+  const auto open = [](const auto& path, int64_t vocab_size) {
+    return [=] { open_dataset({.path = path, .seq_len = 2, .vocab_size = vocab_size}); };
+  };
+  check_contains(error_of(open(odd, 9)), "odd.bin has 3 bytes, not a multiple of 2");
+  check_contains(error_of(open(odd, 70000)), "not a multiple of 4");
+  const auto small = folder.write_numbers<uint16_t>("small.bin", {1, 2});
+  check_contains(error_of(open(small, 9)),
+                 "small.bin has 2 tokens, one sample of seq_len 2 needs 3");
+  check_contains(error_of(open(folder.write("empty.bin", ""), 9)), "empty.bin has 0 tokens");
+}
+
+TEST_CASE("An id outside the vocabulary is an Error with file, place and value") {
+  TempFolder folder;
+  const auto path = folder.write_numbers<uint16_t>("t.bin", {1, 2, 3, 4, 9});
+  const auto dataset = open_dataset({.path = path, .seq_len = 2, .vocab_size = 9});
+  fill(*dataset, 0, 2);
+  check_contains(error_of([&] { fill(*dataset, 1, 2); }), "t.bin: token 4 is 9");
+}
+
+TEST_CASE("A text file is encoded whole with nothing added") {
+  TempFolder folder;
+  const Tokenizer tokenizer = Tokenizer::load(fixture("llama3"));
+  const std::string text = "The quick brown fox.\n\nthe dog\n";
+  const auto path = folder.write("t.txt", text);
+  const auto ids = tokenizer.encode(text);
+  const auto dataset = open_dataset({.path = path,
+                                     .tokenizer = &tokenizer,
+                                     .seq_len = std::ssize(ids) - 1,
+                                     .vocab_size = tokenizer.vocab_size()});
+  REQUIRE(dataset->size() == 1);
+  const Row row = fill(*dataset, 0, std::ssize(ids) - 1);
+  CHECK(row.tokens == Ids(ids.begin(), ids.end() - 1));
+  CHECK(row.targets == Ids(ids.begin() + 1, ids.end()));
+  folder.write("t.txt", "ab\xff");
+  check_contains(
+      error_of([&] {
+        open_dataset({.path = path, .tokenizer = &tokenizer, .seq_len = 1, .vocab_size = 9});
+      }),
+      "t.txt: the text is not UTF-8 at byte 2");
+}

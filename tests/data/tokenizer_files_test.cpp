@@ -1,0 +1,69 @@
+#include "data/tokenizer_files.h"
+
+#include "tests/data/data_test_support.h"
+
+using namespace zeroth::data;
+using nlohmann::json;
+using Ids = std::vector<int32_t>;
+
+namespace {
+
+const char* const kBos = R"({"type": "TemplateProcessing",
+  "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}],
+  "special_tokens": {"<s>": {"id": "<s>", "ids": [7]}}})";
+
+std::optional<int32_t> id_of(const std::string& token) {
+  if (token == "</s>") return 2;
+  return std::nullopt;
+}
+
+}  // namespace
+
+TEST_CASE("The template's tokens stand before and after the text") {
+  CHECK(parse_text_template(nullptr).prefix.empty());
+  CHECK(parse_text_template(json::parse(R"({"type": "ByteLevel"})")).suffix.empty());
+  const auto around = parse_text_template(json::parse(R"({"type": "TemplateProcessing",
+    "single": [{"SpecialToken": {"id": "a"}}, {"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "b"}}],
+    "special_tokens": {"a": {"ids": [1, 2]}, "b": {"ids": [3]}}})"));
+  CHECK(around.prefix == Ids{1, 2});
+  CHECK(around.suffix == Ids{3});
+}
+
+TEST_CASE("In a sequence, a later template goes around the ones before") {
+  const json inner = json::parse(kBos);
+  json outer = inner;
+  outer["special_tokens"]["<s>"]["ids"] = {8};
+  const json both = {{"type", "Sequence"}, {"processors", {inner, outer}}};
+  CHECK(parse_text_template(both).prefix == Ids{8, 7});
+}
+
+TEST_CASE("Other post-processors are refused by name") {
+  check_contains(
+      error_of([] { parse_text_template(json::parse(R"({"type": "BertProcessing"})")); }),
+      "'BertProcessing'");
+  json twice = json::parse(kBos);
+  twice["single"].push_back({{"Sequence", {{"id", "A"}}}});
+  check_contains(error_of([&] { parse_text_template(twice); }), "twice");
+}
+
+TEST_CASE("The end of text is taken from the first file that names it") {
+  TempFolder folder;
+  CHECK(find_end_of_text(folder.path(), id_of) == std::nullopt);
+  folder.write("config.json", R"({"eos_token_id": 9})");
+  CHECK(find_end_of_text(folder.path(), id_of) == 9);
+  folder.write("generation_config.json", R"({"eos_token_id": [5, 6]})");
+  CHECK(find_end_of_text(folder.path(), id_of) == 5);
+  folder.write("special_tokens_map.json", R"({"eos_token": {"content": "</s>"}})");
+  CHECK(find_end_of_text(folder.path(), id_of) == 2);
+  folder.write("tokenizer_config.json", R"({"eos_token": null})");
+  CHECK(find_end_of_text(folder.path(), id_of) == 2);
+  folder.write("tokenizer_config.json", R"({"eos_token": "<no>"})");
+  check_contains(error_of([&] { find_end_of_text(folder.path(), id_of); }), "'<no>'");
+}
+
+TEST_CASE("A file that is missing or no JSON is an Error with its path") {
+  TempFolder folder;
+  check_contains(error_of([&] { read_json_file(folder.path() / "none.json"); }), "none.json");
+  const auto path = folder.write("bad.json", "{");
+  check_contains(error_of([&] { read_json_file(path); }), "bad.json is not JSON");
+}

@@ -1,0 +1,101 @@
+#include "launcher/cli.h"
+
+#include <doctest/doctest.h>
+
+namespace zeroth::launcher {
+namespace {
+
+using Words = std::vector<std::string>;
+
+std::string error_of(const Words& words) {
+  try {
+    parse_command_line(words);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("a program alone gets the defaults") {
+  const LaunchOptions options = parse_command_line({"finetune"});
+  CHECK(options.command == Words{"finetune"});
+  CHECK_FALSE(options.num_ranks);
+  CHECK(options.master_addr == "127.0.0.1");
+  CHECK_FALSE(options.master_port);
+  CHECK_FALSE(options.bind_cores);
+  CHECK_FALSE(options.share_gpus);
+  CHECK(options.warnings.empty());
+}
+
+TEST_CASE("flags before the program are read with a space and with an equals sign") {
+  for (const Words& flags : {Words{"--num_gpus", "2"}, Words{"--num_gpus=2"},
+                             Words{"--num_accelerators", "2"}, Words{"--num_accelerators=2"}}) {
+    Words words = flags;
+    words.insert(words.end(), {"--share-gpus", "prog", "7"});
+    const LaunchOptions options = parse_command_line(words);
+    CHECK(options.num_ranks == 2);
+    CHECK(options.share_gpus);
+    CHECK(options.command == Words{"prog", "7"});
+  }
+}
+
+TEST_CASE("every other flag reaches its field") {
+  const LaunchOptions options =
+      parse_command_line({"--include", "localhost:0,2", "--master_addr=10.0.0.1", "--master_port",
+                          "29500", "--bind_core_list", "0-3,8", "--bind_cores_to_rank", "prog"});
+  CHECK(options.include == "localhost:0,2");
+  CHECK(options.master_addr == "10.0.0.1");
+  CHECK(options.master_port == 29500);
+  CHECK(options.bind_core_list == "0-3,8");
+  CHECK(options.bind_cores == true);
+  CHECK(parse_command_line({"-e", "localhost:1", "prog"}).exclude == "localhost:1");
+  CHECK(parse_command_line({"--no_bind_cores_to_rank", "prog"}).bind_cores == false);
+}
+
+TEST_CASE("words after the program are its own, whatever they look like") {
+  const Words command = {"prog", "--help", "", "two words", "\"quoted\"", "--", "-x=1", "*"};
+  CHECK(parse_command_line(command).command == command);
+  Words separated = {"--num_gpus=1", "--"};
+  separated.insert(separated.end(), command.begin(), command.end());
+  CHECK(parse_command_line(separated).command == command);
+}
+
+TEST_CASE("a flag of ours after the program is handed on with a warning") {
+  const LaunchOptions options =
+      parse_command_line({"finetune", "--num_gpus=2", "--master_port", "1", "--include", "x"});
+  CHECK_FALSE(options.num_ranks);
+  REQUIRE(options.warnings.size() == 2);
+  CHECK(options.warnings[0] ==
+        "--num_gpus after finetune is handed to finetune; to reach zeroth, put it before finetune");
+  CHECK(options.warnings[1].starts_with("--master_port after finetune"));
+}
+
+TEST_CASE("help and version are answers, not programs") {
+  CHECK(parse_command_line({"--help"}).answer.find("Usage: zeroth [flags] PROGRAM") !=
+        std::string::npos);
+  CHECK(parse_command_line({"-h"}).answer.find("--bind_cores_to_rank") != std::string::npos);
+  CHECK(parse_command_line({"--version"}).answer.starts_with("zeroth "));
+}
+
+TEST_CASE("a wrong command line is an error of its own") {
+  const auto has = [](const Words& words, const std::string& part) {
+    INFO(error_of(words));
+    CHECK(error_of(words).find(part) != std::string::npos);
+  };
+  has({}, "Usage: zeroth [flags] PROGRAM");
+  has({"--num_gpus", "2"}, "no PROGRAM");
+  has({""}, "no PROGRAM");
+  has({"--num_gpu", "2", "prog"}, "--num_gpu");
+  has({"--num_gpus", "two", "prog"}, "two");
+  has({"--num_gpus", "0", "prog"}, "--num_gpus 0");
+  has({"--num_gpus=-1", "prog"}, "--num_gpus -1");
+  has({"--master_port", "65536", "prog"}, "--master_port 65536");
+  has({"--master_port=0", "prog"}, "--master_port 0");
+  has({"--no_bind_cores_to_rank", "--bind_core_list", "0", "prog"}, "contradicts");
+  has({"--no_bind_cores_to_rank", "--bind_cores_to_rank", "prog"}, "excludes");
+  has({"train.py", "--lr", "1"}, "zeroth python3 train.py");
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,60 @@
+#include "launcher/find_program.h"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "tests/launcher/launched.h"
+
+namespace zeroth::launcher {
+namespace {
+
+void make_file(const std::filesystem::path& file, mode_t mode) {
+  std::ofstream(file) << "#!/bin/sh\n";
+  ::chmod(file.c_str(), mode);
+}
+
+int status_of(const std::string& name, const std::filesystem::path& own, const std::string& path) {
+  try {
+    find_program(name, own, path);
+  } catch (const ProgramError& error) {
+    return error.status();
+  }
+  return 0;
+}
+
+}  // namespace
+
+TEST_CASE("a program is found by its path, beside zeroth, then along PATH") {
+  const TempFolder own, first, second;
+  make_file(own.path() / "both", 0755);
+  make_file(first.path() / "both", 0755);
+  make_file(second.path() / "late", 0755);
+  const std::string path = first.path().string() + ":" + second.path().string();
+  CHECK(find_program("both", own.path(), path) == own.path() / "both");
+  CHECK(find_program("late", own.path(), path) == second.path() / "late");
+  const std::string full = (first.path() / "both").string();
+  CHECK(find_program(full, own.path(), "") == full);
+}
+
+TEST_CASE("what is not there is 127, what cannot run is 126") {
+  const TempFolder own, other;
+  make_file(own.path() / "plain", 0644);
+  std::filesystem::create_directory(own.path() / "folder");
+  CHECK(status_of("missing", own.path(), other.path()) == 127);
+  CHECK(status_of(own.path() / "missing", own.path(), "") == 127);
+  CHECK(status_of(own.path() / "plain", own.path(), "") == 126);
+  CHECK(status_of(own.path() / "folder", own.path(), "") == 126);
+  CHECK(status_of("plain", own.path(), "") == 126);
+  CHECK(status_of("folder", own.path(), "") == 127);
+}
+
+TEST_CASE("an executable along PATH wins over a plain file before it") {
+  const TempFolder own, other;
+  make_file(own.path() / "prog", 0644);
+  make_file(other.path() / "prog", 0755);
+  CHECK(find_program("prog", own.path(), other.path()) == other.path() / "prog");
+}
+
+}  // namespace zeroth::launcher

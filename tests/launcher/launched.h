@@ -1,0 +1,80 @@
+// A running program of the tests, mostly zeroth itself: every wait for it has an end.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace zeroth::launcher {
+
+// A folder that lives as long as this.
+class TempFolder {
+ public:
+  TempFolder();
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+  ~TempFolder();
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+// Starts `ZEROTH_BIN_DIR/zeroth arguments...` with outputs into files, or both into `output` where
+// one is given (not owned). DS_ACCELERATOR is cpu and OMP_NUM_THREADS is not set unless
+// `environment` says otherwise.
+class Launched {
+ public:
+  struct Result {
+    int status = -1;  // exit code; -signal if a signal killed it
+    std::string out;
+    std::string err;
+    double seconds = 0;  // until the end, from the last signal sent or else from the start
+  };
+
+  explicit Launched(const std::vector<std::string>& arguments, const Environment& environment = {},
+                    int output = -1);
+  Launched(const Launched&) = delete;
+  Launched& operator=(const Launched&) = delete;
+  ~Launched();  // kills what still runs
+
+  void signal(int number);
+
+  // Waits until `count` processes have noted their pids (see rank_program); throws after 20 s.
+  std::vector<pid_t> wait_for_pids(size_t count) const;
+
+  // Waits for the end; throws after 20 s.
+  Result wait();
+
+ private:
+  TempFolder folder_;
+  pid_t pid_ = -1;
+  std::chrono::steady_clock::time_point since_;
+};
+
+// Starts zeroth and waits for it.
+Launched::Result run_zeroth(const std::vector<std::string>& arguments,
+                            const Environment& environment = {});
+
+// Path of the helper that plays a rank.
+std::string rank_program();
+
+// The process exists and is no zombie.
+bool is_alive(pid_t pid);
+
+// Polls until `condition` holds or `limit` has passed; the condition's last value.
+bool eventually(const std::function<bool()>& condition,
+                std::chrono::milliseconds limit = std::chrono::seconds(20));
+
+std::string read_text(const std::filesystem::path& file);
+std::vector<std::string> lines_of(const std::string& text);
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,47 @@
+#include "launcher/machine.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "launcher/cores.h"
+
+namespace zeroth::launcher {
+
+using Ids = std::vector<std::string>;
+
+TEST_CASE("CUDA_VISIBLE_DEVICES selects GPUs as CUDA does") {
+  CHECK(visible_gpus(2, std::nullopt) == Ids{"0", "1"});
+  CHECK(visible_gpus(4, "2,0") == Ids{"2", "0"});
+  CHECK(visible_gpus(4, "1, 3") == Ids{"1", "3"});
+  CHECK(visible_gpus(4, "1,-1,2") == Ids{"1"});
+  CHECK(visible_gpus(2, "1,2,0") == Ids{"1"});
+  CHECK(visible_gpus(2, "GPU-12ab,MIG-3c") == Ids{"GPU-12ab", "MIG-3c"});
+  CHECK(visible_gpus(2, "").empty());
+  CHECK(visible_gpus(2, "0,0").empty());
+  CHECK(visible_gpus(0, std::nullopt).empty());
+  CHECK(visible_gpus(0, "0").empty());
+}
+
+TEST_CASE("DS_ACCELERATOR decides, else the presence of GPUs") {
+  const Machine cpu{{0}, {}};
+  const Machine gpu{{0}, {"0"}};
+  CHECK(resolve_accelerator(std::nullopt, cpu) == Accelerator::kCpu);
+  CHECK(resolve_accelerator(std::nullopt, gpu) == Accelerator::kCuda);
+  CHECK(resolve_accelerator("", gpu) == Accelerator::kCuda);
+  CHECK(resolve_accelerator("cpu", gpu) == Accelerator::kCpu);
+  CHECK(resolve_accelerator("cuda", gpu) == Accelerator::kCuda);
+  CHECK_THROWS_WITH_AS(resolve_accelerator("xpu", gpu),
+                       "DS_ACCELERATOR is 'xpu'; zeroth knows cpu and cuda", Error);
+  CHECK_THROWS_AS(resolve_accelerator("cuda", cpu), Error);
+}
+
+TEST_CASE("the machine's cores are those of the process's own mask") {
+  const std::vector<int> allowed = allowed_cores();
+  std::vector<int> cores = probe_machine({"cpu", {}, {}, ""}).cores;
+  std::sort(cores.begin(), cores.end());
+  CHECK(cores == allowed);
+}
+
+}  // namespace zeroth::launcher

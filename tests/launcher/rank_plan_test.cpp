@@ -1,0 +1,124 @@
+#include "launcher/rank_plan.h"
+
+#include <doctest/doctest.h>
+
+namespace zeroth::launcher {
+namespace {
+
+using Env = std::vector<std::pair<std::string, std::string>>;
+
+PlanRequest cpu_request(int num_ranks) {
+  PlanRequest request;
+  request.choice.num_ranks = num_ranks;
+  request.cores = {0, 1, 2, 3};
+  request.master_port = 29500;
+  request.launch_time = 1700000000.25;
+  return request;
+}
+
+LaunchOptions options_of(std::vector<std::string> flags) {
+  flags.push_back("prog");
+  return parse_command_line(flags);
+}
+
+std::string value(const RankSpec& spec, const std::string& name) {
+  for (const auto& [key, text] : spec.env)
+    if (key == name) return text;
+  return "unset";
+}
+
+}  // namespace
+
+TEST_CASE("a rank's environment is exactly this") {
+  const RankPlan plan = plan_ranks(options_of({}), cpu_request(2));
+  REQUIRE(plan.ranks.size() == 2);
+  CHECK(plan.notes.empty());
+  CHECK(plan.ranks[1].rank == 1);
+  CHECK(plan.ranks[1].local_rank == 1);
+  CHECK(plan.ranks[1].env == Env{{"RANK", "1"},
+                                 {"LOCAL_RANK", "1"},
+                                 {"WORLD_SIZE", "2"},
+                                 {"LOCAL_SIZE", "2"},
+                                 {"CROSS_RANK", "0"},
+                                 {"CROSS_SIZE", "1"},
+                                 {"MASTER_ADDR", "127.0.0.1"},
+                                 {"MASTER_PORT", "29500"},
+                                 {"DS_ACCELERATOR", "cpu"},
+                                 {"ZEROTH_LAUNCH_TIME", "1700000000.250000"},
+                                 {"OMP_NUM_THREADS", "2"}});
+}
+
+TEST_CASE("CPU ranks are bound to their part of the cores") {
+  const RankPlan plan = plan_ranks(options_of({}), cpu_request(3));
+  CHECK(plan.ranks[0].cores == std::vector<int>{0, 1});
+  CHECK(plan.ranks[1].cores == std::vector<int>{2});
+  CHECK(plan.ranks[2].cores == std::vector<int>{3});
+  CHECK(value(plan.ranks[0], "OMP_NUM_THREADS") == "2");
+  CHECK(value(plan.ranks[2], "OMP_NUM_THREADS") == "1");
+}
+
+TEST_CASE("binding can be switched off, and a core list narrows it") {
+  const RankPlan off = plan_ranks(options_of({"--no_bind_cores_to_rank"}), cpu_request(2));
+  CHECK(off.ranks[0].cores.empty());
+  CHECK(value(off.ranks[0], "OMP_NUM_THREADS") == "unset");
+  const RankPlan list = plan_ranks(options_of({"--bind_core_list=1,3"}), cpu_request(2));
+  CHECK(list.ranks[0].cores == std::vector<int>{1});
+  CHECK(list.ranks[1].cores == std::vector<int>{3});
+  CHECK_THROWS_AS(plan_ranks(options_of({"--bind_core_list=4"}), cpu_request(2)), UsageError);
+}
+
+TEST_CASE("a user's OMP_NUM_THREADS stays") {
+  PlanRequest request = cpu_request(2);
+  request.user_sets_threads = true;
+  const RankPlan plan = plan_ranks(options_of({}), request);
+  CHECK(value(plan.ranks[0], "OMP_NUM_THREADS") == "unset");
+  CHECK(plan.ranks[0].cores == std::vector<int>{0, 1});
+}
+
+TEST_CASE("more ranks than cores share them all, with one note and one thread each") {
+  const RankPlan plan = plan_ranks(options_of({}), cpu_request(5));
+  REQUIRE(plan.notes.size() == 1);
+  CHECK(plan.notes[0] == "warning: 5 ranks share 4 cores, so they run in turns");
+  for (const RankSpec& spec : plan.ranks) {
+    CHECK(spec.cores == std::vector<int>{0, 1, 2, 3});
+    CHECK(value(spec, "OMP_NUM_THREADS") == "1");
+  }
+}
+
+TEST_CASE("all ranks on GPUs see the same list of devices and are not bound") {
+  PlanRequest request = cpu_request(2);
+  request.accelerator = Accelerator::kCuda;
+  request.choice = {{"4", "GPU-7"}, 2, false};
+  const RankPlan plan = plan_ranks(options_of({}), request);
+  for (const RankSpec& spec : plan.ranks) {
+    CHECK(value(spec, "CUDA_VISIBLE_DEVICES") == "4,GPU-7");
+    CHECK(value(spec, "DS_ACCELERATOR") == "cuda");
+    CHECK(value(spec, "ZEROTH_SHARE_GPUS") == "unset");
+    CHECK(spec.cores.empty());
+  }
+  CHECK(plan_ranks(options_of({"--bind_cores_to_rank"}), request).ranks[1].cores ==
+        std::vector<int>{2, 3});
+}
+
+TEST_CASE("ranks that share GPUs are told so, and the user once") {
+  PlanRequest request = cpu_request(3);
+  request.accelerator = Accelerator::kCuda;
+  request.choice = {{"0"}, 3, true};
+  const RankPlan plan = plan_ranks(options_of({}), request);
+  CHECK(value(plan.ranks[2], "ZEROTH_SHARE_GPUS") == "1");
+  REQUIRE(plan.notes.size() == 1);
+  CHECK(plan.notes[0] == "3 ranks share 1 GPU: collectives go over Gloo");
+}
+
+TEST_CASE("rank 0 alone learns of the terminal, less the width of its prefix") {
+  PlanRequest request = cpu_request(2);
+  request.terminal_columns = 80;
+  const RankPlan plan = plan_ranks(options_of({}), request);
+  CHECK(value(plan.ranks[0], "ZEROTH_TTY") == "1");
+  CHECK(value(plan.ranks[0], "ZEROTH_COLUMNS") == "76");
+  CHECK(value(plan.ranks[1], "ZEROTH_TTY") == "unset");
+  CHECK(line_prefix(12, 16) == "[12] ");
+  CHECK(line_prefix(0, 1).empty());
+}
+
+}  // namespace zeroth::launcher

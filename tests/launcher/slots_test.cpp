@@ -1,0 +1,96 @@
+#include "launcher/slots.h"
+
+#include <doctest/doctest.h>
+
+namespace zeroth::launcher {
+namespace {
+
+using Slots = std::vector<std::string>;
+
+const Machine kTwoCores{{0, 1}, {}};
+const Machine kFourGpus{{0, 1}, {"0", "1", "2", "3"}};
+
+SlotChoice choose(const std::vector<std::string>& flags, Accelerator accelerator,
+                  const Machine& machine) {
+  std::vector<std::string> words = flags;
+  words.push_back("prog");
+  return choose_slots(parse_command_line(words), accelerator, machine);
+}
+
+SlotChoice on_gpus(const std::vector<std::string>& flags) {
+  return choose(flags, Accelerator::kCuda, kFourGpus);
+}
+
+std::string error_of(const std::vector<std::string>& flags) {
+  try {
+    on_gpus(flags);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("without flags every GPU gets a rank, and the CPU one rank") {
+  CHECK(on_gpus({}).slots == Slots{"0", "1", "2", "3"});
+  CHECK(on_gpus({}).num_ranks == 4);
+  CHECK(choose({}, Accelerator::kCpu, kTwoCores).num_ranks == 1);
+  CHECK(choose({}, Accelerator::kCpu, kFourGpus).num_ranks == 1);
+}
+
+TEST_CASE("--num_gpus takes the first GPUs, or that many CPU ranks") {
+  CHECK(on_gpus({"--num_gpus=2"}).slots == Slots{"0", "1"});
+  CHECK(choose({"--num_gpus=5"}, Accelerator::kCpu, kTwoCores).num_ranks == 5);
+}
+
+TEST_CASE("more ranks than GPUs need --share-gpus") {
+  CHECK(error_of({"--num_gpus=5"}) ==
+        "--num_gpus 5, but only 4 GPUs are visible (--share-gpus lets several ranks use one)");
+  const SlotChoice shared = on_gpus({"--num_gpus=5", "--share-gpus"});
+  CHECK(shared.slots == Slots{"0", "1", "2", "3"});
+  CHECK(shared.num_ranks == 5);
+  CHECK(shared.shared);
+  CHECK_FALSE(on_gpus({"--num_gpus=4", "--share-gpus"}).shared);
+}
+
+TEST_CASE("include and exclude select slots in the machine's order") {
+  CHECK(on_gpus({"--include", "localhost:2,0"}).slots == Slots{"0", "2"});
+  CHECK(on_gpus({"--include", "localhost:2,0"}).num_ranks == 2);
+  CHECK(on_gpus({"--include", "localhost"}).slots == Slots{"0", "1", "2", "3"});
+  CHECK(on_gpus({"--exclude", "localhost:1,3"}).slots == Slots{"0", "2"});
+  CHECK(choose({"-i", "localhost:0,1"}, Accelerator::kCpu, kTwoCores).num_ranks == 2);
+  CHECK(choose({"-e", "localhost:0"}, Accelerator::kCpu, kTwoCores).slots == Slots{"1"});
+}
+
+TEST_CASE("slots are the ids that CUDA_VISIBLE_DEVICES leaves") {
+  const Machine machine{{0}, {"4", "GPU-ab12"}};
+  CHECK(choose({"--num_gpus=1"}, Accelerator::kCuda, machine).slots == Slots{"4"});
+  CHECK(choose({"-i", "localhost:GPU-ab12"}, Accelerator::kCuda, machine).slots ==
+        Slots{"GPU-ab12"});
+  CHECK_THROWS_AS(choose({"-i", "localhost:0"}, Accelerator::kCuda, machine), UsageError);
+}
+
+TEST_CASE("each wrong filter has its own error") {
+  CHECK(error_of({"-i", "localhost:0,0"}) == "--include localhost:0,0: slot 0 is repeated");
+  CHECK(error_of({"-i", "localhost:7"}) ==
+        "--include localhost:7: unknown slot 7; localhost has 0,1,2,3");
+  CHECK(error_of({"-e", "localhost:x"}) ==
+        "--exclude localhost:x: unknown slot x; localhost has 0,1,2,3");
+  CHECK(error_of({"-i", "worker-1:0"}) ==
+        "--include worker-1:0: unknown host 'worker-1'; the only one is localhost");
+  CHECK(error_of({"-i", "localhost:0@localhost:1"}) ==
+        "--include localhost:0@localhost:1: localhost is named twice");
+  CHECK(error_of({"-i", "localhost:"}) == "--include localhost:: a slot is missing");
+  CHECK(error_of({"-i", "localhost:0,,1"}) == "--include localhost:0,,1: a slot is missing");
+  CHECK(error_of({"-e", "localhost"}) == "--exclude localhost: no slot is left");
+  CHECK(error_of({"-e", "localhost:0,1,2,3"}) == "--exclude localhost:0,1,2,3: no slot is left");
+  CHECK(error_of({"-i", "localhost", "-e", "localhost:1"}) ==
+        "--include localhost and --exclude localhost:1 cannot be combined");
+  CHECK(error_of({"-i", "localhost:0", "--num_gpus=1"}) ==
+        "--num_gpus 1 and --include cannot be combined");
+  CHECK(error_of({"-e", "localhost:0", "--num_gpus=1"}) ==
+        "--num_gpus 1 and --exclude cannot be combined");
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,157 @@
+#include "launcher/supervisor.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <thread>
+
+#include "tests/launcher/launched.h"
+
+namespace zeroth::launcher {
+namespace {
+
+using Words = std::vector<std::string>;
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+Words on_ranks(int count, const Words& mode) {
+  Words command = {"--num_gpus", std::to_string(count), rank_program()};
+  command.insert(command.end(), mode.begin(), mode.end());
+  return command;
+}
+
+bool none_alive(const std::vector<pid_t>& pids) {
+  return std::none_of(pids.begin(), pids.end(), is_alive);
+}
+
+}  // namespace
+
+TEST_CASE("a rank that exits with 3 ends the others, and the launcher with 3") {
+  const auto result = run_zeroth(on_ranks(3, {"only", "1", "exit", "3"}));
+  CHECK(result.status == 3);
+  CHECK(result.seconds < 3);
+  CHECK(
+      contains(result.err, "zeroth: rank 1 ended with exit code 3; its last lines:\n  | leaving"));
+}
+
+TEST_CASE("a killed rank is reported by number and signal name") {
+  Launched job(on_ranks(2, {"sleep"}));
+  const std::vector<pid_t> pids = job.wait_for_pids(2);
+  ::kill(pids[0], SIGKILL);
+  const auto result = job.wait();
+  CHECK(result.status == 137);
+  CHECK((contains(result.err, "zeroth: rank 0 was killed by SIGKILL") ||
+         contains(result.err, "zeroth: rank 1 was killed by SIGKILL")));
+  CHECK(none_alive(pids));
+}
+
+TEST_CASE("a rank's own signal gives 128 + signal, with what it said last") {
+  const auto result = run_zeroth(on_ranks(2, {"only", "1", "raise", std::to_string(SIGABRT)}));
+  CHECK(result.status == 128 + SIGABRT);
+  CHECK(contains(result.err, "rank 1 was killed by SIGABRT; its last lines:\n  | about to die"));
+}
+
+TEST_CASE("a rank that ignores SIGTERM is gone within 5 seconds") {
+  Launched job(on_ranks(2, {"stubborn"}));
+  const std::vector<pid_t> pids = job.wait_for_pids(2);
+  job.signal(0);  // only starts the clock
+  ::kill(pids[1], SIGKILL);
+  const auto result = job.wait();
+  CHECK(result.status == 137);
+  CHECK(result.seconds > 2.5);
+  CHECK(result.seconds < 5);
+  CHECK(none_alive(pids));
+  CHECK(contains(result.err, "ranks that did not end by themselves were killed"));
+}
+
+TEST_CASE("a rank that ends with 0 leaves the others alone") {
+  Launched job(on_ranks(3, {"except", "2", "env", "RANK"}));
+  const std::vector<pid_t> pids = job.wait_for_pids(1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  CHECK(is_alive(pids[0]));
+  ::kill(pids[0], SIGTERM);
+  CHECK(job.wait().status == 143);
+}
+
+TEST_CASE("SIGTERM and SIGINT to the launcher leave no process") {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
+    CAPTURE(signal);
+    Launched job(on_ranks(2, {"sleep"}));
+    const std::vector<pid_t> pids = job.wait_for_pids(2);
+    job.signal(signal);
+    const auto result = job.wait();
+    CHECK(result.status == 128 + signal);
+    CHECK(result.seconds < 3);
+    CHECK(none_alive(pids));
+  }
+}
+
+TEST_CASE("ranks that end well on SIGTERM make the launcher end well") {
+  Launched job(on_ranks(2, {"polite"}));
+  job.wait_for_pids(2);
+  job.signal(SIGTERM);
+  const auto result = job.wait();
+  CHECK(result.status == 0);
+  CHECK_FALSE(contains(result.err, "stopped"));
+}
+
+TEST_CASE("a second signal kills ranks that ignore the first") {
+  Launched job(on_ranks(2, {"stubborn"}));
+  const std::vector<pid_t> pids = job.wait_for_pids(2);
+  job.signal(SIGINT);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  CHECK(is_alive(pids[0]));
+  job.signal(SIGINT);
+  const auto result = job.wait();
+  CHECK(result.status == 130);
+  CHECK(result.seconds < 3);
+  CHECK(contains(result.err, "stopped by SIGINT"));
+  CHECK(none_alive(pids));
+}
+
+TEST_CASE("ranks that outstay the grace after a signal are killed") {
+  SupervisorOptions options;
+  options.signal_grace = std::chrono::milliseconds(300);
+  const std::jthread sender([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    ::kill(::getpid(), SIGTERM);
+  });
+  const auto start = std::chrono::steady_clock::now();
+  const JobOutcome outcome =
+      supervise({rank_program(), {"rank", "stubborn"}}, {RankSpec{}}, options);
+  CHECK(outcome.status == 143);
+  CHECK(contains(outcome.message, "were killed"));
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
+}
+
+TEST_CASE("no rank survives the SIGKILL of the launcher") {
+  Launched job(on_ranks(3, {"stubborn"}));
+  const std::vector<pid_t> pids = job.wait_for_pids(3);
+  job.signal(SIGKILL);
+  CHECK(job.wait().status == -SIGKILL);
+  CHECK(eventually([&] { return none_alive(pids); }, std::chrono::seconds(5)));
+}
+
+TEST_CASE("what a rank started is gone with it, at the end of the job") {
+  Launched failing({"--num_gpus=1", rank_program(), "parent"});
+  const std::vector<pid_t> pids = failing.wait_for_pids(2);
+  ::kill(std::min(pids[0], pids[1]), SIGKILL);
+  const auto result = failing.wait();
+  CHECK(result.status == 137);
+  CHECK(eventually([&] { return none_alive(pids); }, std::chrono::seconds(5)));
+}
+
+TEST_CASE("a job starts and ends in a moment") {
+  run_zeroth({rank_program(), "env", "RANK"});
+  double fastest = 1;
+  for (int i = 0; i < 5; ++i)
+    fastest = std::min(fastest, run_zeroth({rank_program(), "env", "RANK"}).seconds);
+  MESSAGE("one rank, start to end: " << fastest << " s");
+  CHECK(fastest < 0.5);
+}
+
+}  // namespace zeroth::launcher

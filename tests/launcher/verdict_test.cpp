@@ -1,0 +1,62 @@
+#include "launcher/verdict.h"
+
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <vector>
+
+namespace zeroth::launcher {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kWindow{200};
+
+Death exited(int rank, int code, int since_ms = 0, bool after_stop = false) {
+  return {rank, {false, code}, milliseconds(since_ms), after_stop};
+}
+
+Death killed(int rank, int signal, int since_ms = 0, bool after_stop = false) {
+  return {rank, {true, signal}, milliseconds(since_ms), after_stop};
+}
+
+int cause(const std::vector<Death>& deaths) {
+  return find_cause(deaths, kWindow).rank;
+}
+
+}  // namespace
+
+TEST_CASE("the first death is the cause") {
+  CHECK(cause({exited(2, 3), exited(0, 1, 5, true), exited(1, 1, 6, true)}) == 2);
+  CHECK(cause({killed(1, SIGSEGV), killed(0, SIGABRT, 3, true)}) == 1);
+}
+
+TEST_CASE("a signal soon after the first exit is the cause") {
+  CHECK(cause({exited(0, 1), killed(1, SIGKILL)}) == 1);
+  CHECK(cause({exited(0, 1), killed(1, SIGKILL, 150, true)}) == 1);
+  CHECK(cause({exited(0, 1), killed(1, SIGTERM)}) == 1);
+}
+
+TEST_CASE("a signal that came later, or is the launcher's own SIGTERM, is not") {
+  CHECK(cause({exited(0, 1), killed(1, SIGKILL, 3000, true)}) == 0);
+  CHECK(cause({exited(0, 1), killed(1, SIGTERM, 1, true)}) == 0);
+}
+
+TEST_CASE("endings are told in words and as a shell's status") {
+  CHECK(describe({false, 3}) == "ended with exit code 3");
+  CHECK(describe({true, SIGSEGV}) == "was killed by SIGSEGV");
+  CHECK(exit_status({false, 3}) == 3);
+  CHECK(exit_status({true, SIGKILL}) == 137);
+  CHECK(signal_name(SIGINT) == "SIGINT");
+  CHECK(signal_name(SIGRTMIN + 2) == "signal 36");
+}
+
+TEST_CASE("a death's message holds the rank, how, and the last lines") {
+  CHECK(describe_death(exited(4, 3), {"one", "two"}) ==
+        "rank 4 ended with exit code 3; its last lines:\n  | one\n  | two");
+  CHECK(describe_death(exited(0, 1), {}) ==
+        "rank 0 ended with exit code 1; it had printed nothing");
+  CHECK(describe_death(killed(1, SIGKILL), {}).find("out of memory") != std::string::npos);
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,121 @@
+// Every family and variant against transformers.
+#include <doctest/doctest.h>
+
+#include "model/build.h"
+#include "model/checkpoint_source.h"
+#include "tests/model/materialize.h"
+
+namespace zeroth::model {
+namespace {
+
+struct Loaded {
+  Blocks blocks;
+  Parameters parameters;
+  MicroBatch batch;
+  std::map<std::string, torch::Tensor> expected;
+};
+
+Loaded load(const std::string& name, torch::ScalarType dtype = torch::kFloat32) {
+  const ModelSpec spec = read_model_spec(fixture(name));
+  CHECK_MESSAGE(spec.unknown_keys.empty(), name);
+  CheckpointSource source(fixture(name), spec);
+  Loaded loaded;
+  loaded.blocks = build_blocks(spec);
+  loaded.parameters = materialize(loaded.blocks, source, dtype);
+  loaded.expected = load_tensors(fixture(name) + "/expected.safetensors");
+  loaded.batch.tokens = loaded.expected["ids"];
+  loaded.batch.targets = loaded.expected["targets"];
+  loaded.batch.step_trained_tokens = loaded.batch.targets.ne(kUntrained).sum().item<double>();
+  return loaded;
+}
+
+const char* const kVariants[] = {
+    "llama",      "llama_old_keys",     "llama_llama3",   "llama_linear",  "llama_dynamic",
+    "llama_bf16", "llama_fp16_sharded", "llama_head_dim", "qwen2",         "qwen2_window",
+    "qwen3_tied", "mistral_window",     "gpt2",           "gpt2_no_prefix"};
+
+}  // namespace
+
+TEST_CASE("logits equal those of transformers") {
+  for (const std::string name : kVariants) {
+    CAPTURE(name);
+    Loaded model = load(name);
+    model.batch.targets = torch::Tensor();
+    const torch::Tensor logits = run(model.blocks, model.batch);
+    CHECK(logits.sizes() == torch::IntArrayRef({2, 24, 64}));
+    CHECK(difference(logits, model.expected["logits"]) < 1e-5);
+  }
+}
+
+TEST_CASE("loss and gradients equal those of transformers") {
+  for (const std::string name : kVariants) {
+    CAPTURE(name);
+    Loaded model = load(name);
+    open_gradients(model.parameters);
+    const torch::Tensor loss = train(model.blocks, model.batch);
+    CHECK(loss.scalar_type() == torch::kFloat32);
+    CHECK(difference(loss, model.expected["loss"]) < 2e-6);
+    CHECK(difference(model.parameters["layers.0.attention_norm.weight"].grad(),
+                     model.expected["grad_first"]) < 2e-5);
+    CHECK(difference(model.parameters["embedding.weight"].grad(),
+                     model.expected["grad_embedding"]) < 2e-5);
+  }
+}
+
+TEST_CASE("open gradients receive exactly what autograd would accumulate") {
+  for (const std::string name : {"llama_head_dim", "qwen3_tied", "gpt2"}) {
+    CAPTURE(name);
+    Loaded open = load(name);
+    open_gradients(open.parameters);
+    train(open.blocks, open.batch);
+    Loaded closed = load(name);
+    train(closed.blocks, closed.batch);
+    for (const auto& [parameter, tensor] : closed.parameters) {
+      CAPTURE(parameter);
+      CHECK(difference(open.parameters[parameter].grad(), tensor.grad()) < 1e-6);
+    }
+  }
+}
+
+TEST_CASE("a second micro-batch adds to the open gradients") {
+  Loaded model = load("llama");
+  open_gradients(model.parameters);
+  train(model.blocks, model.batch);
+  const torch::Tensor once = model.parameters["layers.1.mlp.up.weight"].grad().clone();
+  train(model.blocks, model.batch);
+  CHECK(difference(model.parameters["layers.1.mlp.up.weight"].grad(), 2 * once) < 1e-6);
+}
+
+TEST_CASE("given positions 0, 1, 2 ... change nothing and shifted ones turn the angles") {
+  for (const std::string name : {"llama_dynamic", "gpt2"}) {
+    CAPTURE(name);
+    Loaded model = load(name);
+    model.batch.targets = torch::Tensor();
+    const torch::Tensor plain = run(model.blocks, model.batch);
+    model.batch.positions = torch::arange(24).expand({2, 24});
+    CHECK(torch::equal(run(model.blocks, model.batch), plain));
+    model.batch.positions = (torch::arange(24) / 2).to(torch::kInt64).expand({2, 24});
+    CHECK(difference(run(model.blocks, model.batch), plain) > 1e-3);
+  }
+}
+
+TEST_CASE("bf16 follows the recipe of transformers") {
+  Loaded model = load("llama_bf16", torch::kBFloat16);
+  MicroBatch eval = model.batch;
+  eval.targets = torch::Tensor();
+  const torch::Tensor logits = run(model.blocks, eval);
+  CHECK(logits.scalar_type() == torch::kBFloat16);
+  CHECK(difference(logits, model.expected["logits_bf16"]) < 0.01);
+  open_gradients(model.parameters);  // wider than the parameters
+  const torch::Tensor loss = train(model.blocks, model.batch);
+  CHECK(difference(loss, model.expected["loss"]) < 0.01);
+  CHECK(difference(model.parameters["embedding.weight"].grad(), model.expected["grad_embedding"]) <
+        0.05);
+}
+
+TEST_CASE("the same forward twice is bit-equal") {
+  Loaded model = load("qwen2_window");
+  CHECK(torch::equal(run(model.blocks, model.batch), run(model.blocks, model.batch)));
+}
+
+}  // namespace zeroth::model

@@ -1,0 +1,63 @@
+#include "model/norm.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/model/materialize.h"
+
+namespace zeroth::model {
+namespace {
+
+using torch::Tensor;
+
+Tensor reference(NormKind kind, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  if (kind == NormKind::kLayer) return at::layer_norm(x, weight.sizes(), weight, bias, 1e-5);
+  return x * at::rsqrt(x.pow(2).mean(-1, true) + 1e-5) * weight;
+}
+
+}  // namespace
+
+TEST_CASE("norms and their gradients equal the formula") {
+  torch::manual_seed(3);
+  for (const NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
+    for (const bool open : {false, true}) {
+      const Norm norm(kind, 8, 1e-5);
+      Parameters parameters;
+      for (const auto& item : norm.named_parameters()) {
+        give_memory(item.value(), torch::randn({8}));
+        parameters[item.key()] = item.value();
+      }
+      if (open) open_gradients(parameters);
+      const Tensor x = torch::randn({2, 3, 8}).requires_grad_();
+      const Tensor dy = torch::randn({2, 3, 8});
+      const Tensor y = norm.forward(x);
+      y.backward(dy);
+
+      const Tensor wide = x.detach().to(torch::kFloat64).requires_grad_();
+      const Tensor weight =
+          parameters["weight"].detach().to(torch::kFloat64).requires_grad_();
+      const bool has_bias = parameters.contains("bias");
+      const Tensor bias =
+          has_bias ? parameters["bias"].detach().to(torch::kFloat64).requires_grad_() : Tensor();
+      const Tensor expected = reference(kind, wide, weight, bias);
+      expected.backward(dy.to(torch::kFloat64));
+      CHECK(difference(y.detach(), expected.detach()) < 1e-6);
+      CHECK(difference(x.grad(), wide.grad()) < 1e-6);
+      CHECK(difference(parameters["weight"].grad(), weight.grad()) < 1e-6);
+      if (has_bias) CHECK(difference(parameters["bias"].grad(), bias.grad()) < 1e-6);
+    }
+  }
+}
+
+TEST_CASE("a bf16 RMS norm rounds before it multiplies with the weight") {
+  torch::manual_seed(4);
+  const Norm norm(NormKind::kRms, 16, 1e-5);
+  const Tensor weight = torch::randn({16}).to(torch::kBFloat16);
+  give_memory(norm.named_parameters()["weight"], weight);
+  const Tensor x = torch::randn({4, 16}).to(torch::kBFloat16);
+  const Tensor wide = x.to(torch::kFloat32);
+  const Tensor normal = wide * at::rsqrt(wide.pow(2).mean(-1, true) + 1e-5);
+  const torch::NoGradGuard no_grad;
+  CHECK(torch::equal(norm.forward(x), weight * normal.to(torch::kBFloat16)));
+}
+
+}  // namespace zeroth::model

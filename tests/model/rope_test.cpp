@@ -1,0 +1,67 @@
+#include "model/rope.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/model/materialize.h"
+
+namespace zeroth::model {
+namespace {
+
+using torch::Tensor;
+
+Tensor rotate_half(const Tensor& x) {
+  const auto halves = x.chunk(2, -1);
+  return at::cat({-halves[1], halves[0]}, -1);
+}
+
+}  // namespace
+
+TEST_CASE("rotation equals the textbook formula and its gradient turns back") {
+  torch::manual_seed(5);
+  RopeTable table(RopeSpec{}, 8, 64);
+  const Tensor x = torch::randn({2, 5, 3, 8}).requires_grad_();
+  const RopeTable::Angles angles = table.sequence(5, x.detach());
+  const Tensor cos = at::cat({angles.cos, angles.cos}, -1);
+  const Tensor sin = at::cat({angles.sin, angles.sin}, -1);
+  const Tensor y = rotate(x, angles);
+  CHECK(difference(y.detach(), (x * cos + rotate_half(x) * sin).detach()) < 1e-6);
+  y.backward(y.detach());  // rotations keep lengths: the inverse gives x back
+  CHECK(difference(x.grad(), x.detach()) < 1e-6);
+}
+
+TEST_CASE("position p turns pair i by p / theta^(2i / dim)") {
+  RopeTable table(RopeSpec{.theta = 100}, 4, 64);
+  const auto& angles = table.sequence(4, torch::zeros({}));
+  CHECK(angles.cos.sizes() == torch::IntArrayRef({1, 4, 1, 2}));
+  CHECK(angles.sin[0][3][0][0].item<double>() == doctest::Approx(std::sin(3.0)));
+  CHECK(angles.sin[0][3][0][1].item<double>() == doctest::Approx(std::sin(3.0 / 10)));
+}
+
+TEST_CASE("linear scaling divides positions") {
+  RopeTable plain(RopeSpec{}, 8, 64);
+  RopeTable stretched(RopeSpec{.scaling = RopeScaling::kLinear, .factor = 4}, 8, 64);
+  const Tensor like = torch::zeros({});
+  CHECK(difference(stretched.sequence(9, like).cos.select(1, 8),
+                   plain.sequence(9, like).cos.select(1, 2)) < 1e-6);
+}
+
+TEST_CASE("dynamic scaling acts beyond the model's positions only") {
+  RopeTable plain(RopeSpec{}, 8, 16);
+  RopeTable dynamic(RopeSpec{.scaling = RopeScaling::kDynamic, .factor = 2}, 8, 16);
+  const Tensor like = torch::zeros({});
+  CHECK(difference(dynamic.sequence(16, like).cos, plain.sequence(16, like).cos) < 1e-6);
+  CHECK(difference(dynamic.sequence(32, like).cos, plain.sequence(32, like).cos) > 1e-2);
+  const Tensor positions = torch::arange(32).unsqueeze(0);
+  CHECK(torch::equal(dynamic.at(positions, like).cos, dynamic.sequence(32, like).cos));
+}
+
+TEST_CASE("a table serves changing lengths and dtypes") {
+  RopeTable table(RopeSpec{}, 8, 64);
+  const Tensor like = torch::zeros({});
+  const Tensor first = table.sequence(4, like).cos.clone();
+  CHECK(table.sequence(9, like).cos.size(1) == 9);
+  CHECK(table.sequence(4, like.to(torch::kBFloat16)).cos.scalar_type() == torch::kBFloat16);
+  CHECK(torch::equal(table.sequence(4, like).cos, first));
+}
+
+}  // namespace zeroth::model

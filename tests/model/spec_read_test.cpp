@@ -1,0 +1,179 @@
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "model/spec.h"
+#include "tests/model/materialize.h"
+
+namespace zeroth::model {
+namespace {
+
+using nlohmann::json;
+
+json llama() {
+  return {{"model_type", "llama"},    {"vocab_size", 64},          {"hidden_size", 32},
+          {"num_hidden_layers", 3},   {"num_attention_heads", 4},  {"num_key_value_heads", 2},
+          {"intermediate_size", 48},  {"rms_norm_eps", 1e-5},      {"max_position_embeddings", 128}};
+}
+
+json gpt2() {
+  return {{"model_type", "gpt2"}, {"vocab_size", 64}, {"n_embd", 32}, {"n_layer", 2},
+          {"n_head", 4},          {"n_positions", 64}, {"attn_pdrop", 0.0}, {"resid_pdrop", 0},
+          {"embd_pdrop", 0}};
+}
+
+ModelSpec parse(const json& base, const json& changes) {
+  json config = base;
+  config.merge_patch(changes);
+  return parse_model_spec(config.dump(), "config.json");
+}
+
+std::string refusal(const json& base, const json& changes) {
+  try {
+    json config = base;
+    config.update(changes);
+    parse_model_spec(config.dump(), "config.json");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+TEST_CASE("a Llama config gives a gated, bias-free layer with rotary embeddings") {
+  const ModelSpec spec = parse(llama(), json::object());
+  CHECK(spec.head_dim == 8);
+  CHECK(spec.num_kv_heads == 2);
+  CHECK(spec.norm == NormKind::kRms);
+  CHECK(spec.norm_eps == 1e-5);
+  CHECK(spec.gated_mlp);
+  CHECK_FALSE(spec.qkv_bias);
+  CHECK_FALSE(spec.tied);
+  CHECK(spec.rope.theta == 10000);
+  CHECK(spec.layer_window(2) == 0);
+  CHECK(spec.unknown_keys.empty());
+}
+
+TEST_CASE("a GPT-2 config gives LayerNorm, Conv1D products and trained positions") {
+  const ModelSpec spec = parse(gpt2(), json::object());
+  CHECK(spec.norm == NormKind::kLayer);
+  CHECK(spec.intermediate_size == 128);
+  CHECK(spec.conv1d);
+  CHECK(spec.learned_positions);
+  CHECK(spec.qkv_bias);
+  CHECK(spec.mlp_bias);
+  CHECK(spec.tied);
+  CHECK(spec.activation == Activation::kGeluTanh);
+}
+
+TEST_CASE("old and new rope keys mean the same") {
+  const json factors = {{"factor", 8.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}};
+  json scaling = factors;
+  scaling["type"] = "llama3";
+  const RopeSpec old =
+      parse(llama(), {{"rope_theta", 5e5}, {"rope_scaling", scaling}}).rope;
+  json parameters = factors;
+  parameters["rope_type"] = "llama3";
+  parameters["rope_theta"] = 5e5;
+  const RopeSpec now = parse(llama(), {{"rope_parameters", parameters}}).rope;
+  for (const RopeSpec& rope : {old, now}) {
+    CHECK(rope.theta == 5e5);
+    CHECK(rope.scaling == RopeScaling::kLlama3);
+    CHECK(rope.factor == 8);
+    CHECK(rope.original_max_positions == 128);  // the model's own, when not said
+  }
+}
+
+TEST_CASE("a window holds in all layers of Mistral and in the upper ones of Qwen") {
+  const ModelSpec mistral = parse(llama(), {{"model_type", "mistral"}, {"sliding_window", 7}});
+  CHECK(mistral.layer_window(0) == 7);
+  json none = llama();
+  none["model_type"] = "mistral";
+  none["sliding_window"] = nullptr;
+  CHECK(parse_model_spec(none.dump(), "").layer_window(0) == 0);
+
+  json qwen = {{"model_type", "qwen2"}, {"sliding_window", 7}, {"max_window_layers", 1}};
+  CHECK(parse(llama(), qwen).layer_window(2) == 0);
+  qwen["use_sliding_window"] = true;
+  CHECK(parse(llama(), qwen).layer_window(0) == 0);
+  CHECK(parse(llama(), qwen).layer_window(1) == 7);
+  qwen["layer_types"] = {"sliding_attention", "full_attention", "full_attention"};
+  CHECK(parse(llama(), qwen).layer_window(0) == 7);
+  CHECK(parse(llama(), qwen).layer_window(1) == 0);
+}
+
+TEST_CASE("keys that would change the computation are refused by name and value") {
+  const std::pair<json, std::string> cases[] = {
+      {{{"rope_scaling", {{"type", "yarn"}, {"factor", 4.0}}}}, "rope_scaling.rope_type is \"yarn\""},
+      {{{"rope_parameters", {{"rope_type", "longrope"}}}}, "rope_type is \"longrope\""},
+      {{{"rope_scaling", {{"type", "linear"}}}}, "rope_scaling.factor is missing"},
+      {{{"rope_scaling", 3}}, "rope_scaling is 3, expected an object"},
+      {{{"partial_rotary_factor", 0.5}}, "partial_rotary_factor is 0.5"},
+      {{{"hidden_act", "mish"}}, "hidden_act is \"mish\""},
+      {{{"attention_dropout", 0.1}}, "attention_dropout is 0.1"},
+      {{{"pretraining_tp", 2}}, "pretraining_tp is 2"},
+      {{{"quantization_config", {{"bits", 4}}}}, "quantization_config is {\"bits\":4}"},
+      {{{"sliding_window", 16}}, "sliding_window is 16"},
+      {{{"num_local_experts", 8}}, "num_local_experts is 8"},
+      {{{"hidden_size", 0}}, "hidden_size is 0, expected a whole number"},
+      {{{"hidden_size", 34}}, "hidden_size is 34, not a multiple of num_attention_heads 4"},
+      {{{"num_key_value_heads", 3}}, "num_attention_heads is 4, not a multiple"},
+      {{{"head_dim", 7}}, "head_dim is 7"},
+      {{{"num_hidden_layers", "two"}}, "num_hidden_layers is \"two\", expected a number"},
+      {{{"vocab_size", nullptr}}, "vocab_size is missing"},
+      {{{"tie_word_embeddings", 1}}, "tie_word_embeddings is 1, expected true or false"},
+      {{{"model_type", "gemma"}}, "model_type is \"gemma\"; supported are llama"},
+      {{{"model_type", "qwen2"}, {"layer_types", {"full_attention"}}}, "layer_types has not one"},
+      {{{"model_type", "mistral"}, {"mlp_bias", true}}, "mlp_bias is true"},
+  };
+  for (const auto& [changes, message] : cases) {
+    const std::string said = refusal(llama(), changes);
+    CHECK_MESSAGE(said.find(message) != std::string::npos, message << " | " << said);
+  }
+  const std::pair<json, std::string> gpt2_cases[] = {
+      {{{"scale_attn_by_inverse_layer_idx", true}}, "scale_attn_by_inverse_layer_idx is true"},
+      {{{"reorder_and_upcast_attn", true}}, "reorder_and_upcast_attn is true"},
+      {{{"add_cross_attention", true}}, "add_cross_attention is true"},
+      {{{"resid_pdrop", 0.1}}, "resid_pdrop is 0.1"},
+      {{{"n_embd", 30}}, "n_embd is 30, not a multiple of n_head 4"},
+  };
+  for (const auto& [changes, message] : gpt2_cases) {
+    const std::string said = refusal(gpt2(), changes);
+    CHECK_MESSAGE(said.find(message) != std::string::npos, message << " | " << said);
+  }
+}
+
+TEST_CASE("GPT-2's dropout of 0.1, the default of an absent key, is refused") {
+  json config = gpt2();
+  config.erase("attn_pdrop");
+  CHECK(refusal(config, json::object()).find("attn_pdrop") != std::string::npos);
+}
+
+TEST_CASE("all complaints come together") {
+  const std::string said =
+      refusal(llama(), {{"hidden_act", "mish"}, {"pretraining_tp", 2}, {"vocab_size", -1}});
+  CHECK(said.find("hidden_act") != std::string::npos);
+  CHECK(said.find("pretraining_tp") != std::string::npos);
+  CHECK(said.find("vocab_size") != std::string::npos);
+}
+
+TEST_CASE("keys without known influence are collected") {
+  const ModelSpec spec =
+      parse(llama(), {{"my_note", "x"},
+                      {"use_cache", true},
+                      {"rope_scaling", {{"type", "linear"}, {"factor", 2.0}, {"taste", 1}}}});
+  CHECK(spec.unknown_keys == std::vector<std::string>{"rope_scaling.taste", "my_note"});
+}
+
+TEST_CASE("a missing or malformed config.json is named") {
+  CHECK_THROWS_WITH_AS(read_model_spec("/nowhere"),
+                       "/nowhere/config.json cannot be read: a model folder needs a config.json",
+                       Error);
+  CHECK_THROWS_AS(parse_model_spec("{", "config.json"), Error);
+  CHECK_THROWS_WITH_AS(parse_model_spec("[1]", "config.json"),
+                       "config.json is not a JSON object", Error);
+}
+
+}  // namespace zeroth::model

@@ -1,0 +1,47 @@
+// One flat range with its optimizer states, and numbers to fill it with.
+#pragma once
+
+#include <ATen/ops/arange.h>
+#include <torch/types.h>
+
+#include <utility>
+#include <vector>
+
+#include "optim/update_rule.h"
+
+namespace zeroth::optim {
+
+// The same numbers as in tools/make_optim_fixtures.py, exact in fp32.
+inline torch::Tensor initial(int64_t count) {
+  const torch::Tensor i = at::arange(count, torch::kInt64);
+  return ((i * 37).remainder(101) - 50).to(torch::kFloat32) / 256;
+}
+
+inline torch::Tensor gradient(int64_t count, int64_t update) {
+  const torch::Tensor i = at::arange(count, torch::kInt64);
+  return ((i * 7919 + update * 104729).remainder(2003) - 1001).to(torch::kFloat32) / 1024;
+}
+
+struct FlatState {
+  torch::Tensor master;
+  std::vector<torch::Tensor> states;
+
+  FlatState(const UpdateRule& rule, torch::Tensor start) : master(std::move(start)) {
+    for (size_t i = 0; i < rule.state_names().size(); ++i) states.push_back(at::zeros_like(master));
+  }
+
+  void apply(const UpdateRule& rule, torch::Tensor grad, int64_t update, double factor = 1) {
+    rule.apply({master, std::move(grad), states}, update, /*lr=*/1e-3, factor);
+  }
+
+  // Elements [begin, end), sharing memory.
+  void apply_tile(const UpdateRule& rule, const torch::Tensor& grad, int64_t update, int64_t begin,
+                  int64_t end) {
+    std::vector<torch::Tensor> tile_states;
+    for (const torch::Tensor& state : states) tile_states.push_back(state.slice(0, begin, end));
+    rule.apply({master.slice(0, begin, end), grad.slice(0, begin, end), tile_states}, update,
+               /*lr=*/1e-3, /*grad_factor=*/0.3);
+  }
+};
+
+}  // namespace zeroth::optim

@@ -1,0 +1,84 @@
+#include "optim/lr_schedule.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <map>
+#include <vector>
+
+#include "base/error.h"
+#include "tests/optim/fixtures.h"
+
+namespace zeroth::optim {
+
+namespace {
+
+using configs::SchedulerConfig;
+
+SchedulerConfig config_of(const nlohmann::json& fixture) {
+  static const std::map<std::string, SchedulerConfig::Kind> kKinds = {
+      {"Constant", SchedulerConfig::Kind::kConstant},
+      {"WarmupLR", SchedulerConfig::Kind::kWarmupLr},
+      {"WarmupDecayLR", SchedulerConfig::Kind::kWarmupDecayLr},
+      {"WarmupCosineLR", SchedulerConfig::Kind::kWarmupCosineLr}};
+  const nlohmann::json& params = fixture["params"];
+  SchedulerConfig config;
+  config.kind = kKinds.at(fixture["kind"]);
+  config.warmup_min_lr = params.value("warmup_min_lr", config.warmup_min_lr);
+  config.warmup_max_lr = params.value("warmup_max_lr", config.warmup_max_lr);
+  config.warmup_num_steps = params.value("warmup_num_steps", config.warmup_num_steps);
+  config.warmup_type = params.value("warmup_type", "log") == "log"
+                           ? SchedulerConfig::Warmup::kLog
+                           : SchedulerConfig::Warmup::kLinear;
+  config.total_num_steps = params.value("total_num_steps", config.total_num_steps);
+  config.warmup_min_ratio = params.value("warmup_min_ratio", config.warmup_min_ratio);
+  config.cos_min_ratio = params.value("cos_min_ratio", config.cos_min_ratio);
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("every update sees the rate that DeepSpeed's optimizer sees") {
+  for (const nlohmann::json& fixture : load_fixture("schedules.json")) {
+    const LrSchedule schedule(config_of(fixture), fixture["optimizer_lr"]);
+    const std::vector<double> rates = fixture["rates"];
+    REQUIRE(rates.size() == 60);
+    CAPTURE(fixture["kind"].dump());
+    CAPTURE(fixture["params"].dump());
+    for (size_t update = 0; update < rates.size(); ++update) {
+      CAPTURE(update);
+      const double rate = schedule.at(static_cast<int64_t>(update));
+      CHECK(std::abs(rate - rates[update]) <= 1e-12 * rates[update]);
+    }
+  }
+}
+
+TEST_CASE("the first two updates of a warm-up run at its minimum rate") {
+  const LrSchedule schedule({.kind = SchedulerConfig::Kind::kWarmupLr,
+                             .warmup_min_lr = 1e-6,
+                             .warmup_max_lr = 1e-3,
+                             .warmup_num_steps = 4,
+                             .warmup_type = SchedulerConfig::Warmup::kLinear},
+                            0.5);
+  CHECK(schedule.at(0) == 1e-6);
+  CHECK(schedule.at(1) == 1e-6);
+  CHECK(schedule.at(2) > 1e-6);
+  CHECK(schedule.at(4) < 1e-3);
+  CHECK(schedule.at(5) == 1e-3);
+}
+
+TEST_CASE("a cosine schedule's first update is at rate zero whatever its minimum ratio") {
+  const LrSchedule schedule({.kind = SchedulerConfig::Kind::kWarmupCosineLr,
+                             .warmup_num_steps = 2,
+                             .total_num_steps = 10,
+                             .warmup_min_ratio = 0.5},
+                            1e-3);
+  CHECK(schedule.at(0) == 0.0);
+  CHECK(schedule.at(1) == 0.5e-3);
+}
+
+TEST_CASE("a schedule has no update before the first") {
+  CHECK_THROWS_AS(LrSchedule({}, 1e-3).at(-1), InternalError);
+}
+
+}  // namespace zeroth::optim

@@ -1,0 +1,43 @@
+// The chain that trains in milliseconds: embedding, layers of tanh(x W + b) + x, head. Its blocks'
+// parameters hold values.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/loader.h"
+#include "model/block.h"
+
+namespace zeroth::testing {
+
+struct ChainOptions {
+  int64_t vocab = 19;
+  int64_t hidden = 6;
+  int64_t layers = 3;
+  bool tied = false;    // the head's weight is the embedding's
+  bool frozen = false;  // the second layer's weight is not trained
+};
+
+// The same values whenever it is called with the same options.
+model::Blocks make_chain(const ChainOptions& options = {});
+
+// Micro-batches of rows x 5 tokens that depend on (step, index in the global batch) only, so that
+// any split of a global batch over ranks and micro-batches runs the same samples. Every seventh
+// target is not trained.
+class ChainLoader final : public engine::Loader {
+ public:
+  struct Split {
+    int64_t global_batch = 12;
+    int64_t accumulation = 1;
+    int rank = 0;
+    int world_size = 1;
+  };
+  explicit ChainLoader(const Split& split, int64_t vocab = 19) : split_(split), vocab_(vocab) {}
+  model::MicroBatch next() override;
+
+ private:
+  Split split_;
+  int64_t vocab_;
+  int64_t drawn_ = 0;
+};
+
+}  // namespace zeroth::testing

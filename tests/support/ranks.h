@@ -1,0 +1,15 @@
+// Ranks as threads of this process, joined by Gloo over an in-process store.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "comm/mesh.h"
+
+namespace zeroth::testing {
+
+// Calls fn on `count` ranks at once and waits for all; rethrows the first exception of any of them.
+// A collective that waits longer than a minute fails.
+void run_ranks(int count, const std::function<void(std::shared_ptr<comm::Mesh>)>& fn);
+
+}  // namespace zeroth::testing

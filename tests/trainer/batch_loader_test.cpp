@@ -1,0 +1,102 @@
+#include "trainer/batch_loader.h"
+
+#include <doctest/doctest.h>
+
+#include <set>
+
+#include "tests/trainer/counting_dataset.h"
+
+namespace zeroth::trainer {
+namespace {
+
+using Samples = std::vector<int64_t>;
+
+data::Deal deal(int64_t micro_batch, int64_t micro_steps, int64_t world, int64_t rank) {
+  return {.micro_batch = micro_batch, .micro_steps = micro_steps, .world = world, .rank = rank};
+}
+
+TrainLoader in_order(const data::Dataset& dataset, data::Deal dealt) {
+  return {dataset, data::SampleOrder(dataset.size(), 1, false), dealt, 1};
+}
+
+}  // namespace
+
+TEST_CASE("training batches are int64 tensors of rows by the longest length") {
+  const CountingDataset dataset(20, 32);
+  TrainLoader loader = in_order(dataset, deal(2, 1, 1, 0));
+  loader.next();
+  const model::MicroBatch batch = loader.next();  // samples 2 and 3, of 3 and 4 positions
+  CHECK(batch.samples == Samples{2, 3});
+  CHECK(batch.tokens.sizes() == c10::IntArrayRef{2, 8});
+  CHECK(batch.tokens.dtype() == torch::kInt64);
+  CHECK(batch.targets.dtype() == torch::kInt64);
+  CHECK(batch.tokens[1][3].item<int64_t>() == 3);
+  CHECK(batch.targets[1][3].item<int64_t>() == 4);
+  CHECK(batch.targets[1][4].item<int64_t>() == data::kUntrained);
+}
+
+TEST_CASE("without shuffling step s takes samples s*B .. s*B+B-1, whatever the ranks") {
+  const CountingDataset dataset(100, 8);
+  for (const int64_t world : {1, 2, 4}) {
+    std::vector<TrainLoader> loaders;
+    for (int64_t rank = 0; rank < world; ++rank) {
+      loaders.push_back(in_order(dataset, deal(2, 8 / 2 / world, world, rank)));
+    }
+    for (int64_t step = 0; step < 3; ++step) {
+      std::multiset<int64_t> seen;
+      for (TrainLoader& loader : loaders) {
+        for (int64_t micro = 0; micro < 8 / 2 / world; ++micro) {
+          for (const int64_t sample : loader.next().samples) seen.insert(sample);
+        }
+      }
+      CHECK(seen.size() == 8);
+      CHECK(*seen.begin() == step * 8);
+      CHECK(*seen.rbegin() == step * 8 + 7);
+    }
+  }
+}
+
+TEST_CASE("the data repeats where an epoch ends inside a batch") {
+  const CountingDataset dataset(5, 8);
+  TrainLoader loader = in_order(dataset, deal(4, 1, 1, 0));
+  loader.next();
+  CHECK(loader.next().samples == Samples{4, 0, 1, 2});
+}
+
+TEST_CASE("seeds of random operations differ by step and micro-batch, not by world size") {
+  const CountingDataset dataset(100, 8);
+  TrainLoader alone = in_order(dataset, deal(2, 2, 1, 0));
+  TrainLoader second = in_order(dataset, deal(2, 1, 2, 1));
+  const uint64_t first = alone.next().rng_seed;
+  const uint64_t other = alone.next().rng_seed;
+  CHECK(first != other);
+  CHECK(second.next().rng_seed == other);
+  CHECK(second.next().rng_seed != other);
+}
+
+TEST_CASE("an evaluation pass sees each sample once and fills up the last rounds") {
+  const CountingDataset dataset(20, 8);
+  constexpr int64_t kSamples = 13;  // of 20
+  for (const int64_t world : {1, 2, 3}) {
+    std::multiset<int64_t> seen;
+    for (int64_t rank = 0; rank < world; ++rank) {
+      EvalLoader loader(dataset, kSamples, deal(4, 1, world, rank));
+      for (int64_t round = 0; round < loader.rounds(); ++round) {
+        const model::MicroBatch batch = loader.next();
+        CHECK(batch.tokens.size(0) == 4);
+        for (int64_t row = 0; row < 4; ++row) {
+          if (batch.samples[row] != data::kNoSample) {
+            seen.insert(batch.samples[row]);
+          } else {
+            CHECK((batch.targets[row] == data::kUntrained).all().item<bool>());
+          }
+        }
+      }
+    }
+    CHECK(seen.size() == kSamples);
+    CHECK(std::set<int64_t>(seen.begin(), seen.end()).size() == kSamples);
+    CHECK(*seen.rbegin() == kSamples - 1);
+  }
+}
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,42 @@
+#include "trainer/failure.h"
+
+#include <c10/util/Exception.h>
+#include <doctest/doctest.h>
+
+#include <new>
+
+#include "base/error.h"
+
+namespace zeroth::trainer {
+
+TEST_CASE("an error of the user is told as it is, with the rank when there are several") {
+  const auto error = std::make_exception_ptr(Error("no file {}", "x"));
+  CHECK(describe(error, 0, 1).message == "finetune: error: no file x\n");
+  CHECK(describe(error, 1, 2).message == "finetune: rank 1: error: no file x\n");
+  CHECK(describe(error, 1, 2).code == 1);
+}
+
+TEST_CASE("a broken invariant is called a bug and has its own exit code") {
+  const Failure failure = describe(std::make_exception_ptr(InternalError("a.cpp:3: x")), 0, 1);
+  CHECK(failure.message == "finetune: internal error, a bug in Zeroth: a.cpp:3: x\n");
+  CHECK(failure.code == 70);
+  CHECK(describe(std::make_exception_ptr(3), 0, 1).code == 70);
+}
+
+TEST_CASE("an error of torch is cut to its first line") {
+  std::exception_ptr error;
+  try {
+    TORCH_CHECK(false, "sizes differ\nframe 1\nframe 2");
+  } catch (...) {
+    error = std::current_exception();
+  }
+  CHECK(describe(error, 0, 1).message == "finetune: error: sizes differ\n");
+}
+
+TEST_CASE("lack of memory says what needs less") {
+  const Failure failure = describe(std::make_exception_ptr(std::bad_alloc()), 0, 1);
+  CHECK(failure.message.find("out of host memory") != std::string::npos);
+  CHECK(failure.code == 1);
+}
+
+}  // namespace zeroth::trainer

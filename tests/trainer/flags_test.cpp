@@ -1,0 +1,102 @@
+#include "trainer/flags.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/trainer/flag_line.h"
+#include "tests/trainer/workbench.h"
+
+namespace zeroth::trainer {
+
+TEST_CASE("a flag that is not given leaves its value unset") {
+  const Flags flags = parse("");
+  CHECK(flags.model == "m");
+  CHECK(flags.data == "d.bin");
+  CHECK(flags.shuffle);
+  CHECK_FALSE(flags.steps);
+  CHECK_FALSE(flags.epochs);
+  CHECK_FALSE(flags.seq_len);
+  CHECK_FALSE(flags.values.lr);
+  CHECK_FALSE(flags.values.betas);
+  CHECK_FALSE(flags.values.seed);
+  CHECK_FALSE(flags.values.precision);
+  CHECK_FALSE(flags.values.gradient_checkpointing);
+}
+
+TEST_CASE("every flag of the run arrives where it belongs") {
+  const Flags flags = parse(
+      "--eval-data e.txt --output=o --overwrite --metrics x.jsonl --steps 20 --seq-len=64 "
+      "--no-shuffle --eval-every 10 --max-eval-samples 9 --prompt-field q --completion-field a");
+  CHECK(flags.eval_data == "e.txt");
+  CHECK(flags.output == "o");
+  CHECK(flags.overwrite);
+  CHECK(flags.metrics == "x.jsonl");
+  CHECK(flags.steps == 20);
+  CHECK(flags.seq_len == 64);
+  CHECK_FALSE(flags.shuffle);
+  CHECK(flags.eval_every == 10);
+  CHECK(flags.max_eval_samples == 9);
+  CHECK(flags.prompt_field == "q");
+  CHECK(flags.completion_field == "a");
+  CHECK(parse("--epochs 2.5").epochs == 2.5);
+}
+
+TEST_CASE("every flag that a configuration knows too arrives where it belongs") {
+  const auto values = parse(
+                          "--seed 7 --micro-batch 2 --accumulation 3 --global-batch 12 --lr 1e-3 "
+                          "--weight-decay 0.1 --betas 0.9 0.95 --eps 1e-6 --warmup-steps 5 "
+                          "--max-grad-norm 0 --bf16")
+                          .values;
+  CHECK(values.seed == 7);
+  CHECK(values.micro_batch == 2);
+  CHECK(values.accumulation == 3);
+  CHECK(values.global_batch == 12);
+  CHECK(values.lr == 1e-3);
+  CHECK(values.weight_decay == 0.1);
+  CHECK(values.betas == std::array<double, 2>{0.9, 0.95});
+  CHECK(values.eps == 1e-6);
+  CHECK(values.warmup_steps == 5);
+  CHECK(values.max_grad_norm == 0);
+  CHECK(values.precision == configs::Precision::kBf16);
+  CHECK(parse("--betas 0.8,0.9").values.betas == std::array<double, 2>{0.8, 0.9});
+}
+
+TEST_CASE("the rank that DeepSpeed's launcher passes is ignored") {
+  CHECK(parse("--local_rank=1").data == "d.bin");
+}
+
+TEST_CASE("an unknown flag is answered with the nearest known one") {
+  CHECK(has(complaint("--frobnicate 1"), "--frobnicate: no such flag; --help lists all"));
+  CHECK(has(complaint("--seqlen 64"), "--seqlen: no such flag; did you mean --seq-len?"));
+  CHECK(has(complaint("--micro_batch=2"), "did you mean --micro-batch?"));
+  CHECK(has(complaint("stray"), "'stray': unexpected"));
+  CHECK_FALSE(has(complaint("--seqlen 64"), "'64'"));
+}
+
+TEST_CASE("all complaints come in one error") {
+  const std::string text =
+      complaint_line("--data d --bf16 --fp16 --step 3 --epochs 0 --eval-every 1");
+  CHECK(has(text, "--model is missing"));
+  CHECK(has(text, "--bf16, --fp16 and --fp32 exclude each other"));
+  CHECK(has(text, "--step: no such flag; did you mean --steps?"));
+  CHECK(has(text, "--epochs 0: must be above 0"));
+  CHECK(has(text, "--eval-every needs --eval-data"));
+}
+
+TEST_CASE("values that do not parse name their flag") {
+  CHECK(has(complaint("--lr fast"), "--lr"));
+  CHECK(has(complaint("--steps 1e3"), "--steps"));
+  CHECK(has(complaint("--betas 0.9"), "--betas"));
+  CHECK(has(complaint_line("--model m --data --lr"), "--data needs a value before --lr"));
+}
+
+TEST_CASE("help lists the flags by group and needs nothing else") {
+  const std::string text = parse_line("--help").answer;
+  for (const char* part : {"Files:", "Batch and memory:", "Evaluation:", "--gradient-checkpointing",
+                           "--deepspeed_config", "--max-grad-norm"}) {
+    CHECK_MESSAGE(has(text, part), part);
+  }
+  CHECK_FALSE(has(text, "local_rank"));
+  CHECK(has(parse_line("--version").answer, "finetune (Zeroth) "));
+}
+
+}  // namespace zeroth::trainer

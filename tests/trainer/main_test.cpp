@@ -1,0 +1,72 @@
+// What a user can get wrong is said once, whatever the ranks, before anything expensive.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "tests/trainer/workbench.h"
+
+namespace zeroth::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kGood = "--model model --data train.bin --seq-len 16 --steps 1 ";
+
+// The complaint of a run that must fail with exit code 1.
+std::string complaint(const Workbench& bench, const std::string& arguments) {
+  const auto result = bench.finetune(arguments);
+  CHECK_MESSAGE(result.code == 1, arguments << "\n" << result.out << result.err);
+  CHECK_MESSAGE(result.err.starts_with("finetune: error: "), result.err);
+  return result.err;
+}
+
+}  // namespace
+
+TEST_CASE("flags, paths and configuration that are wrong are named") {
+  const Workbench bench;
+  bench.write("bad.json", R"({"zero_optimisation": {"stage": 2}})");
+  bench.write("broken.jsonl", "{\"text\": \"fine\"}\n{\"text\": 3}\n");
+  CHECK(has(complaint(bench, "--modle model"), "did you mean --model?"));
+  CHECK(has(complaint(bench, "--model nowhere --data train.bin"), "nowhere"));
+  CHECK(has(complaint(bench, "--model model --data none.bin"), "none.bin"));
+  CHECK(has(complaint(bench, "--model model --data none.jsonl"), "none.jsonl"));
+  CHECK(has(complaint(bench, "--model model --data broken.jsonl"), "broken.jsonl:2"));
+  CHECK(has(complaint(bench, std::string(kGood) + "--deepspeed bad.json"), "zero_optimization"));
+  CHECK(has(complaint(bench, std::string(kGood) + "--deepspeed none.json"), "none.json"));
+  CHECK(has(complaint(bench, std::string(kGood) + "--metrics none/m.jsonl"), "none/m.jsonl"));
+}
+
+TEST_CASE("a wrong environment is named") {
+  const Workbench bench;
+  const auto result = bench.finetune(kGood, "RANK=2 WORLD_SIZE=2");
+  CHECK(result.code == 1);
+  CHECK(has(result.err, "RANK=2"));
+}
+
+TEST_CASE("an output that is not empty is kept unless it may be overwritten") {
+  const Workbench bench;
+  fs::create_directory(bench / "out");
+  bench.write("out/notes.txt", "mine");
+  const std::string run = std::string(kGood) + "--global-batch 2 --micro-batch 1 --output out ";
+  const auto refused = bench.zeroth(2, run);
+  CHECK(refused.code == 1);
+  const std::string all = refused.out + refused.err;
+  CHECK(has(all, "--overwrite"));
+  CHECK_MESSAGE(all.find("is not empty") == all.rfind("is not empty"), "said once: " << all);
+  CHECK_FALSE(fs::exists(bench / "out/config.json"));
+  const auto done = bench.zeroth(2, run + "--overwrite");
+  REQUIRE_MESSAGE(done.code == 0, done.out << done.err);
+  CHECK(fs::exists(bench / "out/config.json"));
+}
+
+TEST_CASE("an empty output folder is taken") {
+  const Workbench bench;
+  fs::create_directory(bench / "out");
+  const auto result = bench.finetune(std::string(kGood) + "--output out");
+  REQUIRE_MESSAGE(result.code == 0, result.out << result.err);
+  CHECK(fs::exists(bench / "out/model.safetensors"));
+}
+
+}  // namespace zeroth::trainer

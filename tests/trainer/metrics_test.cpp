@@ -1,0 +1,93 @@
+#include "trainer/metrics.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "tests/trainer/rows.h"
+
+namespace zeroth::trainer {
+namespace {
+
+std::string read(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+TEST_CASE("a step's line holds exactly the documented keys in their order") {
+  const auto json = nlohmann::ordered_json::parse(to_json(sample_row(3, 0.5, 12.25)));
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : json.items()) keys.push_back(key);
+  CHECK(keys == std::vector<std::string>{"step", "loss", "grad_norm", "lr", "loss_scale", "skipped",
+                                         "tokens", "trained_tokens", "tokens_per_s", "step_s",
+                                         "since_start_s", "peak_rss_mib", "peak_gpu_mib"});
+  CHECK(json["step"] == 3);
+  CHECK(json["loss"] == 2.5);
+  CHECK(json["lr"] == 5e-5);
+  CHECK(json["skipped"] == false);
+  CHECK(json["tokens_per_s"] == 2000);
+  CHECK(json["since_start_s"] == 12.25);
+  CHECK(json["peak_rss_mib"] == 512.5);
+}
+
+TEST_CASE("losses survive the way through JSON to the last bit") {
+  StepRow row = sample_row(1);
+  row.stats.loss = 6.2594989776611328;
+  CHECK(nlohmann::json::parse(to_json(row))["loss"].get<double>() == row.stats.loss);
+}
+
+TEST_CASE("numbers that are not finite become null") {
+  StepRow row = sample_row(1);
+  row.stats.loss = NAN;
+  row.stats.grad_norm = INFINITY;
+  row.stats.skipped = true;
+  const auto json = nlohmann::json::parse(to_json(row));
+  CHECK(json["loss"].is_null());
+  CHECK(json["grad_norm"].is_null());
+  CHECK(json["skipped"] == true);
+}
+
+TEST_CASE("an evaluation's line never carries a loss") {
+  const auto json = nlohmann::json::parse(
+      to_json(EvalRow{.step = 20, .eval_loss = 3.5, .eval_tokens = 99, .since_start_s = 4}));
+  CHECK(json["eval_loss"] == 3.5);
+  CHECK(json["eval_tokens"] == 99);
+  CHECK(json["step"] == 20);
+  CHECK_FALSE(json.contains("loss"));
+}
+
+TEST_CASE("the metrics file is emptied at first and whole after each line") {
+  const auto path = std::filesystem::temp_directory_path() / "zeroth_metrics_test.jsonl";
+  std::ofstream(path) << "old\n";
+  MetricsFile file(path.string());
+  CHECK(read(path).empty());
+  file.write("{}");
+  CHECK(read(path) == "{}\n");
+  file.write("[]");
+  CHECK(read(path) == "{}\n[]\n");
+  std::filesystem::remove(path);
+}
+
+TEST_CASE("a metrics file that cannot be written is an error that names it") {
+  CHECK_THROWS_WITH_AS(MetricsFile("/no/such/folder/m.jsonl"),
+                       "--metrics /no/such/folder/m.jsonl: cannot be written: No such file or "
+                       "directory",
+                       Error);
+  MetricsFile full("/dev/full");
+  CHECK_THROWS_AS(full.write("{}"), Error);
+}
+
+TEST_CASE("without a path nothing is written") {
+  MetricsFile none("");
+  CHECK_NOTHROW(none.write("{}"));
+}
+
+}  // namespace zeroth::trainer

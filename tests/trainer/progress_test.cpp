@@ -1,0 +1,100 @@
+#include "trainer/progress.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/trainer/rows.h"
+
+namespace zeroth::trainer {
+namespace {
+
+// Collects what a Progress writes.
+struct Screen {
+  std::string text;
+
+  Progress::Output output() {
+    return [this](std::string_view more) { text += more; };
+  }
+  long lines() const { return std::count(text.begin(), text.end(), '\n'); }
+  bool has(std::string_view part) const { return text.find(part) != std::string::npos; }
+};
+
+}  // namespace
+
+TEST_CASE("the progress line shows loss, rate, norm, speed and time left") {
+  CHECK(progress_text(sample_row(12), 200, 185) ==
+        "step 12/200 | loss 2.5000 | lr 5.00e-05 | norm 1.25 | 2.00K tok/s | 3m05s left");
+  CHECK(progress_text(sample_row(200), 200, 0) ==
+        "step 200/200 | loss 2.5000 | lr 5.00e-05 | norm 1.25 | 2.00K tok/s");
+}
+
+TEST_CASE("a skipped step says so, with the loss scale") {
+  StepRow row = sample_row(3);
+  row.stats.skipped = true;
+  row.stats.skipped_total = 2;
+  row.stats.loss_scale = 32768;
+  row.stats.grad_norm = INFINITY;
+  const std::string text = progress_text(row, 10, 1);
+  CHECK(text.find("norm inf | skipped (2 so far), loss scale 32768") != std::string::npos);
+}
+
+TEST_CASE("plain lines come for the first ten steps, then two seconds apart, and at the end") {
+  Screen screen;
+  Progress progress({.total_steps = 100}, screen.output());
+  for (int step = 1; step <= 10; ++step) progress.step(sample_row(step, 0.5, 0.5 * step));
+  CHECK(screen.lines() == 10);
+  for (int step = 11; step <= 13; ++step) progress.step(sample_row(step, 0.5, 0.5 * step));
+  CHECK(screen.lines() == 10);
+  progress.step(sample_row(14, 0.5, 7.0));
+  CHECK(screen.lines() == 11);
+  progress.step(sample_row(100, 0.5, 7.5));
+  CHECK(screen.lines() == 12);
+}
+
+TEST_CASE("on a terminal one line is redrawn and cut to its width") {
+  Screen screen;
+  {
+    Progress progress({.total_steps = 100, .columns = 20}, screen.output());
+    for (int step = 1; step <= 3; ++step) progress.step(sample_row(step));
+    CHECK(screen.lines() == 0);
+    CHECK(screen.text.ends_with("\rstep 3/100 | loss 2.\x1b[K"));
+    progress.evaluation({.step = 3, .eval_loss = 0, .eval_tokens = 5, .since_start_s = 1});
+    CHECK(
+        screen.text.ends_with("\r\x1b[Keval at step 3 | loss 0.0000 | perplexity 1.00 | 5 "
+                              "tokens\n"));
+    progress.step(sample_row(4));
+    CHECK(screen.lines() == 1);
+  }
+  CHECK(screen.text.ends_with("\n"));
+}
+
+TEST_CASE("time left follows the recent steps, not the first one") {
+  Screen screen;
+  Progress progress({.total_steps = 12}, screen.output());
+  progress.step(sample_row(1, 60, 60));
+  CHECK(screen.has("11m00s left"));
+  progress.step(sample_row(2, 1, 61));
+  CHECK(screen.has("10s left"));
+}
+
+TEST_CASE("steps_per_print adds DeepSpeed's line") {
+  Screen screen;
+  Progress progress({.total_steps = 100, .steps_per_print = 2, .betas = {0.9, 0.95}},
+                    screen.output());
+  progress.step(sample_row(1));
+  CHECK_FALSE(screen.has("skipped="));
+  progress.step(sample_row(2));
+  CHECK(screen.has("step=2, skipped=0, lr=[5e-05], mom=[(0.9, 0.95)]\n"));
+}
+
+TEST_CASE("the breakdown of a step's time goes to plain lines, also on a terminal") {
+  Screen screen;
+  Progress progress({.total_steps = 100, .columns = 80, .wall_clock_breakdown = true},
+                    screen.output());
+  progress.step(sample_row(1));
+  CHECK(screen.has("| data 0.001 forward 0.200 backward 0.250 reduce 0.030 update 0.004 s\n"));
+}
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,75 @@
+#include "trainer/summary.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/trainer/counting_dataset.h"
+
+namespace zeroth::trainer {
+namespace {
+
+RunPlan small_plan() {
+  RunPlan plan;
+  plan.flags.model = "/models/tiny-llama/";
+  plan.spec.family = "llama";
+  plan.spec.num_layers = 2;
+  plan.spec.hidden_size = 64;
+  plan.spec.vocab_size = 512;
+  plan.config.batch = {.train_batch_size = 8, .micro_batch_size = 2, .accumulation_steps = 2};
+  plan.train = std::make_unique<CountingDataset>(32, 8);
+  plan.total_steps = 6;
+  return plan;
+}
+
+}  // namespace
+
+TEST_CASE("the model's line names folder, family and sizes") {
+  CHECK(model_line(small_plan(), 3'100'000) ==
+        "tiny-llama (llama): 3.10M parameters, 2 layers, hidden 64, vocabulary 512");
+}
+
+TEST_CASE("the batch line is the equation, with steps and epochs") {
+  CHECK(batch_line(small_plan(), 2) ==
+        "8 samples = 2 per micro-batch x 2 accumulated x 2 ranks; 6 steps = 1.5 epochs");
+}
+
+TEST_CASE("the data line counts samples and tokens") {
+  CHECK(data_line("some/train.bin", CountingDataset(16, 8)) ==
+        "train.bin: 16 samples of at most 8 positions, 72 tokens, 72 trained");
+}
+
+TEST_CASE("optimizer, schedule and clipping stand in one line") {
+  configs::Config config;
+  config.optimizer.lr = 5e-5;
+  CHECK(optimizer_line(config) ==
+        "AdamW lr 5e-05, betas 0.9 0.999, eps 1e-08, weight decay 0; constant rate; clipped at "
+        "norm 1");
+  config.scheduler.kind = configs::SchedulerConfig::Kind::kWarmupDecayLr;
+  config.scheduler.warmup_type = configs::SchedulerConfig::Warmup::kLinear;
+  config.scheduler.warmup_num_steps = 5;
+  config.scheduler.total_num_steps = 20;
+  config.gradient_clipping = 0;
+  CHECK(optimizer_line(config).ends_with(
+      "linear warm-up over 5 steps to 0.001, then linear to 0 at step 20; not clipped"));
+}
+
+TEST_CASE("precision comes with its loss scale and recompute") {
+  configs::Config config;
+  CHECK(precision_line(config) == "fp32");
+  config.precision = configs::Precision::kFp16;
+  CHECK(precision_line(config) == "fp16 with fp32 masters, dynamic loss scale from 2^16");
+  config.loss_scale.static_scale = 1024;
+  config.recompute.every_nth_block = 2;
+  CHECK(precision_line(config) ==
+        "fp16 with fp32 masters, loss scale 1024; recompute: every 2. block keeps only its input");
+}
+
+TEST_CASE("memory is told by kind") {
+  CHECK(memory_line({.parameters = 1 << 20,
+                     .master_and_optimizer = 2 << 20,
+                     .gradients = 512 << 10,
+                     .gathered_peak = 0}) ==
+        "parameters 1.00 MiB, gradients 512 KiB, masters and optimizer 2.00 MiB, gathered at most "
+        "0 B on each rank");
+}
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,52 @@
+// A small model with data in a temporary folder, and runs of the real programs on it.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace zeroth::trainer {
+
+class Workbench {
+ public:
+  struct Result {
+    int code = -1;
+    std::string out;
+    std::string err;
+  };
+  using Rows = std::vector<nlohmann::json>;
+
+  // Holds model/ (a random Llama and a byte-level BPE tokenizer), train.bin of 40 windows of 16
+  // positions and qa.jsonl of 13 lines of unequal length.
+  Workbench();
+  ~Workbench();
+  Workbench(const Workbench&) = delete;
+  Workbench& operator=(const Workbench&) = delete;
+
+  std::filesystem::path operator/(const std::string& name) const { return folder_ / name; }
+  void write(const std::string& name, const std::string& text) const;
+  std::string read(const std::string& name) const;
+
+  // `zeroth --num_gpus ranks finetune arguments`, inside the folder, on the CPU with one thread a
+  // rank.
+  Result zeroth(int ranks, const std::string& arguments) const;
+  // `finetune arguments` by itself, with `environment` ("RANK=0 ...") before it.
+  Result finetune(const std::string& arguments, const std::string& environment = "") const;
+  // Any shell command; $FINETUNE names the program. Ended after two minutes.
+  Result shell(const std::string& command) const;
+
+  // The lines of a metrics file: those of steps, or those of evaluations.
+  Rows steps(const std::string& file) const { return rows(file, "loss"); }
+  Rows evaluations(const std::string& file) const { return rows(file, "eval_loss"); }
+
+ private:
+  Rows rows(const std::string& file, const std::string& key) const;
+
+  std::filesystem::path folder_;
+};
+
+std::vector<double> losses(const Workbench::Rows& rows);
+bool has(const std::string& text, std::string_view part);
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+"""Holds the layers and the budgets: who may include whom, how long a file or a function may be, and a few habits.
+
+usage: check_layers.py [ROOT]   one line per breach: path:line: rule: text; exit code 1 when there is one.
+"""
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import cpp_scan  # noqa: E402
+
+# What each folder may include besides itself; what these include themselves is allowed too.
+ARROWS = {
+    "base": [],
+    "configs": ["base"],
+    "comm": ["configs"],
+    "model": ["comm"],
+    "offload": ["configs"],
+    "optim": ["configs"],
+    "data": ["configs"],
+    "zero": ["model", "offload", "optim"],
+    "engine": ["zero"],
+    "trainer": ["engine", "data"],
+    "launcher": ["configs"],
+}
+WITHOUT_TORCH = ("base", "configs", "launcher")
+UNRESTRICTED = ("bench", "examples", "tests")  # these use any folder
+TEXT_FOLDERS = ("tests", "tools")  # scripts here have the file budget too
+
+FILE_LINES = 400
+HEADER_LINES = 200
+FUNCTION_LINES = 60
+PARAMETERS = 6
+
+# Sources without a test of their own, each with its reason. Every main.cpp is tested through its program.
+UNTESTED = {}
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">\n]*)[">]', re.M)
+TORCH = re.compile(r"(?:torch|ATen|c10)/")
+# The words before a call that is one, unlike a method or a declaration of this name.
+CALL = r"(?:(?:^|[^\w\s.>:~]|\b(?:return|else|do))\s*|(?<![\w>])(?:std)?::)"
+
+
+def allowed(folder):
+    """All folders that this one may include."""
+    found = {folder}
+    for below in ARROWS[folder]:
+        found |= allowed(below)
+    return found
+
+
+class Source:
+    """One C++ file: its text, its code without comments and literals, and the breaches found in it."""
+
+    def __init__(self, root, path):
+        self.root = root
+        self.path = path.relative_to(root).as_posix()
+        self.folder = self.path.split("/")[0]
+        self.name = path.name
+        self.is_header = path.suffix in (".h", ".cuh")
+        self.text = path.read_text(encoding="utf-8")
+        self.code = cpp_scan.strip(self.text)
+        self.breaches = []
+
+    def breach(self, line, rule, text):
+        self.breaches.append((self.path, line, rule, text))
+
+    def refuse(self, pattern, rule, text):
+        """Every match in the code is a breach."""
+        for match in re.finditer(pattern, self.code, re.M):
+            start = match.end() - len(match.group().lstrip())
+            self.breach(self.code.count("\n", 0, start) + 1, rule, text)
+
+
+def check_includes(source):
+    may = allowed(source.folder) if source.folder in ARROWS else None
+    for match in INCLUDE.finditer(source.text):
+        if source.code[match.start() : match.start(1)].strip() == "":
+            continue  # commented out
+        line = source.text.count("\n", 0, match.start(2)) + 1
+        quote, path = match.groups()
+        folder = path.split("/")[0]
+        if quote == "<":
+            if source.folder in WITHOUT_TORCH and TORCH.match(path):
+                source.breach(line, "arrow", f"{source.folder} does not see torch: <{path}>")
+        elif not (source.root / path).is_file():
+            source.breach(line, "include", f'no file "{path}"; paths start at the repository root')
+        elif may is not None and folder not in may:
+            source.breach(line, "arrow", f'{source.folder} may not include {folder}: "{path}"')
+
+
+def check_budgets(source):
+    lines = source.text.count("\n") + (not source.text.endswith("\n"))
+    budget = HEADER_LINES if source.is_header else FILE_LINES
+    if lines > budget:
+        source.breach(lines, "file length", f"{lines} lines, budget {budget}")
+    for function in cpp_scan.functions(source.code):
+        if function.lines > FUNCTION_LINES:
+            source.breach(
+                function.line, "function length", f"{function.name}: {function.lines} lines, budget {FUNCTION_LINES}"
+            )
+        if function.parameters > PARAMETERS and source.folder != "tests":
+            source.breach(
+                function.line, "parameters", f"{function.name}: {function.parameters}, budget {PARAMETERS}"
+            )
+
+
+def check_habits(source):
+    folder = source.folder
+    if source.is_header and not re.search(r"^#pragma once$", source.code, re.M):
+        source.breach(1, "pragma once", "a header begins with #pragma once")
+    if folder == "tests":
+        return
+    if folder != "launcher" and source.path != "comm/bootstrap.cpp":
+        source.refuse(r"\b(?:secure_)?getenv\b", "getenv", "the environment is read in comm/bootstrap.cpp and launcher/ only")
+    if source.name != "main.cpp":
+        source.refuse(CALL + r"(?:exit|abort|quick_exit)\s*\(", "exit", "only main ends the process; throw an error")
+    if folder not in ("zero", "launcher"):  # the launcher leases nothing
+        source.refuse(r"\brelease\s*\(", "release", "what is gathered or borrowed is released by a destructor")
+    if folder in ("zero", "engine", "trainer") and source.path != "zero/strategy.cpp":
+        source.refuse(r"(?i)stage", "stage", "the ZeRO stage is read in zero/strategy.cpp only")
+    if folder in ("model", "zero", "engine", "trainer") and not source.is_header:
+        source.refuse(r"^[ \t]*#[ \t]*if", "#if", "an optional part is a file of its own, chosen by CMake")
+
+
+def test_of(path):
+    return "tests/" + path.rsplit(".", 1)[0] + "_test.cpp"
+
+
+def check_has_test(source):
+    if source.folder not in ARROWS or source.is_header or source.name == "main.cpp" or source.path in UNTESTED:
+        return
+    if not (source.root / test_of(source.path)).is_file():
+        source.breach(1, "test", f"no {test_of(source.path)}")
+
+
+def check_exceptions(root):
+    """An entry of UNTESTED that is no longer needed."""
+    for path in UNTESTED:
+        if (root / test_of(path)).is_file() or not (root / path).is_file():
+            yield path, 1, "test", "no longer needs its entry in UNTESTED of tools/check_layers.py"
+
+
+def cpp_files(root):
+    for folder in (*ARROWS, *UNRESTRICTED):
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix in (".h", ".cuh", ".cpp", ".cu") and path.is_file():
+                yield path
+
+
+def check_scripts(root):
+    """The file budget of scripts: those with a suffix, and those that start with #!."""
+    for folder in TEXT_FOLDERS:
+        for path in sorted((root / folder).rglob("*")):
+            if path.is_file() and (path.suffix in (".py", ".sh") or path.read_bytes()[:2] == b"#!"):
+                lines = path.read_bytes().count(b"\n")
+                if lines > FILE_LINES:
+                    yield path.relative_to(root).as_posix(), lines, "file length", f"{lines} lines, budget {FILE_LINES}"
+
+
+def clang_format():
+    """clang-format 14, Debian 12's (other versions differ in details), or None."""
+    for program in ("clang-format-14", "clang-format"):
+        if shutil.which(program):
+            if " version 14." in subprocess.run([program, "--version"], capture_output=True, text=True).stdout:
+                return program
+    return None
+
+
+def check_format(root, files):
+    program = clang_format()
+    if not program or not files:
+        return
+    command = [program, "--dry-run", *(file.as_posix() for file in files)]
+    said = subprocess.run(command, capture_output=True, text=True).stderr
+    first = {}
+    for path, line in re.findall(r"^(.+?):(\d+):\d+: warning: ", said, re.M):
+        first.setdefault(path, int(line))
+    for path, line in first.items():
+        yield pathlib.Path(path).relative_to(root).as_posix(), line, "format", f"run {program} -i on it"
+
+
+def check(root):
+    breaches = []
+    files = list(cpp_files(root))
+    for path in files:
+        source = Source(root, path)
+        for rule in (check_includes, check_budgets, check_habits, check_has_test):
+            rule(source)
+        breaches += source.breaches
+    breaches += check_scripts(root)
+    breaches += check_exceptions(root)
+    if (root / ".clang-format").is_file():
+        breaches += check_format(root, files)
+    return len(files), sorted(breaches)
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
+    count, breaches = check(root)
+    for path, line, rule, text in breaches:
+        print(f"{path}:{line}: {rule}: {text}")
+    print(f"layers and budgets: {count} files, {len(breaches)} breaches")
+    if not clang_format():
+        print("note: no clang-format 14, so the format is unchecked")
+    return 1 if breaches else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

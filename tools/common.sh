@@ -1,0 +1,37 @@
+# shellcheck shell=bash
+# Sourced by the scripts in this folder: where the repository is, sections with their time, the build.
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+cd "$root"
+set -E  # section's trap holds inside functions too
+
+fail() {
+  echo "error: $*" >&2
+  exit 1
+}
+
+# section NAME COMMAND...: a headline, the command, and how long it took; a failing command ends the script.
+section() {
+  local name=$1 start=$SECONDS
+  shift
+  trap "echo 'error: $name failed' >&2" ERR
+  echo "== $name"
+  "$@"
+  echo "== $name: done in $((SECONDS - start)) s"
+}
+
+# As many compilers as there are cores, and no more than one per 2 GiB of free memory.
+build_jobs() {
+  local cores fit
+  cores=$(nproc)
+  fit=$(awk '/MemAvailable/ {print int($2 / 2097152)}' /proc/meminfo)
+  echo $((fit < 1 ? 1 : fit < cores ? fit : cores))
+}
+
+configure() {
+  cmake -G Ninja -S . -B build -DCMAKE_BUILD_TYPE=Release -DZEROTH_CUDA="${ZEROTH_CUDA:-AUTO}"
+}
+
+# build [TARGET...]: everything, or these targets only.
+build() {
+  ninja -C build -j "$(build_jobs)" "$@"
+}

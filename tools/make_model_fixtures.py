@@ -1,0 +1,129 @@
+"""Writes tests/model/fixtures: tiny random checkpoints of every family and variant with the results of transformers.
+
+Run with a Python that has torch, transformers and safetensors:  python tools/make_model_fixtures.py
+Each folder holds config.json, model.safetensors (or shards) and expected.safetensors:
+  ids [2, 24], targets [2, 24] (-100 on some rows), logits [2, 24, vocab], loss [1] (mean over trained targets),
+  grad_first [hidden] (gradient of the first layer's input norm) and grad_embedding [vocab, hidden].
+All but logits_bf16 (llama_bf16 only) is computed in fp32.
+"""
+
+import json
+import pathlib
+import shutil
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+OUT = pathlib.Path(__file__).resolve().parent.parent / "tests/model/fixtures"
+SEQ = 24
+ROTARY = dict(
+    vocab_size=64, hidden_size=16, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
+    num_key_value_heads=2, max_position_embeddings=64, rms_norm_eps=1e-6, initializer_range=0.2,
+)
+GPT2 = dict(
+    vocab_size=64, n_embd=16, n_layer=2, n_head=4, n_positions=32, initializer_range=0.2,
+    attn_pdrop=0.0, resid_pdrop=0.0, embd_pdrop=0.0,
+)
+
+
+def rope(kind, **more):
+    return {"rope_parameters": {"rope_type": kind, "rope_theta": 500.0, **more}}
+
+
+LLAMA3 = dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
+VARIANTS = {
+    "llama": ("llama", ROTARY),
+    "llama_old_keys": ("llama", ROTARY | rope("llama3", **LLAMA3)),
+    "llama_llama3": ("llama", ROTARY | rope("llama3", **LLAMA3)),
+    "llama_linear": ("llama", ROTARY | rope("linear", factor=4.0)),
+    "llama_dynamic": ("llama", ROTARY | rope("dynamic", factor=2.0) | dict(max_position_embeddings=16)),
+    "llama_head_dim": ("llama", ROTARY | dict(head_dim=8, attention_bias=True, mlp_bias=True)),
+    "llama_bf16": ("llama", ROTARY),
+    "llama_fp16_sharded": ("llama", ROTARY),
+    "mistral_window": ("mistral", ROTARY | dict(sliding_window=7)),
+    "qwen2": ("qwen2", ROTARY),
+    "qwen2_window": ("qwen2", ROTARY | dict(use_sliding_window=True, sliding_window=6, max_window_layers=1)),
+    "qwen3_tied": ("qwen3", ROTARY | dict(head_dim=8, tie_word_embeddings=True)),
+    "gpt2": ("gpt2", GPT2),
+    "gpt2_no_prefix": ("gpt2", GPT2),
+}
+
+
+def scatter_norms(model):
+    """Norm weights and biases away from 1 and 0, so that a forgotten one shows."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() == 1:
+                parameter.add_(0.3 * torch.randn_like(parameter))
+
+
+def use_old_rope_keys(folder):
+    config = json.loads((folder / "config.json").read_text())
+    parameters = config.pop("rope_parameters")
+    config["rope_theta"] = parameters.pop("rope_theta")
+    parameters["type"] = parameters.pop("rope_type")
+    config["rope_scaling"] = parameters
+    (folder / "config.json").write_text(json.dumps(config, indent=2))
+
+
+def drop_gpt2_prefix(folder):
+    """As the first GPT-2 files: no prefix, and the causal mask as a buffer."""
+    tensors = {k.removeprefix("transformer."): v for k, v in load_file(folder / "model.safetensors").items()}
+    for layer in range(GPT2["n_layer"]):
+        tensors[f"h.{layer}.attn.bias"] = torch.ones(1, 1, 8, 8).tril()
+        tensors[f"h.{layer}.attn.masked_bias"] = torch.tensor(-1e4)
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+
+
+def save(name, model, folder):
+    if name == "llama_bf16":
+        model.to(torch.bfloat16)
+    if name == "llama_fp16_sharded":
+        model.to(torch.float16)
+    model.save_pretrained(folder, max_shard_size="6KB" if "sharded" in name else "5GB")
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    if name == "llama_old_keys":
+        use_old_rope_keys(folder)
+    if name == "gpt2_no_prefix":
+        drop_gpt2_prefix(folder)
+    model.to(torch.float32)
+
+
+def reference(model):
+    ids = torch.randint(0, 64, (2, SEQ + 1))
+    targets = ids[:, 1:].clone()
+    targets[0, :5] = -100
+    targets[1, 20:] = -100
+    ids = ids[:, :-1].contiguous()
+    logits = model(ids).logits
+    loss = torch.nn.functional.cross_entropy(logits.view(-1, 64), targets.view(-1))
+    loss.backward()
+    base = model.base_model
+    gpt2 = hasattr(base, "wte")
+    norm = base.h[0].ln_1 if gpt2 else base.layers[0].input_layernorm
+    table = base.wte if gpt2 else base.embed_tokens
+    return {
+        "ids": ids, "targets": targets, "logits": logits.detach().contiguous(), "loss": loss.detach().view(1),
+        "grad_first": norm.weight.grad, "grad_embedding": table.weight.grad,
+    }
+
+
+def main():
+    shutil.rmtree(OUT, ignore_errors=True)
+    for seed, (name, (family, values)) in enumerate(VARIANTS.items()):
+        torch.manual_seed(seed)
+        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **values)).eval()
+        scatter_norms(model)
+        folder = OUT / name
+        save(name, model, folder)
+        expected = reference(model)
+        if name == "llama_bf16":
+            with torch.no_grad():
+                expected["logits_bf16"] = model.to(torch.bfloat16)(expected["ids"]).logits.float()
+        save_file(expected, folder / "expected.safetensors")
+        print(name, sum(f.stat().st_size for f in folder.iterdir()))
+
+
+if __name__ == "__main__":
+    main()

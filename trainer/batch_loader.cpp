@@ -1,0 +1,50 @@
+#include "trainer/batch_loader.h"
+
+#include <utility>
+
+#include "base/error.h"
+
+namespace zeroth::trainer {
+namespace {
+
+torch::Tensor to_tensor(const std::vector<int64_t>& values, int64_t rows, int64_t length) {
+  return torch::tensor(values, torch::kInt64).view({rows, length});  // [rows, length]
+}
+
+model::MicroBatch to_micro_batch(data::HostBatch host) {
+  model::MicroBatch batch;
+  batch.tokens = to_tensor(host.tokens, host.rows, host.length);
+  batch.targets = to_tensor(host.targets, host.rows, host.length);
+  batch.samples = std::move(host.samples);
+  return batch;
+}
+
+}  // namespace
+
+TrainLoader::TrainLoader(const data::Dataset& dataset, data::SampleOrder order, data::Deal deal,
+                         uint64_t seed)
+    : dataset_(dataset), order_(std::move(order)), deal_(deal), seed_(seed) {}
+
+model::MicroBatch TrainLoader::next() {
+  if (micro_ == 0) batch_ = order_.batch(step_, deal_.global_batch());
+  model::MicroBatch batch = to_micro_batch(make_batch(dataset_, deal_.rows(batch_, micro_)));
+  batch.rng_seed = data::sample_seed(seed_, step_, deal_.index(micro_, 0));
+  if (++micro_ == deal_.micro_steps) {
+    micro_ = 0;
+    ++step_;
+  }
+  return batch;
+}
+
+EvalLoader::EvalLoader(const data::Dataset& dataset, int64_t num_samples, data::Deal deal)
+    : dataset_(dataset), num_samples_(num_samples), deal_(deal) {
+  ZEROTH_CHECK(deal_.micro_steps == 1, "an evaluation accumulates {} micro-steps",
+               deal_.micro_steps);
+}
+
+model::MicroBatch EvalLoader::next() {
+  const auto samples = data::sequential_batch(num_samples_, round_++, deal_.global_batch());
+  return to_micro_batch(make_batch(dataset_, deal_.rows(samples, 0)));
+}
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,50 @@
+// From a dataset to what the engine asks for: this rank's micro-batches as tensors.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "data/batch.h"
+#include "data/dataset.h"
+#include "data/sample_order.h"
+#include "engine/loader.h"
+
+namespace zeroth::trainer {
+
+// Endless: epochs follow each other without a gap, and step s takes positions s*B .. s*B+B-1 of the
+// sample order. The dataset is not owned.
+class TrainLoader : public engine::Loader {
+ public:
+  TrainLoader(const data::Dataset& dataset, data::SampleOrder order, data::Deal deal,
+              uint64_t seed);
+
+  model::MicroBatch next() override;
+
+ private:
+  const data::Dataset& dataset_;
+  data::SampleOrder order_;
+  data::Deal deal_;
+  uint64_t seed_;
+  int64_t step_ = 0;
+  int64_t micro_ = 0;           // next micro-batch of the step
+  std::vector<int64_t> batch_;  // samples of the step's global batch
+};
+
+// One pass in file order over the first `num_samples`. Every rank gets rounds() micro-batches; what
+// the last ones lack is filled up with rows that are not trained.
+class EvalLoader : public engine::Loader {
+ public:
+  // deal.micro_steps is 1.
+  EvalLoader(const data::Dataset& dataset, int64_t num_samples, data::Deal deal);
+
+  int64_t rounds() const { return data::eval_rounds(num_samples_, deal_); }
+  model::MicroBatch next() override;
+
+ private:
+  const data::Dataset& dataset_;
+  int64_t num_samples_;
+  data::Deal deal_;
+  int64_t round_ = 0;
+};
+
+}  // namespace zeroth::trainer

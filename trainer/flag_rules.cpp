@@ -1,0 +1,118 @@
+#include "trainer/flag_rules.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+namespace zeroth::trainer {
+namespace {
+
+using Complaints = std::vector<std::string>;
+
+void settle_config(RawFlags& raw, Complaints& complaints) {
+  // DeepSpeed's own scripts write `--deepspeed --deepspeed_config FILE`, Hugging Face's
+  // `--deepspeed FILE`.
+  const std::string file = raw.deepspeed.empty() ? "" : raw.deepspeed.front();
+  if (!file.empty() && !raw.deepspeed_config.empty()) {
+    complaints.push_back(fmt::format("--deepspeed {} and --deepspeed_config {}: give one of them",
+                                     file, raw.deepspeed_config));
+  } else if (!raw.deepspeed.empty() && file.empty() && raw.deepspeed_config.empty()) {
+    complaints.push_back("--deepspeed needs the name of a configuration file");
+  }
+  raw.flags.config = file.empty() ? raw.deepspeed_config : file;
+}
+
+void settle_precision(RawFlags& raw, Complaints& complaints) {
+  if (raw.bf16 + raw.fp16 + raw.fp32 > 1) {
+    complaints.push_back("--bf16, --fp16 and --fp32 exclude each other: give one of them");
+  }
+  auto& precision = raw.flags.values.precision;
+  if (raw.bf16) precision = configs::Precision::kBf16;
+  if (raw.fp16) precision = configs::Precision::kFp16;
+  if (raw.fp32) precision = configs::Precision::kFp32;
+}
+
+void settle_recompute(RawFlags& raw, Complaints& complaints) {
+  for (const std::string& text : raw.gradient_checkpointing) {
+    int64_t every = text == "true" ? 1 : 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), every);
+    const bool whole = text == "true" || (error == std::errc{} && end == text.data() + text.size());
+    if (!whole || every < 1) {
+      complaints.push_back(
+          fmt::format("--gradient-checkpointing={}: must be a whole number above 0", text));
+    }
+    raw.flags.values.gradient_checkpointing = every;
+  }
+}
+
+void settle_seed(RawFlags& raw, Complaints& complaints) {
+  if (!raw.seed) return;
+  if (*raw.seed < 0) complaints.push_back(fmt::format("--seed {}: must be at least 0", *raw.seed));
+  raw.flags.values.seed = static_cast<uint64_t>(*raw.seed);
+}
+
+template <typename T>
+void require_positive(const char* name, const std::optional<T>& value, Complaints& complaints) {
+  if (value && !(*value > 0 && std::isfinite(static_cast<double>(*value)))) {
+    complaints.push_back(fmt::format("{} {}: must be above 0", name, *value));
+  }
+}
+
+void check_numbers(const Flags& flags, Complaints& complaints) {
+  require_positive("--steps", flags.steps, complaints);
+  require_positive("--epochs", flags.epochs, complaints);
+  require_positive("--seq-len", flags.seq_len, complaints);
+  require_positive("--eval-every", flags.eval_every, complaints);
+  require_positive("--max-eval-samples", flags.max_eval_samples, complaints);
+}
+
+void check_files(const Flags& flags, Complaints& complaints) {
+  if (flags.model.empty()) complaints.push_back("--model is missing: a Hugging Face directory");
+  const bool has_data = !flags.data.empty() || (flags.eval_only && !flags.eval_data.empty());
+  if (!has_data && !flags.print_config) {
+    complaints.push_back("--data is missing: a .jsonl, .txt or .bin file");
+  }
+  if (flags.prompt_field.empty() != flags.completion_field.empty()) {
+    complaints.push_back("--prompt-field and --completion-field are given together or not at all");
+  }
+  if (flags.overwrite && flags.output.empty()) complaints.push_back("--overwrite needs --output");
+}
+
+void check_evaluation(const Flags& flags, Complaints& complaints) {
+  const auto excludes = [&](const char* name, bool given) {
+    if (flags.eval_only && given) {
+      complaints.push_back(fmt::format("--eval-only trains nothing: leave {} out", name));
+    }
+  };
+  excludes("--steps", flags.steps.has_value());
+  excludes("--epochs", flags.epochs.has_value());
+  excludes("--eval-every", flags.eval_every.has_value());
+  excludes("--output", !flags.output.empty());
+  if (flags.eval_only || !flags.eval_data.empty()) return;
+  if (flags.eval_every) complaints.push_back("--eval-every needs --eval-data");
+  if (flags.max_eval_samples) {
+    complaints.push_back("--max-eval-samples needs --eval-data or --eval-only");
+  }
+}
+
+}  // namespace
+
+Flags settle(RawFlags raw, Complaints& complaints) {
+  settle_config(raw, complaints);
+  settle_precision(raw, complaints);
+  settle_recompute(raw, complaints);
+  settle_seed(raw, complaints);
+  raw.flags.shuffle = !raw.no_shuffle;
+  if (!raw.betas.empty()) raw.flags.values.betas = {raw.betas.at(0), raw.betas.at(1)};
+  if (raw.flags.steps && raw.flags.epochs) {
+    complaints.push_back("--steps and --epochs exclude each other: give one of them");
+  }
+  check_numbers(raw.flags, complaints);
+  check_files(raw.flags, complaints);
+  check_evaluation(raw.flags, complaints);
+  return std::move(raw.flags);
+}
+
+}  // namespace zeroth::trainer

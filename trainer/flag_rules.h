@@ -1,0 +1,31 @@
+// What must hold between flags, whatever the configuration file says.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/flags.h"
+
+namespace zeroth::trainer {
+
+// Flags as CLI11 reads them, before they are checked.
+struct RawFlags {
+  Flags flags;
+  std::vector<std::string> deepspeed;  // --deepspeed FILE, or bare beside --deepspeed_config FILE
+  std::string deepspeed_config;
+  std::vector<double> betas;
+  std::vector<std::string> gradient_checkpointing;  // "true" without =N
+  std::optional<int64_t> seed;
+  bool bf16 = false;
+  bool fp16 = false;
+  bool fp32 = false;
+  bool no_shuffle = false;
+  int local_rank = 0;  // passed by DeepSpeed's launcher; the environment says the same
+};
+
+// The flags for the run. What is wrong is appended to `complaints`, one line each.
+Flags settle(RawFlags raw, std::vector<std::string>& complaints);
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,191 @@
+#include "trainer/flags.h"
+
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "configs/nearest.h"
+#include "trainer/flag_rules.h"
+
+namespace zeroth::trainer {
+namespace {
+
+constexpr const char* kIntroduction =
+    "Fine-tunes a Hugging Face checkpoint by a DeepSpeed configuration:\n"
+    "  zeroth --num_gpus 2 finetune --model DIR --data train.jsonl --deepspeed ds_config.json "
+    "--output out/\n";
+
+void add_files(CLI::App& app, RawFlags& raw) {
+  Flags& flags = raw.flags;
+  app.option_defaults()->group("Files");
+  app.add_option("--model", flags.model, "Hugging Face directory; random weights if it has none")
+      ->option_text("DIR");
+  app.add_option("--data", flags.data, "training samples: .jsonl, .txt or .bin (token ids)")
+      ->option_text("FILE");
+  app.add_option("--eval-data", flags.eval_data, "samples to evaluate on")->option_text("FILE");
+  app.add_option("--output", flags.output, "where the fine-tuned model goes")->option_text("DIR");
+  app.add_flag("--overwrite", flags.overwrite, "replace an --output that is not empty");
+  app.add_option("--deepspeed", raw.deepspeed, "ds_config.json, or base64 of its text")
+      ->expected(0, 1)
+      ->option_text("FILE");
+  app.add_option("--deepspeed_config", raw.deepspeed_config, "the same")->option_text("FILE");
+  app.add_option("--metrics", flags.metrics, "one JSON object per step")->option_text("FILE");
+  app.add_option("--prompt-field", flags.prompt_field, "field of a .jsonl line that is not trained")
+      ->option_text("NAME");
+  app.add_option("--completion-field", flags.completion_field,
+                 "field of a .jsonl line that is trained")
+      ->option_text("NAME");
+}
+
+void add_length(CLI::App& app, RawFlags& raw) {
+  Flags& flags = raw.flags;
+  app.option_defaults()->group("Length");
+  app.add_option("--steps", flags.steps, "optimizer steps; the data repeats as needed")
+      ->option_text("N");
+  app.add_option("--epochs", flags.epochs, "passes over the data (1)")->option_text("X");
+  app.add_option("--seq-len", flags.seq_len,
+                 "positions per sample (as many as the model has, at most 1024)")
+      ->option_text("N");
+  app.add_flag("--no-shuffle", raw.no_shuffle, "take the samples in file order");
+  app.add_option("--seed", raw.seed, "of sample order and random weights (42)")->option_text("N");
+}
+
+void add_batch(CLI::App& app, RawFlags& raw) {
+  auto& values = raw.flags.values;
+  app.option_defaults()->group("Batch and memory");
+  app.add_option("--micro-batch", values.micro_batch, "samples that a rank runs at once")
+      ->option_text("N");
+  app.add_option("--accumulation", values.accumulation, "micro-batches per step and rank")
+      ->option_text("N");
+  app.add_option("--global-batch", values.global_batch, "samples per step over all ranks")
+      ->option_text("N");
+  app.add_flag("--gradient-checkpointing", raw.gradient_checkpointing,
+               "every N-th block (1) keeps only its input and runs again")
+      ->option_text("[=N]");
+  app.add_flag("--bf16", raw.bf16, "train in bfloat16 with fp32 masters");
+  app.add_flag("--fp16", raw.fp16, "train in float16 with fp32 masters and loss scaling");
+  app.add_flag("--fp32", raw.fp32, "train in float32 (unless the configuration says otherwise)");
+}
+
+void add_optimizer(CLI::App& app, RawFlags& raw) {
+  auto& values = raw.flags.values;
+  app.option_defaults()->group("Optimizer");
+  app.add_option("--lr", values.lr, "learning rate (5e-5)")->option_text("X");
+  app.add_option("--weight-decay", values.weight_decay, "weight decay (0)")->option_text("X");
+  app.add_option("--betas", raw.betas, "decay rates of both moments (0.9 0.999)")
+      ->expected(2)
+      ->delimiter(',')
+      ->option_text("X X");
+  app.add_option("--eps", values.eps, "epsilon of Adam (1e-8)")->option_text("X");
+  app.add_option("--warmup-steps", values.warmup_steps, "steps of linear warm-up (0)")
+      ->option_text("N");
+  app.add_option("--max-grad-norm", values.max_grad_norm, "clip to this norm, 0: never (1.0)")
+      ->option_text("X");
+}
+
+void add_evaluation(CLI::App& app, RawFlags& raw) {
+  Flags& flags = raw.flags;
+  app.option_defaults()->group("Evaluation");
+  app.add_option("--eval-every", flags.eval_every, "evaluate also every so many steps")
+      ->option_text("N");
+  app.add_flag("--eval-only", flags.eval_only, "evaluate on --eval-data (or --data), and end");
+  app.add_option("--max-eval-samples", flags.max_eval_samples, "only the first so many samples")
+      ->option_text("N");
+}
+
+void add_other(CLI::App& app, RawFlags& raw) {
+  app.option_defaults()->group("Other");
+  app.add_flag("--print-config", raw.flags.print_config, "print the resolved values, and end");
+  app.set_version_flag("--version", "finetune (Zeroth) " ZEROTH_VERSION, "print it, and end");
+  app.set_help_flag("-h,--help", "print this text, and end");
+  app.add_option("--local_rank,--local-rank", raw.local_rank)->group("");  // hidden
+}
+
+// Long names of all options, "--" included.
+std::vector<std::string> known_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group().empty()) continue;
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+// One complaint per argument that no flag took; the value after an unknown flag belongs to it.
+void refuse(const std::vector<std::string>& extras, const CLI::App& app,
+            std::vector<std::string>& complaints) {
+  const std::vector<std::string> known = known_names(app);
+  bool value_may_follow = false;
+  for (const std::string& argument : extras) {
+    if (!argument.starts_with("-")) {
+      if (!value_may_follow) complaints.push_back(fmt::format("'{}': unexpected", argument));
+      value_may_follow = false;
+      continue;
+    }
+    const std::string name = argument.substr(0, argument.find('='));
+    value_may_follow = name == argument;
+    const auto near = configs::nearest_name(name, {known.begin(), known.end()});
+    complaints.push_back(near.empty()
+                             ? fmt::format("{}: no such flag; --help lists all", name)
+                             : fmt::format("{}: no such flag; did you mean {}?", name, near));
+  }
+}
+
+// CLI11 takes the next argument as a value whatever it looks like.
+void refuse_flags_as_values(const CLI::App& app, std::vector<std::string>& complaints) {
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& value : option->results()) {
+      if (!value.starts_with("--")) continue;
+      complaints.push_back(fmt::format("{} needs a value before {}", option->get_name(), value));
+    }
+  }
+}
+
+Flags answer(std::string text) {
+  Flags flags;
+  flags.answer = std::move(text);
+  return flags;
+}
+
+// One empty line between groups.
+std::string tidy(std::string text) {
+  for (size_t at = 0; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
+  while (text.ends_with("\n\n")) text.pop_back();
+  return text;
+}
+
+}  // namespace
+
+Flags parse_flags(std::vector<std::string> arguments) {
+  RawFlags raw;
+  CLI::App app(kIntroduction, "finetune");
+  app.allow_extras();
+  add_files(app, raw);
+  add_length(app, raw);
+  add_batch(app, raw);
+  add_optimizer(app, raw);
+  add_evaluation(app, raw);
+  add_other(app, raw);
+  std::vector<std::string> complaints;
+  try {
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
+    app.parse(std::move(arguments));
+  } catch (const CLI::CallForHelp&) {
+    return answer(tidy(app.help()));
+  } catch (const CLI::CallForVersion& version) {
+    return answer(fmt::format("{}\n", version.what()));
+  } catch (const CLI::ParseError& error) {
+    complaints.push_back(error.what());
+  }
+  const bool parsed = complaints.empty();
+  refuse(app.remaining(), app, complaints);
+  if (parsed) refuse_flags_as_values(app, complaints);
+  Flags flags = parsed ? settle(std::move(raw), complaints) : Flags{};
+  if (!complaints.empty()) throw Error("{}", fmt::join(complaints, "\n  "));
+  return flags;
+}
+
+}  // namespace zeroth::trainer

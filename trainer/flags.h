@@ -1,0 +1,46 @@
+// The command line of `finetune`.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "configs/loader.h"
+
+namespace zeroth::trainer {
+
+// What the command line says. An empty string or an unset optional means "not given"; what the
+// value then is stands in the flag's help.
+struct Flags {
+  std::string model;      // --model: Hugging Face directory
+  std::string data;       // --data: .txt, .bin or .jsonl
+  std::string eval_data;  // --eval-data
+  std::string output;     // --output: directory for the fine-tuned model
+  std::string config;     // --deepspeed, --deepspeed_config: file, or base64 of its text
+  std::string metrics;    // --metrics: one JSON object per line
+  std::string prompt_field;
+  std::string completion_field;
+  bool overwrite = false;
+  bool print_config = false;
+
+  std::optional<int64_t> steps;
+  std::optional<double> epochs;
+  std::optional<int64_t> seq_len;
+  bool shuffle = true;
+
+  std::optional<int64_t> eval_every;
+  std::optional<int64_t> max_eval_samples;
+  bool eval_only = false;
+
+  configs::FlagValues values;  // those that a ds_config.json knows too
+
+  std::string answer;  // text that --help or --version asks for; nothing else is filled then
+};
+
+// `arguments` without the program's name. Throws one Error with all complaints: unknown flags with
+// the nearest known name, values that do not parse, flags that contradict each other or lack one
+// that they need.
+Flags parse_flags(std::vector<std::string> arguments);
+
+}  // namespace zeroth::trainer

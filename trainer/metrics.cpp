@@ -1,0 +1,62 @@
+#include "trainer/metrics.h"
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace zeroth::trainer {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json finite(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+
+}  // namespace
+
+std::string to_json(const StepRow& row) {
+  const engine::StepStats& stats = row.stats;
+  const double rate = static_cast<double>(stats.tokens) / row.step_s;
+  return Json{{"step", stats.step},
+              {"loss", finite(stats.loss)},
+              {"grad_norm", finite(stats.grad_norm)},
+              {"lr", finite(stats.lr)},
+              {"loss_scale", finite(stats.loss_scale)},
+              {"skipped", stats.skipped},
+              {"tokens", stats.tokens},
+              {"trained_tokens", stats.trained_tokens},
+              {"tokens_per_s", finite(rate)},
+              {"step_s", finite(row.step_s)},
+              {"since_start_s", finite(row.since_start_s)},
+              {"peak_rss_mib", finite(row.peak.rss_mib)},
+              {"peak_gpu_mib", finite(row.peak.gpu_mib)}}
+      .dump();
+}
+
+std::string to_json(const EvalRow& row) {
+  return Json{{"step", row.step},
+              {"eval_loss", finite(row.eval_loss)},
+              {"eval_tokens", row.eval_tokens},
+              {"since_start_s", finite(row.since_start_s)}}
+      .dump();
+}
+
+MetricsFile::MetricsFile(const std::string& path) : path_(path) {
+  if (path_.empty()) return;
+  errno = 0;
+  file_.open(path_, std::ios::trunc);
+  if (!file_) throw Error("--metrics {}: cannot be written: {}", path_, std::strerror(errno));
+}
+
+void MetricsFile::write(const std::string& line) {
+  if (path_.empty()) return;
+  errno = 0;
+  file_ << line << '\n' << std::flush;
+  if (!file_) throw Error("--metrics {}: write failed: {}", path_, std::strerror(errno));
+}
+
+}  // namespace zeroth::trainer

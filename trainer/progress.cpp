@@ -1,0 +1,90 @@
+#include "trainer/progress.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "base/units.h"
+
+namespace zeroth::trainer {
+namespace {
+
+constexpr int64_t kFirstLines = 10;    // steps that each get a plain line
+constexpr double kSecondsBetween = 2;  // of the plain lines after them
+
+// The line that DeepSpeed writes at steps_per_print.
+std::string deepspeed_text(const engine::StepStats& stats, const std::array<double, 2>& betas) {
+  return fmt::format("step={}, skipped={}, lr=[{}], mom=[({}, {})]", stats.step,
+                     stats.skipped_total, stats.lr, betas[0], betas[1]);
+}
+
+}  // namespace
+
+std::string progress_text(const StepRow& row, int64_t total_steps, double seconds_left) {
+  const engine::StepStats& stats = row.stats;
+  std::string text = fmt::format("step {}/{} | loss {:.4f} | lr {:.2e} | norm {:.3g}", stats.step,
+                                 total_steps, stats.loss, stats.lr, stats.grad_norm);
+  if (stats.skipped) {
+    text +=
+        fmt::format(" | skipped ({} so far), loss scale {}", stats.skipped_total, stats.loss_scale);
+  }
+  const double rate = static_cast<double>(stats.tokens) / row.step_s;
+  text += fmt::format(" | {} tok/s", format_count(std::llround(rate)));
+  if (stats.step < total_steps) text += fmt::format(" | {} left", format_duration(seconds_left));
+  return text;
+}
+
+std::string breakdown_text(const engine::StepTimes& times) {
+  return fmt::format("data {:.3f} forward {:.3f} backward {:.3f} reduce {:.3f} update {:.3f} s",
+                     times.data, times.forward, times.backward, times.reduce, times.update);
+}
+
+Progress::Progress(ProgressOptions options, Output output)
+    : options_(std::move(options)), output_(std::move(output)) {}
+
+Progress::~Progress() {
+  if (line_open_) output_("\n");
+}
+
+void Progress::step(const StepRow& row) {
+  std::string text = progress_text(row, options_.total_steps, seconds_left(row));
+  if (redraws()) {
+    const auto width = static_cast<size_t>(*options_.columns);
+    output_(fmt::format("\r{}\x1b[K", std::string_view(text).substr(0, width)));
+    line_open_ = true;
+  } else if (plain_due(row)) {
+    if (options_.wall_clock_breakdown) text += " | " + breakdown_text(row.stats.times);
+    line(text);
+  }
+  if (options_.steps_per_print > 0 && row.stats.step % options_.steps_per_print == 0) {
+    line(deepspeed_text(row.stats, options_.betas));
+  }
+}
+
+void Progress::evaluation(const EvalRow& row) {
+  line(fmt::format("eval at step {} | loss {:.4f} | perplexity {:.2f} | {} tokens", row.step,
+                   row.eval_loss, std::exp(row.eval_loss), row.eval_tokens));
+}
+
+void Progress::line(std::string_view text) {
+  // A redrawn line gives way and comes back with the next step.
+  output_(fmt::format("{}{}\n", line_open_ ? "\r\x1b[K" : "", text));
+  line_open_ = false;
+}
+
+bool Progress::plain_due(const StepRow& row) {
+  const bool due = row.stats.step <= kFirstLines || row.stats.step == options_.total_steps ||
+                   row.stats.skipped || row.since_start_s - last_plain_s_ >= kSecondsBetween;
+  if (due) last_plain_s_ = row.since_start_s;
+  return due;
+}
+
+double Progress::seconds_left(const StepRow& row) {
+  // The first step also warms up; the second one replaces it.
+  const bool fresh = row.stats.step <= 2;
+  smooth_step_s_ = fresh ? row.step_s : 0.9 * smooth_step_s_ + 0.1 * row.step_s;
+  return smooth_step_s_ * static_cast<double>(options_.total_steps - row.stats.step);
+}
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,57 @@
+// What the run shows of itself while it trains: a line that is redrawn on a terminal, plain lines
+// at a sensible distance elsewhere.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "trainer/metrics.h"
+
+namespace zeroth::trainer {
+
+struct ProgressOptions {
+  int64_t total_steps = 0;
+  std::optional<int> columns;         // width of the terminal; unset: plain lines
+  int64_t steps_per_print = 0;        // a line in DeepSpeed's form every so many steps; 0: never
+  bool wall_clock_breakdown = false;  // plain lines, with the split of the step's time
+  std::array<double, 2> betas = {0.9, 0.999};  // for DeepSpeed's line
+};
+
+class Progress {
+ public:
+  using Output = std::function<void(std::string_view)>;  // writes and flushes
+
+  Progress(ProgressOptions options, Output output);
+  // Ends a line that is being redrawn.
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void step(const StepRow& row);
+  void evaluation(const EvalRow& row);
+  // A line that stays; `text` without its end.
+  void line(std::string_view text);
+
+ private:
+  bool redraws() const { return options_.columns && !options_.wall_clock_breakdown; }
+  bool plain_due(const StepRow& row);
+  double seconds_left(const StepRow& row);
+
+  ProgressOptions options_;
+  Output output_;
+  bool line_open_ = false;    // a redrawn line stands without its end
+  double last_plain_s_ = 0;   // when the last plain line was written
+  double smooth_step_s_ = 0;  // of the recent steps
+};
+
+// "step 12/200 | loss 2.3412 | lr 5.00e-05 | norm 1.23 | 12.3K tok/s | 3m05s left"
+std::string progress_text(const StepRow& row, int64_t total_steps, double seconds_left);
+
+// "data 0.001 forward 0.120 backward 0.250 reduce 0.010 update 0.004 s"
+std::string breakdown_text(const engine::StepTimes& times);
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,41 @@
+// Everything about a run that is known before ranks are connected and weights are read.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "configs/config.h"
+#include "data/batch.h"
+#include "data/dataset.h"
+#include "model/spec.h"
+#include "trainer/flags.h"
+
+namespace zeroth::trainer {
+
+struct RunPlan {
+  Flags flags;
+  configs::Config config;
+  std::vector<std::string> notes;  // of the configuration and of this plan, one line each
+  model::ModelSpec spec;
+  int64_t seq_len = 0;
+  std::unique_ptr<data::Dataset> train;  // null with --eval-only
+  std::unique_ptr<data::Dataset> eval;   // null when nothing is evaluated
+  int64_t total_steps = 0;               // 0 with --eval-only
+  int64_t eval_samples = 0;
+
+  // How batches are dealt to `rank`.
+  data::Deal train_deal(int64_t rank, int64_t world_size) const;
+  data::Deal eval_deal(int64_t rank, int64_t world_size) const;
+};
+
+// Reads the configuration, config.json, tokenizer and data. Every rank calls it on its own and
+// finds the same Errors: what a user can get wrong is found here, before anything expensive. With
+// --print-config and no --data, the datasets stay null.
+RunPlan make_plan(Flags flags, int64_t world_size);
+
+// Optimizer steps that take every sample at least `epochs` times; whole batches, at least one.
+int64_t steps_of_epochs(double epochs, int64_t samples, int64_t global_batch);
+
+}  // namespace zeroth::trainer

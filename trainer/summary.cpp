@@ -1,0 +1,143 @@
+#include "trainer/summary.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/units.h"
+
+namespace zeroth::trainer {
+namespace {
+
+std::string file_name(const std::string& path) {
+  const auto whole = std::filesystem::path(path).lexically_normal();
+  return whole.has_filename() ? whole.filename().string() : whole.parent_path().filename().string();
+}
+
+std::string plural(int64_t count, std::string_view word) {
+  return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
+}
+
+std::string schedule_text(const configs::SchedulerConfig& scheduler) {
+  using Kind = configs::SchedulerConfig::Kind;
+  const bool linear = scheduler.warmup_type == configs::SchedulerConfig::Warmup::kLinear;
+  const std::string warmup = fmt::format("{} warm-up over {}", linear ? "linear" : "logarithmic",
+                                         plural(scheduler.warmup_num_steps, "step"));
+  switch (scheduler.kind) {
+    case Kind::kConstant:
+      return "constant rate";
+    case Kind::kWarmupLr:
+      return fmt::format("{} to {:g}, then constant", warmup, scheduler.warmup_max_lr);
+    case Kind::kWarmupDecayLr:
+      return fmt::format("{} to {:g}, then linear to 0 at step {}", warmup, scheduler.warmup_max_lr,
+                         scheduler.total_num_steps);
+    case Kind::kWarmupCosineLr:
+      return fmt::format("{}, then cosine to {:g} of the rate at step {}", warmup,
+                         scheduler.cos_min_ratio, scheduler.total_num_steps);
+  }
+  return "unknown schedule";
+}
+
+std::string recompute_text(const configs::RecomputeConfig& recompute) {
+  if (recompute.every_nth_block > 0) {
+    const int64_t every = recompute.every_nth_block;
+    return fmt::format("; recompute: every {}block keeps only its input",
+                       every == 1 ? "" : fmt::format("{}. ", every));
+  }
+  if (recompute.number_checkpoints > 0) {
+    return fmt::format("; recompute between {} kept inputs", recompute.number_checkpoints);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string model_line(const RunPlan& plan, int64_t parameters) {
+  const model::ModelSpec& spec = plan.spec;
+  return fmt::format("{} ({}): {} parameters, {}, hidden {}, vocabulary {}{}",
+                     file_name(plan.flags.model), spec.family, format_count(parameters),
+                     plural(spec.num_layers, "layer"), spec.hidden_size, spec.vocab_size,
+                     spec.tied ? ", tied" : "");
+}
+
+std::string data_line(const std::string& path, const data::Dataset& dataset) {
+  const data::DatasetStats stats = dataset.stats();
+  std::string text =
+      fmt::format("{}: {} of at most {} positions, {} tokens, {} trained", file_name(path),
+                  plural(stats.samples, "sample"), dataset.seq_len(), format_count(stats.tokens),
+                  format_count(stats.trained_tokens));
+  if (stats.truncated > 0) text += fmt::format("; {} cut at the end", stats.truncated);
+  if (stats.dropped > 0) text += fmt::format("; {} dropped: nothing to train", stats.dropped);
+  return text;
+}
+
+std::string batch_line(const RunPlan& plan, int64_t world_size) {
+  const configs::BatchConfig& batch = plan.config.batch;
+  std::string text = fmt::format("{} = {} per micro-batch x {} accumulated x {}",
+                                 plural(batch.train_batch_size, "sample"), batch.micro_batch_size,
+                                 batch.accumulation_steps, plural(world_size, "rank"));
+  if (plan.train) {
+    const double epochs = static_cast<double>(plan.total_steps * batch.train_batch_size) /
+                          static_cast<double>(plan.train->size());
+    text += fmt::format("; {} = {:.3g} epochs", plural(plan.total_steps, "step"), epochs);
+  }
+  return text;
+}
+
+std::string precision_line(const configs::Config& config) {
+  std::string text = "fp32";
+  if (config.precision == configs::Precision::kBf16) text = "bf16 with fp32 masters";
+  if (config.precision == configs::Precision::kFp16) {
+    const double fixed = config.loss_scale.static_scale;
+    text = fmt::format("fp16 with fp32 masters, {}",
+                       fixed > 0 ? fmt::format("loss scale {:g}", fixed)
+                                 : fmt::format("dynamic loss scale from 2^{}",
+                                               config.loss_scale.initial_scale_power));
+  }
+  return text + recompute_text(config.recompute);
+}
+
+std::string optimizer_line(const configs::Config& config) {
+  const configs::OptimizerConfig& optimizer = config.optimizer;
+  const bool adam = optimizer.kind == configs::OptimizerConfig::Kind::kAdam;
+  return fmt::format("{} lr {:g}, betas {} {}, eps {:g}, weight decay {:g}; {}; {}",
+                     adam ? "Adam" : "AdamW", optimizer.lr, optimizer.betas[0], optimizer.betas[1],
+                     optimizer.eps, optimizer.weight_decay, schedule_text(config.scheduler),
+                     config.gradient_clipping > 0
+                         ? fmt::format("clipped at norm {:g}", config.gradient_clipping)
+                         : "not clipped");
+}
+
+std::string memory_line(const engine::MemoryReport& memory) {
+  return fmt::format(
+      "parameters {}, gradients {}, masters and optimizer {}, gathered at most {} on each rank",
+      format_bytes(memory.parameters), format_bytes(memory.gradients),
+      format_bytes(memory.master_and_optimizer), format_bytes(memory.gathered_peak));
+}
+
+std::vector<std::string> summary(const RunPlan& plan, engine::Engine& engine, int threads) {
+  comm::Mesh& mesh = engine.mesh();
+  std::vector<std::string> lines;
+  const auto add = [&](std::string_view title, std::string_view text) {
+    lines.push_back(fmt::format("{:<10} {}", title, text));
+  };
+  add("model", model_line(plan, engine.num_parameters()));
+  if (plan.train) add("data", data_line(plan.flags.data, *plan.train));
+  if (plan.eval) {
+    const bool own = !plan.flags.eval_data.empty();
+    add("eval", fmt::format("{}; first {} evaluated",
+                            data_line(own ? plan.flags.eval_data : plan.flags.data, *plan.eval),
+                            plan.eval_samples));
+  }
+  add("ranks", fmt::format("{} on {}, {} each", mesh.world_size(), mesh.device().str(),
+                           plural(threads, "thread")));
+  add("batch", batch_line(plan, mesh.world_size()));
+  add("precision", precision_line(plan.config));
+  add("strategy", engine.strategy());
+  add("memory", memory_line(engine.memory()));
+  if (plan.train) add("optimizer", optimizer_line(plan.config));
+  for (const std::string& note : plan.notes) add("note", note);
+  return lines;
+}
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,23 @@
+// What a run tells about itself before its first step.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "trainer/run_plan.h"
+
+namespace zeroth::trainer {
+
+// About ten lines, notes last. `threads`: of this rank.
+std::vector<std::string> summary(const RunPlan& plan, engine::Engine& engine, int threads);
+
+// Its parts, each one line.
+std::string model_line(const RunPlan& plan, int64_t parameters);
+std::string data_line(const std::string& path, const data::Dataset& dataset);
+std::string batch_line(const RunPlan& plan, int64_t world_size);
+std::string optimizer_line(const configs::Config& config);
+std::string precision_line(const configs::Config& config);
+std::string memory_line(const engine::MemoryReport& memory);
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,37 @@
+#include "zero/buffer_pool.h"
+
+#include <c10/core/CPUAllocator.h>
+
+namespace zeroth::zero {
+
+c10::DataPtr BufferPool::take(size_t bytes) {
+  auto& stack = free_[bytes];
+  if (stack.empty()) {
+    allocated_bytes_ += static_cast<int64_t>(bytes);
+    return c10::GetAllocator(device_.type())->allocate(bytes);
+  }
+  c10::DataPtr memory = std::move(stack.back());
+  stack.pop_back();
+  return memory;
+}
+
+void BufferPool::give(size_t bytes, c10::DataPtr memory) {
+  free_[bytes].push_back(std::move(memory));
+}
+
+torch::Tensor BufferPool::take_tensor(int64_t numel, torch::Dtype dtype) {
+  auto& stack = free_tensors_[{numel, dtype}];
+  if (stack.empty()) {
+    allocated_bytes_ += numel * static_cast<int64_t>(c10::elementSize(dtype));
+    return torch::empty({numel}, torch::TensorOptions(device_).dtype(dtype));
+  }
+  torch::Tensor tensor = std::move(stack.back());
+  stack.pop_back();
+  return tensor;
+}
+
+void BufferPool::give_tensor(torch::Tensor tensor) {
+  free_tensors_[{tensor.numel(), tensor.scalar_type()}].push_back(std::move(tensor));
+}
+
+}  // namespace zeroth::zero

@@ -1,0 +1,37 @@
+// Memory of gathered parameters and open gradients, reused from step to step: on the CPU fresh
+// pages are dear, on a GPU the allocator's synchronisation is.
+#pragma once
+
+#include <c10/core/Allocator.h>
+#include <torch/types.h>
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace zeroth::zero {
+
+class BufferPool {
+ public:
+  explicit BufferPool(torch::Device device) : device_(device) {}
+
+  // Memory of exactly `bytes` bytes with unspecified content, from the pool where it has some.
+  c10::DataPtr take(size_t bytes);
+  // The caller has waited for everything that reads or writes it (or queued that wait on the
+  // current stream).
+  void give(size_t bytes, c10::DataPtr memory);
+
+  // The same as a 1-D tensor.
+  torch::Tensor take_tensor(int64_t numel, torch::Dtype dtype);
+  void give_tensor(torch::Tensor tensor);
+
+  int64_t allocated_bytes() const { return allocated_bytes_; }
+
+ private:
+  torch::Device device_;
+  std::map<size_t, std::vector<c10::DataPtr>> free_;
+  std::map<std::pair<int64_t, torch::Dtype>, std::vector<torch::Tensor>> free_tensors_;
+  int64_t allocated_bytes_ = 0;
+};
+
+}  // namespace zeroth::zero

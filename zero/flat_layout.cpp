@@ -1,0 +1,50 @@
+#include "zero/flat_layout.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace zeroth::zero {
+namespace {
+
+int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+}  // namespace
+
+void FlatLayout::add(std::string name, std::vector<int64_t> shape) {
+  int64_t numel = 1;
+  for (const int64_t extent : shape) {
+    ZEROTH_CHECK(extent >= 0, "{} has extent {}", name, extent);
+    numel *= extent;
+  }
+  const int64_t offset = round_up(used_, kAlignment);
+  slots_.push_back({std::move(name), std::move(shape), offset, numel});
+  used_ = offset + numel;
+}
+
+int64_t FlatLayout::shard_numel() const {
+  return round_up(used_, kAlignment * num_shards_) / num_shards_;
+}
+
+Range FlatLayout::shard(int index) const {
+  ZEROTH_CHECK(index >= 0 && index < num_shards_, "shard {} of {}", index, num_shards_);
+  return {index * shard_numel(), (index + 1) * shard_numel()};
+}
+
+int64_t FlatLayout::parameter_numel() const {
+  int64_t numel = 0;
+  for (const Slot& slot : slots_) numel += slot.numel;
+  return numel;
+}
+
+Range FlatLayout::overlap(size_t index, const Range& range) const {
+  const Slot& slot = slots_.at(index);
+  const int64_t begin = std::clamp(range.begin - slot.offset, int64_t{0}, slot.numel);
+  const int64_t end = std::clamp(range.end - slot.offset, begin, slot.numel);
+  return {begin, end};
+}
+
+}  // namespace zeroth::zero

@@ -1,0 +1,54 @@
+// Where the parameters of a unit lie in its flat buffer, and which range of it a rank owns. Pure
+// arithmetic.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace zeroth::zero {
+
+struct Slot {
+  std::string name;
+  std::vector<int64_t> shape;
+  int64_t offset = 0;  // elements from the start of the flat buffer
+  int64_t numel = 0;
+};
+
+struct Range {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t size() const { return end - begin; }
+  bool operator==(const Range&) const = default;
+};
+
+class FlatLayout {
+ public:
+  // Slots start and shards end at multiples of this many elements: vector loads stay aligned,
+  // shards stay equal.
+  static constexpr int64_t kAlignment = 16;
+
+  explicit FlatLayout(int num_shards) : num_shards_(num_shards) {}
+
+  // Appends a parameter; its slot begins at the next aligned offset.
+  void add(std::string name, std::vector<int64_t> shape);
+
+  const std::vector<Slot>& slots() const { return slots_; }
+  int num_shards() const { return num_shards_; }
+  // Elements of the buffer, padded so that every shard has shard_numel() elements.
+  int64_t numel() const { return shard_numel() * num_shards_; }
+  int64_t shard_numel() const;
+  Range shard(int index) const;
+  // Elements of parameters, without padding.
+  int64_t parameter_numel() const;
+  // The part of slot `index` that lies in `range`, counted from the slot's first element; empty
+  // when none does.
+  Range overlap(size_t index, const Range& range) const;
+
+ private:
+  int num_shards_;
+  std::vector<Slot> slots_;
+  int64_t used_ = 0;
+};
+
+}  // namespace zeroth::zero

@@ -1,0 +1,60 @@
+// Where a block's gradients go.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "comm/group.h"
+#include "zero/flat_layout.h"
+#include "zero/unit.h"
+
+namespace zeroth::zero {
+
+class GradReducer {
+ public:
+  virtual ~GradReducer() = default;
+
+  // Points mutable_grad() of the block's trainable parameters at buffers that backward adds into.
+  virtual void open(size_t block) = 0;
+  // Backward of the block is done for this micro-batch. Starts the reduction, or only accumulates;
+  // the reduction overlaps with the next block. `last`: no later micro-batch of this step visits
+  // the block.
+  virtual void add(size_t block, bool last) = 0;
+  // Waits for every reduction. After it grad(u) is the sum over all ranks and micro-batches of the
+  // step. Returns the squared L2 norm, fp64 scalar on the device, of the parts that this rank owns:
+  // summed over the ranks each element counts once.
+  virtual torch::Tensor finish() = 0;
+  // fp32 [range(u).size()], this rank's range of the unit's gradient; undefined for frozen units.
+  // The optimizer may overwrite it.
+  virtual torch::Tensor grad(size_t unit) const = 0;
+  virtual Range range(size_t unit) const = 0;  // of the unit's flat buffer
+  // Forgets the step's gradients.
+  virtual void reset() = 0;
+
+  virtual int64_t resting_bytes() const = 0;
+};
+
+struct GradReducerOptions {
+  torch::Device device = torch::kCPU;
+  torch::Dtype wire = torch::kFloat;  // dtype in which gradients cross the group
+  size_t max_in_flight = 2;  // reductions that may be under way when add() returns; 0: no overlap
+};
+
+// Every rank holds the whole fp32 gradient and adds to it; the last micro-batch all-reduces.
+// range(u) is all of u.
+std::unique_ptr<GradReducer> make_whole_reducer(const UnitPlan& plan, comm::Group& group,
+                                                const GradReducerOptions& options);
+// The same buffer, but the last micro-batch reduce-scatters it. range(u) is this rank's shard.
+std::unique_ptr<GradReducer> make_late_scatter_reducer(const UnitPlan& plan, comm::Group& group,
+                                                       const GradReducerOptions& options);
+// Whole gradients exist for a few blocks only: each micro-batch reduce-scatters them (once per use
+// of a tied weight) into fp32 shards.
+std::unique_ptr<GradReducer> make_scatter_reducer(const UnitPlan& plan, comm::Group& group,
+                                                  const GradReducerOptions& options);
+
+// Sum of the squares of the fp32 tensors, as an fp64 scalar.
+torch::Tensor squared_norm(const std::vector<torch::Tensor>& tensors, torch::Device device);
+
+}  // namespace zeroth::zero

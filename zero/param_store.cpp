@@ -1,0 +1,217 @@
+#include "zero/param_store.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace zeroth::zero {
+namespace {
+
+size_t byte_size(const torch::Tensor& tensor) {
+  return static_cast<size_t>(tensor.numel()) * tensor.element_size();
+}
+
+// A 1-D tensor whose storage gets its memory later.
+torch::Tensor without_memory(int64_t numel, torch::Dtype dtype, torch::Device device) {
+  const size_t bytes = static_cast<size_t>(numel) * c10::elementSize(dtype);
+  c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, c10::DataPtr(nullptr, device),
+                       /*allocator=*/nullptr, /*resizable=*/false);
+  return torch::empty({0}, torch::TensorOptions(device).dtype(dtype))
+      .set_(storage, 0, {numel}, {1});
+}
+
+c10::DataPtr swap_memory(const torch::Tensor& tensor, c10::DataPtr memory) {
+  c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+  c10::DataPtr old = std::move(storage->mutable_data_ptr());
+  storage->set_data_ptr_noswap(std::move(memory));
+  return old;
+}
+
+}  // namespace
+
+Lease::~Lease() {
+  if (store_ != nullptr) store_->end_lease(block_);
+}
+
+ParamStore::ParamStore(const UnitPlan& plan, comm::Group& group, torch::Device device,
+                       ParamStoreOptions options)
+    : plan_(plan), group_(group), device_(device), options_(std::move(options)), pool_(device) {
+  ZEROTH_CHECK(options_.retention.size() == plan.units.size(), "{} retentions for {} units",
+               options_.retention.size(), plan.units.size());
+  check_max_live();
+  states_.resize(plan.units.size());
+  const torch::NoGradGuard no_grad;
+  for (size_t unit = 0; unit < plan.units.size(); ++unit) {
+    create(unit);
+    bind_parameters(unit);
+  }
+}
+
+ParamStore::~ParamStore() = default;
+
+void ParamStore::check_max_live() const {
+  int64_t needed = 0;
+  size_t where = 0;
+  for (size_t block = 0; block < plan_.block_units.size(); ++block) {
+    std::vector<size_t> both = plan_.block_units[block];
+    if (block + 1 < plan_.block_units.size()) {
+      const auto& next = plan_.block_units[block + 1];
+      both.insert(both.end(), next.begin(), next.end());
+    }
+    std::sort(both.begin(), both.end());
+    both.erase(std::unique(both.begin(), both.end()), both.end());
+    int64_t sum = 0;
+    for (const size_t unit : both) sum += cost(unit);
+    if (sum > needed) {
+      needed = sum;
+      where = block;
+    }
+  }
+  if (needed > options_.max_live_elements) {
+    throw Error(
+        "zero_optimization.stage3_max_live_parameters is {}, but blocks {} and its successor hold "
+        "{} "
+        "elements together: the smallest value that works is {}",
+        options_.max_live_elements, plan_.block_labels[where], needed, needed);
+  }
+}
+
+void ParamStore::create(size_t unit) {
+  const FlatLayout& layout = plan_.units[unit].layout;
+  State& state = states_[unit];
+  const auto options = torch::TensorOptions(device_).dtype(options_.dtype);
+  if (options_.retention[unit] == Retention::kRelease) {
+    state.full = without_memory(layout.numel(), options_.dtype, device_);
+    state.shard = torch::zeros({layout.shard_numel()}, options);
+    return;
+  }
+  state.full = torch::zeros({layout.numel()}, options);
+  const Range range = shard_range(unit);
+  state.shard = state.full.narrow(0, range.begin, range.size());
+  state.present = true;
+}
+
+// The blocks keep their tensor objects; only what these refer to changes. shallow_copy_from also
+// gives the parameter a version counter of its own, so that a gather into the buffer does not upset
+// a kept graph.
+void ParamStore::bind_parameters(size_t unit) {
+  const Unit& described = plan_.units[unit];
+  for (size_t i = 0; i < described.params.size(); ++i) {
+    const Slot& slot = described.layout.slots()[i];
+    const torch::Tensor view = at::as_strided(states_[unit].full, slot.shape,
+                                              c10::contiguous_strides(slot.shape), slot.offset);
+    described.params[i].unsafeGetTensorImpl()->shallow_copy_from(view.getIntrusivePtr());
+  }
+}
+
+Range ParamStore::shard_range(size_t unit) const {
+  const FlatLayout& layout = plan_.units[unit].layout;
+  if (options_.retention[unit] == Retention::kWhole) return {0, layout.numel()};
+  return layout.shard(group_.rank());
+}
+
+int64_t ParamStore::cost(size_t unit) const {
+  return options_.retention[unit] == Retention::kRelease ? plan_.units[unit].layout.numel() : 0;
+}
+
+void ParamStore::expect(std::vector<size_t> visits) {
+  visits_ = std::move(visits);
+  position_ = 0;
+  if (visits_.empty()) drop_all_but({});
+}
+
+Lease ParamStore::gather(size_t block) {
+  std::vector<size_t> units = plan_.block_units[block];
+  if (position_ < visits_.size()) {
+    ZEROTH_CHECK(visits_[position_] == block, "block {} is visited, {} was expected", block,
+                 visits_[position_]);
+    units = wanted(position_++);
+  }
+  drop_all_but(units);
+  for (const size_t unit : units) start_gather(unit);
+  for (const size_t unit : plan_.block_units[block]) {
+    states_[unit].pending.wait();
+    ++states_[unit].leases;
+  }
+  return Lease(*this, block);
+}
+
+std::vector<size_t> ParamStore::wanted(size_t position) const {
+  std::vector<size_t> units = plan_.block_units[visits_[position]];
+  int64_t live = 0;
+  for (const size_t unit : units) live += cost(unit);
+  int64_t ahead = 0;
+  for (size_t p = position + 1; p < visits_.size() && options_.prefetch_elements > 0; ++p) {
+    std::vector<size_t> more;
+    int64_t elements = 0;
+    int64_t released = 0;
+    for (const size_t unit : plan_.block_units[visits_[p]]) {
+      if (std::find(units.begin(), units.end(), unit) != units.end()) continue;
+      more.push_back(unit);
+      released += cost(unit);
+      if (cost(unit) > 0 || !states_[unit].present) elements += plan_.units[unit].layout.numel();
+    }
+    const bool fits = ahead == 0 || ahead + elements <= options_.prefetch_elements;
+    if (!fits || live + released > options_.max_live_elements) break;
+    ahead += elements;
+    live += released;
+    units.insert(units.end(), more.begin(), more.end());
+  }
+  return units;
+}
+
+void ParamStore::start_gather(size_t unit) {
+  State& state = states_[unit];
+  if (state.present) return;
+  const torch::NoGradGuard no_grad;
+  if (options_.retention[unit] == Retention::kRelease) {
+    swap_memory(state.full, pool_.take(byte_size(state.full)));
+    live_elements_ += state.full.numel();
+    peak_live_elements_ = std::max(peak_live_elements_, live_elements_);
+  }
+  // An alias with its own version counter: a graph kept from forward still refers to the
+  // parameters.
+  state.pending = group_.all_gather(state.full.variable_data(), state.shard);
+  state.present = true;
+}
+
+void ParamStore::drop(size_t unit) {
+  State& state = states_[unit];
+  if (!state.present || options_.retention[unit] != Retention::kRelease) return;
+  state.pending.wait();
+  pool_.give(byte_size(state.full), swap_memory(state.full, c10::DataPtr(nullptr, device_)));
+  live_elements_ -= state.full.numel();
+  state.present = false;
+}
+
+void ParamStore::drop_all_but(const std::vector<size_t>& kept) {
+  for (size_t unit = 0; unit < states_.size(); ++unit) {
+    const bool keep = std::find(kept.begin(), kept.end(), unit) != kept.end();
+    if (!keep && states_[unit].leases == 0) drop(unit);
+  }
+}
+
+void ParamStore::end_lease(size_t block) {
+  for (const size_t unit : plan_.block_units[block]) --states_[unit].leases;
+}
+
+void ParamStore::updated(size_t unit) {
+  State& state = states_[unit];
+  ZEROTH_CHECK(state.leases == 0, "unit {} is updated while leased", plan_.units[unit].name);
+  drop(unit);
+  if (options_.retention[unit] == Retention::kKeep) {
+    state.pending.wait();
+    state.present = false;
+  }
+}
+
+int64_t ParamStore::resting_bytes() const {
+  int64_t bytes = 0;
+  for (size_t unit = 0; unit < states_.size(); ++unit) {
+    const bool released = options_.retention[unit] == Retention::kRelease;
+    bytes += static_cast<int64_t>(byte_size(released ? states_[unit].shard : states_[unit].full));
+  }
+  return bytes;
+}
+
+}  // namespace zeroth::zero

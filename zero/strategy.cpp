@@ -1,0 +1,87 @@
+#include "zero/strategy.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+
+namespace zeroth::zero {
+namespace {
+
+using MakeReducer = std::unique_ptr<GradReducer> (*)(const UnitPlan&, comm::Group&,
+                                                     const GradReducerOptions&);
+
+struct Row {
+  Retention retention;
+  MakeReducer reduce_once;               // with several micro-batches in a step
+  MakeReducer reduce_every_micro_batch;  // with a single one: a step has one reduction either way
+  const char* description;
+};
+
+// One rank has nothing to share: it is stage 0 whatever the config says.
+const Row& row_of(int stage) {
+  static const Row kTable[] = {
+      {Retention::kWhole, make_whole_reducer, make_whole_reducer,
+       "parameters, gradients and optimizer state replicated"},
+      {Retention::kKeep, make_late_scatter_reducer, make_scatter_reducer,
+       "parameters and gradients replicated, optimizer state sharded"},
+      {Retention::kKeep, make_scatter_reducer, make_scatter_reducer,
+       "parameters replicated, gradients and optimizer state sharded"},
+      {Retention::kRelease, make_scatter_reducer, make_scatter_reducer,
+       "parameters, gradients and optimizer state sharded"},
+  };
+  ZEROTH_CHECK(stage >= 0 && stage <= 3, "stage {}", stage);
+  return kTable[stage];
+}
+
+std::vector<Retention> retentions(const UnitPlan& plan, Retention usual,
+                                  int64_t persistence_threshold) {
+  std::vector<Retention> retention;
+  for (const Unit& unit : plan.units) {
+    const bool small = unit.layout.parameter_numel() <= persistence_threshold;
+    retention.push_back(usual == Retention::kRelease && small ? Retention::kKeep : usual);
+  }
+  return retention;
+}
+
+}  // namespace
+
+torch::Dtype dtype_of(configs::Precision precision) {
+  switch (precision) {
+    case configs::Precision::kBf16:
+      return torch::kBFloat16;
+    case configs::Precision::kFp16:
+      return torch::kHalf;
+    default:
+      return torch::kFloat;
+  }
+}
+
+Strategy make_strategy(const UnitPlan& plan, const configs::Config& config, comm::Mesh& mesh) {
+  const configs::ZeroConfig& zero = config.zero;
+  comm::Group& group = mesh.data();
+  const int stage = group.size() == 1 ? 0 : zero.stage;
+  const Row& row = row_of(stage);
+  const torch::Dtype dtype = dtype_of(config.precision);
+
+  ParamStoreOptions params;
+  params.retention = retentions(plan, row.retention, zero.param_persistence_threshold_elements);
+  params.dtype = dtype;
+  params.prefetch_elements = zero.overlap_comm ? zero.prefetch_bucket_elements : 0;
+  params.max_live_elements = zero.max_live_elements;
+
+  GradReducerOptions grads;
+  grads.device = mesh.device();
+  grads.wire = group.size() == 1 ? torch::kFloat : dtype;
+  grads.max_in_flight = zero.overlap_comm ? 2 : 0;
+  const bool once = config.batch.accumulation_steps > 1;
+
+  Strategy strategy;
+  strategy.params = std::make_unique<ParamStore>(plan, group, mesh.device(), std::move(params));
+  strategy.grads = (once ? row.reduce_once : row.reduce_every_micro_batch)(plan, group, grads);
+  strategy.states = offload::make_device_store(mesh.device());
+  strategy.description = fmt::format("ZeRO stage {}{}: {}", zero.stage,
+                                     stage == zero.stage ? "" : " (one rank)", row.description);
+  return strategy;
+}
+
+}  // namespace zeroth::zero

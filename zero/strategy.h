@@ -1,0 +1,28 @@
+// The table from the ZeRO stage to the objects that act on it. No other file knows the stage.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "comm/mesh.h"
+#include "configs/config.h"
+#include "offload/shard_store.h"
+#include "zero/grad_reducer.h"
+#include "zero/param_store.h"
+
+namespace zeroth::zero {
+
+struct Strategy {
+  std::unique_ptr<ParamStore> params;
+  std::unique_ptr<GradReducer> grads;
+  std::unique_ptr<offload::ShardStore> states;
+  std::string description;  // one line for a person
+};
+
+torch::Dtype dtype_of(configs::Precision precision);
+
+// Takes the plan's parameters over (see ParamStore). Keeps references to `plan` and to the mesh's
+// groups. Throws an Error that names the key for sizes that cannot work.
+Strategy make_strategy(const UnitPlan& plan, const configs::Config& config, comm::Mesh& mesh);
+
+}  // namespace zeroth::zero

@@ -1,0 +1,33 @@
+// A unit is a flat buffer with its name: what is gathered, reduced and updated at once. A block
+// lists the units that it uses; a tied weight is a unit of its own that two blocks list.
+#pragma once
+
+#include <torch/types.h>
+
+#include <string>
+#include <vector>
+
+#include "model/block.h"
+#include "zero/flat_layout.h"
+
+namespace zeroth::zero {
+
+struct Unit {
+  std::string name;  // "layers.3", "layers.3 (frozen)", or a tied weight's own name
+  bool trainable = true;
+  FlatLayout layout;
+  std::vector<torch::Tensor> params;  // the blocks' own tensors, in slot order
+  std::vector<size_t> blocks;         // that use it, ascending
+};
+
+struct UnitPlan {
+  std::vector<Unit> units;                       // in order of first use
+  std::vector<std::vector<size_t>> block_units;  // [block] -> indices into units
+  std::vector<std::string> block_labels;
+};
+
+// Groups the parameters of every block by (shared or not, trainable or not). Throws an Error when
+// two parameters have one name, or a parameter is not floating.
+UnitPlan plan_units(const model::Blocks& blocks, int num_shards);
+
+}  // namespace zeroth::zero
