@@ -3,7 +3,6 @@
 // error.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,10 +12,12 @@ namespace zeroth::configs {
 enum class KeyType { kBool, kInteger, kNumber, kString, kPair, kList, kSection };
 
 enum class KeyState {
-  kHonoured,  // does what it does in DeepSpeed
-  kNoEffect,  // accepted; another value than the default is answered with one note
-  kRefused,   // would change the training, or is not supported yet: an error unless it is switched
-              // off
+  // Does what it does in DeepSpeed.
+  kHonoured,
+  // Accepted; another value than the default is answered with one note.
+  kNoEffect,
+  // Would change the training, or is not supported yet: an error unless it is switched off.
+  kRefused,
 };
 
 struct Key {

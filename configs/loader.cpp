@@ -38,8 +38,9 @@ std::vector<std::string> all_complaints(const Context& context) {
 }
 
 Config fill(Context& context) {
-  if (context.facts.world_size < 1)
+  if (context.facts.world_size < 1) {
     throw Error("ranks: expected >= 1, found {}", context.facts.world_size);
+  }
   Config config;
   check_flags(context);
   if (context.complaints.empty()) config.batch = fill_batch(context);
@@ -90,8 +91,9 @@ Document load(const std::string& file_or_base64) {
     return parse_text(read_file(file_or_base64), file_or_base64);
   }
   const std::optional<std::string> decoded = decode_base64(file_or_base64);
-  if (decoded && decoded->find('{') != std::string::npos)
+  if (decoded && decoded->find('{') != std::string::npos) {
     return parse_text(*decoded, "base64 configuration");
+  }
   throw Error("{}: no such configuration file, and not base64 of one", file_or_base64);
 }
 

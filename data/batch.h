@@ -28,7 +28,8 @@ struct Deal {
   std::span<const int64_t> rows(std::span<const int64_t> batch, int64_t micro) const;
 };
 
-// Global batches (see sequential_batch) of one pass over all samples: the same number on every rank.
+// Global batches (see sequential_batch) of one pass over all samples: the same number on every
+// rank.
 int64_t eval_rounds(int64_t num_samples, const Deal& deal);
 
 // Row-major [rows, length]. Rows are padded to the longest of the batch, rounded up to 8 and at

@@ -24,21 +24,29 @@ Tensor product(const Tensor& x, const Tensor& weight, const Tensor& bias, Weight
   return at::_unsafe_view(y, sizes);
 }
 
-// Any number of products of one input: parameters come as weight, bias, weight, bias, ...
+// What the products of one input have in common.
+struct Form {
+  WeightLayout layout;
+  bool bias;
+};
+
+// Any number of products of one input: `parameters` is weight, weight, ... or weight, bias, weight,
+// bias, ...
 struct Products : torch::autograd::Function<Products> {
-  template <typename... Parameters>
-  static variable_list forward(AutogradContext* ctx, const Tensor& x, WeightLayout layout,
-                               const Parameters&... parameters) {
-    const variable_list list = {parameters...};
+  static variable_list forward(AutogradContext* ctx, const Tensor& x, at::TensorList parameters,
+                               const Form& form) {
     ctx->set_materialize_grads(false);
-    ctx->saved_data["in_out"] = layout == WeightLayout::kInOut;
+    ctx->saved_data["in_out"] = form.layout == WeightLayout::kInOut;
+    ctx->saved_data["bias"] = form.bias;
     variable_list saved = {x};
-    variable_list outputs;
-    for (size_t i = 0; i < list.size(); i += 2) {
-      outputs.push_back(product(x, list[i], list[i + 1], layout));
-    }
-    saved.insert(saved.end(), list.begin(), list.end());
+    saved.insert(saved.end(), parameters.begin(), parameters.end());
     ctx->save_for_backward(saved);
+    variable_list outputs;
+    const size_t stride = form.bias ? 2 : 1;
+    for (size_t i = 0; i < parameters.size(); i += stride) {
+      outputs.push_back(
+          product(x, parameters[i], form.bias ? parameters[i + 1] : Tensor(), form.layout));
+    }
     return outputs;
   }
 
@@ -47,21 +55,20 @@ struct Products : torch::autograd::Function<Products> {
     const variable_list saved = ctx->get_saved_variables();
     const Tensor& x = saved[0];
     const bool in_out = ctx->saved_data["in_out"].toBool();
-    variable_list gradients(saved.size() + 1);  // x, layout, weight, bias, ...
+    const bool has_bias = ctx->saved_data["bias"].toBool();
+    variable_list gradients(saved.size() + 1);  // x, parameters ..., form
     Tensor dx;
     for (size_t i = 0; i < dys.size(); ++i) {
       if (!dys[i].defined()) continue;
       const Tensor dy = rows(dys[i]);
-      const Tensor& weight = saved[2 * i + 1];
-      const Tensor& bias = saved[2 * i + 2];
-      if (ctx->needs_input_grad(2 * i + 1)) {
-        gradients[2 * i + 2] =
+      const size_t at = 1 + i * (has_bias ? 2 : 1);
+      const Tensor& weight = saved[at];
+      if (ctx->needs_input_grad(at)) {
+        gradients[at] =
             in_out ? deliver_product(weight, rows(x), dy) : deliver_product(weight, dy, rows(x));
       }
-      if (bias.defined() && ctx->needs_input_grad(2 * i + 2)) {
-        const Tensor open = open_gradient(bias);
-        const auto dtype = (open.defined() ? open : bias).scalar_type();
-        gradients[2 * i + 3] = deliver_gradient(bias, dy.sum({0}, false, dtype));
+      if (has_bias && ctx->needs_input_grad(at + 1)) {
+        gradients[at + 1] = deliver_sum(saved[at + 1], dy);
       }
       if (!ctx->needs_input_grad(0)) continue;
       const Tensor out_in = in_out ? weight.t() : weight;
@@ -70,7 +77,26 @@ struct Products : torch::autograd::Function<Products> {
     if (dx.defined()) gradients[0] = dx.view(x.sizes());
     return gradients;
   }
+
+ private:
+  static Tensor deliver_sum(const Tensor& bias, const Tensor& dy) {
+    const Tensor open = open_gradient(bias);
+    const auto dtype = (open.defined() ? open : bias).scalar_type();
+    return deliver_gradient(bias, dy.sum({0}, false, dtype));
+  }
 };
+
+variable_list products(const Tensor& x, std::initializer_list<const Linear*> layers) {
+  const Form form{(*layers.begin())->layout, (*layers.begin())->bias.defined()};
+  std::vector<Tensor> parameters;
+  for (const Linear* layer : layers) {
+    ZEROTH_CHECK(layer->layout == form.layout && layer->bias.defined() == form.bias,
+                 "one layout and one kind of bias for all products of an input");
+    parameters.push_back(layer->weight);
+    if (form.bias) parameters.push_back(layer->bias);
+  }
+  return Products::apply(x, at::TensorList(parameters), form);
+}
 
 Tensor meta_parameter(at::IntArrayRef sizes) {
   return torch::empty(sizes, torch::dtype(torch::kFloat32).device(torch::kMeta));
@@ -86,22 +112,20 @@ Linear::Linear(const LinearShape& shape) : layout(shape.layout) {
 }
 
 Tensor linear(const Tensor& x, const Linear& layer) {
-  return Products::apply(x, layer.layout, layer.weight, layer.bias)[0];
+  return products(x, {&layer})[0];
 }
 
 std::vector<Tensor> linear(const Tensor& x, const Linear& a, const Linear& b) {
-  ZEROTH_CHECK(a.layout == b.layout, "one layout for all products of an input");
-  return Products::apply(x, a.layout, a.weight, a.bias, b.weight, b.bias);
+  return products(x, {&a, &b});
 }
 
 std::vector<Tensor> linear(const Tensor& x, const Linear& a, const Linear& b, const Linear& c) {
-  ZEROTH_CHECK(a.layout == b.layout && b.layout == c.layout,
-               "one layout for all products of an input");
-  return Products::apply(x, a.layout, a.weight, a.bias, b.weight, b.bias, c.weight, c.bias);
+  return products(x, {&a, &b, &c});
 }
 
 Tensor project(const Tensor& x, const Tensor& weight) {
-  return Products::apply(x, WeightLayout::kOutIn, weight, Tensor())[0];
+  const std::vector<Tensor> parameters = {weight};
+  return Products::apply(x, at::TensorList(parameters), Form{WeightLayout::kOutIn, false})[0];
 }
 
 }  // namespace zeroth::model

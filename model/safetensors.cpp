@@ -36,7 +36,9 @@ StoredTensor parse_entry(const json& entry, size_t data_begin) {
   tensor.dtype = entry.at("dtype").get<std::string>();
   tensor.shape = entry.at("shape").get<std::vector<int64_t>>();
   const auto offsets = entry.at("data_offsets").get<std::vector<uint64_t>>();
-  if (offsets.size() != 2) throw json::other_error::create(0, "data_offsets", nullptr);
+  const bool negative =
+      std::any_of(tensor.shape.begin(), tensor.shape.end(), [](int64_t n) { return n < 0; });
+  if (offsets.size() != 2 || negative) throw json::other_error::create(0, "malformed", nullptr);
   tensor.begin = data_begin + offsets[0];
   tensor.end = data_begin + offsets[1];
   return tensor;

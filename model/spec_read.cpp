@@ -154,6 +154,9 @@ void read_gpt2(ConfigReader& config, ModelSpec& spec) {
   spec.scale_scores = config.flag("scale_attn_weights", true);
   spec.tied = config.flag("tie_word_embeddings", true);
   read_activation(config, spec, "activation_function", "gelu_new");
+  for (const char* key : {"attn_pdrop", "resid_pdrop", "embd_pdrop"}) {
+    if (!config.has(key)) config.complain(key, "is absent, which means 0.1; only 0 is supported");
+  }
 }
 
 // Which layers see only a window: Mistral all, Qwen those that layer_types or max_window_layers

@@ -38,9 +38,9 @@ Result ours(const Case& c, const HeadLossOptions& options, bool open, double gra
 Result theirs(const Case& c, double trained_tokens) {
   const Tensor x = c.x.to(torch::kFloat64).requires_grad_();
   const Tensor weight = c.weight.to(torch::kFloat64).requires_grad_();
-  const Tensor loss = at::cross_entropy_loss(at::mm(x, weight.t()), c.targets, {},
-                                             at::Reduction::Sum, kUntrained) /
-                      trained_tokens;
+  const Tensor loss =
+      at::cross_entropy_loss(at::mm(x, weight.t()), c.targets, {}, at::Reduction::Sum, kUntrained) /
+      trained_tokens;
   loss.backward();
   return {loss.detach(), x.grad(), weight.grad()};
 }
@@ -86,7 +86,7 @@ TEST_CASE("bf16 logits are widened before the softmax") {
   const Result expected = theirs(c, 8);
   for (const int64_t max_logits : {1000, 21}) {
     const Result result = ours(c, {8, max_logits}, true);
-    CHECK(result.loss.scalar_type() == torch::kFloat32);
+    CHECK((result.loss.scalar_type() == torch::kFloat32));
     CHECK(difference(result.loss, expected.loss) < 5e-3);
     CHECK(difference(result.dx, expected.dx) < 2e-2);
     CHECK(difference(result.dweight, expected.dweight) < 2e-2);

@@ -72,8 +72,8 @@ TEST_CASE("several products of one input sum its gradient") {
   const Tensor x = torch::randn({6, 4}).requires_grad_();
   const std::vector<Tensor> y = linear(x, a, b, c);
   (y[0].sum() + y[1].sum() + y[2].sum()).backward();
-  const Tensor each = a.weight.detach().sum(0) + b.weight.detach().sum(0) +
-                      c.weight.detach().sum(0);
+  const Tensor each =
+      a.weight.detach().sum(0) + b.weight.detach().sum(0) + c.weight.detach().sum(0);
   CHECK(difference(x.grad(), each.expand({6, 4})) < 1e-6);
   CHECK(difference(b.bias.grad(), torch::full({2}, 6.0)) < 1e-6);
 }

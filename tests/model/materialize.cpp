@@ -1,5 +1,7 @@
 #include "tests/model/materialize.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
 
 #include "base/error.h"
@@ -60,7 +62,7 @@ Tensor train(const Blocks& blocks, const MicroBatch& batch, double gradient) {
 }
 
 std::string fixture(const std::string& name) {
-  return std::string(ZEROTH_SOURCE_DIR) + "/tests/model/fixtures/" + name;
+  return fmt::format("{}/tests/model/fixtures/{}", ZEROTH_SOURCE_DIR, name);
 }
 
 std::map<std::string, Tensor> load_tensors(const std::string& path) {

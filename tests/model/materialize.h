@@ -4,14 +4,17 @@
 
 #include <torch/types.h>
 
+#include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "model/block.h"
 #include "model/weight_source.h"
 
 namespace zeroth::model {
 
+using Sizes = std::vector<int64_t>;
 using Parameters = std::map<std::string, torch::Tensor>;  // by canonical name, tied ones once
 
 Parameters materialize(const Blocks& blocks, WeightSource& source,

@@ -42,7 +42,7 @@ TEST_CASE("logits equal those of transformers") {
     Loaded model = load(name);
     model.batch.targets = torch::Tensor();
     const torch::Tensor logits = run(model.blocks, model.batch);
-    CHECK(logits.sizes() == torch::IntArrayRef({2, 24, 64}));
+    CHECK(logits.sizes().vec() == Sizes{2, 24, 64});
     CHECK(difference(logits, model.expected["logits"]) < 1e-5);
   }
 }
@@ -53,7 +53,7 @@ TEST_CASE("loss and gradients equal those of transformers") {
     Loaded model = load(name);
     open_gradients(model.parameters);
     const torch::Tensor loss = train(model.blocks, model.batch);
-    CHECK(loss.scalar_type() == torch::kFloat32);
+    CHECK((loss.scalar_type() == torch::kFloat32));
     CHECK(difference(loss, model.expected["loss"]) < 2e-6);
     CHECK(difference(model.parameters["layers.0.attention_norm.weight"].grad(),
                      model.expected["grad_first"]) < 2e-5);
@@ -104,7 +104,7 @@ TEST_CASE("bf16 follows the recipe of transformers") {
   MicroBatch eval = model.batch;
   eval.targets = torch::Tensor();
   const torch::Tensor logits = run(model.blocks, eval);
-  CHECK(logits.scalar_type() == torch::kBFloat16);
+  CHECK((logits.scalar_type() == torch::kBFloat16));
   CHECK(difference(logits, model.expected["logits_bf16"]) < 0.01);
   open_gradients(model.parameters);  // wider than the parameters
   const torch::Tensor loss = train(model.blocks, model.batch);

@@ -33,8 +33,7 @@ TEST_CASE("norms and their gradients equal the formula") {
       y.backward(dy);
 
       const Tensor wide = x.detach().to(torch::kFloat64).requires_grad_();
-      const Tensor weight =
-          parameters["weight"].detach().to(torch::kFloat64).requires_grad_();
+      const Tensor weight = parameters["weight"].detach().to(torch::kFloat64).requires_grad_();
       const bool has_bias = parameters.contains("bias");
       const Tensor bias =
           has_bias ? parameters["bias"].detach().to(torch::kFloat64).requires_grad_() : Tensor();

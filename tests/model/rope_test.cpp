@@ -32,7 +32,7 @@ TEST_CASE("rotation equals the textbook formula and its gradient turns back") {
 TEST_CASE("position p turns pair i by p / theta^(2i / dim)") {
   RopeTable table(RopeSpec{.theta = 100}, 4, 64);
   const auto& angles = table.sequence(4, torch::zeros({}));
-  CHECK(angles.cos.sizes() == torch::IntArrayRef({1, 4, 1, 2}));
+  CHECK(angles.cos.sizes().vec() == Sizes{1, 4, 1, 2});
   CHECK(angles.sin[0][3][0][0].item<double>() == doctest::Approx(std::sin(3.0)));
   CHECK(angles.sin[0][3][0][1].item<double>() == doctest::Approx(std::sin(3.0 / 10)));
 }
@@ -60,7 +60,7 @@ TEST_CASE("a table serves changing lengths and dtypes") {
   const Tensor like = torch::zeros({});
   const Tensor first = table.sequence(4, like).cos.clone();
   CHECK(table.sequence(9, like).cos.size(1) == 9);
-  CHECK(table.sequence(4, like.to(torch::kBFloat16)).cos.scalar_type() == torch::kBFloat16);
+  CHECK((table.sequence(4, like.to(torch::kBFloat16)).cos.scalar_type() == torch::kBFloat16));
   CHECK(torch::equal(table.sequence(4, like).cos, first));
 }
 

@@ -12,15 +12,15 @@ namespace {
 using nlohmann::json;
 
 json llama() {
-  return {{"model_type", "llama"},    {"vocab_size", 64},          {"hidden_size", 32},
-          {"num_hidden_layers", 3},   {"num_attention_heads", 4},  {"num_key_value_heads", 2},
-          {"intermediate_size", 48},  {"rms_norm_eps", 1e-5},      {"max_position_embeddings", 128}};
+  return {{"model_type", "llama"},   {"vocab_size", 64},         {"hidden_size", 32},
+          {"num_hidden_layers", 3},  {"num_attention_heads", 4}, {"num_key_value_heads", 2},
+          {"intermediate_size", 48}, {"rms_norm_eps", 1e-5},     {"max_position_embeddings", 128}};
 }
 
 json gpt2() {
-  return {{"model_type", "gpt2"}, {"vocab_size", 64}, {"n_embd", 32}, {"n_layer", 2},
-          {"n_head", 4},          {"n_positions", 64}, {"attn_pdrop", 0.0}, {"resid_pdrop", 0},
-          {"embd_pdrop", 0}};
+  return {{"model_type", "gpt2"}, {"vocab_size", 64}, {"n_embd", 32},
+          {"n_layer", 2},         {"n_head", 4},      {"n_positions", 64},
+          {"attn_pdrop", 0.0},    {"resid_pdrop", 0}, {"embd_pdrop", 0}};
 }
 
 ModelSpec parse(const json& base, const json& changes) {
@@ -72,8 +72,7 @@ TEST_CASE("old and new rope keys mean the same") {
   const json factors = {{"factor", 8.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}};
   json scaling = factors;
   scaling["type"] = "llama3";
-  const RopeSpec old =
-      parse(llama(), {{"rope_theta", 5e5}, {"rope_scaling", scaling}}).rope;
+  const RopeSpec old = parse(llama(), {{"rope_theta", 5e5}, {"rope_scaling", scaling}}).rope;
   json parameters = factors;
   parameters["rope_type"] = "llama3";
   parameters["rope_theta"] = 5e5;
@@ -106,7 +105,8 @@ TEST_CASE("a window holds in all layers of Mistral and in the upper ones of Qwen
 
 TEST_CASE("keys that would change the computation are refused by name and value") {
   const std::pair<json, std::string> cases[] = {
-      {{{"rope_scaling", {{"type", "yarn"}, {"factor", 4.0}}}}, "rope_scaling.rope_type is \"yarn\""},
+      {{{"rope_scaling", {{"type", "yarn"}, {"factor", 4.0}}}},
+       "rope_scaling.rope_type is \"yarn\""},
       {{{"rope_parameters", {{"rope_type", "longrope"}}}}, "rope_type is \"longrope\""},
       {{{"rope_scaling", {{"type", "linear"}}}}, "rope_scaling.factor is missing"},
       {{{"rope_scaling", 3}}, "rope_scaling is 3, expected an object"},
@@ -172,8 +172,8 @@ TEST_CASE("a missing or malformed config.json is named") {
                        "/nowhere/config.json cannot be read: a model folder needs a config.json",
                        Error);
   CHECK_THROWS_AS(parse_model_spec("{", "config.json"), Error);
-  CHECK_THROWS_WITH_AS(parse_model_spec("[1]", "config.json"),
-                       "config.json is not a JSON object", Error);
+  CHECK_THROWS_WITH_AS(parse_model_spec("[1]", "config.json"), "config.json is not a JSON object",
+                       Error);
 }
 
 }  // namespace zeroth::model

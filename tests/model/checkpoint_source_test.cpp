@@ -1,0 +1,139 @@
+#include "model/checkpoint_source.h"
+
+#include <doctest/doctest.h>
+
+#include <limits>
+
+#include "base/error.h"
+#include "model/checkpoint_map.h"
+#include "model/safetensors_writer.h"
+#include "tests/model/materialize.h"
+#include "tests/model/temp_folder.h"
+
+namespace zeroth::model {
+namespace {
+
+using torch::Tensor;
+using Stored = std::map<std::string, Tensor>;
+
+ModelSpec llama(bool tied = false) {
+  ModelSpec spec;
+  spec.family = "llama";
+  spec.tied = tied;
+  return spec;
+}
+
+void save(const std::filesystem::path& folder, const Stored& tensors,
+          torch::ScalarType dtype = torch::kFloat32) {
+  std::vector<PlannedTensor> plan;
+  for (const auto& [name, tensor] : tensors) plan.push_back({name, tensor.sizes().vec()});
+  SafetensorsWriter writer(folder / "model.safetensors", dtype, plan);
+  for (const auto& [name, tensor] : tensors) writer.write(name, tensor);
+  writer.finish();
+}
+
+}  // namespace
+
+TEST_CASE("a range is read, converted, without the rest of the tensor") {
+  const TempFolder folder;
+  const Tensor weight = torch::randn({600, 1000});  // more than one chunk
+  for (const auto dtype : {torch::kFloat32, torch::kFloat16, torch::kBFloat16}) {
+    save(folder.path(), {{"model.norm.weight", weight}}, dtype);
+    CheckpointSource source(folder.path(), llama());
+    source.check("head.norm.weight", {600, 1000});
+    Tensor out = torch::empty({590'000});
+    source.read("head.norm.weight", 5000, out);
+    CHECK(
+        torch::equal(out, weight.to(dtype).to(torch::kFloat32).view(-1).narrow(0, 5000, 590'000)));
+    Tensor narrow = torch::empty({3}, torch::kBFloat16);
+    source.read("head.norm.weight", 599'997, narrow);
+    CHECK(
+        torch::equal(narrow, weight.view(-1).narrow(0, 599'997, 3).to(dtype).to(torch::kBFloat16)));
+  }
+}
+
+TEST_CASE("missing and misshaped tensors are named as the file names them") {
+  const TempFolder folder;
+  save(folder.path(), {{"model.layers.1.mlp.up_proj.weight", torch::zeros({4, 3})}});
+  CheckpointSource source(folder.path(), llama());
+  const std::string missing = message_of<Error>([&] {
+    source.check("layers.0.mlp.up.weight", {4, 3});
+  });
+  CHECK(missing.find("lacks tensor model.layers.0.mlp.up_proj.weight") != std::string::npos);
+  const std::string shape = message_of<Error>([&] {
+    source.check("layers.1.mlp.up.weight", {3, 4});
+  });
+  CHECK(shape.find("tensor model.layers.1.mlp.up_proj.weight is [4, 3], but config.json asks for "
+                   "[3, 4]") != std::string::npos);
+}
+
+TEST_CASE("NaN, infinity and what a narrow precision cannot hold are refused where they are read") {
+  const TempFolder folder;
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const float bad : {std::nanf(""), inf, -inf, 1e6F}) {
+    Tensor weight = torch::zeros({8});
+    weight[5] = bad;
+    save(folder.path(), {{"model.norm.weight", weight}});
+    CheckpointSource source(folder.path(), llama());
+    Tensor out = torch::empty({8}, torch::kFloat16);
+    const std::string said = message_of<Error>([&] { source.read("head.norm.weight", 0, out); });
+    CHECK(said.find("tensor model.norm.weight has a value that is NaN") != std::string::npos);
+    Tensor before = torch::empty({5}, torch::kFloat16);
+    CHECK_NOTHROW(source.read("head.norm.weight", 0, before));
+  }
+}
+
+TEST_CASE("a tensor of no parameter is named, old buffers are not") {
+  const TempFolder folder;
+  save(folder.path(), {{"score.weight", torch::zeros({2})}});
+  CHECK(message_of<Error>([&] {
+          CheckpointSource source(folder.path(), llama());
+        }).find("holds tensor score.weight, which no llama model has") != std::string::npos);
+  save(folder.path(), {{"model.layers.0.self_attn.rotary_emb.inv_freq", torch::zeros({2})}});
+  CHECK_NOTHROW(CheckpointSource(folder.path(), llama()));
+}
+
+TEST_CASE("a tied weight is found under either name") {
+  const TempFolder folder;
+  const Tensor table = torch::randn({4, 2});
+  for (const Stored& stored :
+       {Stored{{"lm_head.weight", table}}, Stored{{"model.embed_tokens.weight", table}},
+        Stored{{"lm_head.weight", table}, {"model.embed_tokens.weight", table}}}) {
+    save(folder.path(), stored);
+    CheckpointSource source(folder.path(), llama(true));
+    Tensor out = torch::empty({8});
+    source.check("embedding.weight", {4, 2});
+    source.read("embedding.weight", 0, out);
+    CHECK(torch::equal(out.view({4, 2}), table));
+  }
+  save(folder.path(), {{"model.embed_tokens.weight", table}});
+  CheckpointSource untied(folder.path(), llama());
+  CHECK(message_of<Error>([&] {
+          untied.check("head.weight", {4, 2});
+        }).find("lm_head.weight") != std::string::npos);
+}
+
+TEST_CASE("integers are refused by name where a parameter needs them") {
+  const TempFolder folder;
+  const std::string header =
+      R"({"model.norm.weight":{"dtype":"I32","shape":[1],"data_offsets":[0,4]}})";
+  const uint64_t length = header.size();
+  write_text(folder.path() / "model.safetensors",
+             std::string(reinterpret_cast<const char*>(&length), 8) + header + "abcd");
+  CheckpointSource source(folder.path(), llama());
+  CHECK(message_of<Error>([&] {
+          source.check("head.norm.weight", {1});
+        }).find("tensor model.norm.weight is I32; supported are F32, F16, BF16") !=
+        std::string::npos);
+}
+
+TEST_CASE("a folder without weights starts from random ones") {
+  const TempFolder folder;
+  ModelSpec spec = llama();
+  const auto source = open_weights(folder.path(), spec, 7);
+  Tensor out = torch::zeros({16});
+  source->read("layers.0.mlp.up.weight", 0, out);
+  CHECK(out.abs().min().item<float>() > 0);
+}
+
+}  // namespace zeroth::model

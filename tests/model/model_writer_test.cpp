@@ -1,0 +1,106 @@
+#include "model/model_writer.h"
+
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "model/build.h"
+#include "model/checkpoint_source.h"
+#include "tests/model/materialize.h"
+#include "tests/model/temp_folder.h"
+
+namespace zeroth::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+Parameters load(const fs::path& folder) {
+  const ModelSpec spec = read_model_spec(folder);
+  CheckpointSource source(folder, spec);
+  return materialize(build_blocks(spec), source);
+}
+
+std::vector<SavedParameter> plan(const Parameters& parameters) {
+  std::vector<SavedParameter> entries;
+  for (const auto& [name, tensor] : parameters) entries.push_back({name, tensor.sizes().vec()});
+  return entries;
+}
+
+void save(const WriterOptions& options, const Parameters& parameters) {
+  ModelWriter writer(options, plan(parameters));
+  for (const auto& [name, tensor] : parameters) writer.write(name, tensor);
+  writer.commit();
+}
+
+WriterOptions options(const std::string& source, const fs::path& output) {
+  WriterOptions result;
+  result.source = fixture(source);
+  result.output = output;
+  result.spec = read_model_spec(fixture(source));
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("a saved model loads bit-equal, whole or in shards, tied weights once") {
+  for (const std::string name : {"qwen3_tied", "gpt2_no_prefix", "llama_head_dim"}) {
+    for (const int64_t shard_bytes : {int64_t{1} << 30, int64_t{5000}}) {
+      CAPTURE(name);
+      const TempFolder folder;
+      const Parameters parameters = load(fixture(name));
+      WriterOptions wanted = options(name, folder.path() / "out/model");
+      wanted.max_shard_bytes = shard_bytes;
+      save(wanted, parameters);
+      const bool sharded = fs::exists(wanted.output / "model.safetensors.index.json");
+      CHECK(sharded == (shard_bytes == 5000));
+      const Parameters again = load(wanted.output);
+      CHECK(again.size() == parameters.size());
+      for (const auto& [key, tensor] : parameters) CHECK(torch::equal(again.at(key), tensor));
+      CHECK(std::distance(fs::directory_iterator(wanted.output.parent_path()), {}) == 1);
+    }
+  }
+}
+
+TEST_CASE("config.json names the saved precision and keeps the rest") {
+  const TempFolder folder;
+  WriterOptions wanted = options("llama", folder.path() / "out");
+  wanted.dtype = torch::kBFloat16;
+  save(wanted, load(fixture("llama")));
+  auto expected = nlohmann::json::parse(read_text(fixture("llama") + "/config.json"));
+  expected["dtype"] = "bfloat16";
+  CHECK(nlohmann::json::parse(read_text(wanted.output / "config.json")) == expected);
+  const SafetensorsFile file(wanted.output / "model.safetensors");
+  CHECK(file.tensors().at("lm_head.weight").dtype == "BF16");
+}
+
+TEST_CASE("tokenizer and templates are copied, weights of the source are not") {
+  const TempFolder folder;
+  const fs::path source = folder.path() / "source";
+  fs::copy(fixture("llama"), source);
+  write_text(source / "tokenizer.json", "{}");
+  write_text(source / "chat_template.jinja", "hi");
+  write_text(source / "merges.txt", "a b");
+  write_text(source / "pytorch_model.bin", "x");
+  WriterOptions wanted = options("llama", folder.path() / "out");
+  wanted.source = source;
+  save(wanted, load(fixture("llama")));
+  CHECK(read_text(wanted.output / "tokenizer.json") == "{}");
+  CHECK(read_text(wanted.output / "chat_template.jinja") == "hi");
+  CHECK(fs::exists(wanted.output / "merges.txt"));
+  CHECK_FALSE(fs::exists(wanted.output / "pytorch_model.bin"));
+  CHECK_FALSE(fs::exists(wanted.output / "expected.safetensors"));
+}
+
+TEST_CASE("without commit nothing stays") {
+  const TempFolder folder;
+  {
+    const Parameters parameters = load(fixture("llama"));
+    ModelWriter writer(options("llama", folder.path() / "out"), plan(parameters));
+    CHECK_FALSE(fs::exists(folder.path() / "out"));
+    CHECK_THROWS_AS(writer.commit(), InternalError);  // nothing was written
+  }
+  CHECK(fs::is_empty(folder.path()));
+}
+
+}  // namespace zeroth::model

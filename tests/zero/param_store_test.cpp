@@ -1,0 +1,132 @@
+#include "zero/param_store.h"
+
+#include <ATen/ATen.h>
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "support/chain.h"
+#include "support/ranks.h"
+
+namespace zeroth::zero {
+namespace {
+
+// A store over the chain whose element e of unit u holds u * 1000 + e.
+struct Numbered {
+  Numbered(comm::Mesh& mesh, Retention retention, int64_t prefetch, int64_t max_live = INT64_MAX)
+      : blocks(testing::make_chain()),
+        plan(plan_units(blocks, mesh.world_size())),
+        store(plan, mesh.data(), torch::kCPU,
+              {.retention = std::vector<Retention>(plan.units.size(), retention),
+               .prefetch_elements = prefetch,
+               .max_live_elements = max_live}) {
+    write(0);
+  }
+  void write(double shift) {
+    const torch::NoGradGuard no_grad;
+    for (size_t unit = 0; unit < plan.units.size(); ++unit) {
+      const Range range = store.shard_range(unit);
+      store.shard(unit).copy_(torch::arange(range.begin, range.end, torch::kFloat) +
+                              (unit * 1000 + shift));
+      store.updated(unit);
+    }
+  }
+  bool holds(size_t unit, double shift) const {
+    for (size_t i = 0; i < plan.units[unit].params.size(); ++i) {
+      const Slot& slot = plan.units[unit].layout.slots()[i];
+      const torch::Tensor wanted =
+          torch::arange(slot.offset, slot.offset + slot.numel, torch::kFloat) +
+          (unit * 1000 + shift);
+      if (!at::equal(plan.units[unit].params[i].detach().flatten(), wanted)) return false;
+    }
+    return true;
+  }
+
+  model::Blocks blocks;
+  UnitPlan plan;
+  ParamStore store;
+};
+
+const std::vector<size_t> kStep = {0, 1, 2, 3, 4, 4, 3, 2, 1, 0};
+
+}  // namespace
+
+TEST_CASE("every retention gives whole, updated parameters on every rank") {
+  for (const int ranks : {1, 2, 3}) {
+    for (const Retention retention : {Retention::kWhole, Retention::kKeep, Retention::kRelease}) {
+      for (const int64_t prefetch : {0, 40, 100000}) {
+        CAPTURE(ranks);
+        CAPTURE(prefetch);
+        testing::run_ranks(ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+          Numbered numbered(*mesh, retention, prefetch);
+          for (const double shift : {0.0, 0.5}) {
+            numbered.write(shift);
+            numbered.store.expect(kStep);
+            for (const size_t block : kStep) {
+              const Lease lease = numbered.store.gather(block);
+              CHECK(numbered.holds(block, shift));
+            }
+            numbered.store.expect({});
+          }
+        });
+      }
+    }
+  }
+}
+
+TEST_CASE("a released unit has no memory between uses") {
+  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+    Numbered numbered(*mesh, Retention::kRelease, 0);
+    CHECK(numbered.store.live_elements() == 0);
+    {
+      const Lease lease = numbered.store.gather(1);
+      CHECK(numbered.store.live_elements() == numbered.plan.units[1].layout.numel());
+    }
+    numbered.store.expect({});
+    CHECK(numbered.store.live_elements() == 0);
+    CHECK(numbered.plan.units[1].params[0].storage().data() == nullptr);
+  });
+}
+
+TEST_CASE("prefetch takes at least one block and never more than the live limit") {
+  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+    Numbered small(*mesh, Retention::kRelease, /*prefetch=*/1);
+    small.store.expect(kStep);
+    const Lease first = small.store.gather(0);
+    const auto numel = [&](size_t unit) { return small.plan.units[unit].layout.numel(); };
+    CHECK(small.store.live_elements() == numel(0) + numel(1));
+
+    const int64_t tight = numel(3) + numel(4);
+    Numbered limited(*mesh, Retention::kRelease, /*prefetch=*/100000, tight);
+    limited.store.expect(kStep);
+    for (const size_t block : kStep) {
+      const Lease lease = limited.store.gather(block);
+      CHECK(limited.store.live_elements() <= tight);
+    }
+    CHECK(limited.store.peak_live_elements() == tight);
+  });
+}
+
+TEST_CASE("a live limit below two neighbours names the smallest that works") {
+  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+    std::string message;
+    try {
+      Numbered(*mesh, Retention::kRelease, 0, 10);
+    } catch (const Error& error) {
+      message = error.what();
+    }
+    CHECK(message.find("stage3_max_live_parameters is 10") != std::string::npos);
+    const std::string number = message.substr(message.rfind(' ') + 1);
+    CHECK_NOTHROW(Numbered(*mesh, Retention::kRelease, 0, std::stoll(number)));
+    CHECK_THROWS_AS(Numbered(*mesh, Retention::kRelease, 0, std::stoll(number) - 1), Error);
+  });
+}
+
+TEST_CASE("a visit out of the expected order is a broken invariant") {
+  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+    Numbered numbered(*mesh, Retention::kWhole, 0);
+    numbered.store.expect({0, 1});
+    CHECK_THROWS_AS((void)numbered.store.gather(1), InternalError);
+  });
+}
+
+}  // namespace zeroth::zero

@@ -1,0 +1,68 @@
+#include "zero/strategy.h"
+
+#include <doctest/doctest.h>
+
+#include "support/chain.h"
+#include "support/ranks.h"
+
+namespace zeroth::zero {
+namespace {
+
+struct Rest {
+  int64_t parameters;
+  int64_t gradients;
+  int64_t live;
+};
+
+// Bytes that rest on a rank of two under the given stage, with two micro-batches to a step.
+Rest rest(int stage, int64_t persistence_threshold) {
+  Rest result{};
+  testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+    configs::Config config;
+    config.zero.stage = stage;
+    config.zero.param_persistence_threshold_elements = persistence_threshold;
+    config.batch.accumulation_steps = 2;
+    const model::Blocks blocks = testing::make_chain({.hidden = 32});
+    const UnitPlan plan = plan_units(blocks, 2);
+    const Strategy strategy = make_strategy(plan, config, *mesh);
+    if (mesh->rank() == 0) {
+      result = {strategy.params->resting_bytes(), strategy.grads->resting_bytes(),
+                strategy.params->live_elements()};
+    }
+  });
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("each stage shards one thing more") {
+  const Rest none = rest(0, 0), one = rest(1, 0), two = rest(2, 0), three = rest(3, 0);
+  CHECK(one.parameters == none.parameters);
+  CHECK(one.gradients == none.gradients);
+  CHECK(two.parameters == none.parameters);
+  CHECK(two.gradients * 2 == none.gradients);
+  CHECK(three.gradients == two.gradients);
+  CHECK(three.parameters * 2 == none.parameters);
+}
+
+TEST_CASE("units up to the persistence threshold stay whole") {
+  CHECK(rest(3, 1 << 20).parameters == rest(2, 0).parameters);
+  const int64_t mixed =
+      rest(3, 700).parameters;  // the embedding and the head have 608 elements, a layer 1056
+  CHECK(mixed > rest(3, 0).parameters);
+  CHECK(mixed < rest(2, 0).parameters);
+}
+
+TEST_CASE("one rank is not sharded whatever the stage") {
+  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+    configs::Config config;
+    config.zero.stage = 3;
+    const model::Blocks blocks = testing::make_chain();
+    const UnitPlan plan = plan_units(blocks, 1);
+    const Strategy strategy = make_strategy(plan, config, *mesh);
+    CHECK(strategy.params->shard_range(0) == Range{0, plan.units[0].layout.numel()});
+    CHECK(strategy.description.find("stage 3 (one rank)") != std::string::npos);
+  });
+}
+
+}  // namespace zeroth::zero
