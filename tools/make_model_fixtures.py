@@ -105,7 +105,7 @@ def reference(model):
     table = base.wte if gpt2 else base.embed_tokens
     return {
         "ids": ids, "targets": targets, "logits": logits.detach().contiguous(), "loss": loss.detach().view(1),
-        "grad_first": norm.weight.grad, "grad_embedding": table.weight.grad,
+        "grad_first": norm.weight.grad.clone(), "grad_embedding": table.weight.grad.clone(),
     }
 
 

@@ -23,7 +23,7 @@ std::string deepspeed_text(const engine::StepStats& stats, const std::array<doub
 
 std::string progress_text(const StepRow& row, int64_t total_steps, double seconds_left) {
   const engine::StepStats& stats = row.stats;
-  std::string text = fmt::format("step {}/{} | loss {:.4f} | lr {:.2e} | norm {:.3g}", stats.step,
+  std::string text = fmt::format("step {}/{} | loss {:.4f} | lr {:.2e} | norm {:#.3g}", stats.step,
                                  total_steps, stats.loss, stats.lr, stats.grad_norm);
   if (stats.skipped) {
     text +=
@@ -63,8 +63,9 @@ void Progress::step(const StepRow& row) {
 }
 
 void Progress::evaluation(const EvalRow& row) {
-  line(fmt::format("eval at step {} | loss {:.4f} | perplexity {:.2f} | {} tokens", row.step,
-                   row.eval_loss, std::exp(row.eval_loss), row.eval_tokens));
+  const std::string when = row.step > 0 ? fmt::format(" at step {}", row.step) : "";
+  line(fmt::format("eval{} | loss {:.6f} | perplexity {:.2f} | {} tokens", when, row.eval_loss,
+                   std::exp(row.eval_loss), row.eval_tokens));
 }
 
 void Progress::line(std::string_view text) {

@@ -109,10 +109,22 @@ std::string optimizer_line(const configs::Config& config) {
 }
 
 std::string memory_line(const engine::MemoryReport& memory) {
-  return fmt::format(
-      "parameters {}, gradients {}, masters and optimizer {}, gathered at most {} on each rank",
-      format_bytes(memory.parameters), format_bytes(memory.gradients),
-      format_bytes(memory.master_and_optimizer), format_bytes(memory.gathered_peak));
+  std::string text = fmt::format("each rank: parameters {}, gradients {}, masters and optimizer {}",
+                                 format_bytes(memory.parameters), format_bytes(memory.gradients),
+                                 format_bytes(memory.master_and_optimizer));
+  if (memory.gathered_peak > 0) {
+    text += fmt::format(", gathered at most {}", format_bytes(memory.gathered_peak));
+  }
+  return text;
+}
+
+std::string eval_line(const RunPlan& plan) {
+  const bool own = !plan.flags.eval_data.empty();
+  std::string text = data_line(own ? plan.flags.eval_data : plan.flags.data, *plan.eval);
+  if (plan.eval_samples < plan.eval->size()) {
+    text += fmt::format("; the first {} evaluated", plan.eval_samples);
+  }
+  return text;
 }
 
 std::vector<std::string> summary(const RunPlan& plan, engine::Engine& engine, int threads) {
@@ -123,12 +135,7 @@ std::vector<std::string> summary(const RunPlan& plan, engine::Engine& engine, in
   };
   add("model", model_line(plan, engine.num_parameters()));
   if (plan.train) add("data", data_line(plan.flags.data, *plan.train));
-  if (plan.eval) {
-    const bool own = !plan.flags.eval_data.empty();
-    add("eval", fmt::format("{}; first {} evaluated",
-                            data_line(own ? plan.flags.eval_data : plan.flags.data, *plan.eval),
-                            plan.eval_samples));
-  }
+  if (plan.eval) add("eval", eval_line(plan));
   add("ranks", fmt::format("{} on {}, {} each", mesh.world_size(), mesh.device().str(),
                            plural(threads, "thread")));
   add("batch", batch_line(plan, mesh.world_size()));

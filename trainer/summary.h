@@ -15,6 +15,7 @@ std::vector<std::string> summary(const RunPlan& plan, engine::Engine& engine, in
 // Its parts, each one line.
 std::string model_line(const RunPlan& plan, int64_t parameters);
 std::string data_line(const std::string& path, const data::Dataset& dataset);
+std::string eval_line(const RunPlan& plan);
 std::string batch_line(const RunPlan& plan, int64_t world_size);
 std::string optimizer_line(const configs::Config& config);
 std::string precision_line(const configs::Config& config);

@@ -26,6 +26,8 @@ TEST_CASE("a failed check names the place, the expression and the operands") {
   }
 }
 
-TEST_CASE("a check that holds does nothing") { CHECK_NOTHROW(ZEROTH_CHECK(true, "never")); }
+TEST_CASE("a check that holds does nothing") {
+  CHECK_NOTHROW(ZEROTH_CHECK(true, "never"));
+}
 
 }  // namespace zeroth

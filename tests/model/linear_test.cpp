@@ -68,7 +68,7 @@ TEST_CASE("an fp32 gradient view of a bf16 weight keeps what bf16 would lose") {
 
 TEST_CASE("several products of one input sum its gradient") {
   torch::manual_seed(2);
-  const Linear a = make({4, 3}), b = make({4, 2, true}), c = make({4, 5});
+  const Linear a = make({4, 3, true}), b = make({4, 2, true}), c = make({4, 5, true});
   const Tensor x = torch::randn({6, 4}).requires_grad_();
   const std::vector<Tensor> y = linear(x, a, b, c);
   (y[0].sum() + y[1].sum() + y[2].sum()).backward();

@@ -78,6 +78,13 @@ model::Blocks make_chain(const ChainOptions& options) {
   return blocks;
 }
 
+std::unique_ptr<engine::TrainEngine> make_engine(model::Blocks blocks,
+                                                 const configs::Config& config,
+                                                 std::shared_ptr<comm::Mesh> mesh) {
+  auto engine = engine::initialize(std::move(blocks), config, std::move(mesh));
+  return std::unique_ptr<engine::TrainEngine>(dynamic_cast<engine::TrainEngine*>(engine.release()));
+}
+
 model::MicroBatch ChainLoader::next() {
   constexpr int64_t kLength = 5;
   const int64_t rows = split_.global_batch / (split_.accumulation * split_.world_size);

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "engine/loader.h"
+#include "engine/train_engine.h"
 #include "model/block.h"
 
 namespace zeroth::testing {
@@ -19,6 +21,11 @@ struct ChainOptions {
 
 // The same values whenever it is called with the same options.
 model::Blocks make_chain(const ChainOptions& options = {});
+
+// zeroth::initialize, with the inside to look at.
+std::unique_ptr<engine::TrainEngine> make_engine(model::Blocks blocks,
+                                                 const configs::Config& config,
+                                                 std::shared_ptr<comm::Mesh> mesh);
 
 // Micro-batches of rows x 5 tokens that depend on (step, index in the global batch) only, so that
 // any split of a global batch over ranks and micro-batches runs the same samples. Every seventh

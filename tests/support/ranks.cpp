@@ -2,6 +2,7 @@
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
+#include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -24,6 +25,8 @@ std::shared_ptr<comm::Mesh> join(const c10::intrusive_ptr<c10d::Store>& store, i
 }  // namespace
 
 void run_ranks(int count, const std::function<void(std::shared_ptr<comm::Mesh>)>& fn) {
+  // c10d's flight recorder is one per process and not safe with several ranks in it.
+  setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/1);
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::mutex mutex;
   std::exception_ptr first;

@@ -62,7 +62,7 @@ TEST_CASE("on a terminal one line is redrawn and cut to its width") {
     CHECK(screen.text.ends_with("\rstep 3/100 | loss 2.\x1b[K"));
     progress.evaluation({.step = 3, .eval_loss = 0, .eval_tokens = 5, .since_start_s = 1});
     CHECK(
-        screen.text.ends_with("\r\x1b[Keval at step 3 | loss 0.0000 | perplexity 1.00 | 5 "
+        screen.text.ends_with("\r\x1b[Keval at step 3 | loss 0.000000 | perplexity 1.00 | 5 "
                               "tokens\n"));
     progress.step(sample_row(4));
     CHECK(screen.lines() == 1);

@@ -63,13 +63,25 @@ TEST_CASE("precision comes with its loss scale and recompute") {
         "fp16 with fp32 masters, loss scale 1024; recompute: every 2. block keeps only its input");
 }
 
-TEST_CASE("memory is told by kind") {
-  CHECK(memory_line({.parameters = 1 << 20,
-                     .master_and_optimizer = 2 << 20,
-                     .gradients = 512 << 10,
-                     .gathered_peak = 0}) ==
-        "parameters 1.00 MiB, gradients 512 KiB, masters and optimizer 2.00 MiB, gathered at most "
-        "0 B on each rank");
+TEST_CASE("memory is told by kind, gathered parameters where there are any") {
+  engine::MemoryReport memory{
+      .parameters = 1 << 20, .master_and_optimizer = 2 << 20, .gradients = 512 << 10};
+  CHECK(memory_line(memory) ==
+        "each rank: parameters 1.00 MiB, gradients 512 KiB, masters and optimizer 2.00 MiB");
+  memory.gathered_peak = 1024;
+  CHECK(memory_line(memory).ends_with(", gathered at most 1.00 KiB"));
+}
+
+TEST_CASE("the evaluation's line names the file it takes and how much of it") {
+  RunPlan plan = small_plan();
+  plan.flags.data = "train.bin";
+  plan.eval = std::make_unique<CountingDataset>(16, 8);
+  plan.eval_samples = 16;
+  CHECK(eval_line(plan) == "train.bin: 16 samples of at most 8 positions, 72 tokens, 72 trained");
+  plan.flags.eval_data = "test.bin";
+  plan.eval_samples = 5;
+  CHECK(eval_line(plan).starts_with("test.bin: 16 samples"));
+  CHECK(eval_line(plan).ends_with("; the first 5 evaluated"));
 }
 
 }  // namespace zeroth::trainer

@@ -9,14 +9,14 @@ TEST_CASE("memory that was given back is taken again") {
   c10::DataPtr memory = pool.take(4096);
   void* address = memory.get();
   pool.give(4096, std::move(memory));
-  CHECK(pool.take(4096).get() == address);
+  CHECK((pool.take(4096).get() == address));
   CHECK(pool.allocated_bytes() == 4096);
 }
 
 TEST_CASE("tensors of another size or dtype are not mixed up") {
   BufferPool pool(torch::kCPU);
   pool.give_tensor(pool.take_tensor(8, torch::kFloat));
-  CHECK(pool.take_tensor(8, torch::kBFloat16).scalar_type() == torch::kBFloat16);
+  CHECK((pool.take_tensor(8, torch::kBFloat16).scalar_type() == torch::kBFloat16));
   CHECK(pool.take_tensor(9, torch::kFloat).numel() == 9);
   CHECK(pool.allocated_bytes() == 8 * 4 + 8 * 2 + 9 * 4);
   CHECK(pool.take_tensor(8, torch::kFloat).numel() == 8);

@@ -16,15 +16,15 @@ TEST_CASE("slots begin at aligned offsets and shards are equal") {
   CHECK(layout.shard_numel() == 16);
   CHECK(layout.numel() == 48);
   CHECK(layout.parameter_numel() == 17);
-  CHECK(layout.shard(0) == Range{0, 16});
-  CHECK(layout.shard(2) == Range{32, 48});
+  CHECK((layout.shard(0) == Range{0, 16}));
+  CHECK((layout.shard(2) == Range{32, 48}));
 }
 
 TEST_CASE("a parameter smaller than the world leaves shards that hold padding only") {
   FlatLayout layout(8);
   layout.add("a", {3});
   CHECK(layout.shard_numel() == 16);
-  CHECK(layout.overlap(0, layout.shard(0)) == Range{0, 3});
+  CHECK((layout.overlap(0, layout.shard(0)) == Range{0, 3}));
   CHECK(layout.overlap(0, layout.shard(7)).size() == 0);
 }
 

@@ -20,13 +20,13 @@ TEST_CASE("after every step each working weight equals its master rounded") {
         config.loss_scale.static_scale = 16;
         config.zero.stage = stage;
         config.zero.param_persistence_threshold_elements = 0;
-        engine::TrainEngine engine(testing::make_chain(), config, mesh);
+        const auto engine = testing::make_engine(testing::make_chain(), config, mesh);
         testing::ChainLoader loader({.rank = mesh->rank(), .world_size = 2});
         for (int step = 0; step < 3; ++step) {
-          CHECK_FALSE(engine.train_batch(loader).skipped);
-          for (size_t unit = 0; unit < engine.plan().units.size(); ++unit) {
-            const torch::Tensor working = engine.params().shard(unit);
-            CHECK(at::equal(working, engine.optimizer().master(unit).to(working.scalar_type())));
+          CHECK_FALSE(engine->train_batch(loader).skipped);
+          for (size_t unit = 0; unit < engine->plan().units.size(); ++unit) {
+            const torch::Tensor working = engine->params().shard(unit);
+            CHECK(at::equal(working, engine->optimizer().master(unit).to(working.scalar_type())));
           }
         }
       });

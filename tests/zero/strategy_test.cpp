@@ -60,7 +60,7 @@ TEST_CASE("one rank is not sharded whatever the stage") {
     const model::Blocks blocks = testing::make_chain();
     const UnitPlan plan = plan_units(blocks, 1);
     const Strategy strategy = make_strategy(plan, config, *mesh);
-    CHECK(strategy.params->shard_range(0) == Range{0, plan.units[0].layout.numel()});
+    CHECK((strategy.params->shard_range(0) == Range{0, plan.units[0].layout.numel()}));
     CHECK(strategy.description.find("stage 3 (one rank)") != std::string::npos);
   });
 }

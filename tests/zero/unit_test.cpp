@@ -14,16 +14,16 @@ TEST_CASE("every block is one unit, in order of first use") {
   CHECK(plan.units[0].name == "embedding");
   CHECK(plan.units[1].name == "layers.0");
   CHECK(plan.units[1].layout.slots()[1].name == "layers.0.bias");
-  CHECK(plan.block_units[4] == std::vector<size_t>{4});
+  CHECK((plan.block_units[4] == std::vector<size_t>{4}));
 }
 
 TEST_CASE("a tied weight is a unit of its own that two blocks list") {
   const UnitPlan plan = plan_units(testing::make_chain({.tied = true}), 2);
   REQUIRE(plan.units.size() == 4);
   CHECK(plan.units[0].name == "embedding.weight");
-  CHECK(plan.units[0].blocks == std::vector<size_t>{0, 4});
-  CHECK(plan.block_units[0] == std::vector<size_t>{0});
-  CHECK(plan.block_units[4] == std::vector<size_t>{0});
+  CHECK((plan.units[0].blocks == std::vector<size_t>{0, 4}));
+  CHECK((plan.block_units[0] == std::vector<size_t>{0}));
+  CHECK((plan.block_units[4] == std::vector<size_t>{0}));
 }
 
 TEST_CASE("frozen parameters are a unit of another kind") {

@@ -1,0 +1,110 @@
+#include "comm/bootstrap.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <map>
+#include <string>
+
+#include "base/error.h"
+
+namespace zeroth::comm {
+namespace {
+
+// The environment holds exactly these of the variables that matter, for as long as it lives.
+class Environment {
+ public:
+  explicit Environment(const std::map<std::string, std::string>& values) {
+    for (const char* name : kNames) {
+      if (const char* value = std::getenv(name)) saved_[name] = value;
+      unsetenv(name);
+    }
+    for (const auto& [name, value] : values) setenv(name.c_str(), value.c_str(), 1);
+  }
+  ~Environment() {
+    for (const char* name : kNames) unsetenv(name);
+    for (const auto& [name, value] : saved_) setenv(name.c_str(), value.c_str(), 1);
+  }
+
+ private:
+  static constexpr const char* kNames[] = {"RANK",
+                                           "WORLD_SIZE",
+                                           "LOCAL_RANK",
+                                           "LOCAL_SIZE",
+                                           "LOCAL_WORLD_SIZE",
+                                           "MASTER_ADDR",
+                                           "MASTER_PORT",
+                                           "OMPI_COMM_WORLD_RANK",
+                                           "OMPI_COMM_WORLD_SIZE",
+                                           "OMPI_COMM_WORLD_LOCAL_RANK",
+                                           "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                           "DS_ACCELERATOR",
+                                           "DEEPSPEED_TIMEOUT",
+                                           "OMP_NUM_THREADS",
+                                           "TORCHELASTIC_USE_AGENT_STORE",
+                                           "ZEROTH_TTY",
+                                           "ZEROTH_COLUMNS",
+                                           "ZEROTH_LAUNCH_TIME",
+                                           "ZEROTH_SHARE_GPUS"};
+  std::map<std::string, std::string> saved_;
+};
+
+}  // namespace
+
+TEST_CASE("without a launcher the world is one rank") {
+  const Environment environment({});
+  const RankEnv env = RankEnv::from_environment();
+  CHECK(env.rank == 0);
+  CHECK(env.world_size == 1);
+  CHECK(env.timeout == std::chrono::minutes(10));
+  CHECK_FALSE(env.num_threads.has_value());
+}
+
+TEST_CASE("torchrun's and Open MPI's variables are understood") {
+  {
+    const Environment environment({{"RANK", "3"},
+                                   {"WORLD_SIZE", "4"},
+                                   {"LOCAL_RANK", "1"},
+                                   {"LOCAL_WORLD_SIZE", "2"},
+                                   {"MASTER_ADDR", "10.0.0.1"},
+                                   {"MASTER_PORT", "1234"},
+                                   {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                                   {"DEEPSPEED_TIMEOUT", "2"}});
+    const RankEnv env = RankEnv::from_environment();
+    CHECK(env.rank == 3);
+    CHECK(env.local_rank == 1);
+    CHECK(env.local_size == 2);
+    CHECK(env.master_port == 1234);
+    CHECK(env.agent_store);
+    CHECK(env.timeout == std::chrono::minutes(2));
+  }
+  const Environment environment({{"OMPI_COMM_WORLD_RANK", "1"},
+                                 {"OMPI_COMM_WORLD_SIZE", "2"},
+                                 {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}});
+  const RankEnv env = RankEnv::from_environment();
+  CHECK(env.rank == 1);
+  CHECK(env.world_size == 2);
+  CHECK(env.master_addr == "127.0.0.1");
+}
+
+TEST_CASE("a bad value names the variable and what it holds") {
+  const auto message = [](const std::map<std::string, std::string>& values) {
+    const Environment environment(values);
+    CHECK_THROWS_AS(RankEnv::from_environment(), Error);
+    try {
+      RankEnv::from_environment();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(message({{"RANK", "x1"}}) == "environment variable RANK=x1 is not a number of at least 0");
+  CHECK(message({{"WORLD_SIZE", "0"}}) ==
+        "environment variable WORLD_SIZE=0 is not a number of at least 1");
+  CHECK(message({{"RANK", "2"}, {"WORLD_SIZE", "2"}}) ==
+        "environment variable RANK=2 must be below WORLD_SIZE=2");
+  CHECK(message({{"DS_ACCELERATOR", "tpu"}}) ==
+        "environment variable DS_ACCELERATOR=tpu is neither cpu nor cuda");
+}
+
+}  // namespace zeroth::comm

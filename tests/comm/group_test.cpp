@@ -1,0 +1,92 @@
+#include "comm/group.h"
+
+#include <ATen/ATen.h>
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "support/ranks.h"
+
+namespace zeroth::comm {
+namespace {
+
+// One suite over every kind of group: the solo one at size 1, Gloo above.
+void for_groups(const std::function<void(Group&)>& fn) {
+  for (const int ranks : {1, 2, 3}) {
+    CAPTURE(ranks);
+    testing::run_ranks(ranks, [&](std::shared_ptr<Mesh> mesh) { fn(mesh->data()); });
+  }
+}
+
+}  // namespace
+
+TEST_CASE("all-reduce sums, and takes the least and the most") {
+  for_groups([](Group& group) {
+    const double rank = group.rank(), size = group.size();
+    for (const auto dtype :
+         {torch::kFloat, torch::kBFloat16, torch::kHalf, torch::kDouble, torch::kLong}) {
+      const torch::Tensor tensor = torch::full({5}, rank + 1, dtype);
+      group.all_reduce(tensor).wait();
+      CHECK(at::equal(tensor, torch::full({5}, size * (size + 1) / 2, dtype)));
+    }
+    const torch::Tensor least = torch::full({1}, rank), most = torch::full({1}, rank);
+    group.all_reduce(least, Reduce::kMin).wait();
+    group.all_reduce(most, Reduce::kMax).wait();
+    CHECK(least.item<double>() == 0);
+    CHECK(most.item<double>() == size - 1);
+  });
+}
+
+TEST_CASE("all-gather lays the ranks' parts side by side, also in place") {
+  for_groups([](Group& group) {
+    const torch::Tensor expected = torch::arange(group.size() * 4, torch::kFloat);
+    const torch::Tensor mine = expected.narrow(0, group.rank() * 4, 4).clone();
+    const torch::Tensor out = torch::zeros({group.size() * 4});
+    group.all_gather(out, mine).wait();
+    CHECK(at::equal(out, expected));
+
+    const torch::Tensor in_place = torch::zeros({group.size() * 4});
+    const torch::Tensor part = in_place.narrow(0, group.rank() * 4, 4);
+    part.copy_(mine);
+    group.all_gather(in_place, part).wait();
+    CHECK(at::equal(in_place, expected));
+  });
+}
+
+TEST_CASE("reduce-scatter gives each rank its part of the sum") {
+  for_groups([](Group& group) {
+    const torch::Tensor base = torch::arange(group.size() * 3, torch::kFloat);
+    const torch::Tensor out = torch::zeros({3});
+    group.reduce_scatter(out, base + group.rank()).wait();
+    const double ranks_sum = group.size() * (group.size() - 1) / 2.0;
+    CHECK(at::equal(out, base.narrow(0, group.rank() * 3, 3) * group.size() + ranks_sum));
+  });
+}
+
+TEST_CASE("broadcast gives everybody the root's values") {
+  for_groups([](Group& group) {
+    const torch::Tensor tensor = torch::full({2}, group.rank());
+    group.broadcast(tensor, group.size() - 1).wait();
+    CHECK(tensor[0].item<int64_t>() == group.size() - 1);
+  });
+}
+
+TEST_CASE("sizes that do not fit are a broken invariant") {
+  testing::run_ranks(2, [](std::shared_ptr<Mesh> mesh) {
+    CHECK_THROWS_AS(mesh->data().all_gather(torch::zeros({3}), torch::zeros({2})), InternalError);
+  });
+}
+
+TEST_CASE("a collective whose peer is gone fails with its name and rank") {
+  std::string message;
+  testing::run_ranks(2, [&](std::shared_ptr<Mesh> mesh) {
+    if (mesh->rank() == 1) return;  // leaves, its connections close
+    try {
+      mesh->data().all_reduce(torch::zeros({100})).wait();
+    } catch (const Error& error) {
+      message = error.what();
+    }
+  });
+  CHECK(message.find("rank 0 of 2: all-reduce of 100 elements over 'data' failed") == 0);
+}
+
+}  // namespace zeroth::comm

@@ -1,0 +1,119 @@
+#include <ATen/ATen.h>
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <map>
+
+#include "base/error.h"
+#include "engine/engine.h"
+#include "engine/initial_values.h"
+#include "support/chain.h"
+#include "support/ranks.h"
+
+namespace zeroth::engine {
+namespace {
+
+// Collects what is saved.
+struct Collected final : ModelSink {
+  void begin(const std::vector<ParameterInfo>& parameters) override { announced = parameters; }
+  void write(const std::string& name, const torch::Tensor& value) override {
+    values[name] = value.clone();
+  }
+  std::vector<ParameterInfo> announced;
+  std::map<std::string, torch::Tensor> values;
+};
+
+configs::Config stage_config(int stage) {
+  configs::Config config;
+  config.zero.stage = stage;
+  config.zero.param_persistence_threshold_elements = 0;
+  return config;
+}
+
+std::filesystem::path fresh_folder(const std::string& name) {
+  const auto path = std::filesystem::temp_directory_path() / (name + std::to_string(::getpid()));
+  std::filesystem::remove_all(path);
+  return path;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "what is saved is what the blocks held, tied weights once, at every stage and number of "
+    "ranks") {
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const int ranks : {1, 2, 3}) {
+      CAPTURE(stage);
+      CAPTURE(ranks);
+      testing::run_ranks(ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+        const model::Blocks fresh = testing::make_chain({.tied = true});
+        const auto engine =
+            initialize(testing::make_chain({.tied = true}), stage_config(stage), mesh);
+        Collected sink;
+        engine->save_model(sink);
+        if (mesh->rank() != 0) {
+          CHECK(sink.values.empty());
+          return;
+        }
+        CHECK(sink.announced.size() == 7);
+        CHECK(sink.values.size() == 7);
+        CHECK(sink.values.count("head.weight") == 0);
+        for (const auto& block : fresh) {
+          for (const auto& item : block->named_parameters()) {
+            const std::string name = block->label() + "." + item.key();
+            if (name != "head.weight")
+              CHECK(at::equal(sink.values.at(name), item.value().detach()));
+          }
+        }
+      });
+    }
+  }
+}
+
+TEST_CASE("blocks whose values differ between ranks start from rank 0's") {
+  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+    model::Blocks blocks = testing::make_chain();
+    const torch::Tensor first = blocks[1]->parameters()[0].detach();
+    const torch::Tensor original = first.clone();
+    if (mesh->rank() == 1) first.add_(1.0);
+    const auto engine = initialize(blocks, stage_config(2), mesh);
+    Collected sink;
+    engine->save_model(sink);
+    if (mesh->rank() == 0) CHECK(at::equal(sink.values.at("layers.0.weight"), original));
+  });
+}
+
+TEST_CASE("a value that is not finite is refused by the parameter's name") {
+  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+    model::Blocks blocks = testing::make_chain();
+    blocks[2]->parameters()[1].detach()[3] = NAN;
+    CHECK_THROWS_WITH_AS(initialize(blocks, stage_config(0), mesh),
+                         "parameter layers.1.bias holds a value that is not finite", Error);
+  });
+}
+
+TEST_CASE("save_model writes a folder once") {
+  const auto folder = fresh_folder("zeroth_save_");
+  testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+    const auto engine = initialize(testing::make_chain(), stage_config(3), mesh);
+    engine->save_model(folder);
+  });
+  CHECK(std::filesystem::file_size(folder / "model.safetensors") > 1000);
+  testing::run_ranks(1, [&](std::shared_ptr<comm::Mesh> mesh) {
+    const auto engine = initialize(testing::make_chain(), stage_config(0), mesh);
+    CHECK_THROWS_AS(engine->save_model(folder), Error);
+  });
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("a chain without values needs a source of weights") {
+  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+    model::Blocks blocks = testing::make_chain();
+    CHECK_FALSE(lacks_values(blocks));
+    blocks[1]->register_parameter("extra", torch::empty({2}, torch::kMeta));
+    CHECK(lacks_values(blocks));
+    CHECK_THROWS_AS(initialize(blocks, stage_config(0), mesh), Error);
+  });
+}
+
+}  // namespace zeroth::engine
