@@ -11,7 +11,7 @@ Gpu& load_gpu() {
   namespace fs = std::filesystem;
   const fs::path bin = fs::read_symlink("/proc/self/exe").parent_path();
   std::string tried;
-  for (const fs::path& folder : {bin, bin / "../lib", bin / "../../lib"}) {
+  for (const fs::path& folder : {bin, bin / "../lib"}) {
     const fs::path path = folder / "libzeroth_gpu.so";
     if (!fs::exists(path)) continue;
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);

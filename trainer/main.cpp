@@ -45,7 +45,9 @@ int main(int argc, char** argv) {
     run.execute(plan, env, clock);
     return 0;
   } catch (...) {
-    const auto failure = trainer::describe(std::current_exception(), env.rank, env.world_size);
+    const bool everybodys = !connecting && env.rank == 0;
+    const auto failure =
+        trainer::describe(std::current_exception(), env.rank, everybodys ? 1 : env.world_size);
     if (!connecting && env.rank > 0) std::this_thread::sleep_for(kRankZeroFirst);
     std::fflush(stdout);
     fmt::print(stderr, "{}", failure.message);

@@ -15,7 +15,7 @@ namespace zeroth::trainer {
 
 struct ProgressOptions {
   int64_t total_steps = 0;
-  std::optional<int> columns;         // width of the terminal; unset: plain lines
+  std::optional<int> columns = std::nullopt;  // width of the terminal; unset: plain lines
   int64_t steps_per_print = 0;        // a line in DeepSpeed's form every so many steps; 0: never
   bool wall_clock_breakdown = false;  // plain lines, with the split of the step's time
   std::array<double, 2> betas = {0.9, 0.999};  // for DeepSpeed's line

@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "base/error.h"
-#include "support/ranks.h"
+#include "tests/support/ranks.h"
 
 namespace zeroth::comm {
 namespace {

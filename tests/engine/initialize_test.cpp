@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "engine/engine.h"
 #include "engine/initial_values.h"
-#include "support/chain.h"
-#include "support/ranks.h"
+#include "tests/support/chain.h"
+#include "tests/support/ranks.h"
 
 namespace zeroth::engine {
 namespace {

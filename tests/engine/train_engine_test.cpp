@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "support/chain.h"
-#include "support/ranks.h"
+#include "tests/support/chain.h"
+#include "tests/support/ranks.h"
 
 namespace zeroth::engine {
 namespace {

@@ -1,4 +1,4 @@
-#include "support/chain.h"
+#include "tests/support/chain.h"
 
 #include <ATen/ATen.h>
 

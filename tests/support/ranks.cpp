@@ -1,4 +1,4 @@
-#include "support/ranks.h"
+#include "tests/support/ranks.h"
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 

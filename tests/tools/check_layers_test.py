@@ -13,6 +13,8 @@ import cpp_scan  # noqa: E402
 
 class CheckerTest(unittest.TestCase):
     def setUp(self):
+        self.addCleanup(setattr, check_layers, "TESTED_BY", check_layers.TESTED_BY)
+        check_layers.TESTED_BY = {}
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
@@ -136,11 +138,17 @@ class CheckerTest(unittest.TestCase):
         self.assert_breaches(("comm/gpu/a.cpp", 1, "test"))
 
     def test_an_exception_that_is_no_longer_needed_is_a_breach(self):
-        self.addCleanup(setattr, check_layers, "UNTESTED", check_layers.UNTESTED)
-        check_layers.UNTESTED = {"comm/a.cpp": "a reason", "comm/b.cpp": "a reason", "comm/gone.cpp": "a reason"}
+        check_layers.TESTED_BY = dict.fromkeys(("comm/a.cpp", "comm/b.cpp", "comm/gone.cpp"), "tests/comm/b_test.cpp")
         self.write("comm/a.cpp", "\n")
         self.source("comm/b.cpp", "\n")
         self.assert_breaches(("comm/b.cpp", 1, "test"), ("comm/gone.cpp", 1, "test"))
+
+    def test_the_test_of_an_interface_covers_its_implementations_if_it_is_there(self):
+        check_layers.TESTED_BY = {"comm/a.cpp": "tests/comm/group_test.cpp"}
+        self.write("comm/a.cpp", "\n")
+        self.assert_breaches(("comm/a.cpp", 1, "test"))
+        self.write("tests/comm/group_test.cpp", "\n")
+        self.assert_breaches()
 
     @unittest.skipUnless(check_layers.clang_format(), "no clang-format 14")
     def test_the_format_is_clang_formats(self):

@@ -3,8 +3,8 @@
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>
 
-#include "support/chain.h"
-#include "support/ranks.h"
+#include "tests/support/chain.h"
+#include "tests/support/ranks.h"
 #include "zero/grad_views.h"
 #include "zero/param_store.h"
 

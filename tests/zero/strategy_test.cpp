@@ -2,8 +2,8 @@
 
 #include <doctest/doctest.h>
 
-#include "support/chain.h"
-#include "support/ranks.h"
+#include "tests/support/chain.h"
+#include "tests/support/ranks.h"
 
 namespace zeroth::zero {
 namespace {

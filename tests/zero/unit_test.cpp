@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "base/error.h"
-#include "support/chain.h"
+#include "tests/support/chain.h"
 
 namespace zeroth::zero {
 

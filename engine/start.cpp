@@ -1,0 +1,24 @@
+#include "engine/start.h"
+
+#include <ATen/Parallel.h>
+
+#include <utility>
+
+namespace zeroth::engine {
+
+Start start(const std::string& ds_config, const StartOptions& options) {
+  return start(ds_config, comm::RankEnv::from_environment(), options);
+}
+
+Start start(const std::string& ds_config, const comm::RankEnv& env, const StartOptions& options) {
+  configs::Resolved resolved = configs::resolve(configs::load(ds_config), options.flags,
+                                                {.world_size = env.world_size,
+                                                 .hidden_size = options.hidden_size,
+                                                 .total_steps = options.total_steps});
+  Start run{.config = resolved.config, .mesh = comm::make_mesh(env), .notes = {}};
+  run.notes = std::move(resolved.notes);
+  if (env.num_threads) at::set_num_threads(*env.num_threads);
+  return run;
+}
+
+}  // namespace zeroth::engine

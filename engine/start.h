@@ -1,0 +1,47 @@
+// What a program of one's own does first: from a ds_config.json and the launcher's environment to
+// what initialize() takes.
+//
+//   zeroth::Start run = zeroth::start("ds_config.json");
+//   auto engine = zeroth::initialize(make_my_blocks(), run.config, run.mesh);
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/bootstrap.h"
+#include "configs/loader.h"
+
+namespace zeroth::engine {
+
+// What the file may leave to the program; see configs::FlagValues and configs::RunFacts.
+struct StartOptions {
+  configs::FlagValues flags = {};
+  int64_t hidden_size = 0;                  // for "auto" bucket sizes
+  std::optional<int64_t> total_steps = {};  // for an "auto" total_num_steps
+};
+
+// An error should leave a program without destroying `mesh`: its destructor may wait for peers that
+// wait for this rank. Declare it outside the try block whose handler ends the process.
+struct Start {
+  configs::Config config;
+  std::shared_ptr<comm::Mesh> mesh;
+  std::vector<std::string> notes;  // what the user should know, one line each
+};
+
+// Resolves the configuration, then connects the ranks and takes over the launcher's number of
+// threads. To be called before any other use of torch, which matters on a GPU. Collective. Throws
+// an Error with every complaint about the configuration, or one that names rank, address and port.
+Start start(const std::string& ds_config, const StartOptions& options = {});
+
+// The same for an environment at hand.
+Start start(const std::string& ds_config, const comm::RankEnv& env, const StartOptions& options);
+
+}  // namespace zeroth::engine
+
+namespace zeroth {
+using engine::Start;
+using engine::start;
+}  // namespace zeroth

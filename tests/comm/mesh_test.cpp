@@ -1,0 +1,103 @@
+#include "comm/mesh.h"
+
+#include <arpa/inet.h>
+#include <doctest/doctest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+
+#include "base/error.h"
+#include "comm/bootstrap.h"
+#include "comm/gpu.h"
+
+namespace zeroth::comm {
+namespace {
+
+int free_port() {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  socklen_t size = sizeof address;
+  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+  close(fd);
+  return ntohs(address.sin_port);
+}
+
+std::string mapped_files() {
+  std::ifstream maps("/proc/self/maps");
+  std::stringstream text;
+  text << maps.rdbuf();
+  return text.str();
+}
+
+RankEnv env_of(int rank, int world_size, int port) {
+  RankEnv env;
+  env.rank = env.local_rank = rank;
+  env.world_size = env.local_size = world_size;
+  env.master_port = port;
+  env.accelerator = "cpu";
+  env.timeout = std::chrono::seconds(20);
+  return env;
+}
+
+}  // namespace
+
+TEST_CASE("ranks find each other at the master's address") {
+  setenv("TORCH_FR_BUFFER_SIZE", "0", 1);  // two ranks in one process, see run_ranks
+  const int port = free_port();
+  double sums[2] = {0, 0};
+  const auto join = [&](int rank) {
+    const auto mesh = make_mesh(env_of(rank, 2, port));
+    CHECK(mesh->rank() == rank);
+    CHECK(mesh->world_size() == 2);
+    const torch::Tensor tensor = torch::full({1}, rank + 1.0);
+    mesh->data().all_reduce(tensor).wait();
+    sums[rank] = tensor.item<double>();
+  };
+  std::thread other(join, 1);
+  join(0);
+  other.join();
+  CHECK(sums[0] == 3);
+  CHECK(sums[1] == 3);
+}
+
+TEST_CASE("a rank whose master does not answer says which and where") {
+  const int port = free_port();
+  RankEnv env = env_of(1, 2, port);
+  env.timeout = std::chrono::seconds(1);
+  std::string message;
+  try {
+    make_mesh(env);
+  } catch (const Error& error) {
+    message = error.what();
+  }
+  CHECK(message.find(fmt::format("rank 1 of 2: cannot reach the store at 127.0.0.1:{}", port)) ==
+        0);
+}
+
+TEST_CASE("a run on the CPU maps no CUDA library beyond what libtorch_cpu names") {
+  const auto mesh = make_mesh(env_of(0, 1, 1));
+  CHECK(mesh->device().is_cpu());
+  CHECK(at::add(torch::ones({2}), 1).sum().item<double>() == 4);
+  const std::string maps = mapped_files();
+  CHECK(maps.find("libtorch_cpu") != std::string::npos);
+  for (const char* library :
+       {"libtorch_cuda", "libc10_cuda", "libzeroth_gpu", "libcublas", "libcudnn", "libnccl"}) {
+    CAPTURE(library);
+    CHECK(maps.find(library) == std::string::npos);
+  }
+}
+
+TEST_CASE("without the GPU library beside the program the error says how to get it") {
+  // Test programs lie in bin/tests: the library is not among the folders that are searched from
+  // there.
+  CHECK_THROWS_WITH_AS(load_gpu(), doctest::Contains("no GPU support in this build"), Error);
+}
+
+}  // namespace zeroth::comm

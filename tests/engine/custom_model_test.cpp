@@ -1,0 +1,87 @@
+// The example of a user's own blocks, as a user runs it.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <string>
+#include <vector>
+
+namespace zeroth::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+class TempFolder {
+ public:
+  TempFolder() {
+    std::string name = (fs::temp_directory_path() / "zeroth_custom_XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    path_ = name;
+  }
+  ~TempFolder() { fs::remove_all(path_); }
+  fs::path operator/(const std::string& name) const { return path_ / name; }
+
+ private:
+  fs::path path_;
+};
+
+struct Outcome {
+  int code = -1;
+  std::string output;          // of all ranks, errors included
+  std::vector<double> losses;  // as printed: every 20th step's, then the unseen text's
+};
+
+Outcome run_example(int ranks, const std::string& arguments) {
+  const TempFolder folder;
+  const std::string command = fmt::format(
+      "cd '{}' && DS_ACCELERATOR=cpu OMP_NUM_THREADS=1 timeout -k 5 120 '{}/zeroth' --num_gpus {} "
+      "'{}/custom_model' {} > '{}' 2>&1 < /dev/null",
+      ZEROTH_SOURCE_DIR, ZEROTH_BIN_DIR, ranks, ZEROTH_BIN_DIR, arguments,
+      (folder / "output").string());
+  const int status = std::system(command.c_str());
+  std::ifstream file(folder / "output");
+  Outcome outcome{
+      WIFEXITED(status) ? WEXITSTATUS(status) : -1, {std::istreambuf_iterator<char>(file), {}}, {}};
+  const std::regex loss("loss ([0-9.]+)");
+  for (std::sregex_iterator at(outcome.output.begin(), outcome.output.end(), loss), end; at != end;
+       ++at) {
+    outcome.losses.push_back(std::stod((*at)[1]));
+  }
+  return outcome;
+}
+
+constexpr const char* kConfig = "examples/custom_model/ds_config.json";
+
+}  // namespace
+
+TEST_CASE("the example learns on two ranks, saves its model, and one rank sees the same losses") {
+  const TempFolder folder;
+  const Outcome two = run_example(2, fmt::format("{} '{}'", kConfig, (folder / "out").string()));
+  REQUIRE_MESSAGE(two.code == 0, two.output);
+  REQUIRE_MESSAGE(two.losses.size() == 6, two.output);
+  CHECK(two.losses.front() == doctest::Approx(std::log(128.0)).epsilon(0.05));
+  CHECK(two.losses[4] < 0.5 * two.losses.front());
+  CHECK(two.losses[5] < 0.7 * std::log(128.0));
+  CHECK(fs::file_size(folder / "out/model.safetensors") > 1'000'000);
+
+  const Outcome one = run_example(1, kConfig);
+  REQUIRE_MESSAGE(one.code == 0, one.output);
+  REQUIRE(one.losses.size() == 6);
+  for (size_t i = 0; i < 5; ++i) {
+    CHECK(one.losses[i] == doctest::Approx(two.losses[i]).epsilon(2e-3));
+  }
+}
+
+TEST_CASE("the example ends when its configuration is not there") {
+  const Outcome outcome = run_example(2, "nowhere.json");
+  CHECK(outcome.code == 1);
+  CHECK_MESSAGE(outcome.output.find("nowhere.json") != std::string::npos, outcome.output);
+}
+
+}  // namespace zeroth::engine

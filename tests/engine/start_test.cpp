@@ -1,0 +1,63 @@
+#include "engine/start.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "base/error.h"
+
+namespace zeroth::engine {
+namespace {
+
+// A configuration file for as long as it lives.
+class ConfigFile {
+ public:
+  explicit ConfigFile(const std::string& text)
+      : path_(std::filesystem::temp_directory_path() /
+              fmt::format("zeroth_start_{}.json", getpid())) {
+    std::ofstream(path_) << text;
+  }
+  ~ConfigFile() { std::filesystem::remove(path_); }
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace
+
+TEST_CASE("a file and an environment become a configuration and a mesh") {
+  const ConfigFile file(R"({"train_batch_size": 6, "zero_optimization": {"stage": 2}})");
+  const Start run = start(file.path(), comm::RankEnv{}, {});
+  CHECK(run.config.batch.micro_batch_size == 6);
+  CHECK(run.config.zero.stage == 2);
+  CHECK(run.mesh->rank() == 0);
+  CHECK(run.mesh->world_size() == 1);
+  CHECK_FALSE(run.notes.empty());  // fp32 and AdamW, as the file chose nothing
+}
+
+TEST_CASE("what the file leaves open comes from the program") {
+  const ConfigFile file(R"({"train_micro_batch_size_per_gpu": "auto",
+                            "scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": "auto"}},
+                            "zero_optimization": {"stage": 3, "reduce_bucket_size": "auto"}})");
+  const Start run = start(file.path(), comm::RankEnv{},
+                          {.flags = {.micro_batch = 3}, .hidden_size = 32, .total_steps = 70});
+  CHECK(run.config.batch.train_batch_size == 3);
+  CHECK(run.config.scheduler.total_num_steps == 70);
+  CHECK(run.config.zero.reduce_bucket_elements == 32 * 32);
+  CHECK_THROWS_AS(start(file.path(), comm::RankEnv{}, {}), Error);
+}
+
+TEST_CASE("a wrong configuration is told before the ranks are connected") {
+  const ConfigFile file(R"({"train_batch_size": 5, "zero_optimisation": {}})");
+  comm::RankEnv env;  // of a second rank that nobody waits for
+  env.rank = 1;
+  env.world_size = 2;
+  env.master_port = 1;
+  CHECK_THROWS_WITH_AS(start(file.path(), env, {}), doctest::Contains("zero_optimization"), Error);
+}
+
+}  // namespace zeroth::engine

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Writes tests/equivalence/fixtures: how the tiny checkpoints of tests/model/fixtures train without Zeroth.
+
+Needs torch, transformers and deepspeed: python tools/make_equivalence_fixtures.py
+MODEL.json holds 20 steps at a global batch of 24 rows of 16 tokens, run as one batch:
+  fp32, masked (some targets are not trained), cosine (WarmupCosineLR): transformers and torch's AdamW; losses, grad_norms
+  (before clipping) and the rates;
+  bf16, bf16_masked: losses of DeepSpeed with a bf16 model and fp32 masters.
+loss_scales.json: DeepSpeed's dynamic loss scale over one pattern of overflows.
+"""
+
+import json
+import logging
+import os
+import pathlib
+
+os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29611",
+               "DS_ACCELERATOR": "cpu"}
+
+import deepspeed  # noqa: E402
+import torch  # noqa: E402
+from deepspeed.runtime import lr_schedules  # noqa: E402
+from deepspeed.runtime.fp16 import loss_scaler  # noqa: E402
+from transformers import AutoModelForCausalLM  # noqa: E402
+
+TESTS = pathlib.Path(__file__).resolve().parent.parent / "tests"
+OUT = TESTS / "equivalence/fixtures"
+MODELS = ("llama", "qwen3_tied", "gpt2")
+STEPS, GLOBAL_BATCH, LENGTH, VOCAB, UNTRAINED = 20, 24, 16, 64, -100
+ADAMW = {"lr": 1e-3, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
+CLIPPING = 1.0
+COSINE = {"total_num_steps": 16, "warmup_num_steps": 6, "warmup_min_ratio": 0.1, "cos_min_ratio": 0.05,
+          "warmup_type": "linear"}
+
+
+def token(sample, position):
+    """tests/equivalence/samples.cpp computes the same; half of the rows count up, half down or by larger steps."""
+    return (sample * 37 + position * (sample % 5 - 1) + position * position * (sample % 3)) % VOCAB
+
+
+def is_trained(sample, position):
+    """Two rows of eight have no trained target, the others leave out between none and most."""
+    return sample % 8 < 6 and (sample * 5 + position * 3) % 11 >= sample % 9
+
+
+def batch(step, masked):
+    samples = range(step * GLOBAL_BATCH, (step + 1) * GLOBAL_BATCH)
+    ids = torch.tensor([[token(s, t) for t in range(LENGTH + 1)] for s in samples])
+    targets = ids[:, 1:].clone()
+    if masked:
+        trained = torch.tensor([[is_trained(s, t) for t in range(LENGTH)] for s in samples])
+        targets[~trained] = UNTRAINED
+    return ids[:, :-1].contiguous(), targets
+
+
+def loss_of(model, ids, targets):
+    logits = model(ids, use_cache=False).logits
+    return torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=UNTRAINED)
+
+
+def load(name):
+    return AutoModelForCausalLM.from_pretrained(TESTS / "model/fixtures" / name, dtype=torch.float32).train()
+
+
+def train_torch(name, masked=False, cosine=False):
+    model = load(name)
+    optimizer = torch.optim.AdamW(model.parameters(), **ADAMW)
+    schedule = lr_schedules.WarmupCosineLR(optimizer, **COSINE) if cosine else None
+    run = {"losses": [], "grad_norms": [], "rates": []}
+    for step in range(STEPS):
+        loss = loss_of(model, *batch(step, masked))
+        optimizer.zero_grad()
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), CLIPPING)
+        run["rates"].append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        if schedule:
+            schedule.step()
+        run["losses"].append(round(loss.item(), 7))
+        run["grad_norms"].append(float(f"{norm.item():.8g}"))
+    return run
+
+
+def train_deepspeed_bf16(name, masked=False):
+    config = {
+        "train_micro_batch_size_per_gpu": GLOBAL_BATCH,
+        "gradient_clipping": CLIPPING,
+        "bf16": {"enabled": True},
+        "zero_optimization": {"stage": 1},
+        "optimizer": {"type": "AdamW", "params": {**ADAMW, "torch_adam": True}},
+    }
+    model = load(name)
+    engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)
+    losses = []
+    for step in range(STEPS):
+        loss = loss_of(engine, *batch(step, masked))
+        engine.backward(loss)
+        engine.step()
+        losses.append(round(loss.item(), 7))
+    return {"losses": losses}
+
+
+def loss_scales():
+    overflows = "..x.xx.......xxx.....x.x....."
+    args = {"scale_window": 3, "min_scale": 16, "delayed_shift": 2, "consecutive_hysteresis": False}
+    scaler = loss_scaler.DynamicLossScaler(init_scale=2.0**6, raise_error_at_min_scale=False, **args)
+    used = []
+    for mark in overflows:
+        used.append(scaler.loss_scale)
+        scaler.update_scale(mark == "x")
+    return {"initial_scale_power": 6, "window": 3, "hysteresis": 2, "min_scale": 16, "overflows": overflows,
+            "scales": used}
+
+
+def write(name, value):
+    (OUT / name).write_text(json.dumps(value, indent=1) + "\n")
+
+
+def main():
+    torch.set_num_threads(1)
+    logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
+    deepspeed.init_distributed("gloo")
+    OUT.mkdir(parents=True, exist_ok=True)
+    write("loss_scales.json", loss_scales())
+    for name in MODELS:
+        runs = {
+            "fp32": train_torch(name),
+            "masked": train_torch(name, masked=True),
+            "cosine": train_torch(name, cosine=True),
+            "bf16": train_deepspeed_bf16(name),
+            "bf16_masked": train_deepspeed_bf16(name, masked=True),
+        }
+        write(name + ".json", runs)
+        print(name, {kind: (run["losses"][0], run["losses"][-1]) for kind, run in runs.items()})
+
+
+if __name__ == "__main__":
+    main()
