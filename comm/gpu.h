@@ -5,7 +5,9 @@
 #include <torch/types.h>
 
 #include <chrono>
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "comm/group.h"
@@ -32,7 +34,11 @@ class Gpu {
   virtual int64_t peak_allocated_bytes(int index) const = 0;
 };
 
-// Loads libzeroth_gpu.so from the folder of the running program or its sibling lib/. Must run
+// Where libzeroth_gpu.so lies: in the folder of the running program or its sibling lib/; empty in a
+// CPU-only build.
+std::optional<std::filesystem::path> gpu_library();
+
+// Loads that library. Must run
 // before any other use of torch in the process. Throws an Error that says what is missing (a
 // CPU-only build, a driver). The object lives as long as the process.
 Gpu& load_gpu();

@@ -3,6 +3,8 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <filesystem>
+
 #include "base/error.h"
 #include "comm/gloo_group.h"
 #include "comm/gpu.h"
@@ -37,10 +39,16 @@ std::unique_ptr<Group> gloo(const RankEnv& env) {
   return make_gloo_group(connect_store(env), env.rank, env.world_size, options);
 }
 
+// Without a launcher's word: the GPU where the machine has one and this build can use it.
+bool use_cpu(const RankEnv& env) {
+  if (env.accelerator) return *env.accelerator == "cpu";
+  return !std::filesystem::exists("/dev/nvidiactl") || !gpu_library();
+}
+
 }  // namespace
 
 std::unique_ptr<Mesh> make_mesh(const RankEnv& env) {
-  if (env.accelerator.value_or("cpu") == "cpu") {
+  if (use_cpu(env)) {
     auto group = env.world_size == 1 ? make_solo_group() : gloo(env);
     return std::make_unique<Mesh>(torch::kCPU, std::move(group));
   }

@@ -49,8 +49,7 @@ struct MemoryReport {
   int64_t parameters = 0;            // working precision
   int64_t master_and_optimizer = 0;  // fp32 master where it is a copy, and optimizer state
   int64_t gradients = 0;
-  int64_t gathered_peak =
-      0;  // most bytes of parameters gathered beyond what rests here, an estimate
+  int64_t gathered_peak = 0;  // most parameters that a step gathers beyond what rests here
 };
 
 struct InitOptions {

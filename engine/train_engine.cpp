@@ -22,7 +22,11 @@ TrainEngine::TrainEngine(model::Blocks blocks, const configs::Config& config,
       scaler_(optim::make_loss_scaler(config_.precision, config_.loss_scale)),
       segments_(plan_segments(blocks_.size(), config_.recompute)),
       schedule_(make_schedule(static_cast<size_t>(config_.batch.accumulation_steps))),
-      runner_(blocks_, *strategy_.params, *strategy_.grads, segments_) {}
+      runner_(blocks_, *strategy_.params, *strategy_.grads, segments_) {
+  strategy_.params->expect(visits(schedule_, segments_));
+  planned_live_elements_ = strategy_.params->planned_live_elements();
+  strategy_.params->expect({});
+}
 
 StepStats TrainEngine::train_batch(Loader& data) {
   StepStats stats;
@@ -151,7 +155,7 @@ MemoryReport TrainEngine::memory() const {
   report.parameters = strategy_.params->resting_bytes();
   report.master_and_optimizer = strategy_.states->resting_bytes();
   report.gradients = strategy_.grads->resting_bytes();
-  report.gathered_peak = strategy_.params->peak_live_elements() *
+  report.gathered_peak = planned_live_elements_ *
                          static_cast<int64_t>(c10::elementSize(zero::dtype_of(config_.precision)));
   return report;
 }

@@ -205,6 +205,16 @@ void ParamStore::updated(size_t unit) {
   }
 }
 
+int64_t ParamStore::planned_live_elements() const {
+  int64_t most = 0;
+  for (size_t position = 0; position < visits_.size(); ++position) {
+    int64_t live = 0;
+    for (const size_t unit : wanted(position)) live += cost(unit);
+    most = std::max(most, live);
+  }
+  return most;
+}
+
 int64_t ParamStore::resting_bytes() const {
   int64_t bytes = 0;
   for (size_t unit = 0; unit < states_.size(); ++unit) {

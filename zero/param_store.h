@@ -71,6 +71,8 @@ class ParamStore {
   // Elements of kRelease units whose whole buffers are present now, and the most there ever were.
   int64_t live_elements() const { return live_elements_; }
   int64_t peak_live_elements() const { return peak_live_elements_; }
+  // The most that following the expected visits will make live.
+  int64_t planned_live_elements() const;
   // Bytes of shards and of kept buffers.
   int64_t resting_bytes() const;
 

@@ -33,8 +33,9 @@ class TempFolder {
 
 struct Outcome {
   int code = -1;
-  std::string output;          // of all ranks, errors included
-  std::vector<double> losses;  // as printed: every 20th step's, then the unseen text's
+  std::string output;  // of all ranks, errors included
+  std::vector<double>
+      losses;  // as printed: of steps 1, 50, 100, 150 and 200, then the unseen text's
 };
 
 Outcome run_example(int ranks, const std::string& arguments) {
@@ -65,15 +66,15 @@ TEST_CASE("the example learns on two ranks, saves its model, and one rank sees t
   const Outcome two = run_example(2, fmt::format("{} '{}'", kConfig, (folder / "out").string()));
   REQUIRE_MESSAGE(two.code == 0, two.output);
   REQUIRE_MESSAGE(two.losses.size() == 6, two.output);
-  CHECK(two.losses.front() == doctest::Approx(std::log(128.0)).epsilon(0.05));
+  CHECK(two.losses.front() == doctest::Approx(std::log(256.0)).epsilon(0.05));
   CHECK(two.losses[4] < 0.5 * two.losses.front());
-  CHECK(two.losses[5] < 0.7 * std::log(128.0));
+  CHECK(two.losses[5] < 0.5 * std::log(256.0));
   CHECK(fs::file_size(folder / "out/model.safetensors") > 1'000'000);
 
   const Outcome one = run_example(1, kConfig);
   REQUIRE_MESSAGE(one.code == 0, one.output);
   REQUIRE(one.losses.size() == 6);
-  for (size_t i = 0; i < 5; ++i) {
+  for (size_t i = 0; i < 6; ++i) {
     CHECK(one.losses[i] == doctest::Approx(two.losses[i]).epsilon(2e-3));
   }
 }

@@ -43,8 +43,9 @@ TEST_CASE("what the file leaves open comes from the program") {
   const ConfigFile file(R"({"train_micro_batch_size_per_gpu": "auto",
                             "scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": "auto"}},
                             "zero_optimization": {"stage": 3, "reduce_bucket_size": "auto"}})");
-  const Start run = start(file.path(), comm::RankEnv{},
-                          {.flags = {.micro_batch = 3}, .hidden_size = 32, .total_steps = 70});
+  StartOptions options{.flags = {}, .hidden_size = 32, .total_steps = 70};
+  options.flags.micro_batch = 3;
+  const Start run = start(file.path(), comm::RankEnv{}, options);
   CHECK(run.config.batch.train_batch_size == 3);
   CHECK(run.config.scheduler.total_num_steps == 70);
   CHECK(run.config.zero.reduce_bucket_elements == 32 * 32);

@@ -98,6 +98,7 @@ TEST_CASE("prefetch takes at least one block and never more than the live limit"
     const int64_t tight = numel(3) + numel(4);
     Numbered limited(*mesh, Retention::kRelease, /*prefetch=*/100000, tight);
     limited.store.expect(kStep);
+    CHECK(limited.store.planned_live_elements() == tight);
     for (const size_t block : kStep) {
       const Lease lease = limited.store.gather(block);
       CHECK(limited.store.live_elements() <= tight);
