@@ -30,6 +30,9 @@ function(zeroth_test folder)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LINKS} zeroth_test_main)
   zeroth_target_defaults(${name} "${ARG_TORCH}")
+  if(NOT ARG_TORCH)  # with torch the precompiled header dictates the flags
+    target_compile_options(${name} PRIVATE -O0)
+  endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin/tests)
   target_compile_definitions(${name} PRIVATE
     ZEROTH_SOURCE_DIR="${CMAKE_SOURCE_DIR}" ZEROTH_BIN_DIR="${CMAKE_BINARY_DIR}/bin")

@@ -87,7 +87,11 @@ def save(name, model, folder):
         use_old_rope_keys(folder)
     if name == "gpt2_no_prefix":
         drop_gpt2_prefix(folder)
-    model.to(torch.float32)
+
+
+def load(folder, dtype):
+    """As users do: `model.to(dtype)` would round the rotary frequencies too."""
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
 
 
 def reference(model):
@@ -117,10 +121,10 @@ def main():
         scatter_norms(model)
         folder = OUT / name
         save(name, model, folder)
-        expected = reference(model)
+        expected = reference(load(folder, torch.float32))
         if name == "llama_bf16":
             with torch.no_grad():
-                expected["logits_bf16"] = model.to(torch.bfloat16)(expected["ids"]).logits.float()
+                expected["logits_bf16"] = load(folder, torch.bfloat16)(expected["ids"]).logits.float()
         save_file(expected, folder / "expected.safetensors")
         print(name, sum(f.stat().st_size for f in folder.iterdir()))
 
