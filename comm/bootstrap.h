@@ -1,12 +1,9 @@
-// From the environment to a mesh: the only place that reads the environment in a rank.
+// What the environment tells a rank: the only place that reads it.
 #pragma once
 
 #include <chrono>
-#include <memory>
 #include <optional>
 #include <string>
-
-#include "comm/mesh.h"
 
 namespace zeroth::comm {
 
@@ -30,9 +27,5 @@ struct RankEnv {
   // Throws an Error that names the variable and its value.
   static RankEnv from_environment();
 };
-
-// Connects the ranks. Throws an Error that names rank, address and port when that does not succeed
-// in time.
-std::unique_ptr<Mesh> make_mesh(const RankEnv& env);
 
 }  // namespace zeroth::comm

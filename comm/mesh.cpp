@@ -1,4 +1,4 @@
-#include "comm/bootstrap.h"
+#include "comm/mesh.h"
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "comm/bootstrap.h"
 #include "comm/gloo_group.h"
 #include "comm/gpu.h"
 

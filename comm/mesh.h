@@ -25,4 +25,10 @@ class Mesh {
   std::unique_ptr<Group> data_;
 };
 
+struct RankEnv;
+
+// Connects the ranks. Throws an Error that names rank, address and port when that does not succeed
+// in time.
+std::unique_ptr<Mesh> make_mesh(const RankEnv& env);
+
 }  // namespace zeroth::comm

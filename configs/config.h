@@ -76,9 +76,11 @@ struct SchedulerConfig {
 struct ZeroConfig {
   // 0 replicates everything; 1 shards optimizer state; 2 also gradients; 3 also parameters.
   int stage = 0;
-  // Gradients are reduced in pieces of at most this many elements.
+  // Gradient reductions under way together hold at most this many elements, or one block. More of
+  // them overlap better and cost memory.
   int64_t reduce_bucket_elements = 500'000'000;
-  // Updated parameters are gathered in pieces of at most this many elements.
+  // Stages 1 and 2: updated parameters of whole blocks that fit in this many elements are gathered
+  // ahead of use.
   int64_t allgather_bucket_elements = 500'000'000;
   // Stage 3: whole blocks that fit in this many elements are gathered ahead of use (at least one
   // unless 0).

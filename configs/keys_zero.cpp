@@ -15,9 +15,11 @@ std::vector<Key> honoured_rows() {
       {"zero_optimization.stage", kInteger, kHonoured, "0", "0..3", "",
        "0: nothing sharded; 1: optimizer state; 2: and gradients; 3: and parameters"},
       {"zero_optimization.reduce_bucket_size", kInteger, kHonoured, "500000000", "> 0",
-       "hidden size squared", "gradients are reduced in pieces of at most this many elements"},
+       "hidden size squared",
+       "reductions under way together hold at most this many elements, or one block"},
       {"zero_optimization.allgather_bucket_size", kInteger, kHonoured, "500000000", "> 0", kDefault,
-       "updated parameters are gathered in pieces of at most this many elements"},
+       "stages 1 and 2: updated parameters of whole blocks that fit in this many elements are "
+       "gathered ahead of use"},
       {"zero_optimization.overlap_comm", kBool, kHonoured, "true", "", kDefault,
        "gathers and reductions run beside compute; results are the same, so it is on at every "
        "stage (DeepSpeed: only at stage 3)"},

@@ -16,7 +16,7 @@ torch::Tensor BlockRunner::run_forward(const Segment& segment, torch::Tensor x,
     const zero::Lease lease = params_.gather(i);
     x = segment.recompute ? tape.forward_without_graph(*blocks_[i], x, batch)
                           : tape.forward(*blocks_[i], i, x, batch);
-    if (watching_) inspect(i, x);
+    if (inspecting_) inspect(i, x);
   }
   return x;
 }
@@ -34,7 +34,8 @@ void BlockRunner::backward(const model::MicroBatch& batch, bool last, Tape& tape
     if (segment->recompute) run_again(*segment, batch, tape);
     for (size_t i = segment->end; i-- > segment->first;) {
       const zero::Lease lease = params_.gather(i);
-      if (segment->recompute && i + 1 == segment->end) {
+      if (segment->recompute &&
+          i + 1 == segment->end) {  // its graph shares the gather of its backward
         tape.forward(*blocks_[i], i, tape.input(i), batch);
       }
       grads_.open(i);

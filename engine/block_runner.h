@@ -39,7 +39,7 @@ class BlockRunner {
 
   // Looks at every block's output from now on (one pass over it each): which is the first that is
   // not finite?
-  void watch(bool on) { watching_ = on; }
+  void inspect_outputs(bool on) { inspecting_ = on; }
   std::optional<size_t> first_bad_output() const { return first_bad_output_; }
 
  private:
@@ -52,7 +52,7 @@ class BlockRunner {
   zero::ParamStore& params_;
   zero::GradReducer& grads_;
   const std::vector<Segment>& segments_;
-  bool watching_ = false;
+  bool inspecting_ = false;
   std::optional<size_t> first_bad_output_;
 };
 

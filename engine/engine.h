@@ -58,6 +58,8 @@ struct InitOptions {
   std::shared_ptr<model::WeightSource> weights;
 };
 
+// After an Error the ranks no longer agree on what comes next: end the process without destroying
+// the engine or the mesh, whose connections would wait for peers.
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -78,7 +80,7 @@ class Engine {
   virtual void save_model(const std::filesystem::path& dir) = 0;
 
   virtual const configs::Config& config() const = 0;
-  virtual comm::Mesh& mesh() = 0;
+  virtual comm::Mesh& mesh() const = 0;
   virtual MemoryReport memory() const = 0;
   virtual int64_t num_parameters() const = 0;  // whole model, tied weights once
   // One line for the start-up summary: "stage 2: parameters replicated, gradients sharded,

@@ -9,9 +9,11 @@ class Loader {
  public:
   virtual ~Loader() = default;
 
-  // This rank's next micro-batch: tokens, targets (kUntrained where not trained), rng_seed and
-  // samples filled, tensors on the CPU. Called gradient_accumulation_steps times per step, on the
-  // thread that called the engine. May throw.
+  // Ranks return different samples: the global batch is dealt over ranks and micro-batches, and the
+  // same samples make the same step whatever the split (data::Deal does it for datasets). This
+  // rank's next micro-batch: tokens, targets (kUntrained where not trained), rng_seed and samples
+  // filled, tensors on the CPU. Called gradient_accumulation_steps times per step, on the thread
+  // that called the engine. May throw.
   virtual model::MicroBatch next() = 0;
 };
 

@@ -12,8 +12,8 @@ namespace {
 constexpr int64_t kNowhere = INT64_MAX;
 constexpr int64_t kSlotsPerUnit = int64_t{1} << 24;
 
-// Smaller is earlier in backward: units from the last to the first, slots from the last to the
-// first.
+// A place as one integer, so that a single all-reduce finds the least. Smaller is earlier in
+// backward: units from the last to the first, slots from the last to the first.
 int64_t first_bad_slot(const zero::UnitPlan& plan, const zero::GradReducer& grads) {
   for (size_t back = 0; back < plan.units.size(); ++back) {
     const size_t unit = plan.units.size() - 1 - back;
@@ -52,7 +52,7 @@ std::string describe(const zero::UnitPlan& plan, int64_t place) {
 
 }  // namespace
 
-void NonFiniteWatch::skipped_step(int64_t step, const zero::UnitPlan& plan,
+void NonFiniteSkips::skipped_step(int64_t step, const zero::UnitPlan& plan,
                                   const zero::GradReducer& grads, std::optional<size_t> bad_output,
                                   comm::Mesh& mesh) {
   if (in_a_row_ == 0) {

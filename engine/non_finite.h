@@ -12,17 +12,17 @@
 namespace zeroth::engine {
 
 // Counts skipped steps in a row and remembers where the first of them went wrong.
-class NonFiniteWatch {
+class NonFiniteSkips {
  public:
   static constexpr int64_t kMostInARow = 10;
 
-  void clean_step() { *this = NonFiniteWatch(); }
+  void clean_step() { *this = NonFiniteSkips(); }
   // Looks for the place on the first skip of a row; throws an Error that names block and parameter
   // on the tenth. `bad_output`: this rank's first block whose output was not finite, where that was
   // watched. Collective.
   void skipped_step(int64_t step, const zero::UnitPlan& plan, const zero::GradReducer& grads,
                     std::optional<size_t> bad_output, comm::Mesh& mesh);
-  bool watching() const { return in_a_row_ > 0; }
+  bool in_a_row() const { return in_a_row_ > 0; }
 
  private:
   int64_t in_a_row_ = 0;

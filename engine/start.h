@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "comm/bootstrap.h"
+#include "comm/mesh.h"
 #include "configs/loader.h"
 
 namespace zeroth::engine {

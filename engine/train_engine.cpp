@@ -30,18 +30,18 @@ TrainEngine::TrainEngine(model::Blocks blocks, const configs::Config& config,
 
 StepStats TrainEngine::train_batch(Loader& data) {
   StepStats stats;
-  StopWatch watch;
+  StopWatch timer;
   StepBatches step = draw_batches(data, config_.batch.accumulation_steps, *mesh_);
   require_trained_tokens(step, steps_ + 1, *mesh_);
-  watch.lap(stats.times.data);
+  timer.lap(stats.times.data);
 
-  runner_.watch(watch_.watching());
+  runner_.inspect_outputs(skips_.in_a_row());
   const torch::Tensor loss = run_micro_batches(step, stats.times);
-  watch = StopWatch();
+  timer = StopWatch();
   torch::Tensor sums = torch::stack({loss, strategy_.grads->finish()});
   mesh_->data().all_reduce(sums).wait();
   sums = sums.to(torch::kCPU);
-  watch.lap(stats.times.reduce);
+  timer.lap(stats.times.reduce);
 
   stats.step = ++steps_;
   stats.loss = sums[0].item<double>();
@@ -49,12 +49,12 @@ StepStats TrainEngine::train_batch(Loader& data) {
   stats.tokens = step.tokens;
   stats.trained_tokens = step.trained_tokens;
   apply(stats);
-  watch.lap(stats.times.update);
+  timer.lap(stats.times.update);
   return stats;
 }
 
 torch::Tensor TrainEngine::run_micro_batches(StepBatches& step, StepTimes& times) {
-  StopWatch watch;
+  StopWatch timer;
   Tape tape(blocks_.size());
   torch::Tensor loss =
       torch::zeros({}, torch::TensorOptions(mesh_->device()).dtype(torch::kDouble));
@@ -65,11 +65,11 @@ torch::Tensor TrainEngine::run_micro_batches(StepBatches& step, StepTimes& times
       batch.step_trained_tokens = static_cast<double>(step.trained_tokens);
       batch.grad_scale = scaler_.scale();
       loss += runner_.forward(batch, tape).to(torch::kDouble);
-      watch.lap(times.forward);
+      timer.lap(times.forward);
     } else {
       runner_.backward(batch, op.last, tape);
       batch = {};
-      watch.lap(times.backward);
+      timer.lap(times.backward);
     }
   }
   strategy_.params->expect({});
@@ -81,7 +81,7 @@ void TrainEngine::apply(StepStats& stats) {
   stats.loss_scale = scaler_.scale();
   stats.skipped = !std::isfinite(stats.grad_norm);
   if (stats.skipped) {
-    watch_.skipped_step(stats.step, plan_, *strategy_.grads, runner_.first_bad_output(), *mesh_);
+    skips_.skipped_step(stats.step, plan_, *strategy_.grads, runner_.first_bad_output(), *mesh_);
   } else {
     // As torch's clip_grad_norm_ and DeepSpeed: a factor of clip / (norm + 1e-6) where that is
     // below 1.
@@ -89,7 +89,7 @@ void TrainEngine::apply(StepStats& stats) {
                             ? std::min(1.0, config_.gradient_clipping / (stats.grad_norm + 1e-6))
                             : 1.0;
     optimizer_.step(++applied_updates_, stats.lr, clip / scaler_.scale());
-    watch_.clean_step();
+    skips_.clean_step();
   }
   strategy_.grads->reset();
   scaler_.update(stats.skipped);

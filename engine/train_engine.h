@@ -30,7 +30,7 @@ class TrainEngine final : public Engine {
   void save_model(const std::filesystem::path& dir) override;
 
   const configs::Config& config() const override { return config_; }
-  comm::Mesh& mesh() override { return *mesh_; }
+  comm::Mesh& mesh() const override { return *mesh_; }
   MemoryReport memory() const override;
   int64_t num_parameters() const override;
   std::string strategy() const override { return strategy_.description; }
@@ -58,7 +58,7 @@ class TrainEngine final : public Engine {
   std::vector<Segment> segments_;
   std::vector<PipeOp> schedule_;
   BlockRunner runner_;
-  NonFiniteWatch watch_;
+  NonFiniteSkips skips_;
   int64_t planned_live_elements_ = 0;
   int64_t steps_ = 0;            // train_batch calls that ended
   int64_t applied_updates_ = 0;  // of these, the ones that were not skipped

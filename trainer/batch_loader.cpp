@@ -7,6 +7,8 @@
 namespace zeroth::trainer {
 namespace {
 
+static_assert(data::kUntrained == model::kUntrained);
+
 torch::Tensor to_tensor(const std::vector<int64_t>& values, int64_t rows, int64_t length) {
   return torch::tensor(values, torch::kInt64).view({rows, length});  // [rows, length]
 }

@@ -1,10 +1,9 @@
 // Reducers that keep the whole fp32 gradient of every unit from the first micro-batch to the last.
-#include <deque>
-
 #include "base/error.h"
 #include "zero/buffer_pool.h"
 #include "zero/grad_reducer.h"
 #include "zero/grad_views.h"
+#include "zero/in_flight.h"
 
 namespace zeroth::zero {
 namespace {
@@ -12,7 +11,12 @@ namespace {
 class AccumulatingReducer : public GradReducer {
  public:
   AccumulatingReducer(const UnitPlan& plan, comm::Group& group, const GradReducerOptions& options)
-      : plan_(plan), group_(group), options_(options), pool_(options.device) {
+      : plan_(plan),
+        group_(group),
+        options_(options),
+        pool_(options.device),
+        in_flight_(options.max_in_flight, options.max_in_flight_elements,
+                   [this](Reduction reduction) { retire(std::move(reduction)); }) {
     const auto fp32 = torch::TensorOptions(options.device).dtype(torch::kFloat);
     for (const Unit& unit : plan.units) {
       whole_.push_back(unit.trainable ? torch::zeros({unit.layout.numel()}, fp32)
@@ -31,13 +35,12 @@ class AccumulatingReducer : public GradReducer {
     for (const size_t unit : plan_.block_units[block]) {
       // Backward comes to the first user of a tied weight last.
       if (!plan_.units[unit].trainable || plan_.units[unit].blocks.front() != block) continue;
-      in_flight_.push_back(start(unit));
-      while (in_flight_.size() > options_.max_in_flight) retire();
+      in_flight_.push(start(unit), plan_.units[unit].layout.numel());
     }
   }
 
   torch::Tensor finish() override {
-    while (!in_flight_.empty()) retire();
+    in_flight_.drain();
     std::vector<torch::Tensor> owned;
     for (size_t unit = 0; unit < whole_.size(); ++unit) {
       if (!whole_[unit].defined()) continue;
@@ -89,9 +92,7 @@ class AccumulatingReducer : public GradReducer {
   std::vector<torch::Tensor> whole_;  // [unit]
 
  private:
-  void retire() {
-    Reduction reduction = std::move(in_flight_.front());
-    in_flight_.pop_front();
+  void retire(Reduction reduction) {
     reduction.pending.wait();
     if (reduction.result.data_ptr() != reduction.target.data_ptr()) {
       reduction.target.copy_(reduction.result);
@@ -99,7 +100,7 @@ class AccumulatingReducer : public GradReducer {
     if (!wire_is_fp32()) pool_.give_tensor(std::move(reduction.from));
   }
 
-  std::deque<Reduction> in_flight_;
+  InFlight<Reduction> in_flight_;
 };
 
 class WholeReducer final : public AccumulatingReducer {

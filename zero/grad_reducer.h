@@ -39,7 +39,10 @@ class GradReducer {
 struct GradReducerOptions {
   torch::Device device = torch::kCPU;
   torch::Dtype wire = torch::kFloat;  // dtype in which gradients cross the group
-  size_t max_in_flight = 2;  // reductions that may be under way when add() returns; 0: no overlap
+  // Reductions under way when add() returns: at most so many, holding at most so many elements
+  // unless it is one.
+  size_t max_in_flight = 2;  // 0: no overlap
+  int64_t max_in_flight_elements = INT64_MAX;
 };
 
 // Every rank holds the whole fp32 gradient and adds to it; the last micro-batch all-reduces.

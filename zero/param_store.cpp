@@ -199,7 +199,7 @@ void ParamStore::updated(size_t unit) {
   State& state = states_[unit];
   ZEROTH_CHECK(state.leases == 0, "unit {} is updated while leased", plan_.units[unit].name);
   drop(unit);
-  if (options_.retention[unit] == Retention::kKeep) {
+  if (options_.retention[unit] == Retention::kRefresh) {
     state.pending.wait();
     state.present = false;
   }

@@ -33,7 +33,7 @@ class Lease {
 // What becomes of a unit's whole buffer.
 enum class Retention {
   kWhole,    // every rank owns all of it: it is never gathered
-  kKeep,     // whole on every rank; the shard is a range of it; gathered again after an update
+  kRefresh,  // whole on every rank; the shard is a range of it; gathered again after an update
   kRelease,  // gathered before use, released after it; only the shard rests here
 };
 

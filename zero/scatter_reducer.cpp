@@ -1,9 +1,8 @@
 // The reducer that reduces in every micro-batch and keeps only this rank's shard.
-#include <deque>
-
 #include "zero/buffer_pool.h"
 #include "zero/grad_reducer.h"
 #include "zero/grad_views.h"
+#include "zero/in_flight.h"
 
 namespace zeroth::zero {
 namespace {
@@ -15,7 +14,9 @@ class ScatterReducer final : public GradReducer {
         group_(group),
         options_(options),
         pool_(options.device),
-        units_(plan.units.size()) {
+        units_(plan.units.size()),
+        in_flight_(options.max_in_flight, options.max_in_flight_elements,
+                   [this](Reduction reduction) { retire(std::move(reduction)); }) {
     const auto fp32 = torch::TensorOptions(options.device).dtype(torch::kFloat);
     for (size_t unit = 0; unit < units_.size(); ++unit) {
       if (!plan.units[unit].trainable) continue;
@@ -36,13 +37,12 @@ class ScatterReducer final : public GradReducer {
     for (const size_t unit : plan_.block_units[block]) {
       if (!plan_.units[unit].trainable) continue;
       close_grad_views(plan_.units[unit]);
-      in_flight_.push_back(start(unit));
-      while (in_flight_.size() > options_.max_in_flight) retire();
+      in_flight_.push(start(unit), plan_.units[unit].layout.numel());
     }
   }
 
   torch::Tensor finish() override {
-    while (!in_flight_.empty()) retire();
+    in_flight_.drain();
     std::vector<torch::Tensor> shards;
     for (const UnitState& unit : units_) {
       if (unit.shard.defined()) shards.push_back(unit.shard);
@@ -87,9 +87,7 @@ class ScatterReducer final : public GradReducer {
     return reduction;
   }
 
-  void retire() {
-    Reduction reduction = std::move(in_flight_.front());
-    in_flight_.pop_front();
+  void retire(Reduction reduction) {
     reduction.pending.wait();
     UnitState& state = units_[reduction.unit];
     if (reduction.result.data_ptr() != state.shard.data_ptr()) {
@@ -105,7 +103,7 @@ class ScatterReducer final : public GradReducer {
   GradReducerOptions options_;
   BufferPool pool_;
   std::vector<UnitState> units_;
-  std::deque<Reduction> in_flight_;
+  InFlight<Reduction> in_flight_;
 };
 
 }  // namespace

@@ -12,22 +12,25 @@ using MakeReducer = std::unique_ptr<GradReducer> (*)(const UnitPlan&, comm::Grou
 
 struct Row {
   Retention retention;
-  MakeReducer reduce_once;               // with several micro-batches in a step
-  MakeReducer reduce_every_micro_batch;  // with a single one: a step has one reduction either way
+  int64_t configs::ZeroConfig::*gathered_ahead;  // elements
+  MakeReducer with_accumulation;
+  MakeReducer
+      single_micro_batch;  // a step has one reduction: the whole gradient need not be kept for it
   const char* description;
 };
 
 // One rank has nothing to share: it is stage 0 whatever the config says.
 const Row& row_of(int stage) {
+  using configs::ZeroConfig;
   static const Row kTable[] = {
-      {Retention::kWhole, make_whole_reducer, make_whole_reducer,
-       "parameters, gradients and optimizer state replicated"},
-      {Retention::kKeep, make_late_scatter_reducer, make_scatter_reducer,
-       "parameters and gradients replicated, optimizer state sharded"},
-      {Retention::kKeep, make_scatter_reducer, make_scatter_reducer,
-       "parameters replicated, gradients and optimizer state sharded"},
-      {Retention::kRelease, make_scatter_reducer, make_scatter_reducer,
-       "parameters, gradients and optimizer state sharded"},
+      {Retention::kWhole, &ZeroConfig::allgather_bucket_elements, make_whole_reducer,
+       make_whole_reducer, "parameters, gradients and optimizer state replicated"},
+      {Retention::kRefresh, &ZeroConfig::allgather_bucket_elements, make_late_scatter_reducer,
+       make_scatter_reducer, "parameters replicated, optimizer state sharded"},
+      {Retention::kRefresh, &ZeroConfig::allgather_bucket_elements, make_scatter_reducer,
+       make_scatter_reducer, "parameters replicated, gradients and optimizer state sharded"},
+      {Retention::kRelease, &ZeroConfig::prefetch_bucket_elements, make_scatter_reducer,
+       make_scatter_reducer, "parameters, gradients and optimizer state sharded"},
   };
   ZEROTH_CHECK(stage >= 0 && stage <= 3, "stage {}", stage);
   return kTable[stage];
@@ -38,7 +41,7 @@ std::vector<Retention> retentions(const UnitPlan& plan, Retention usual,
   std::vector<Retention> retention;
   for (const Unit& unit : plan.units) {
     const bool small = unit.layout.parameter_numel() <= persistence_threshold;
-    retention.push_back(usual == Retention::kRelease && small ? Retention::kKeep : usual);
+    retention.push_back(usual == Retention::kRelease && small ? Retention::kRefresh : usual);
   }
   return retention;
 }
@@ -66,18 +69,20 @@ Strategy make_strategy(const UnitPlan& plan, const configs::Config& config, comm
   ParamStoreOptions params;
   params.retention = retentions(plan, row.retention, zero.param_persistence_threshold_elements);
   params.dtype = dtype;
-  params.prefetch_elements = zero.overlap_comm ? zero.prefetch_bucket_elements : 0;
+  params.prefetch_elements = zero.overlap_comm ? zero.*row.gathered_ahead : 0;
   params.max_live_elements = zero.max_live_elements;
 
   GradReducerOptions grads;
   grads.device = mesh.device();
   grads.wire = group.size() == 1 ? torch::kFloat : dtype;
   grads.max_in_flight = zero.overlap_comm ? 2 : 0;
-  const bool once = config.batch.accumulation_steps > 1;
+  grads.max_in_flight_elements = zero.reduce_bucket_elements;
+  const bool accumulates = config.batch.accumulation_steps > 1;
 
   Strategy strategy;
   strategy.params = std::make_unique<ParamStore>(plan, group, mesh.device(), std::move(params));
-  strategy.grads = (once ? row.reduce_once : row.reduce_every_micro_batch)(plan, group, grads);
+  strategy.grads =
+      (accumulates ? row.with_accumulation : row.single_micro_batch)(plan, group, grads);
   strategy.states = offload::make_device_store(mesh.device());
   strategy.description = fmt::format("ZeRO stage {}{}: {}", zero.stage,
                                      stage == zero.stage ? "" : " (one rank)", row.description);

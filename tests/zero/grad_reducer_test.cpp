@@ -20,8 +20,8 @@ struct Case {
   Retention retention;
 };
 const Case kCases[] = {{"whole", make_whole_reducer, Retention::kWhole},
-                       {"late scatter", make_late_scatter_reducer, Retention::kKeep},
-                       {"scatter", make_scatter_reducer, Retention::kKeep}};
+                       {"late scatter", make_late_scatter_reducer, Retention::kRefresh},
+                       {"scatter", make_scatter_reducer, Retention::kRefresh}};
 
 // What backward would add in micro-batch `micro` of `rank`: small integers, exact in every dtype.
 torch::Tensor contribution(const torch::Tensor& like, int rank, int64_t micro) {
@@ -129,8 +129,9 @@ TEST_CASE("the scatter reducer holds whole gradients for a few blocks only") {
   testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
     const model::Blocks blocks = testing::make_chain({.layers = 40});
     const UnitPlan plan = plan_units(blocks, 2);
-    ParamStore params(plan, mesh->data(), torch::kCPU,
-                      {.retention = std::vector<Retention>(plan.units.size(), Retention::kKeep)});
+    ParamStore params(
+        plan, mesh->data(), torch::kCPU,
+        {.retention = std::vector<Retention>(plan.units.size(), Retention::kRefresh)});
     const auto scatter = make_scatter_reducer(plan, mesh->data(), {});
     const auto late = make_late_scatter_reducer(plan, mesh->data(), {});
     run_step(plan, *scatter, mesh->rank(), 1);

@@ -52,7 +52,8 @@ const std::vector<size_t> kStep = {0, 1, 2, 3, 4, 4, 3, 2, 1, 0};
 
 TEST_CASE("every retention gives whole, updated parameters on every rank") {
   for (const int ranks : {1, 2, 3}) {
-    for (const Retention retention : {Retention::kWhole, Retention::kKeep, Retention::kRelease}) {
+    for (const Retention retention :
+         {Retention::kWhole, Retention::kRefresh, Retention::kRelease}) {
       for (const int64_t prefetch : {0, 40, 100000}) {
         CAPTURE(ranks);
         CAPTURE(prefetch);

@@ -1,0 +1,47 @@
+// Reductions under way, oldest first, as many as may overlap with compute.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <utility>
+
+namespace zeroth::zero {
+
+template <typename Reduction>
+class InFlight {
+ public:
+  // After push() at most `most` reductions are under way, and together they hold at most
+  // `most_elements` elements unless it is one. `retire` waits for a reduction and takes its result;
+  // it is called in the order of push().
+  InFlight(size_t most, int64_t most_elements, std::function<void(Reduction)> retire)
+      : most_(most), most_elements_(most_elements), retire_(std::move(retire)) {}
+
+  void push(Reduction reduction, int64_t elements) {
+    queue_.emplace_back(std::move(reduction), elements);
+    elements_ += elements;
+    while (queue_.size() > most_ || (queue_.size() > 1 && elements_ > most_elements_))
+      retire_oldest();
+  }
+
+  void drain() {
+    while (!queue_.empty()) retire_oldest();
+  }
+
+ private:
+  void retire_oldest() {
+    auto [reduction, elements] = std::move(queue_.front());
+    queue_.pop_front();
+    elements_ -= elements;
+    retire_(std::move(reduction));
+  }
+
+  size_t most_;
+  int64_t most_elements_;
+  std::function<void(Reduction)> retire_;
+  std::deque<std::pair<Reduction, int64_t>> queue_;
+  int64_t elements_ = 0;
+};
+
+}  // namespace zeroth::zero
