@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "data/mapped_file.h"
+#include "base/mapped_file.h"
 #include "data/tokenizer.h"
 
 namespace zeroth::data {

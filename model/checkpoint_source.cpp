@@ -5,16 +5,18 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <set>
 
 #include "base/error.h"
+#include "model/build.h"
 #include "model/checkpoint_map.h"
 #include "model/random_source.h"
 
 namespace zeroth::model {
 namespace {
 
-constexpr int64_t kChunk =
-    1 << 18;  // elements converted and checked at once: they stay in the cache
+// Elements converted and checked at once: they stay in the cache.
+constexpr int64_t kChunk = 1 << 18;
 
 std::optional<torch::ScalarType> float_type(const std::string& dtype) {
   if (dtype == "F32") return torch::kFloat32;
@@ -28,16 +30,27 @@ bool is_finite(const torch::Tensor& values) {
   return std::isfinite(low.item<double>()) && std::isfinite(high.item<double>());
 }
 
+std::set<std::string> parameter_names(const ModelSpec& spec) {
+  std::set<std::string> names;
+  for (const auto& block : build_blocks(spec)) {
+    for (const auto& item : block->named_parameters()) {
+      names.insert(block->label() + "." + item.key());
+    }
+  }
+  return names;
+}
+
 }  // namespace
 
 CheckpointSource::CheckpointSource(const std::filesystem::path& folder, const ModelSpec& spec)
     : spec_(spec), files_(folder) {
+  const std::set<std::string> parameters = parameter_names(spec);
   for (const auto& [stored, entry] : files_.entries()) {
     if (is_ignored_buffer(spec, stored)) continue;
     const auto name = canonical_name(spec, stored);
-    if (!name) {
-      throw Error("{} holds tensor {}, which no {} model has", entry.file->path().string(), stored,
-                  spec.family);
+    if (!name || !parameters.contains(*name)) {
+      throw Error("{} holds tensor {}, which a {} model of this config.json does not have",
+                  entry.file->path().string(), stored, spec.family);
     }
     const auto [it, added] = found_.try_emplace(*name, Found{stored, entry});
     if (!added) {

@@ -15,7 +15,8 @@ namespace zeroth::model {
 
 class CheckpointSource : public WeightSource {
  public:
-  // Throws an Error when the files hold a tensor that is no parameter of the model.
+  // Throws an Error when the files hold a tensor that is no parameter of the model: a layer too
+  // many, a bias that config.json does not ask for.
   CheckpointSource(const std::filesystem::path& folder, const ModelSpec& spec);
 
   void check(const std::string& name, const std::vector<int64_t>& shape) override;

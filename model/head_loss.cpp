@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "model/micro_batch.h"
 #include "model/open_gradient.h"
 
@@ -30,23 +31,32 @@ Tensor logit_gradient(Tensor log_probs, const Tensor& targets) {
   return log_probs.exp_().scatter_add_(1, targets.unsqueeze(1), ones.neg());
 }
 
-struct Gradients {
-  Tensor dx, dweight;
-};
-
-// Adds one chunk's part. fp32 scales the small factors; narrower dtypes scale the logits' gradient
-// before rounding it.
-void add_chunk(const Tensor& probabilities, const Tensor& scale, const Tensor& x,
-               const Tensor& weight, Tensor dx, Tensor& dweight) {
-  const bool wide = x.scalar_type() == torch::kFloat32;
-  const Tensor g = wide ? probabilities : (probabilities * scale).to(x.scalar_type());
-  if (dx.defined()) {
-    at::mm_out(dx, g, weight);
-    if (wide) dx.mul_(scale);
+// The two products of one chunk's gradient. fp32 scales the small factors; narrower dtypes scale
+// the logits' gradient while they round it.
+class ChunkGradient {
+ public:
+  ChunkGradient(const Tensor& logits, const Tensor& scale, torch::ScalarType dtype)
+      : scale_(scale), logits_(logits), wide_(dtype == torch::kFloat32) {
+    if (wide_) return;
+    logits_ = at::empty(logits.sizes(), logits.options().dtype(dtype));
+    at::mul_out(logits_, logits, scale);
   }
-  const Tensor part = deliver_product(weight, g, wide ? x * scale : x);
-  if (part.defined()) dweight = dweight.defined() ? dweight.add_(part) : part;
-}
+
+  void write_dx(Tensor dx, const Tensor& weight) const {
+    at::mm_out(dx, logits_, weight);
+    if (wide_) dx.mul_(scale_);
+  }
+
+  // Undefined when the weight's gradient is open.
+  Tensor dweight(const Tensor& weight, const Tensor& x) const {
+    return deliver_product(weight, logits_, wide_ ? x * scale_ : x);
+  }
+
+ private:
+  Tensor scale_;
+  Tensor logits_;
+  bool wide_;
+};
 
 struct HeadLoss : torch::autograd::Function<HeadLoss> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight,
@@ -78,8 +88,12 @@ struct HeadLoss : torch::autograd::Function<HeadLoss> {
       const int64_t rows = std::min(chunk, x.size(0) - begin);
       const Tensor part = x.narrow(0, begin, rows);
       const Tensor log_probs = kept.defined() ? kept : log_probabilities(part, weight);
-      const Tensor g = logit_gradient(log_probs, targets.narrow(0, begin, rows));
-      add_chunk(g, scale, part, weight, dx.defined() ? dx.narrow(0, begin, rows) : dx, dweight);
+      const ChunkGradient gradient(logit_gradient(log_probs, targets.narrow(0, begin, rows)), scale,
+                                   x.scalar_type());
+      if (dx.defined()) gradient.write_dx(dx.narrow(0, begin, rows), weight);
+      if (!ctx->needs_input_grad(1)) continue;
+      const Tensor more = gradient.dweight(weight, part);
+      if (more.defined()) dweight = dweight.defined() ? dweight.add_(more) : more;
     }
     return {dx, dweight, Tensor(), Tensor()};
   }
@@ -89,6 +103,7 @@ struct HeadLoss : torch::autograd::Function<HeadLoss> {
 
 Tensor head_loss(const Tensor& x, const Tensor& weight, const Tensor& targets,
                  const HeadLossOptions& options) {
+  ZEROTH_CHECK(options.trained_tokens > 0, "the loss of {} tokens", options.trained_tokens);
   const Tensor trained = targets.ne(kUntrained).nonzero().squeeze(1);
   if (trained.size(0) == targets.size(0)) return HeadLoss::apply(x, weight, targets, options);
   return HeadLoss::apply(x.index_select(0, trained), weight, targets.index_select(0, trained),

@@ -61,7 +61,8 @@ void OutputFolder::check(const fs::path& target, bool overwrite) {
   if (!fs::is_directory(target)) throw Error("{} is not a folder", target.string());
   if (overwrite || fs::is_empty(target)) return;
   throw Error(
-      "{} is not empty: choose another folder, or overwrite (--overwrite) to replace the model in it",
+      "{} is not empty: choose another folder, or overwrite (--overwrite) to replace the model in "
+      "it",
       target.string());
 }
 

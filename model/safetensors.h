@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "model/mapped_file.h"
+#include "base/mapped_file.h"
 
 namespace zeroth::model {
 

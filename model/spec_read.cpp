@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -171,7 +172,8 @@ void read_window(ConfigReader& config, ModelSpec& spec) {
   const bool qwen = spec.family == "qwen2" || spec.family == "qwen3";
   const bool off = config.has("sliding_window") && config.find("sliding_window") == nullptr;
   const int64_t size = off ? 0 : config.size("sliding_window", 4096);
-  const int64_t first = static_cast<int64_t>(config.number("max_window_layers", qwen ? 28 : 0));
+  const int64_t first =
+      std::max<int64_t>(0, static_cast<int64_t>(config.number("max_window_layers", 28)));
   if (!qwen) {
     spec.sliding_window = size;
     spec.windowed_layers.assign(spec.num_layers, true);

@@ -2,7 +2,7 @@
 """Writes tests/equivalence/fixtures: how the tiny checkpoints of tests/model/fixtures train without Zeroth.
 
 Needs torch, transformers and deepspeed: python tools/make_equivalence_fixtures.py
-MODEL.json holds 20 steps at a global batch of 24 rows of 16 tokens, run as one batch:
+MODEL.json holds 20 steps at a global batch of 24 rows of 32 tokens, run as one batch:
   fp32, masked (some targets are not trained), cosine (WarmupCosineLR): transformers and torch's AdamW; losses, grad_norms
   (before clipping) and the rates;
   bf16, bf16_masked: losses of DeepSpeed with a bf16 model and fp32 masters.
@@ -26,7 +26,7 @@ from transformers import AutoModelForCausalLM  # noqa: E402
 TESTS = pathlib.Path(__file__).resolve().parent.parent / "tests"
 OUT = TESTS / "equivalence/fixtures"
 MODELS = ("llama", "qwen3_tied", "gpt2")
-STEPS, GLOBAL_BATCH, LENGTH, VOCAB, UNTRAINED = 20, 24, 16, 64, -100
+STEPS, GLOBAL_BATCH, LENGTH, VOCAB, UNTRAINED = 20, 24, 32, 64, -100
 ADAMW = {"lr": 1e-3, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
 CLIPPING = 1.0
 COSINE = {"total_num_steps": 16, "warmup_num_steps": 6, "warmup_min_ratio": 0.1, "cos_min_ratio": 0.05,

@@ -1,6 +1,7 @@
 #include "model/checkpoint_source.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <limits>
 
@@ -8,7 +9,7 @@
 #include "model/checkpoint_map.h"
 #include "model/safetensors_writer.h"
 #include "tests/model/materialize.h"
-#include "tests/model/temp_folder.h"
+#include "tests/support/temp_folder.h"
 
 namespace zeroth::model {
 namespace {
@@ -20,6 +21,8 @@ ModelSpec llama(bool tied = false) {
   ModelSpec spec;
   spec.family = "llama";
   spec.tied = tied;
+  spec.num_layers = 2;
+  spec.windowed_layers = {false, false};
   return spec;
 }
 
@@ -83,12 +86,17 @@ TEST_CASE("NaN, infinity and what a narrow precision cannot hold are refused whe
   }
 }
 
-TEST_CASE("a tensor of no parameter is named, old buffers are not") {
+TEST_CASE("a tensor that the model does not have is named, old buffers are not") {
   const TempFolder folder;
-  save(folder.path(), {{"score.weight", torch::zeros({2})}});
-  CHECK(message_of<Error>([&] {
-          CheckpointSource source(folder.path(), llama());
-        }).find("holds tensor score.weight, which no llama model has") != std::string::npos);
+  for (const char* name : {"score.weight", "model.layers.2.mlp.up_proj.weight",
+                           "model.layers.0.self_attn.q_proj.bias"}) {
+    save(folder.path(), {{name, torch::zeros({2})}});
+    const std::string said =
+        message_of<Error>([&] { CheckpointSource source(folder.path(), llama()); });
+    CHECK_MESSAGE(
+        said.find(fmt::format("holds tensor {}, which a llama model", name)) != std::string::npos,
+        said);
+  }
   save(folder.path(), {{"model.layers.0.self_attn.rotary_emb.inv_freq", torch::zeros({2})}});
   CHECK_NOTHROW(CheckpointSource(folder.path(), llama()));
 }

@@ -32,6 +32,15 @@ void give_memory(const Tensor& parameter, const Tensor& memory) {
   parameter.unsafeGetTensorImpl()->shallow_copy_from(memory.getIntrusivePtr());
 }
 
+Parameters randomise(const torch::nn::Module& module) {
+  Parameters parameters;
+  for (const auto& item : module.named_parameters()) {
+    give_memory(item.value(), torch::randn(item.value().sizes()));
+    parameters[item.key()] = item.value();
+  }
+  return parameters;
+}
+
 void open_gradients(const Parameters& parameters, torch::ScalarType dtype) {
   for (const auto& [name, parameter] : parameters) {
     parameter.mutable_grad() = torch::zeros(parameter.sizes(), dtype);

@@ -2,6 +2,7 @@
 // of its own.
 #pragma once
 
+#include <torch/nn/module.h>
 #include <torch/types.h>
 
 #include <cstdint>
@@ -22,6 +23,9 @@ Parameters materialize(const Blocks& blocks, WeightSource& source,
 
 // Replaces a meta parameter's memory, as the engine does.
 void give_memory(const torch::Tensor& parameter, const torch::Tensor& memory);
+
+// Gives every parameter of a module normally distributed memory; by the module's own names.
+Parameters randomise(const torch::nn::Module& module);
 
 // Defines zero gradients of `dtype` for every parameter, as the engine opens them.
 void open_gradients(const Parameters& parameters, torch::ScalarType dtype = torch::kFloat32);

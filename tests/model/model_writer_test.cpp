@@ -8,7 +8,7 @@
 #include "model/build.h"
 #include "model/checkpoint_source.h"
 #include "tests/model/materialize.h"
-#include "tests/model/temp_folder.h"
+#include "tests/support/temp_folder.h"
 
 namespace zeroth::model {
 namespace {

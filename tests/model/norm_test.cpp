@@ -21,11 +21,7 @@ TEST_CASE("norms and their gradients equal the formula") {
   for (const NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
     for (const bool open : {false, true}) {
       const Norm norm(kind, 8, 1e-5);
-      Parameters parameters;
-      for (const auto& item : norm.named_parameters()) {
-        give_memory(item.value(), torch::randn({8}));
-        parameters[item.key()] = item.value();
-      }
+      Parameters parameters = randomise(norm);
       if (open) open_gradients(parameters);
       const Tensor x = torch::randn({2, 3, 8}).requires_grad_();
       const Tensor dy = torch::randn({2, 3, 8});

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "base/error.h"
-#include "tests/model/temp_folder.h"
+#include "tests/support/temp_folder.h"
 
 namespace zeroth::model {
 

@@ -68,23 +68,6 @@ TEST_CASE("a GPT-2 config gives LayerNorm, Conv1D products and trained positions
   CHECK(spec.activation == Activation::kGeluTanh);
 }
 
-TEST_CASE("old and new rope keys mean the same") {
-  const json factors = {{"factor", 8.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}};
-  json scaling = factors;
-  scaling["type"] = "llama3";
-  const RopeSpec old = parse(llama(), {{"rope_theta", 5e5}, {"rope_scaling", scaling}}).rope;
-  json parameters = factors;
-  parameters["rope_type"] = "llama3";
-  parameters["rope_theta"] = 5e5;
-  const RopeSpec now = parse(llama(), {{"rope_parameters", parameters}}).rope;
-  for (const RopeSpec& rope : {old, now}) {
-    CHECK(rope.theta == 5e5);
-    CHECK(rope.scaling == RopeScaling::kLlama3);
-    CHECK(rope.factor == 8);
-    CHECK(rope.original_max_positions == 128);  // the model's own, when not said
-  }
-}
-
 TEST_CASE("a window holds in all layers of Mistral and in the upper ones of Qwen") {
   const ModelSpec mistral = parse(llama(), {{"model_type", "mistral"}, {"sliding_window", 7}});
   CHECK(mistral.layer_window(0) == 7);

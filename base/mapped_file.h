@@ -6,18 +6,19 @@
 #include <span>
 #include <string_view>
 
-namespace zeroth::data {
+namespace zeroth {
 
 // Pages are read as they are touched. The file must not shrink while it is mapped.
 class MappedFile {
  public:
-  // Throws Error naming the path.
+  // Throws an Error with the path and the system's reason.
   explicit MappedFile(const std::filesystem::path& path);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&&) = delete;
 
   size_t size() const { return bytes_.size(); }
+  std::span<const std::byte> bytes() const { return bytes_; }
   std::string_view text() const {
     return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()};
   }
@@ -26,9 +27,12 @@ class MappedFile {
   std::span<const T> as() const {
     return {reinterpret_cast<const T*>(bytes_.data()), bytes_.size() / sizeof(T)};
   }
+  // Takes whole pages inside the range out of this process's memory; a later access reads them
+  // again.
+  void forget(std::span<const std::byte> range) const;
 
  private:
   std::span<const std::byte> bytes_;
 };
 
-}  // namespace zeroth::data
+}  // namespace zeroth

@@ -9,12 +9,12 @@
 #include <iterator>
 #include <string>
 
-namespace zeroth::model {
+namespace zeroth {
 
 class TempFolder {
  public:
   TempFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "zeroth_model_XXXXXX").string();
+    std::string name = (std::filesystem::temp_directory_path() / "zeroth_test_XXXXXX").string();
     REQUIRE(::mkdtemp(name.data()) != nullptr);
     path_ = name;
   }
@@ -48,4 +48,4 @@ std::string message_of(Call call) {
   return "no exception";
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth

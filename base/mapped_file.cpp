@@ -1,4 +1,4 @@
-#include "data/mapped_file.h"
+#include "base/mapped_file.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -6,12 +6,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
 #include "base/error.h"
 
-namespace zeroth::data {
+namespace zeroth {
 namespace {
 
 [[noreturn]] void fail(const char* action, const std::filesystem::path& path) {
@@ -47,4 +48,12 @@ MappedFile::~MappedFile() {
 
 MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
 
-}  // namespace zeroth::data
+void MappedFile::forget(std::span<const std::byte> range) const {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto first = reinterpret_cast<uintptr_t>(range.data());
+  const uintptr_t begin = (first + page - 1) / page * page;
+  const uintptr_t end = (first + range.size()) / page * page;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+}  // namespace zeroth

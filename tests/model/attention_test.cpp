@@ -1,0 +1,85 @@
+#include "model/attention.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/model/materialize.h"
+
+namespace zeroth::model {
+namespace {
+
+using torch::Tensor;
+
+ModelSpec small() {
+  ModelSpec spec;
+  spec.hidden_size = 8;
+  spec.num_heads = 4;
+  spec.num_kv_heads = 2;
+  spec.head_dim = 6;
+  spec.max_positions = 32;
+  return spec;
+}
+
+// Softmax over what each token sees, with every head's own keys and values.
+Tensor reference(const ModelSpec& spec, Parameters& p, const Tensor& x, int64_t window) {
+  const int64_t seq = x.size(1);
+  RopeTable table(spec.rope, spec.head_dim, spec.max_positions);
+  const auto heads = [&](const char* name, bool turned) {
+    const Tensor weight = p.at(std::string(name) + ".weight").detach();
+    Tensor y = at::matmul(x, weight.t()).view({x.size(0), seq, -1, spec.head_dim});
+    if (turned) y = rotate(y, table.sequence(seq, x));
+    return y.repeat_interleave(spec.num_heads / y.size(2), 2).transpose(1, 2);
+  };
+  Tensor scores = at::matmul(heads("q", true), heads("k", true).transpose(2, 3)) /
+                  std::sqrt(static_cast<double>(spec.head_dim));
+  const Tensor row = torch::arange(seq).unsqueeze(1), column = torch::arange(seq).unsqueeze(0);
+  Tensor hidden = column > row;
+  if (window > 0) hidden = hidden.logical_or(column <= row - window);
+  scores = scores.masked_fill(hidden, -std::numeric_limits<double>::infinity());
+  const Tensor y = at::matmul(scores.softmax(-1), heads("v", false)).transpose(1, 2).flatten(2);
+  return at::matmul(y, p.at("o.weight").detach().t());
+}
+
+}  // namespace
+
+TEST_CASE("grouped heads and windows give the formula, shorter and longer than the window") {
+  torch::manual_seed(8);
+  const torch::NoGradGuard no_grad;
+  for (const int64_t window : {0, 1, 3, 7, 20}) {
+    ModelSpec spec = small();
+    spec.sliding_window = window;
+    Attention attention(spec, window, std::make_shared<SequenceTables>(spec));
+    Parameters parameters = randomise(attention);
+    for (const int64_t seq : {7, 2, 7}) {
+      const Tensor x = torch::randn({2, seq, 8});
+      CHECK(difference(attention.forward(x, MicroBatch{}), reference(spec, parameters, x, window)) <
+            1e-5);
+    }
+  }
+}
+
+TEST_CASE("a token sees nothing after it") {
+  torch::manual_seed(9);
+  const ModelSpec spec = small();
+  Attention attention(spec, 0, std::make_shared<SequenceTables>(spec));
+  randomise(attention);
+  const torch::NoGradGuard no_grad;
+  const Tensor x = torch::randn({1, 9, 8});
+  Tensor changed = x.clone();
+  changed.narrow(1, 5, 4).normal_();
+  const Tensor a = attention.forward(x, MicroBatch{}), b = attention.forward(changed, MicroBatch{});
+  CHECK(difference(a.narrow(1, 0, 5), b.narrow(1, 0, 5)) < 1e-6);
+  CHECK(difference(a.narrow(1, 5, 4), b.narrow(1, 5, 4)) > 1e-2);
+}
+
+TEST_CASE("a window mask follows length and dtype") {
+  WindowMask mask(2);
+  const Tensor like = torch::zeros({});
+  const double inf = std::numeric_limits<double>::infinity();
+  CHECK(torch::equal(
+      mask.get(3, like),
+      torch::tensor({{0.0, -inf, -inf}, {0.0, 0.0, -inf}, {-inf, 0.0, 0.0}}, torch::kFloat32)));
+  CHECK(mask.get(5, like).size(0) == 5);
+  CHECK((mask.get(5, like.to(torch::kBFloat16)).scalar_type() == torch::kBFloat16));
+}
+
+}  // namespace zeroth::model

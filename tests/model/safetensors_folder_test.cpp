@@ -1,0 +1,38 @@
+#include "model/safetensors_folder.h"
+
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "tests/model/safetensors_text.h"
+#include "tests/support/temp_folder.h"
+
+namespace zeroth::model {
+
+TEST_CASE("a missing shard, a wrong index and a tensor in two shards are named") {
+  const TempFolder folder;
+  const auto refused = [&] {
+    return message_of<Error>([&] { SafetensorsFolder files(folder.path()); });
+  };
+  CHECK(refused().find("holds neither model.safetensors nor") != std::string::npos);
+  const auto index = folder.path() / "model.safetensors.index.json";
+  write_text(index, R"({"weight_map": {"a": "1.safetensors", "b": "2.safetensors"}})");
+  const std::string one = with_header("{" + entry("a", "[2]", 0, 8) + "}", 8);
+  write_text(folder.path() / "1.safetensors", one);
+  CHECK(refused().find("cannot open ") == 0);
+  CHECK(refused().find("2.safetensors: No such file") != std::string::npos);
+  write_text(folder.path() / "2.safetensors", with_header("{}", 0));
+  CHECK(refused().find("says that 2.safetensors holds tensor b") != std::string::npos);
+  write_text(folder.path() / "2.safetensors", one);
+  CHECK(refused().find("tensor a is in ") == 0);
+  write_text(index, "[]");
+  CHECK(refused().find("has no readable weight_map") != std::string::npos);
+}
+
+TEST_CASE("weights in another format are not taken for none") {
+  const TempFolder folder;
+  CHECK_FALSE(has_weights(folder.path()));
+  write_text(folder.path() / "pytorch_model.bin", "x");
+  CHECK_THROWS_AS(has_weights(folder.path()), Error);
+}
+
+}  // namespace zeroth::model

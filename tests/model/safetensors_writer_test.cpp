@@ -1,0 +1,48 @@
+#include "model/safetensors_writer.h"
+
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "tests/model/materialize.h"
+#include "tests/support/temp_folder.h"
+
+namespace zeroth::model {
+
+TEST_CASE("what the writer writes is what the reader reads, in any order of writing") {
+  const TempFolder folder;
+  const auto path = folder.path() / "x.safetensors";
+  const torch::Tensor a = torch::randn({2, 3}), b = torch::randn({4}), c = torch::randn({1, 0});
+  SafetensorsWriter writer(path, torch::kFloat32, {{"a", {2, 3}}, {"b", {4}}, {"c", {1, 0}}});
+  writer.write("b", b.to(torch::kFloat64));
+  writer.write("a", a.t().contiguous().t());
+  writer.write("c", c);
+  writer.finish();
+  auto read = load_tensors(path.string());
+  CHECK(torch::equal(read["a"], a));
+  CHECK(torch::equal(read["b"], b));
+  CHECK(read["c"].sizes().vec() == Sizes{1, 0});
+}
+
+TEST_CASE("a writer that lacks a tensor does not finish") {
+  const TempFolder folder;
+  SafetensorsWriter writer(folder.path() / "x", torch::kBFloat16, {{"a", {2}}});
+  CHECK_THROWS_AS(writer.finish(), InternalError);
+  CHECK_THROWS_AS(writer.write("a", torch::zeros({3})), InternalError);
+  CHECK_THROWS_AS(writer.write("b", torch::zeros({2})), InternalError);
+}
+
+TEST_CASE("a file that cannot be created is named with the reason") {
+  const std::string said = message_of<Error>(
+      [] { SafetensorsWriter writer("/nowhere/x.safetensors", torch::kFloat32, {}); });
+  CHECK(said == "/nowhere/x.safetensors cannot be created: No such file or directory");
+}
+
+TEST_CASE("a full disk is an error") {
+  if (!std::filesystem::exists("/dev/full")) return;
+  const std::string said = message_of<Error>([] {
+    SafetensorsWriter writer("/dev/full", torch::kFloat32, {{"a", {2}}});
+  });
+  CHECK(said.find("/dev/full cannot be written: ") == 0);
+}
+
+}  // namespace zeroth::model
