@@ -1,0 +1,128 @@
+#include "tests/equivalence/expect_row.h"
+
+#include <ATen/ATen.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+
+namespace zeroth::equivalence {
+namespace {
+
+using configs::Precision;
+
+// fp16 is held against fp32.
+std::string fixture_run(const Row& row) {
+  if (row.precision == Precision::kBf16) return row.masked ? "bf16_masked" : "bf16";
+  if (row.cosine) return "cosine";
+  return row.masked ? "masked" : "fp32";
+}
+
+const char* kind(Precision precision) {
+  switch (precision) {
+    case Precision::kBf16:
+      return "bf16 loss";
+    case Precision::kFp16:
+      return "fp16 loss";
+    default:
+      return "fp32 loss";
+  }
+}
+
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
+  return largest;
+}
+
+double largest_ratio(const std::vector<double>& a, const std::vector<double>& b) {
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] / b[i] - 1));
+  return largest;
+}
+
+// Attention does not depend on the bias of its keys: their gradient is rounding noise, which Adam
+// lifts to full steps.
+torch::Tensor without_key_bias(const std::string& name, const torch::Tensor& value) {
+  if (!name.ends_with("attention.qkv.bias")) return value;
+  const int64_t third = value.numel() / 3;
+  return at::cat({value.narrow(0, 0, third), value.narrow(0, 2 * third, third)});
+}
+
+bool same_bits(const RowResult& a, const RowResult& b) {
+  if (a.losses != b.losses || a.grad_norms != b.grad_norms) return false;
+  return std::equal(a.parameters.begin(), a.parameters.end(), b.parameters.begin(),
+                    b.parameters.end(), [](const auto& x, const auto& y) {
+                      return x.first == y.first && at::equal(x.second, y.second);
+                    });
+}
+
+}  // namespace
+
+nlohmann::json load_fixture(const std::string& name) {
+  std::ifstream file(ZEROTH_SOURCE_DIR "/tests/equivalence/fixtures/" + name + ".json");
+  return nlohmann::json::parse(file);
+}
+
+const RowResult& RowChecker::result(const Row& row) {
+  const std::string name = name_of(row);
+  const auto found = results_.find(name);
+  return found != results_.end() ? found->second
+                                 : results_.emplace(name, run_row(row)).first->second;
+}
+
+void RowChecker::check(const Row& row) {
+  const std::string name = name_of(row);
+  CAPTURE(name);
+  ++rows_;
+  try {
+    const RowResult& own = result(row);
+    CHECK(own.ranks_agree);
+    CHECK(own.masters_rounded);
+    CHECK(own.only_shards);
+    CHECK(own.skipped == 0);
+    check_losses(row, own);
+    CHECK(same_bits(own, result(plain(row))));
+    check_parameters(row, own);
+  } catch (const std::exception& error) {
+    FAIL_CHECK(error.what());
+  }
+}
+
+void RowChecker::check_losses(const Row& row, const RowResult& result) {
+  const nlohmann::json run = load_fixture(row.model).at(fixture_run(row));
+  const std::vector<double> losses = run["losses"];
+  REQUIRE(result.losses.size() == losses.size());
+  const double off = largest_difference(result.losses, losses);
+  CHECK(off <= (row.precision == Precision::kFp32 ? 2e-5 : 2.5e-3));
+  double& worst = worst_[kind(row.precision)];
+  worst = std::max(worst, off);
+  if (row.precision != Precision::kFp32) return;
+  const double norms_off = largest_ratio(result.grad_norms, run["grad_norms"]);
+  CHECK(norms_off <= 1e-4);
+  worst_["fp32 norm, relative"] = std::max(worst_["fp32 norm, relative"], norms_off);
+  CHECK(largest_difference(result.rates, run["rates"]) <= 1e-12);
+}
+
+void RowChecker::check_parameters(const Row& row, const RowResult& own) {
+  const RowResult& reference = result(single(row));
+  REQUIRE(own.parameters.size() == reference.parameters.size());
+  if (row.precision != Precision::kFp32) return;
+  for (const auto& [name, value] : reference.parameters) {
+    CAPTURE(name);
+    REQUIRE(own.parameters.count(name) == 1);
+    const torch::Tensor difference = without_key_bias(name, own.parameters.at(name) - value);
+    const double off = difference.abs().max().item<double>();
+    CHECK(off <= 2e-5);
+    worst_["fp32 parameter"] = std::max(worst_["fp32 parameter"], off);
+  }
+}
+
+std::string RowChecker::worst() const {
+  std::string text = fmt::format("{} rows", rows_);
+  for (const auto& [what, off] : worst_) text += fmt::format("; {} off by {:.2g}", what, off);
+  return text;
+}
+
+}  // namespace zeroth::equivalence

@@ -1,0 +1,36 @@
+// What every row has to fulfil.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/equivalence/row.h"
+#include "tests/equivalence/run_row.h"
+
+namespace zeroth::equivalence {
+
+// What tools/make_equivalence_fixtures.py wrote: "llama" gives fixtures/llama.json.
+nlohmann::json load_fixture(const std::string& name);
+
+// Runs rows and compares them. A row that others are compared with is run once.
+class RowChecker {
+ public:
+  // Losses, norms and rates against the fixture, invariants, bits against plain(row), parameters
+  // against single(row). Failures name the row.
+  void check(const Row& row);
+
+  const RowResult& result(const Row& row);
+  // Largest differences so far, for the log.
+  std::string worst() const;
+
+ private:
+  void check_losses(const Row& row, const RowResult& result);
+  void check_parameters(const Row& row, const RowResult& result);
+
+  std::map<std::string, RowResult> results_;
+  std::map<std::string, double> worst_;
+  int rows_ = 0;
+};
+
+}  // namespace zeroth::equivalence

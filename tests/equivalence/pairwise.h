@@ -1,0 +1,16 @@
+// Few combinations that show every pair of values.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace zeroth::equivalence {
+
+// One value per factor.
+using Combination = std::vector<size_t>;
+
+// Some of `all`, in which every two values that some member of `all` has together still meet.
+// The same for the same list.
+std::vector<Combination> pairwise(const std::vector<Combination>& all);
+
+}  // namespace zeroth::equivalence

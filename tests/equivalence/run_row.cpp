@@ -1,0 +1,134 @@
+#include "tests/equivalence/run_row.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "model/build.h"
+#include "model/checkpoint_source.h"
+#include "tests/equivalence/samples.h"
+#include "tests/support/ranks.h"
+
+namespace zeroth::equivalence {
+namespace {
+
+class Collected final : public engine::ModelSink {
+ public:
+  explicit Collected(std::map<std::string, torch::Tensor>& values) : values_(values) {}
+  void begin(const std::vector<engine::ParameterInfo>&) override {}
+  void write(const std::string& name, const torch::Tensor& value) override {
+    values_[name] = value.clone();
+  }
+
+ private:
+  std::map<std::string, torch::Tensor>& values_;
+};
+
+// A checkpoint as if it were stored in bf16: DeepSpeed's masters begin there whatever the file
+// holds.
+class StoredInBf16 final : public model::WeightSource {
+ public:
+  explicit StoredInBf16(std::unique_ptr<model::WeightSource> source) : source_(std::move(source)) {}
+  void check(const std::string& name, const std::vector<int64_t>& shape) override {
+    source_->check(name, shape);
+  }
+  void read(const std::string& name, int64_t begin, torch::Tensor out) override {
+    source_->read(name, begin, out);
+    out.copy_(out.to(torch::kBFloat16));
+  }
+
+ private:
+  std::unique_ptr<model::WeightSource> source_;
+};
+
+bool masters_rounded(engine::TrainEngine& engine) {
+  for (size_t unit = 0; unit < engine.plan().units.size(); ++unit) {
+    const torch::Tensor working = engine.params().shard(unit);
+    const torch::Tensor master = engine.optimizer().master(unit);
+    if (!at::equal(working, master.to(working.scalar_type()))) return false;
+  }
+  return true;
+}
+
+// Whether nothing is gathered, and no memory behind the parameters of rows that shard them all.
+bool only_shards(const Row& row, engine::TrainEngine& engine) {
+  if (engine.params().live_elements() != 0) return false;
+  const bool all_sharded =
+      row.zero.stage == 3 && row.ranks > 1 && row.zero.param_persistence_threshold_elements == 0;
+  const std::vector<zero::Unit>& units = engine.plan().units;
+  return !all_sharded || std::all_of(units.begin(), units.end(), [](const zero::Unit& unit) {
+    return unit.params.front().storage().data() == nullptr;
+  });
+}
+
+RowResult train(const Row& row, const std::shared_ptr<comm::Mesh>& mesh) {
+  const auto engine = make_row_engine(row, mesh);
+  SampleLoader loader({.accumulation = row.accumulation,
+                       .rank = mesh->rank(),
+                       .world_size = mesh->world_size(),
+                       .masked = row.masked});
+  RowResult result;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    const engine::StepStats stats = engine->train_batch(loader);
+    result.losses.push_back(stats.loss);
+    result.grad_norms.push_back(stats.grad_norm);
+    result.rates.push_back(stats.lr);
+    result.masters_rounded = result.masters_rounded && masters_rounded(*engine);
+    result.only_shards = result.only_shards && only_shards(row, *engine);
+    result.skipped += stats.skipped;
+  }
+  result.peak_live_elements = engine->params().peak_live_elements();
+  result.resting_bytes = engine->memory().parameters;
+  Collected sink(result.parameters);
+  engine->save_model(sink);
+  return result;
+}
+
+void merge(RowResult& all, RowResult rank) {
+  all.ranks_agree =
+      all.ranks_agree && rank.ranks_agree &&
+      (all.losses.empty() || (all.losses == rank.losses && all.grad_norms == rank.grad_norms));
+  all.masters_rounded = all.masters_rounded && rank.masters_rounded;
+  all.only_shards = all.only_shards && rank.only_shards;
+  all.skipped += rank.skipped;
+  all.peak_live_elements = std::max(all.peak_live_elements, rank.peak_live_elements);
+  all.resting_bytes = std::max(all.resting_bytes, rank.resting_bytes);
+  all.losses = std::move(rank.losses);
+  all.grad_norms = std::move(rank.grad_norms);
+  all.rates = std::move(rank.rates);
+  all.parameters.merge(rank.parameters);
+}
+
+}  // namespace
+
+std::filesystem::path checkpoint_of(const Row& row) {
+  return std::filesystem::path(ZEROTH_SOURCE_DIR "/tests/model/fixtures") / row.model;
+}
+
+std::shared_ptr<model::WeightSource> weights_of(const Row& row, const model::ModelSpec& spec) {
+  auto weights = model::open_weights(checkpoint_of(row), spec, /*seed=*/0);
+  if (row.precision != configs::Precision::kBf16) return weights;
+  return std::make_shared<StoredInBf16>(std::move(weights));
+}
+
+std::unique_ptr<engine::TrainEngine> make_row_engine(const Row& row,
+                                                     std::shared_ptr<comm::Mesh> mesh) {
+  const model::ModelSpec spec = model::read_model_spec(checkpoint_of(row));
+  auto engine = engine::initialize(model::build_blocks(spec), config_of(row), std::move(mesh),
+                                   {.weights = weights_of(row, spec)});
+  return std::unique_ptr<engine::TrainEngine>(dynamic_cast<engine::TrainEngine*>(engine.release()));
+}
+
+RowResult run_row(const Row& row) {
+  RowResult all;
+  std::mutex mutex;
+  testing::run_ranks(row.ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+    RowResult own = train(row, mesh);
+    const std::lock_guard lock(mutex);
+    merge(all, std::move(own));
+  });
+  return all;
+}
+
+}  // namespace zeroth::equivalence

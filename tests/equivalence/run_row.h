@@ -1,0 +1,47 @@
+// Trains a row on its ranks, as threads, and looks at what they hold.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/train_engine.h"
+#include "model/spec.h"
+#include "model/weight_source.h"
+#include "tests/equivalence/row.h"
+
+namespace zeroth::equivalence {
+
+struct RowResult {
+  // Per step.
+  std::vector<double> losses;
+  std::vector<double> grad_norms;
+  std::vector<double> rates;
+  std::map<std::string, torch::Tensor> parameters;  // as saved at the end
+  // What must hold on every rank after every step.
+  bool ranks_agree = true;      // on loss and norm, to the bit
+  bool masters_rounded = true;  // each working weight is its master rounded
+  bool only_shards = true;      // nothing is gathered that does not rest here
+  int64_t skipped = 0;          // steps, summed over the ranks
+  // Largest over the ranks.
+  int64_t peak_live_elements = 0;
+  int64_t resting_bytes = 0;  // of parameters
+};
+
+RowResult run_row(const Row& row);
+
+std::filesystem::path checkpoint_of(const Row& row);
+
+// The checkpoint's values; those of a bf16 row as if it were stored in bf16.
+std::shared_ptr<model::WeightSource> weights_of(const Row& row, const model::ModelSpec& spec);
+
+// The row's checkpoint under the row's config. Collective.
+std::unique_ptr<engine::TrainEngine> make_row_engine(const Row& row,
+                                                     std::shared_ptr<comm::Mesh> mesh);
+
+}  // namespace zeroth::equivalence
