@@ -1,5 +1,6 @@
 #include <charconv>
 #include <cstdlib>
+#include <limits>
 #include <string_view>
 
 #include "base/error.h"
@@ -15,13 +16,17 @@ std::optional<std::string> variable(const char* name) {
 }
 
 template <typename Number>
-std::optional<Number> number(const char* name, Number least) {
+std::optional<Number> number(const char* name, Number least,
+                             Number most = std::numeric_limits<Number>::max()) {
   const auto text = variable(name);
   if (!text) return std::nullopt;
   Number value{};
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
   if (error != std::errc{} || end != text->data() + text->size() || value < least) {
     throw Error("environment variable {}={} is not a number of at least {}", name, *text, least);
+  }
+  if (value > most) {
+    throw Error("environment variable {}={} is not a number of at most {}", name, *text, most);
   }
   return value;
 }
@@ -51,7 +56,7 @@ RankEnv RankEnv::from_environment() {
                 env.world_size);
   }
   env.master_addr = variable("MASTER_ADDR").value_or(env.master_addr);
-  env.master_port = number<int>("MASTER_PORT", 1).value_or(env.master_port);
+  env.master_port = number<int>("MASTER_PORT", 1, 65535).value_or(env.master_port);
   env.agent_store = variable("TORCHELASTIC_USE_AGENT_STORE") == "True";
   env.accelerator = variable("DS_ACCELERATOR");
   if (env.accelerator && *env.accelerator != "cpu" && *env.accelerator != "cuda") {

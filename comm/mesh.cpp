@@ -40,6 +40,11 @@ std::unique_ptr<Group> gloo(const RankEnv& env) {
   return make_gloo_group(connect_store(env), env.rank, env.world_size, options);
 }
 
+std::unique_ptr<Mesh> cpu_mesh(const RankEnv& env) {
+  auto group = env.world_size == 1 ? make_solo_group() : gloo(env);
+  return std::make_unique<Mesh>(torch::kCPU, std::move(group));
+}
+
 // Without a launcher's word: the GPU where the machine has one and this build can use it.
 bool use_cpu(const RankEnv& env) {
   if (env.accelerator) return *env.accelerator == "cpu";
@@ -48,13 +53,17 @@ bool use_cpu(const RankEnv& env) {
 
 }  // namespace
 
+void barrier(const Mesh& mesh) {
+  const torch::Tensor nothing = torch::zeros({1}, mesh.device());
+  mesh.data().all_reduce(nothing).wait();
+  nothing.item<float>();  // on a GPU only this waits for the result
+}
+
 std::unique_ptr<Mesh> make_mesh(const RankEnv& env) {
-  if (use_cpu(env)) {
-    auto group = env.world_size == 1 ? make_solo_group() : gloo(env);
-    return std::make_unique<Mesh>(torch::kCPU, std::move(group));
-  }
+  if (use_cpu(env)) return cpu_mesh(env);
   Gpu& gpu = load_gpu();
   const int devices = gpu.device_count();
+  if (devices == 0 && !env.accelerator) return cpu_mesh(env);
   if (devices == 0) throw Error("rank {}: DS_ACCELERATOR=cuda, but no GPU is visible", env.rank);
   if (env.local_rank >= devices && !env.share_gpus) {
     throw Error(

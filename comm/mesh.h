@@ -25,6 +25,9 @@ class Mesh {
   std::unique_ptr<Group> data_;
 };
 
+// Returns when every rank of the mesh has called it. Collective.
+void barrier(const Mesh& mesh);
+
 struct RankEnv;
 
 // Connects the ranks. Throws an Error that names rank, address and port when that does not succeed

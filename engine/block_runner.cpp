@@ -4,7 +4,6 @@ namespace zeroth::engine {
 
 torch::Tensor BlockRunner::forward(const model::MicroBatch& batch, Tape& tape) {
   torch::Tensor x;
-  first_bad_output_.reset();
   for (const Segment& segment : segments_) x = run_forward(segment, x, batch, tape);
   return x;
 }
@@ -55,7 +54,8 @@ void BlockRunner::run_again(const Segment& segment, const model::MicroBatch& bat
 }
 
 void BlockRunner::inspect(size_t block, const torch::Tensor& output) {
-  if (!first_bad_output_ && !at::isfinite(output).all().item<bool>()) first_bad_output_ = block;
+  if (first_bad_output_.value_or(blocks_.size()) <= block) return;
+  if (!at::isfinite(output).all().item<bool>()) first_bad_output_ = block;
 }
 
 }  // namespace zeroth::engine

@@ -39,7 +39,10 @@ class BlockRunner {
 
   // Looks at every block's output from now on (one pass over it each): which is the first that is
   // not finite?
-  void inspect_outputs(bool on) { inspecting_ = on; }
+  void inspect_outputs(bool on) {
+    inspecting_ = on;
+    first_bad_output_.reset();
+  }
   std::optional<size_t> first_bad_output() const { return first_bad_output_; }
 
  private:

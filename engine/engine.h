@@ -16,7 +16,9 @@
 
 namespace zeroth::engine {
 
-// Wall-clock seconds of one step; they add up to the step less what the caller does between steps.
+// Wall-clock seconds of one step on the host; they add up to the step less what the caller does
+// between steps. A GPU works behind the host: there most of its time shows where the host first
+// waits for it, in `reduce`.
 struct StepTimes {
   double data = 0;      // Loader::next and the agreement on trained tokens
   double forward = 0;   // with the waits for gathers in it
@@ -32,6 +34,8 @@ struct StepStats {
       0;          // global L2 norm before clipping, unscaled; not finite when the step was skipped
   double lr = 0;  // rate that this update used
   double loss_scale = 1;
+  // Not empty: the run cannot go on (ten skips in a row) and why. The next train_batch throws it.
+  std::string failure;
   bool skipped = false;  // gradients were not finite: no update
   int64_t skipped_total = 0;
   int64_t tokens = 0;          // positions run, over all ranks, padding included
@@ -76,7 +80,8 @@ class Engine {
   // Every parameter once, whole, in working precision, block by block: `sink` is called on rank 0
   // only, the other ranks take part in the gathers. Collective.
   virtual void save_model(ModelSink& sink) = 0;
-  // As one safetensors file set under `dir`, with the blocks' own parameter names. Collective.
+  // DIR/model.safetensors with the blocks' own parameter names. Collective; the file is there when
+  // any rank returns.
   virtual void save_model(const std::filesystem::path& dir) = 0;
 
   virtual const configs::Config& config() const = 0;

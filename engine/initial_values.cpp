@@ -1,6 +1,7 @@
 #include "engine/initial_values.h"
 
 #include <map>
+#include <set>
 
 #include "base/error.h"
 
@@ -26,6 +27,16 @@ class BlockValues final : public model::WeightSource {
   std::map<std::string, torch::Tensor> values_;
 };
 
+void require_range(const std::string& name, const torch::Tensor& values, torch::Dtype working) {
+  if (working != torch::kHalf) return;
+  constexpr double kLargestHalf = 65504;
+  const double largest = values.abs().max().item<double>();
+  if (largest > kLargestHalf) {
+    throw Error("parameter {} holds {}, beyond the {} that fp16 can hold (bf16 and fp32 can)", name,
+                largest, kLargestHalf);
+  }
+}
+
 }  // namespace
 
 bool lacks_values(const model::Blocks& blocks) {
@@ -41,8 +52,10 @@ std::shared_ptr<model::WeightSource> values_of_blocks(const model::Blocks& block
                                                       comm::Mesh& mesh) {
   const torch::NoGradGuard no_grad;
   auto source = std::make_shared<BlockValues>();
+  std::set<const void*> seen;  // a tied weight is named by its first block
   for (const auto& block : blocks) {
     for (const auto& item : block->named_parameters()) {
+      if (!seen.insert(item.value().unsafeGetTensorImpl()).second) continue;
       const torch::Tensor value = item.value().detach().to(mesh.device()).contiguous();
       mesh.data().broadcast(value, /*root=*/0).wait();
       source->put(block->label() + "." + item.key(), value.to(torch::kCPU));
@@ -63,8 +76,10 @@ void load_values(const zero::UnitPlan& plan, model::WeightSource& source, zero::
       source.check(slot.name, slot.shape);
       const zero::Range part = unit.layout.overlap(i, range);
       if (part.size() == 0) continue;
-      source.read(slot.name, part.begin,
-                  values.narrow(0, slot.offset + part.begin - range.begin, part.size()));
+      const torch::Tensor values_of_slot =
+          values.narrow(0, slot.offset + part.begin - range.begin, part.size());
+      source.read(slot.name, part.begin, values_of_slot);
+      require_range(slot.name, values_of_slot, params.shard(u).scalar_type());
     }
     if (unit.trainable) {
       optimizer.set_master(u, values.to(params.shard(u).device()));

@@ -6,10 +6,16 @@
 namespace zeroth::engine {
 namespace {
 
-void move_buffers(const model::Blocks& blocks, torch::Device device) {
-  if (device.is_cpu()) return;
+// Buffers keep their dtype; like parameters they start from rank 0's values.
+void settle_buffers(const model::Blocks& blocks, comm::Mesh& mesh) {
   for (const auto& block : blocks) {
-    for (torch::Tensor& buffer : block->buffers()) buffer.set_data(buffer.to(device));
+    for (const auto& item : block->named_buffers()) {
+      torch::Tensor buffer = item.value();
+      if (buffer.is_meta()) throw Error("buffer {}.{} has no values", block->label(), item.key());
+      const torch::Tensor value = buffer.to(mesh.device()).contiguous();
+      mesh.data().broadcast(value, /*root=*/0).wait();
+      buffer.set_data(value);
+    }
   }
 }
 
@@ -24,7 +30,7 @@ std::unique_ptr<Engine> initialize(model::Blocks blocks, const configs::Config& 
       throw Error("the blocks' parameters have no values and no weights were given");
     weights = values_of_blocks(blocks, *mesh);
   }
-  move_buffers(blocks, mesh->device());
+  settle_buffers(blocks, *mesh);
   auto engine = std::make_unique<TrainEngine>(std::move(blocks), config, std::move(mesh));
   load_values(engine->plan(), *weights, engine->params(), engine->optimizer());
   return engine;

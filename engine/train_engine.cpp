@@ -96,6 +96,19 @@ void TrainEngine::apply(StepStats& stats) {
   stats.skipped_total = steps_ - applied_updates_;
 }
 
+// Ranks that run another number of micro-batches would wait for each other until the time limit.
+void TrainEngine::require_equal(int64_t micro_batches) const {
+  const torch::Tensor least =
+      torch::tensor({micro_batches, -micro_batches}, torch::kLong).to(mesh_->device());
+  mesh_->data().all_reduce(least, comm::Reduce::kMin).wait();
+  const int64_t fewest = least[0].item<int64_t>(), most = -least[1].item<int64_t>();
+  if (fewest != most) {
+    throw Error(
+        "eval_batch: ranks pass different numbers of micro-batches, from {} to {} (rank {}: {})",
+        fewest, most, mesh_->rank(), micro_batches);
+  }
+}
+
 EvalStats TrainEngine::eval_batch(Loader& data, int64_t micro_batches) {
   torch::Tensor sums =
       torch::zeros({2}, torch::TensorOptions(mesh_->device()).dtype(torch::kDouble));
@@ -103,6 +116,7 @@ EvalStats TrainEngine::eval_batch(Loader& data, int64_t micro_batches) {
   for (int64_t i = 0; i < micro_batches; ++i) {
     for (size_t block = 0; block < blocks_.size(); ++block) visits.push_back(block);
   }
+  require_equal(micro_batches);
   strategy_.params->expect(std::move(visits));
   for (int64_t i = 0; i < micro_batches; ++i) {
     const StepBatches drawn = draw_local(data, 1, mesh_->device());
@@ -148,6 +162,7 @@ void TrainEngine::save_model(const std::filesystem::path& dir) {
   SafetensorsSink sink(dir);
   save_model(sink);
   if (mesh_->rank() == 0) sink.commit();
+  comm::barrier(*mesh_);
 }
 
 MemoryReport TrainEngine::memory() const {

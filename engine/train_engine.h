@@ -43,6 +43,7 @@ class TrainEngine final : public Engine {
  private:
   // Forward and backward of the whole step; returns this rank's part of the loss, fp64 scalar.
   torch::Tensor run_micro_batches(StepBatches& step, StepTimes& times);
+  void require_equal(int64_t micro_batches) const;
   // Skips, or clips and updates; fills what the stats say of it.
   void apply(StepStats& stats);
 

@@ -54,6 +54,13 @@ bool is_weights(const fs::path& path) {
   return path.extension() == ".safetensors" || name.ends_with(".safetensors.index.json");
 }
 
+bool holds_model(const fs::path& folder) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().filename() == "config.json" || is_weights(entry.path())) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 void OutputFolder::check(const fs::path& target, bool overwrite) {
@@ -91,7 +98,7 @@ void OutputFolder::commit() {
   if (!fs::exists(target_) || fs::is_empty(target_)) {
     move_to(temporary_, target_);  // also onto an empty folder
   } else {
-    if (!overwrite_ && fs::exists(target_ / "config.json")) {
+    if (!overwrite_ && holds_model(target_)) {
       keep_ = true;
       throw Error("{} holds another model by now: the new one stays in {}", target_.string(),
                   temporary_.string());

@@ -5,7 +5,7 @@ Needs torch, transformers and deepspeed: python tools/make_equivalence_fixtures.
 MODEL.json holds 20 steps at a global batch of 24 rows of 32 tokens, run as one batch:
   fp32, masked (some targets are not trained), cosine (WarmupCosineLR): transformers and torch's AdamW; losses, grad_norms
   (before clipping) and the rates;
-  bf16, bf16_masked: losses of DeepSpeed with a bf16 model and fp32 masters.
+  bf16, bf16_masked: losses of DeepSpeed with a bf16 model and fp32 masters, which begin at the rounded weights.
 loss_scales.json: DeepSpeed's dynamic loss scale over one pattern of overflows.
 """
 
@@ -34,7 +34,7 @@ COSINE = {"total_num_steps": 16, "warmup_num_steps": 6, "warmup_min_ratio": 0.1,
 
 
 def token(sample, position):
-    """tests/equivalence/samples.cpp computes the same; half of the rows count up, half down or by larger steps."""
+    """tests/equivalence/samples.cpp computes the same: rows with a rule of their own, so that there is something to learn."""
     return (sample * 37 + position * (sample % 5 - 1) + position * position * (sample % 3)) % VOCAB
 
 

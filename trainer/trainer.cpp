@@ -64,6 +64,7 @@ void Trainer::save() {
   HfOutput output(plan_.flags, plan_.spec);
   engine_.save_model(output);
   output.finish();
+  comm::barrier(engine_.mesh());
   reports_.progress.line(fmt::format("saved {} in {}", plan_.flags.output,
                                      format_duration(reports_.clock.seconds() - start)));
 }

@@ -19,14 +19,17 @@ class AccumulatingReducer : public GradReducer {
                    [this](Reduction reduction) { retire(std::move(reduction)); }) {
     const auto fp32 = torch::TensorOptions(options.device).dtype(torch::kFloat);
     for (const Unit& unit : plan.units) {
-      whole_.push_back(unit.trainable ? torch::zeros({unit.layout.numel()}, fp32)
+      whole_.push_back(unit.trainable ? torch::empty({unit.layout.numel()}, fp32)
                                       : torch::Tensor());
     }
+    holds_sum_.resize(whole_.size());
   }
 
   void open(size_t block) override {
     for (const size_t unit : plan_.block_units[block]) {
-      if (plan_.units[unit].trainable) open_grad_views(plan_.units[unit], whole_[unit]);
+      if (!plan_.units[unit].trainable) continue;
+      begin_sum(unit);
+      open_grad_views(plan_.units[unit], whole_[unit]);
     }
   }
 
@@ -44,6 +47,7 @@ class AccumulatingReducer : public GradReducer {
     std::vector<torch::Tensor> owned;
     for (size_t unit = 0; unit < whole_.size(); ++unit) {
       if (!whole_[unit].defined()) continue;
+      begin_sum(unit);  // a unit that no block opened has no gradient
       const Range part = plan_.units[unit].layout.shard(group_.rank());
       owned.push_back(whole_[unit].narrow(0, part.begin, part.size()));
     }
@@ -55,11 +59,7 @@ class AccumulatingReducer : public GradReducer {
     return whole_[unit].narrow(0, range(unit).begin, range(unit).size());
   }
 
-  void reset() override {
-    for (const torch::Tensor& whole : whole_) {
-      if (whole.defined()) whole.zero_();
-    }
-  }
+  void reset() override { holds_sum_.assign(whole_.size(), false); }
 
   int64_t resting_bytes() const override {
     int64_t bytes = pool_.allocated_bytes();
@@ -92,14 +92,22 @@ class AccumulatingReducer : public GradReducer {
   std::vector<torch::Tensor> whole_;  // [unit]
 
  private:
+  // Clears the buffer when the step first needs it: then it is in the cache for what backward adds.
+  void begin_sum(size_t unit) {
+    if (!holds_sum_[unit]) whole_[unit].zero_();
+    holds_sum_[unit] = true;
+  }
+
   void retire(Reduction reduction) {
     reduction.pending.wait();
     if (reduction.result.data_ptr() != reduction.target.data_ptr()) {
       reduction.target.copy_(reduction.result);
+      if (!reduction.result.is_same(reduction.from)) pool_.give_tensor(std::move(reduction.result));
     }
     if (!wire_is_fp32()) pool_.give_tensor(std::move(reduction.from));
   }
 
+  std::vector<bool> holds_sum_;  // [unit]: the buffer has this step's content
   InFlight<Reduction> in_flight_;
 };
 
@@ -128,7 +136,7 @@ class LateScatterReducer final : public AccumulatingReducer {
     Reduction reduction;
     reduction.target = grad(unit);
     reduction.from = to_wire(whole_[unit]);
-    reduction.result = torch::empty({range(unit).size()}, reduction.from.options());
+    reduction.result = pool_.take_tensor(range(unit).size(), options_.wire);
     reduction.pending = group_.reduce_scatter(reduction.result, reduction.from);
     return reduction;
   }

@@ -2,9 +2,24 @@
 
 #include <c10/core/CPUAllocator.h>
 
+#include <algorithm>
+
+#include <bit>
+
 namespace zeroth::zero {
+namespace {
+
+// Rounds up by at most an eighth: buffers of nearly the same size (an embedding, a head with its
+// norm) share memory.
+size_t size_class(size_t bytes) {
+  const size_t step = std::max<size_t>(std::bit_floor(bytes) / 8, 64);
+  return (bytes + step - 1) / step * step;
+}
+
+}  // namespace
 
 c10::DataPtr BufferPool::take(size_t bytes) {
+  bytes = size_class(bytes);
   auto& stack = free_[bytes];
   if (stack.empty()) {
     allocated_bytes_ += static_cast<int64_t>(bytes);
@@ -16,7 +31,7 @@ c10::DataPtr BufferPool::take(size_t bytes) {
 }
 
 void BufferPool::give(size_t bytes, c10::DataPtr memory) {
-  free_[bytes].push_back(std::move(memory));
+  free_[size_class(bytes)].push_back(std::move(memory));
 }
 
 torch::Tensor BufferPool::take_tensor(int64_t numel, torch::Dtype dtype) {

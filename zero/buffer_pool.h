@@ -15,7 +15,7 @@ class BufferPool {
  public:
   explicit BufferPool(torch::Device device) : device_(device) {}
 
-  // Memory of exactly `bytes` bytes with unspecified content, from the pool where it has some.
+  // Memory of at least `bytes` bytes with unspecified content, from the pool where it has some.
   c10::DataPtr take(size_t bytes);
   // The caller has waited for everything that reads or writes it (or queued that wait on the
   // current stream).

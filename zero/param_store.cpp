@@ -69,9 +69,9 @@ void ParamStore::check_max_live() const {
   }
   if (needed > options_.max_live_elements) {
     throw Error(
-        "zero_optimization.stage3_max_live_parameters is {}, but blocks {} and its successor hold "
-        "{} "
-        "elements together: the smallest value that works is {}",
+        "zero_optimization.stage3_max_live_parameters is {}, but block {} and the one after it "
+        "hold "
+        "{} elements together: the smallest value that works is {}",
         options_.max_live_elements, plan_.block_labels[where], needed, needed);
   }
 }
@@ -142,6 +142,7 @@ std::vector<size_t> ParamStore::wanted(size_t position) const {
   for (const size_t unit : units) live += cost(unit);
   int64_t ahead = 0;
   for (size_t p = position + 1; p < visits_.size() && options_.prefetch_elements > 0; ++p) {
+    if (units.size() == plan_.units.size()) break;
     std::vector<size_t> more;
     int64_t elements = 0;
     int64_t released = 0;

@@ -18,14 +18,13 @@ ShardedOptimizer::ShardedOptimizer(const UnitPlan& plan, ParamStore& params, Gra
     for (size_t i = 0; i < rule.state_names().size(); ++i) {
       shards_[unit].states.push_back(states.add(numel));
     }
-    if (params.shard(unit).scalar_type() != torch::kFloat)
-      shards_[unit].master = {states.add(numel)};
+    if (params.shard(unit).scalar_type() != torch::kFloat) shards_[unit].master = states.add(numel);
   }
 }
 
 void ShardedOptimizer::set_master(size_t unit, const torch::Tensor& values) {
-  for (const size_t shard : shards_[unit].master) {
-    const offload::Tile all{shard, 0, values.numel()};
+  if (const auto shard = shards_[unit].master) {
+    const offload::Tile all{*shard, 0, values.numel()};
     states_.borrow(all, values.device(), offload::Access::kReadWrite).tensor().copy_(values);
   }
   params_.shard(unit).copy_(values);
@@ -59,8 +58,8 @@ void ShardedOptimizer::update_tile(size_t unit, const Range& tile, int64_t updat
     states.push_back(leases.back().tensor());
   }
   torch::Tensor master = working;
-  for (const size_t shard : shards_[unit].master) {
-    leases.push_back(borrow(shard));
+  if (const auto shard = shards_[unit].master) {
+    leases.push_back(borrow(*shard));
     master = leases.back().tensor();
   }
   rule_.apply({master, grad, states}, update, lr, grad_factor);
@@ -69,11 +68,10 @@ void ShardedOptimizer::update_tile(size_t unit, const Range& tile, int64_t updat
 
 torch::Tensor ShardedOptimizer::master(size_t unit) {
   const torch::Tensor working = params_.shard(unit);
-  for (const size_t shard : shards_[unit].master) {
-    return states_.borrow({shard, 0, working.numel()}, working.device(), offload::Access::kRead)
-        .tensor();
-  }
-  return working;
+  const auto shard = shards_[unit].master;
+  if (!shard) return working.clone();
+  const offload::Tile all{*shard, 0, working.numel()};
+  return states_.borrow(all, working.device(), offload::Access::kRead).tensor().clone();
 }
 
 }  // namespace zeroth::zero

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,7 @@ class ShardedOptimizer {
   // master rounded.
   void step(int64_t update, double lr, double grad_factor);
 
-  // This rank's fp32 master of a trainable unit, for tests and checkpoints.
+  // A copy of this rank's fp32 master of a trainable unit, for tests and checkpoints.
   torch::Tensor master(size_t unit);
 
  private:
@@ -42,7 +43,7 @@ class ShardedOptimizer {
   // master.
   struct UnitShards {
     std::vector<size_t> states;
-    std::vector<size_t> master;
+    std::optional<size_t> master;
   };
 
   void update_tile(size_t unit, const Range& tile, int64_t update, double lr, double grad_factor);

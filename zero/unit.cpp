@@ -45,7 +45,12 @@ std::vector<Parameter> collect(const model::Blocks& blocks) {
 UnitPlan plan_units(const model::Blocks& blocks, int num_shards) {
   UnitPlan plan;
   plan.block_units.resize(blocks.size());
-  for (const auto& block : blocks) plan.block_labels.push_back(block->label());
+  std::set<std::string> labels;
+  for (const auto& block : blocks) {
+    if (!labels.insert(block->label()).second)
+      throw Error("two blocks are labelled {}", block->label());
+    plan.block_labels.push_back(block->label());
+  }
   std::map<std::pair<std::string, bool>, size_t> unit_of;  // (name, trainable)
   for (Parameter& parameter : collect(blocks)) {
     const bool tied = parameter.blocks.size() > 1;

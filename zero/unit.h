@@ -27,7 +27,7 @@ struct UnitPlan {
 };
 
 // Groups the parameters of every block by (shared or not, trainable or not). Throws an Error when
-// two parameters have one name, or a parameter is not floating.
+// two blocks have one label, two parameters one name, or a parameter is not floating point.
 UnitPlan plan_units(const model::Blocks& blocks, int num_shards);
 
 }  // namespace zeroth::zero

@@ -63,8 +63,9 @@ class Windows : public engine::Loader {
       rows.push_back(text_.narrow(0, batch.samples.back() * kLength, kLength + 1));
     }
     next_ += stride_;
-    batch.tokens = at::stack(rows).narrow(1, 0, kLength);
-    batch.targets = at::stack(rows).narrow(1, 1, kLength);
+    const Tensor windows = at::stack(rows);
+    batch.tokens = windows.narrow(1, 0, kLength);
+    batch.targets = windows.narrow(1, 1, kLength);
     return batch;
   }
 
@@ -101,6 +102,7 @@ int main(int argc, char** argv) {
     if (argc > 2) engine->save_model(argv[2]);
     return 0;
   } catch (const std::exception& error) {
+    std::fflush(stdout);
     fmt::print(stderr, "custom_model: {}\n", error.what());
     std::_Exit(1);  // not through destructors, which may wait for the other ranks
   }

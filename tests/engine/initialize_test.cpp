@@ -92,6 +92,17 @@ TEST_CASE("a value that is not finite is refused by the parameter's name") {
   });
 }
 
+TEST_CASE("a value beyond fp16 is refused by the parameter's name") {
+  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+    model::Blocks blocks = testing::make_chain();
+    blocks[2]->parameters()[0].detach()[0][3] = 1e5;
+    configs::Config config = stage_config(0);
+    config.precision = configs::Precision::kFp16;
+    CHECK_THROWS_WITH_AS(initialize(blocks, config, mesh),
+                         doctest::Contains("parameter layers.1.weight holds 100000"), Error);
+  });
+}
+
 TEST_CASE("save_model writes a folder once") {
   const auto folder = fresh_folder("zeroth_save_");
   testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {

@@ -36,13 +36,18 @@ class Untrained final : public Loader {
 
 // A chain whose middle layer multiplies by a factor that the test sets.
 struct Factor final : model::Block {
-  explicit Factor(double* value) : Block("factor"), value_(value) {
+  // With bad_call_of_three 0, 1 or 2 every third forward, from that one on, gives infinity.
+  explicit Factor(double* value, int bad_call_of_three = -1)
+      : Block("factor"), value_(value), bad_call_(bad_call_of_three) {
     weight_ = register_parameter("weight", torch::ones({1}));
   }
   torch::Tensor forward(const torch::Tensor& x, const model::MicroBatch&) override {
-    return x * weight_ * *value_;
+    const bool bad = calls_++ % 3 == bad_call_;
+    return x * weight_ * (bad ? INFINITY : *value_);
   }
   double* value_;
+  int bad_call_;
+  int calls_ = 0;
   torch::Tensor weight_;
 };
 
@@ -175,6 +180,34 @@ TEST_CASE("evaluation changes nothing and equals the loss of the next step") {
       CHECK(eval.trained_tokens == step.trained_tokens);
       CHECK(eval.loss == doctest::Approx(step.loss).epsilon(1e-6));
     }
+  });
+}
+
+TEST_CASE("ranks that evaluate different numbers of micro-batches are told so at once") {
+  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+    const auto engine = testing::make_engine(testing::make_chain(), chain_config(6, 1, 2), mesh);
+    testing::ChainLoader loader({.rank = mesh->rank(), .world_size = 2});
+    CHECK_THROWS_WITH_AS(engine->eval_batch(loader, 1 + mesh->rank()),
+                         doctest::Contains("different numbers of micro-batches, from 1 to 2"),
+                         Error);
+  });
+}
+
+TEST_CASE("the block that made a value that is not finite is found in any micro-batch") {
+  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+    double factor = 1;
+    model::Blocks blocks = testing::make_chain();
+    blocks.insert(blocks.begin() + 2, std::make_shared<Factor>(&factor, /*bad_call_of_three=*/1));
+    const auto engine = testing::make_engine(blocks, chain_config(4, 3, 1), mesh);
+    testing::ChainLoader loader({.accumulation = 3});
+    std::string message;
+    try {
+      for (int step = 0; step < 10; ++step) engine->train_batch(loader);
+    } catch (const Error& error) {
+      message = error.what();
+    }
+    CHECK(message.find("output of block factor is the first that is not finite") !=
+          std::string::npos);
   });
 }
 

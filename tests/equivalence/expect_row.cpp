@@ -7,6 +7,8 @@
 #include <cmath>
 #include <fstream>
 
+#include "base/error.h"
+
 namespace zeroth::equivalence {
 namespace {
 
@@ -61,7 +63,9 @@ bool same_bits(const RowResult& a, const RowResult& b) {
 }  // namespace
 
 nlohmann::json load_fixture(const std::string& name) {
-  std::ifstream file(ZEROTH_SOURCE_DIR "/tests/equivalence/fixtures/" + name + ".json");
+  const std::string path = ZEROTH_SOURCE_DIR "/tests/equivalence/fixtures/" + name + ".json";
+  std::ifstream file(path);
+  if (!file) throw Error("cannot open {}", path);
   return nlohmann::json::parse(file);
 }
 
@@ -107,6 +111,7 @@ void RowChecker::check_losses(const Row& row, const RowResult& result) {
 
 void RowChecker::check_parameters(const Row& row, const RowResult& own) {
   const RowResult& reference = result(single(row));
+  REQUIRE_FALSE(reference.parameters.empty());
   REQUIRE(own.parameters.size() == reference.parameters.size());
   if (row.precision != Precision::kFp32) return;
   for (const auto& [name, value] : reference.parameters) {

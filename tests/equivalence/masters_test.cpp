@@ -20,48 +20,42 @@ constexpr int64_t kUpdates = 50;
 constexpr double kRate = 1e-5;
 
 // An engine in parts, to see a step's gradients before they are applied. One micro-batch a step.
-class Parts {
- public:
-  Parts(const Row& row, model::Blocks blocks, std::shared_ptr<comm::Mesh> mesh)
-      : config_(config_of(row)),
-        mesh_(std::move(mesh)),
-        blocks_(std::move(blocks)),
-        plan(zero::plan_units(blocks_, mesh_->data().size())),
-        strategy(zero::make_strategy(plan, config_, *mesh_)),
-        rule(optim::make_update_rule(config_.optimizer)),
+struct Parts {
+  Parts(const Row& row, model::Blocks chain, std::shared_ptr<comm::Mesh> ranks)
+      : config(config_of(row)),
+        mesh(std::move(ranks)),
+        blocks(std::move(chain)),
+        plan(zero::plan_units(blocks, mesh->data().size())),
+        strategy(zero::make_strategy(plan, config, *mesh)),
+        rule(optim::make_update_rule(config.optimizer)),
         optimizer(plan, *strategy.params, *strategy.grads, *strategy.states, *rule),
-        segments_(engine::plan_segments(blocks_.size(), config_.recompute)),
-        runner_(blocks_, *strategy.params, *strategy.grads, segments_) {}
+        segments(engine::plan_segments(blocks.size(), config.recompute)),
+        runner(blocks, *strategy.params, *strategy.grads, segments) {}
 
   // Leaves the step's gradients in strategy.grads; returns the factor that clips them.
   double backward(engine::Loader& loader) {
-    engine::StepBatches step = engine::draw_batches(loader, 1, *mesh_);
+    engine::StepBatches step = engine::draw_batches(loader, 1, *mesh);
     model::MicroBatch& batch = step.micro_batches.front();
     batch.step_trained_tokens = static_cast<double>(step.trained_tokens);
-    engine::Tape tape(blocks_.size());
-    strategy.params->expect(engine::visits(engine::make_schedule(1), segments_));
-    runner_.forward(batch, tape);
-    runner_.backward(batch, /*last=*/true, tape);
+    engine::Tape tape(blocks.size());
+    strategy.params->expect(engine::visits(engine::make_schedule(1), segments));
+    runner.forward(batch, tape);
+    runner.backward(batch, /*last=*/true, tape);
     strategy.params->expect({});
     const torch::Tensor squares = strategy.grads->finish().reshape({1});
-    mesh_->data().all_reduce(squares).wait();
-    return std::min(1.0, config_.gradient_clipping / (std::sqrt(squares.item<double>()) + 1e-6));
+    mesh->data().all_reduce(squares).wait();
+    return std::min(1.0, config.gradient_clipping / (std::sqrt(squares.item<double>()) + 1e-6));
   }
 
- private:
-  configs::Config config_;
-  std::shared_ptr<comm::Mesh> mesh_;
-  model::Blocks blocks_;
-
- public:
+  configs::Config config;
+  std::shared_ptr<comm::Mesh> mesh;
+  model::Blocks blocks;
   zero::UnitPlan plan;
   zero::Strategy strategy;
   std::unique_ptr<optim::UpdateRule> rule;
   zero::ShardedOptimizer optimizer;
-
- private:
-  std::vector<engine::Segment> segments_;
-  engine::BlockRunner runner_;
+  std::vector<engine::Segment> segments;
+  engine::BlockRunner runner;
 };
 
 // AdamW in fp32 on copies of a rank's masters, by the rule on whole tensors and by torch::optim.

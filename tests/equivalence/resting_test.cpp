@@ -37,7 +37,7 @@ TEST_CASE("units under the persistence threshold stay whole and change no bit") 
     Row row = stage3(2, model);
     const int64_t sharded = checker.result(row).resting_bytes;
     int64_t before = sharded;
-    // None, those of one model's norms and positions, all but the layers, all.
+    // Tied models' norms and positions; also embeddings and heads; everything.
     for (const int64_t threshold : {1'000, 1'100, 100'000}) {
       row.zero.param_persistence_threshold_elements = threshold;
       checker.check(row);

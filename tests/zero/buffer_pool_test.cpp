@@ -13,6 +13,17 @@ TEST_CASE("memory that was given back is taken again") {
   CHECK(pool.allocated_bytes() == 4096);
 }
 
+TEST_CASE("buffers of nearly one size share memory, others do not") {
+  BufferPool pool(torch::kCPU);
+  pool.give(1'000'000, pool.take(1'000'000));
+  pool.give(1'010'000, pool.take(1'010'000));
+  const int64_t shared = pool.allocated_bytes();
+  CHECK(shared >= 1'010'000);
+  CHECK(shared < 1'200'000);
+  pool.take(600'000);
+  CHECK(pool.allocated_bytes() > shared);
+}
+
 TEST_CASE("tensors of another size or dtype are not mixed up") {
   BufferPool pool(torch::kCPU);
   pool.give_tensor(pool.take_tensor(8, torch::kFloat));

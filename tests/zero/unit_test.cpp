@@ -45,10 +45,10 @@ struct Labelled final : model::Block {
 };
 }  // namespace
 
-TEST_CASE("two parameters of one name are refused by that name") {
+TEST_CASE("two blocks of one label are refused by that label") {
   const model::Blocks blocks = {std::make_shared<Labelled>(torch::zeros({2})),
                                 std::make_shared<Labelled>(torch::zeros({2}))};
-  CHECK_THROWS_WITH_AS(plan_units(blocks, 1), "two parameters are named same.weight", Error);
+  CHECK_THROWS_WITH_AS(plan_units(blocks, 1), "two blocks are labelled same", Error);
 }
 
 TEST_CASE("a parameter that is not floating point is refused by name and dtype") {
