@@ -43,7 +43,8 @@ std::optional<int> first_of(std::initializer_list<const char*> names, int least)
 
 RankEnv RankEnv::from_environment() {
   RankEnv env;
-  env.rank = first_of({"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"}, 0).value_or(0);
+  const auto rank = first_of({"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"}, 0);
+  env.rank = rank.value_or(0);
   env.world_size = first_of({"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}, 1).value_or(1);
   env.local_rank = first_of({"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"}, 0)
                        .value_or(env.rank);
@@ -51,6 +52,9 @@ RankEnv RankEnv::from_environment() {
       first_of({"LOCAL_SIZE", "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"},
                1)
           .value_or(env.world_size);
+  if (env.world_size > 1 && !rank) {
+    throw Error("environment variable WORLD_SIZE={} is set, but RANK is not", env.world_size);
+  }
   if (env.rank >= env.world_size) {
     throw Error("environment variable RANK={} must be below WORLD_SIZE={}", env.rank,
                 env.world_size);

@@ -69,8 +69,8 @@ class Engine {
   virtual ~Engine() = default;
 
   // One optimizer step over gradient_accumulation_steps micro-batches. Collective: all ranks call
-  // it. Throws an Error when the global batch has no trained token, a peer is lost, or ten steps in
-  // a row were skipped for non-finite gradients.
+  // it. Throws an Error when the global batch has no trained token, a peer is lost, or the step
+  // before ended the run (StepStats::failure).
   virtual StepStats train_batch(Loader& data) = 0;
 
   // Loss without training over `micro_batches` micro-batches of every rank (all ranks pass the same
@@ -92,6 +92,10 @@ class Engine {
   // optimizer state sharded".
   virtual std::string strategy() const = 0;
 };
+
+// Throws the Error that initialize would throw for a configuration that does not fit these blocks
+// on so many ranks. Does not communicate and leaves the blocks as they are.
+void check_config(const model::Blocks& blocks, const configs::Config& config, int world_size);
 
 // Takes over the blocks: their parameters become views of the engine's buffers, in working
 // precision on mesh's device. Collective. Throws an Error that names the key or the parameter.

@@ -52,26 +52,29 @@ std::string describe(const zero::UnitPlan& plan, int64_t place) {
 
 }  // namespace
 
-void NonFiniteSkips::skipped_step(int64_t step, const zero::UnitPlan& plan,
-                                  const zero::GradReducer& grads, std::optional<size_t> bad_output,
-                                  comm::Mesh& mesh) {
+std::string NonFiniteSkips::skipped_step(const Skip& skip, const zero::UnitPlan& plan,
+                                         const zero::GradReducer& grads, comm::Mesh& mesh) {
   if (in_a_row_ == 0) {
-    first_step_ = step;
+    first_step_ = skip.step;
     gradient_ = describe(plan, least_over_ranks(first_bad_slot(plan, grads), mesh));
   } else if (output_.empty()) {
-    const int64_t mine = bad_output ? static_cast<int64_t>(*bad_output) : kNowhere;
+    const int64_t mine = skip.bad_output ? static_cast<int64_t>(*skip.bad_output) : kNowhere;
     const int64_t first = least_over_ranks(mine, mesh);
     output_ = first == kNowhere
                   ? "every block's output is finite in forward"
                   : fmt::format("in forward the output of block {} is the first that is not finite",
                                 plan.block_labels[static_cast<size_t>(first)]);
   }
-  if (++in_a_row_ < kMostInARow) return;
-  throw Error(
+  if (++in_a_row_ < kMostInARow) return {};
+  std::string why = fmt::format(
       "{} steps in a row had gradients that are not finite, since step {}; there it appeared first "
-      "in backward in "
-      "{}; {}",
+      "in backward in {}; {}",
       in_a_row_, first_step_, gradient_, output_);
+  if (skip.loss_scale != 1) {
+    why += fmt::format("; the loss scale was {:g} (fp16.initial_scale_power sets where it starts)",
+                       skip.loss_scale);
+  }
+  return why;
 }
 
 }  // namespace zeroth::engine

@@ -16,12 +16,18 @@ class NonFiniteSkips {
  public:
   static constexpr int64_t kMostInARow = 10;
 
+  struct Skip {
+    int64_t step = 0;
+    double loss_scale = 1;
+    std::optional<size_t> bad_output;  // this rank's first block whose output was not finite, where
+                                       // that was looked at
+  };
+
   void clean_step() { *this = NonFiniteSkips(); }
-  // Looks for the place on the first skip of a row; throws an Error that names block and parameter
-  // on the tenth. `bad_output`: this rank's first block whose output was not finite, where that was
-  // watched. Collective.
-  void skipped_step(int64_t step, const zero::UnitPlan& plan, const zero::GradReducer& grads,
-                    std::optional<size_t> bad_output, comm::Mesh& mesh);
+  // Looks for the place on the first skip of a row. On the tenth returns why the run cannot go on,
+  // with block and parameter; empty before. Collective.
+  std::string skipped_step(const Skip& skip, const zero::UnitPlan& plan,
+                           const zero::GradReducer& grads, comm::Mesh& mesh);
   bool in_a_row() const { return in_a_row_ > 0; }
 
  private:

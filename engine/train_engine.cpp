@@ -29,6 +29,7 @@ TrainEngine::TrainEngine(model::Blocks blocks, const configs::Config& config,
 }
 
 StepStats TrainEngine::train_batch(Loader& data) {
+  if (!failure_.empty()) throw Error(failure_);
   StepStats stats;
   StopWatch timer;
   StepBatches step = draw_batches(data, config_.batch.accumulation_steps, *mesh_);
@@ -81,7 +82,9 @@ void TrainEngine::apply(StepStats& stats) {
   stats.loss_scale = scaler_.scale();
   stats.skipped = !std::isfinite(stats.grad_norm);
   if (stats.skipped) {
-    skips_.skipped_step(stats.step, plan_, *strategy_.grads, runner_.first_bad_output(), *mesh_);
+    failure_ = skips_.skipped_step({stats.step, stats.loss_scale, runner_.first_bad_output()},
+                                   plan_, *strategy_.grads, *mesh_);
+    stats.failure = failure_;
   } else {
     // As torch's clip_grad_norm_ and DeepSpeed: a factor of clip / (norm + 1e-6) where that is
     // below 1.

@@ -60,6 +60,7 @@ class TrainEngine final : public Engine {
   std::vector<PipeOp> schedule_;
   BlockRunner runner_;
   NonFiniteSkips skips_;
+  std::string failure_;
   int64_t planned_live_elements_ = 0;
   int64_t steps_ = 0;            // train_batch calls that ended
   int64_t applied_updates_ = 0;  // of these, the ones that were not skipped

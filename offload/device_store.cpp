@@ -11,7 +11,7 @@ class DeviceStore final : public ShardStore {
   explicit DeviceStore(torch::Device device) : device_(device) {}
 
   size_t add(int64_t numel) override {
-    shards_.push_back(torch::zeros({numel}, torch::TensorOptions(device_).dtype(torch::kFloat)));
+    shards_.push_back({numel, {}});
     return shards_.size() - 1;
   }
 
@@ -20,21 +20,30 @@ class DeviceStore final : public ShardStore {
   TileLease borrow(const Tile& tile, torch::Device device, Access) override {
     ZEROTH_CHECK(device == device_, "shards rest on {}, asked for {}", device_.str(), device.str());
     ZEROTH_CHECK(tile.shard < shards_.size(), "shard {} of {}", tile.shard, shards_.size());
-    const torch::Tensor& shard = shards_[tile.shard];
-    ZEROTH_CHECK(0 <= tile.begin && tile.begin <= tile.end && tile.end <= shard.numel(),
-                 "tile [{}, {}) of a shard of {}", tile.begin, tile.end, shard.numel());
-    return TileLease(shard.narrow(0, tile.begin, tile.end - tile.begin));
+    Shard& shard = shards_[tile.shard];
+    ZEROTH_CHECK(0 <= tile.begin && tile.begin <= tile.end && tile.end <= shard.numel,
+                 "tile [{}, {}) of a shard of {}", tile.begin, tile.end, shard.numel);
+    if (!shard.values.defined()) {
+      shard.values =
+          torch::zeros({shard.numel}, torch::TensorOptions(device_).dtype(torch::kFloat));
+    }
+    return TileLease(shard.values.narrow(0, tile.begin, tile.end - tile.begin));
   }
 
   int64_t resting_bytes() const override {
     int64_t bytes = 0;
-    for (const torch::Tensor& shard : shards_) bytes += static_cast<int64_t>(shard.nbytes());
+    for (const Shard& shard : shards_) bytes += shard.numel * static_cast<int64_t>(sizeof(float));
     return bytes;
   }
 
  private:
+  struct Shard {
+    int64_t numel;
+    torch::Tensor values;  // from the first borrow on: a run that only evaluates has no moments
+  };
+
   torch::Device device_;
-  std::vector<torch::Tensor> shards_;
+  std::vector<Shard> shards_;
 };
 
 }  // namespace

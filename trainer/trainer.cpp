@@ -1,5 +1,6 @@
 #include "trainer/trainer.h"
 
+#include "base/error.h"
 #include "base/units.h"
 #include "trainer/hf_output.h"
 #include "trainer/peak_memory.h"
@@ -19,11 +20,13 @@ void Trainer::train() {
   const comm::Mesh& mesh = engine_.mesh();
   const uint64_t seed = plan_.config.seed;
   TrainLoader loader(*plan_.train,
-                     data::SampleOrder(plan_.train->size(), seed, plan_.flags.shuffle),
+                     data::SampleOrder(plan_.train->size(), seed, plan_.flags.shuffle, plan_.train_samples),
                      plan_.train_deal(mesh.rank(), mesh.world_size()), seed);
   last_end_s_ = reports_.clock.seconds();
   for (int64_t step = 1; step <= plan_.total_steps; ++step) {
-    report(engine_.train_batch(loader));
+    const engine::StepStats stats = engine_.train_batch(loader);
+    report(stats);
+    if (!stats.failure.empty()) throw Error(stats.failure);
     if (evaluation_due(step)) evaluate(step);
   }
 }

@@ -27,7 +27,39 @@ c10::DataPtr swap_memory(const torch::Tensor& tensor, c10::DataPtr memory) {
   return old;
 }
 
+// Elements that a unit's whole buffer adds to what is live.
+int64_t cost(const UnitPlan& plan, const ParamStoreOptions& options, size_t unit) {
+  return options.retention[unit] == Retention::kRelease ? plan.units[unit].layout.numel() : 0;
+}
+
 }  // namespace
+
+void check_max_live(const UnitPlan& plan, const ParamStoreOptions& options) {
+  int64_t needed = 0;
+  size_t where = 0;
+  for (size_t block = 0; block < plan.block_units.size(); ++block) {
+    std::vector<size_t> both = plan.block_units[block];
+    if (block + 1 < plan.block_units.size()) {
+      const auto& next = plan.block_units[block + 1];
+      both.insert(both.end(), next.begin(), next.end());
+    }
+    std::sort(both.begin(), both.end());
+    both.erase(std::unique(both.begin(), both.end()), both.end());
+    int64_t sum = 0;
+    for (const size_t unit : both) sum += cost(plan, options, unit);
+    if (sum > needed) {
+      needed = sum;
+      where = block;
+    }
+  }
+  if (needed > options.max_live_elements) {
+    throw Error(
+        "zero_optimization.stage3_max_live_parameters is {}, but block {} and the one after it "
+        "hold "
+        "{} elements together: the smallest value that works is {}",
+        options.max_live_elements, plan.block_labels[where], needed, needed);
+  }
+}
 
 Lease::~Lease() {
   if (store_ != nullptr) store_->end_lease(block_);
@@ -38,7 +70,7 @@ ParamStore::ParamStore(const UnitPlan& plan, comm::Group& group, torch::Device d
     : plan_(plan), group_(group), device_(device), options_(std::move(options)), pool_(device) {
   ZEROTH_CHECK(options_.retention.size() == plan.units.size(), "{} retentions for {} units",
                options_.retention.size(), plan.units.size());
-  check_max_live();
+  check_max_live(plan, options_);
   states_.resize(plan.units.size());
   const torch::NoGradGuard no_grad;
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
@@ -48,33 +80,6 @@ ParamStore::ParamStore(const UnitPlan& plan, comm::Group& group, torch::Device d
 }
 
 ParamStore::~ParamStore() = default;
-
-void ParamStore::check_max_live() const {
-  int64_t needed = 0;
-  size_t where = 0;
-  for (size_t block = 0; block < plan_.block_units.size(); ++block) {
-    std::vector<size_t> both = plan_.block_units[block];
-    if (block + 1 < plan_.block_units.size()) {
-      const auto& next = plan_.block_units[block + 1];
-      both.insert(both.end(), next.begin(), next.end());
-    }
-    std::sort(both.begin(), both.end());
-    both.erase(std::unique(both.begin(), both.end()), both.end());
-    int64_t sum = 0;
-    for (const size_t unit : both) sum += cost(unit);
-    if (sum > needed) {
-      needed = sum;
-      where = block;
-    }
-  }
-  if (needed > options_.max_live_elements) {
-    throw Error(
-        "zero_optimization.stage3_max_live_parameters is {}, but block {} and the one after it "
-        "hold "
-        "{} elements together: the smallest value that works is {}",
-        options_.max_live_elements, plan_.block_labels[where], needed, needed);
-  }
-}
 
 void ParamStore::create(size_t unit) {
   const FlatLayout& layout = plan_.units[unit].layout;
@@ -111,7 +116,7 @@ Range ParamStore::shard_range(size_t unit) const {
 }
 
 int64_t ParamStore::cost(size_t unit) const {
-  return options_.retention[unit] == Retention::kRelease ? plan_.units[unit].layout.numel() : 0;
+  return zero::cost(plan_, options_, unit);
 }
 
 void ParamStore::expect(std::vector<size_t> visits) {

@@ -45,6 +45,10 @@ struct ParamStoreOptions {
   int64_t max_live_elements = INT64_MAX;  // of kRelease units whose whole buffers are present
 };
 
+// Throws an Error that names the key and the smallest value that works when max_live_elements
+// cannot hold two neighbouring blocks.
+void check_max_live(const UnitPlan& plan, const ParamStoreOptions& options);
+
 class ParamStore {
  public:
   // Turns the plan's parameters into views of flat buffers (contents undefined until shards are
@@ -87,7 +91,6 @@ class ParamStore {
     int leases = 0;
   };
 
-  void check_max_live() const;
   void create(size_t unit);
   void bind_parameters(size_t unit);
   // Units that shall be present at visit `position`: those of its block, then those that fit ahead

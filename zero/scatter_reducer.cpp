@@ -20,7 +20,7 @@ class ScatterReducer final : public GradReducer {
     const auto fp32 = torch::TensorOptions(options.device).dtype(torch::kFloat);
     for (size_t unit = 0; unit < units_.size(); ++unit) {
       if (!plan.units[unit].trainable) continue;
-      units_[unit].shard = torch::zeros({plan.units[unit].layout.shard_numel()}, fp32);
+      units_[unit].shard = torch::empty({plan.units[unit].layout.shard_numel()}, fp32);
     }
   }
 
@@ -44,8 +44,10 @@ class ScatterReducer final : public GradReducer {
   torch::Tensor finish() override {
     in_flight_.drain();
     std::vector<torch::Tensor> shards;
-    for (const UnitState& unit : units_) {
-      if (unit.shard.defined()) shards.push_back(unit.shard);
+    for (UnitState& unit : units_) {
+      if (!unit.shard.defined()) continue;
+      if (!unit.holds_sum) unit.shard.zero_();  // no block opened it
+      shards.push_back(unit.shard);
     }
     return squared_norm(shards, options_.device);
   }

@@ -19,7 +19,6 @@ struct Row {
   const char* description;
 };
 
-// One rank has nothing to share: it is stage 0 whatever the config says.
 const Row& row_of(int stage) {
   using configs::ZeroConfig;
   static const Row kTable[] = {
@@ -46,6 +45,23 @@ std::vector<Retention> retentions(const UnitPlan& plan, Retention usual,
   return retention;
 }
 
+// One rank has nothing to share: it is stage 0 whatever the config says.
+int effective_stage(const UnitPlan& plan, const configs::Config& config) {
+  const bool alone = plan.units.empty() || plan.units.front().layout.num_shards() == 1;
+  return alone ? 0 : config.zero.stage;
+}
+
+ParamStoreOptions param_options(const UnitPlan& plan, const configs::Config& config) {
+  const configs::ZeroConfig& zero = config.zero;
+  const Row& row = row_of(effective_stage(plan, config));
+  ParamStoreOptions options;
+  options.retention = retentions(plan, row.retention, zero.param_persistence_threshold_elements);
+  options.dtype = dtype_of(config.precision);
+  options.prefetch_elements = zero.overlap_comm ? zero.*row.gathered_ahead : 0;
+  options.max_live_elements = zero.max_live_elements;
+  return options;
+}
+
 }  // namespace
 
 torch::Dtype dtype_of(configs::Precision precision) {
@@ -59,18 +75,16 @@ torch::Dtype dtype_of(configs::Precision precision) {
   }
 }
 
+void check_sizes(const UnitPlan& plan, const configs::Config& config) {
+  check_max_live(plan, param_options(plan, config));
+}
+
 Strategy make_strategy(const UnitPlan& plan, const configs::Config& config, comm::Mesh& mesh) {
   const configs::ZeroConfig& zero = config.zero;
   comm::Group& group = mesh.data();
-  const int stage = group.size() == 1 ? 0 : zero.stage;
+  const int stage = effective_stage(plan, config);
   const Row& row = row_of(stage);
   const torch::Dtype dtype = dtype_of(config.precision);
-
-  ParamStoreOptions params;
-  params.retention = retentions(plan, row.retention, zero.param_persistence_threshold_elements);
-  params.dtype = dtype;
-  params.prefetch_elements = zero.overlap_comm ? zero.*row.gathered_ahead : 0;
-  params.max_live_elements = zero.max_live_elements;
 
   GradReducerOptions grads;
   grads.device = mesh.device();
@@ -80,7 +94,8 @@ Strategy make_strategy(const UnitPlan& plan, const configs::Config& config, comm
   const bool accumulates = config.batch.accumulation_steps > 1;
 
   Strategy strategy;
-  strategy.params = std::make_unique<ParamStore>(plan, group, mesh.device(), std::move(params));
+  strategy.params =
+      std::make_unique<ParamStore>(plan, group, mesh.device(), param_options(plan, config));
   strategy.grads =
       (accumulates ? row.with_accumulation : row.single_micro_batch)(plan, group, grads);
   strategy.states = offload::make_device_store(mesh.device());

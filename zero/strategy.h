@@ -21,6 +21,9 @@ struct Strategy {
 
 torch::Dtype dtype_of(configs::Precision precision);
 
+// Throws an Error that names the key for sizes that cannot work with these units.
+void check_sizes(const UnitPlan& plan, const configs::Config& config);
+
 // Takes the plan's parameters over (see ParamStore). Keeps references to `plan` and to the mesh's
 // groups. Throws an Error that names the key for sizes that cannot work.
 Strategy make_strategy(const UnitPlan& plan, const configs::Config& config, comm::Mesh& mesh);

@@ -103,6 +103,8 @@ TEST_CASE("a bad value names the variable and what it holds") {
         "environment variable WORLD_SIZE=0 is not a number of at least 1");
   CHECK(message({{"MASTER_PORT", "70000"}}) ==
         "environment variable MASTER_PORT=70000 is not a number of at most 65535");
+  CHECK(message({{"WORLD_SIZE", "2"}}) ==
+        "environment variable WORLD_SIZE=2 is set, but RANK is not");
   CHECK(message({{"RANK", "2"}, {"WORLD_SIZE", "2"}}) ==
         "environment variable RANK=2 must be below WORLD_SIZE=2");
   CHECK(message({{"DS_ACCELERATOR", "tpu"}}) ==

@@ -97,13 +97,13 @@ TEST_CASE("ten skipped steps in a row end the run and name block and parameter")
     blocks.insert(blocks.begin() + 2, std::make_shared<Factor>(&factor));
     const auto engine = testing::make_engine(blocks, chain_config(6, 1, 2), mesh);
     testing::ChainLoader loader({.rank = mesh->rank(), .world_size = 2});
-    for (int step = 1; step < 10; ++step) CHECK(engine->train_batch(loader).skipped);
-    std::string message;
-    try {
-      engine->train_batch(loader);
-    } catch (const Error& error) {
-      message = error.what();
+    for (int step = 1; step < 10; ++step) {
+      const StepStats stats = engine->train_batch(loader);
+      CHECK(stats.skipped);
+      CHECK(stats.failure.empty());
     }
+    const std::string message = engine->train_batch(loader).failure;
+    CHECK_THROWS_WITH_AS(engine->train_batch(loader), message.c_str(), Error);
     CHECK(message.find("10 steps in a row") != std::string::npos);
     CHECK(message.find("since step 1") != std::string::npos);
     CHECK(message.find("block head, parameter head.weight") != std::string::npos);
@@ -201,11 +201,7 @@ TEST_CASE("the block that made a value that is not finite is found in any micro-
     const auto engine = testing::make_engine(blocks, chain_config(4, 3, 1), mesh);
     testing::ChainLoader loader({.accumulation = 3});
     std::string message;
-    try {
-      for (int step = 0; step < 10; ++step) engine->train_batch(loader);
-    } catch (const Error& error) {
-      message = error.what();
-    }
+    for (int step = 0; step < 10; ++step) message = engine->train_batch(loader).failure;
     CHECK(message.find("output of block factor is the first that is not finite") !=
           std::string::npos);
   });
