@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "model/micro_batch.h"
 #include "model/open_gradient.h"
+#include "model/product.h"
 
 namespace zeroth::model {
 namespace {
@@ -17,7 +18,7 @@ using torch::autograd::variable_list;
 
 // fp32 log-probabilities [rows, vocab] in one buffer.
 Tensor log_probabilities(const Tensor& x, const Tensor& weight) {
-  Tensor logits = at::mm(x, weight.t()).to(torch::kFloat32);
+  Tensor logits = matrix_product(x, weight.t()).to(torch::kFloat32);
   return at::_log_softmax_out(logits, logits, 1, false);
 }
 
@@ -43,8 +44,8 @@ class ChunkGradient {
   }
 
   void write_dx(Tensor dx, const Tensor& weight) const {
-    at::mm_out(dx, logits_, weight);
-    if (wide_) dx.mul_(scale_);
+    const Tensor product = matrix_product(logits_, weight);
+    wide_ ? at::mul_out(dx, product, scale_) : dx.copy_(product);
   }
 
   // Undefined when the weight's gradient is open.

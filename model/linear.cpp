@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "model/open_gradient.h"
+#include "model/product.h"
 
 namespace zeroth::model {
 namespace {
@@ -18,7 +19,8 @@ Tensor rows(const Tensor& x) {
 
 Tensor product(const Tensor& x, const Tensor& weight, const Tensor& bias, WeightLayout layout) {
   const Tensor in_out = layout == WeightLayout::kOutIn ? weight.t() : weight;
-  const Tensor y = bias.defined() ? at::addmm(bias, rows(x), in_out) : at::mm(rows(x), in_out);
+  const Tensor y =
+      bias.defined() ? matrix_product_plus(bias, rows(x), in_out) : matrix_product(rows(x), in_out);
   std::vector<int64_t> sizes = x.sizes().vec();
   sizes.back() = y.size(1);
   return at::_unsafe_view(y, sizes);
@@ -72,7 +74,11 @@ struct Products : torch::autograd::Function<Products> {
       }
       if (!ctx->needs_input_grad(0)) continue;
       const Tensor out_in = in_out ? weight.t() : weight;
-      dx = dx.defined() ? dx.addmm_(dy, out_in) : at::mm(dy, out_in);
+      if (dx.defined()) {
+        add_matrix_product(dx, dy, out_in);
+      } else {
+        dx = matrix_product(dy, out_in);
+      }
     }
     if (dx.defined()) gradients[0] = dx.view(x.sizes());
     return gradients;

@@ -1,5 +1,7 @@
 #include "model/open_gradient.h"
 
+#include "model/product.h"
+
 namespace zeroth::model {
 
 torch::Tensor open_gradient(const torch::Tensor& parameter) {
@@ -17,10 +19,10 @@ torch::Tensor deliver_product(const torch::Tensor& parameter, const torch::Tenso
                               const torch::Tensor& b) {
   const torch::Tensor open = open_gradient(parameter);
   if (open.defined() && open.scalar_type() == a.scalar_type()) {
-    open.addmm_(a.t(), b);
+    add_matrix_product(open, a.t(), b);
     return {};
   }
-  return deliver_gradient(parameter, at::mm(a.t(), b));
+  return deliver_gradient(parameter, matrix_product(a.t(), b));
 }
 
 }  // namespace zeroth::model

@@ -1,0 +1,55 @@
+#include "model/product.h"
+
+#include <ATen/ATen.h>
+#include <doctest/doctest.h>
+
+namespace zeroth::model {
+namespace {
+
+// Values in (-0.5, 0.5), the same each time.
+torch::Tensor values(int64_t rows, int64_t columns, torch::Dtype dtype) {
+  const torch::Tensor counter = torch::arange(rows * columns, torch::kDouble);
+  return ((counter * 0.6180339887).frac() - 0.5).view({rows, columns}).to(dtype);
+}
+
+double error_of(const torch::Tensor& product, const torch::Tensor& a, const torch::Tensor& b) {
+  const torch::Tensor exact = at::mm(a.to(torch::kDouble), b.to(torch::kDouble));
+  return (product.to(torch::kDouble) - exact).abs().max().item<double>();
+}
+
+}  // namespace
+
+TEST_CASE("products equal fp64's for small and large shapes, straight and transposed") {
+  for (const int64_t size :
+       {3, 40, 190}) {  // 190^3 is above the size at which the library may change
+    for (const auto dtype : {torch::kFloat, torch::kBFloat16}) {
+      CAPTURE(size);
+      const double tolerance = dtype == torch::kFloat ? 2e-5 : 0.1;
+      const torch::Tensor a = values(size, size + 1, dtype), b = values(size + 1, size + 2, dtype);
+      CHECK(error_of(matrix_product(a, b), a, b) < tolerance);
+      const torch::Tensor at = a.t().contiguous().t(), bt = b.t().contiguous().t();
+      CHECK(error_of(matrix_product(at, bt), a, b) < tolerance);
+      CHECK(error_of(matrix_product(a.narrow(1, 0, size), b.narrow(0, 1, size)),
+                     a.narrow(1, 0, size), b.narrow(0, 1, size)) < tolerance);
+      const torch::Tensor bias = values(1, size + 2, dtype).view({-1});
+      CHECK(error_of(matrix_product_plus(bias, a, b) - bias, a, b) < tolerance * 2);
+    }
+  }
+}
+
+TEST_CASE("add_matrix_product adds to what is there, also into a view") {
+  const torch::Tensor a = values(150, 160, torch::kFloat), b = values(160, 170, torch::kFloat);
+  const torch::Tensor flat = torch::ones({150 * 170 + 5});
+  const torch::Tensor out = flat.narrow(0, 2, 150 * 170).view({150, 170});
+  add_matrix_product(out, a, b);
+  CHECK(error_of(out - 1, a, b) < 2e-5);
+  CHECK(flat[1].item<float>() == 1);
+  CHECK(flat[-1].item<float>() == 1);
+}
+
+TEST_CASE("the same product twice gives the same bits") {
+  const torch::Tensor a = values(200, 210, torch::kFloat), b = values(210, 220, torch::kFloat);
+  CHECK(at::equal(matrix_product(a, b), matrix_product(a, b)));
+}
+
+}  // namespace zeroth::model
