@@ -1,5 +1,6 @@
 #include <algorithm>
-#include <cmath>
+#include <cstdlib>
+#include <utility>
 
 #include "configs/context.h"
 
@@ -45,21 +46,53 @@ BatchConfig fill_missing(const Given& given, int64_t ranks) {
   return batch;
 }
 
-// "set train_batch_size to 34, or train_micro_batch_size_per_gpu to 16"
+// The micro-batch and accumulation nearest to the given ones whose product is `samples`.
+std::pair<int64_t, int64_t> nearest_pair(const Given& given, int64_t samples) {
+  std::pair<int64_t, int64_t> best{samples, 1};
+  const auto distance = [&](const std::pair<int64_t, int64_t>& pair) {
+    return std::abs(pair.first - given.micro.value_or(pair.first)) +
+           std::abs(pair.second - given.steps.value_or(pair.second));
+  };
+  for (int64_t divisor = 1; divisor <= samples / divisor; ++divisor) {
+    if (samples % divisor != 0) continue;
+    const std::pair low(divisor, samples / divisor), high(samples / divisor, divisor);
+    best = std::min({best, low, high},
+                    [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+  }
+  return best;
+}
+
+// What to do where neither value alone can be changed to fit the global batch.
+std::string pair_remedy(const Context& context, const Given& given) {
+  const int64_t ranks = context.facts.world_size;
+  if (*given.batch % ranks != 0) {
+    return fmt::format("; no micro * accumulation gives {} on {} ranks", *given.batch, ranks);
+  }
+  const auto [micro, steps] = nearest_pair(given, *given.batch / ranks);
+  std::string text;
+  const auto offer = [&](const std::optional<int64_t>& value, const char* name, int64_t to) {
+    if (value) text += fmt::format("{} {} to {}", text.empty() ? ", or" : " and", name, to);
+  };
+  offer(given.micro, place(context, kMicro, "--micro-batch"), micro);
+  offer(given.steps, place(context, kSteps, "--accumulation"), steps);
+  return text;
+}
+
+// "set train_batch_size to 36, or train_micro_batch_size_per_gpu to 16"
 std::string remedies(const Context& context, const Given& given, const BatchConfig& batch) {
   const int64_t ranks = context.facts.world_size;
   const int64_t fixed = given.micro.value_or(1) * given.steps.value_or(1) * ranks;
-  std::string text =
-      fmt::format("set {} to {}", place(context, kBatch, "--global-batch"),
-                  given.micro && given.steps ? fixed : nearest_multiple(*given.batch, fixed));
+  std::string single;
   const auto offer = [&](const std::optional<int64_t>& value, int64_t others, const char* name) {
     if (value && *given.batch % others == 0) {
-      text += fmt::format(", or {} to {}", name, *given.batch / others);
+      single += fmt::format(", or {} to {}", name, *given.batch / others);
     }
   };
   offer(given.micro, batch.accumulation_steps * ranks, place(context, kMicro, "--micro-batch"));
   offer(given.steps, batch.micro_batch_size * ranks, place(context, kSteps, "--accumulation"));
-  return text;
+  return fmt::format("set {} to {}{}", place(context, kBatch, "--global-batch"),
+                     given.micro && given.steps ? fixed : nearest_multiple(*given.batch, fixed),
+                     single.empty() ? pair_remedy(context, given) : single);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "configs/nearest.h"
+#include "base/nearest.h"
 
 namespace zeroth::configs {
 namespace {

@@ -103,8 +103,8 @@ std::vector<Key> scheduler_rows() {
       {"scheduler.params.warmup_max_lr", kNumber, kHonoured, "null", ">= 0", "the optimizer's lr",
        "WarmupLR, WarmupDecayLR: rate after the warm-up; absent: the optimizer's lr in WarmupLR, "
        "--lr or 0.001 in WarmupDecayLR"},
-      {"scheduler.params.warmup_num_steps", kInteger, kHonoured, "1000", ">= 1", "--warmup-steps",
-       "updates of the warm-up (DeepSpeed counts 1 as 2)"},
+      {"scheduler.params.warmup_num_steps", kInteger, kHonoured, "1000", ">= 1",
+       "--warmup-steps, else 1", "updates of the warm-up (DeepSpeed counts 1 as 2)"},
       {"scheduler.params.warmup_type", kString, kHonoured, "\"log\"", "\"log\" | \"linear\"", "",
        "shape of the warm-up: log or linear"},
       {"scheduler.params.total_num_steps", kInteger, kHonoured, "null", ">= 1",

@@ -1,16 +1,10 @@
-// Guesses what a misspelled name was meant to be.
+// The guess of base/nearest.h under this layer's name.
 #pragma once
 
-#include <string_view>
-#include <vector>
+#include "base/nearest.h"
 
 namespace zeroth::configs {
 
-// Insertions, deletions, substitutions and swaps of neighbours between two texts, ignoring case.
-size_t edit_distance(std::string_view left, std::string_view right);
-
-// The candidate nearest to `name`, the first of equals; empty when none is near enough to be meant.
-std::string_view nearest_name(std::string_view name,
-                              const std::vector<std::string_view>& candidates);
+using zeroth::nearest_name;
 
 }  // namespace zeroth::configs

@@ -1,7 +1,7 @@
 #include <algorithm>
 
+#include "base/nearest.h"
 #include "configs/context.h"
-#include "configs/nearest.h"
 
 namespace zeroth::configs {
 namespace {

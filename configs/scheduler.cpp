@@ -27,14 +27,16 @@ std::optional<SchedulerConfig::Kind> scheduler_kind(Context& context) {
   return *type == "WarmupDecayLR" ? Kind::kWarmupDecayLr : Kind::kWarmupCosineLr;
 }
 
+// A schedule knows no warm-up of 0 steps; 1 is its shortest, as DeepSpeed takes any number below 2.
 void fill_warmup(Context& context, SchedulerConfig& scheduler) {
   const std::string path = "scheduler.params.warmup_num_steps";
   const auto steps = context.pick(path, context.flags.warmup_steps, "--warmup-steps");
-  if (steps) {
+  if (steps > 0) {
     scheduler.warmup_num_steps = *steps;
-    if (*steps == 0) context.complain("--warmup-steps 0: {} has to be at least 1", path);
-  } else if (context.keys.is_auto(path)) {
-    context.complain("{}: \"auto\" needs --warmup-steps", path);
+  } else if (steps == 0 || context.keys.is_auto(path)) {
+    scheduler.warmup_num_steps = 1;
+    context.note("{} is 1, the shortest warm-up there is: --warmup-steps {}", path,
+                 steps ? "is 0" : "is not given");
   }
   if (context.keys.get<std::string>("scheduler.params.warmup_type") == "linear") {
     scheduler.warmup_type = SchedulerConfig::Warmup::kLinear;

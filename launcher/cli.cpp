@@ -1,10 +1,13 @@
 #include "launcher/cli.h"
 
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <string_view>
+
+#include "base/nearest.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -58,19 +61,42 @@ size_t program_position(const CLI::App& app, const std::vector<std::string>& arg
   return std::min(i, arguments.size());
 }
 
-std::vector<std::string> misplaced_flag_warnings(const std::vector<std::string>& command) {
-  constexpr std::array<std::string_view, 8> kLauncherFlags = {
-      "--num_gpus",           "--num_accelerators",      "--master_addr",    "--master_port",
-      "--bind_cores_to_rank", "--no_bind_cores_to_rank", "--bind_core_list", "--share-gpus"};
+std::string flag_of(const std::string& word) {
+  return word.substr(0, word.find('='));
+}
+
+// Programs have --help and --version of their own.
+bool is_ours_alone(const CLI::App& app, const std::string& flag) {
+  if (!flag.starts_with("-")) return false;
+  const CLI::Option* option = app.get_option_no_throw(flag);
+  return option != nullptr && option != app.get_help_ptr() && option != app.get_version_ptr();
+}
+
+std::vector<std::string> misplaced_flag_warnings(const CLI::App& app,
+                                                 const std::vector<std::string>& command) {
   std::vector<std::string> warnings;
   for (size_t i = 1; i < command.size(); ++i) {
-    const std::string name = command[i].substr(0, command[i].find('='));
-    if (std::find(kLauncherFlags.begin(), kLauncherFlags.end(), name) == kLauncherFlags.end())
-      continue;
+    const std::string name = flag_of(command[i]);
+    if (!is_ours_alone(app, name)) continue;
     warnings.push_back(fmt::format(
         "{0} after {1} is handed to {1}; to reach zeroth, put it before {1}", name, command[0]));
   }
   return warnings;
+}
+
+// "--num_gpu: unknown flag; did you mean --num_gpus?"
+std::string describe_unknown(const CLI::App& app, const std::vector<std::string>& words) {
+  const auto unknown = std::find_if(words.begin(), words.end(), [&](const std::string& word) {
+    return word.starts_with("-") && app.get_option_no_throw(flag_of(word)) == nullptr;
+  });
+  if (unknown == words.end()) return fmt::format("unexpected: {}", fmt::join(words, " "));
+  std::vector<std::string> known;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  const std::string name = flag_of(*unknown);
+  const std::string_view near = nearest_name(name, {known.begin(), known.end()});
+  return fmt::format("{}: unknown flag{}", name,
+                     near.empty() ? "" : fmt::format("; did you mean {}?", near));
 }
 
 void check(const LaunchOptions& options) {
@@ -113,12 +139,15 @@ LaunchOptions parse_command_line(const std::vector<std::string>& arguments) {
   } catch (const CLI::CallForVersion& version) {
     options.answer = fmt::format("{}\n", version.what());
     return options;
+  } catch (const CLI::ExtrasError&) {
+    throw UsageError("{} (zeroth --help lists the flags)",
+                     describe_unknown(app, {arguments.begin(), split}));
   } catch (const CLI::ParseError& error) {
     throw UsageError("{} (zeroth --help lists the flags)", error.what());
   }
   options.command.assign(split, arguments.end());
   check(options);
-  options.warnings = misplaced_flag_warnings(options.command);
+  options.warnings = misplaced_flag_warnings(app, options.command);
   return options;
 }
 

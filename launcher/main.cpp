@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "launcher/address.h"
 #include "launcher/cli.h"
 #include "launcher/find_program.h"
 #include "launcher/port.h"
@@ -31,6 +32,7 @@ int launch(const LaunchOptions& options, double launch_time) {
   request.accelerator = resolve_accelerator(environment.ds_accelerator, machine);
   request.choice = choose_slots(options, request.accelerator, machine);
   request.cores = machine.cores;
+  check_master_addr(options.master_addr);
   request.master_port = resolve_master_port(options.master_port);
   request.launch_time = launch_time;
   request.user_sets_threads = environment.omp_num_threads.has_value();

@@ -50,6 +50,11 @@ void OutputSink::write(std::string_view text) {
   if (!waiting_) flush();
 }
 
+void OutputSink::write_line(std::string_view text) {
+  ++num_lines_;
+  write(fmt::format("{}\n", text));
+}
+
 void OutputSink::when_empty(std::function<void()> callback) {
   if (empty()) return callback();
   callbacks_.push_back(std::move(callback));
@@ -86,7 +91,7 @@ Console::Console(boost::asio::io_context& io, std::function<void(int)> on_broken
 void Console::write_line(OutputSink& sink, std::string_view text) {
   const bool replaces = progress_shown_ && sink.is_terminal();
   if (replaces) progress_shown_ = false;
-  sink.write(fmt::format("{}{}\n", replaces ? kClearLine : "", text));
+  sink.write_line(fmt::format("{}{}", replaces ? kClearLine : "", text));
 }
 
 void Console::write_progress(std::string_view text) {
@@ -98,9 +103,15 @@ void Console::keep_progress() {
   if (std::exchange(progress_shown_, false)) out_.write("\n");
 }
 
-void Tail::add(std::string_view line) {
+void Tail::add(std::string_view line, const OutputSink& sink) {
+  sink_ = &sink;
+  line_number_ = sink.num_lines();
   lines_.emplace_back(line.substr(0, kTailLineBytes));
   if (lines_.size() > kTailLines) lines_.pop_front();
+}
+
+bool Tail::ends(const OutputSink& sink) const {
+  return sink_ == &sink && line_number_ == sink.num_lines();
 }
 
 RankStream::RankStream(boost::asio::io_context& io, FileDescriptor source, Console& console,
@@ -162,8 +173,8 @@ void RankStream::close() {
 void RankStream::emit(std::string_view text, LineEnd end) {
   const std::string line = route_.prefix + std::string(text);
   if (end == LineEnd::kReturn) return console_.write_progress(line);
-  route_.tail.add(text);
   console_.write_line(route_.sink, line);
+  route_.tail.add(text, route_.sink);
 }
 
 }  // namespace zeroth::launcher

@@ -25,7 +25,9 @@ class OutputSink {
   OutputSink(boost::asio::io_context& io, int fd, std::function<void(int)> on_broken);
 
   void write(std::string_view text);
+  void write_line(std::string_view text);  // whole lines are counted
 
+  size_t num_lines() const { return num_lines_; }
   bool full() const { return pending_.size() > kMaxPendingBytes; }
   bool empty() const { return pending_.empty(); }
   bool is_terminal() const { return is_terminal_; }
@@ -43,6 +45,7 @@ class OutputSink {
   std::optional<boost::asio::posix::stream_descriptor>
       reopened_;  // a non-blocking twin, where there is one
   bool waiting_ = false;
+  size_t num_lines_ = 0;
   std::string pending_;
   std::vector<std::function<void()>> callbacks_;
   std::function<void(int)> on_broken_;
@@ -70,11 +73,17 @@ class Console {
 // The last lines of a rank, of both its outputs.
 class Tail {
  public:
-  void add(std::string_view line);
+  // To be called right after the line was written to `sink`.
+  void add(std::string_view line, const OutputSink& sink);
   const std::deque<std::string>& lines() const { return lines_; }
+
+  // Whether a reader of `sink` has the last line before the eyes: nobody wrote a line since.
+  bool ends(const OutputSink& sink) const;
 
  private:
   std::deque<std::string> lines_;
+  const OutputSink* sink_ = nullptr;
+  size_t line_number_ = 0;  // of the last line, in its sink
 };
 
 // One output of one rank. Reading pauses while the sink is full.

@@ -48,7 +48,8 @@ class Supervisor {
   void finish();
   void finish_output();
   bool all_ended() const;
-  JobOutcome outcome() const;
+  JobOutcome outcome();
+  std::string tell(const Death& cause);
 
   SupervisorOptions options_;
   boost::asio::io_context io_;
@@ -199,14 +200,23 @@ bool Supervisor::all_ended() const {
                      [](const auto& rank) { return rank->ending.has_value(); });
 }
 
-JobOutcome Supervisor::outcome() const {
+// With the rank's last lines, unless they are what stands right above on the same screen. Peers of
+// a rank that was killed print on without a word of it, so there they are always repeated.
+std::string Supervisor::tell(const Death& cause) {
+  const Tail& tail = ranks_[static_cast<size_t>(cause.rank)]->tail;
+  const bool repeat = cause.ending.by_signal && ranks_.size() > 1;
+  const bool shown = !repeat && tail.ends(console_.err());
+  return describe_death(cause) + (shown ? "" : describe_last_lines(tail.lines()));
+}
+
+JobOutcome Supervisor::outcome() {
   if (deaths_.empty()) return {0, output_error_.empty() ? "" : "output was lost: " + output_error_};
-  const std::string killed = killed_ ? "\nranks that did not end by themselves were killed" : "";
+  const std::string killed =
+      killed_ ? "\nzeroth: ranks that did not end by themselves were killed" : "";
   if (stop_signal_ != 0)
     return {128 + stop_signal_, "stopped by " + signal_name(stop_signal_) + killed};
   const Death& cause = find_cause(deaths_, options_.same_failure);
-  const Tail& tail = ranks_[static_cast<size_t>(cause.rank)]->tail;
-  return {exit_status(cause.ending), describe_death(cause, tail.lines()) + killed};
+  return {exit_status(cause.ending), tell(cause) + killed};
 }
 
 }  // namespace

@@ -32,13 +32,17 @@ int exit_status(Ending ending) {
   return ending.by_signal ? 128 + ending.number : ending.number;
 }
 
-std::string describe_death(const Death& death, const std::deque<std::string>& last_lines) {
+std::string describe_death(const Death& death) {
   std::string text = fmt::format("rank {} {}", death.rank, describe(death.ending));
   if (death.ending == Ending{true, SIGKILL})
     text += " (if nobody sent it, the machine may have run out of memory: see dmesg)";
-  if (last_lines.empty()) return text + "; it had printed nothing";
-  text += "; its last lines:";
-  for (const std::string& line : last_lines) text += "\n  | " + line;
+  return text;
+}
+
+std::string describe_last_lines(const std::deque<std::string>& lines) {
+  if (lines.empty()) return "; it had printed nothing";
+  std::string text = "; its last lines:";
+  for (const std::string& line : lines) text += "\n  | " + line;
   return text;
 }
 

@@ -33,7 +33,10 @@ std::string signal_name(int signal);  // "SIGKILL"
 std::string describe(Ending ending);  // "ended with exit code 3", "was killed by SIGKILL"
 int exit_status(Ending ending);       // as a shell has it: the code, or 128 + signal
 
-// The message for a person: rank, how, and what it said last.
-std::string describe_death(const Death& death, const std::deque<std::string>& last_lines);
+// The message for a person: rank and how.
+std::string describe_death(const Death& death);
+
+// What the rank said last, to be put behind that.
+std::string describe_last_lines(const std::deque<std::string>& lines);
 
 }  // namespace zeroth::launcher

@@ -9,23 +9,16 @@
 
 #include "base/error.h"
 #include "model/checkpoint_map.h"
+#include "model/model_files.h"
 
 namespace zeroth::model {
 namespace {
 
 namespace fs = std::filesystem;
 
-bool is_copied(const std::string& name) {
-  for (const char* file : {"generation_config.json", "special_tokens_map.json", "vocab.json",
-                           "merges.txt", "added_tokens.json"}) {
-    if (name == file) return true;
-  }
-  return name.starts_with("tokenizer") || name.starts_with("chat_template");
-}
-
 void copy_companions(const fs::path& source, const fs::path& output) {
   for (const auto& entry : fs::directory_iterator(source)) {
-    if (!is_copied(entry.path().filename().string())) continue;
+    if (!is_companion(entry.path().filename().string())) continue;
     std::error_code failed;
     fs::copy(entry.path(), output / entry.path().filename(), fs::copy_options::recursive, failed);
     if (failed) {

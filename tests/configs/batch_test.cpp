@@ -37,7 +37,7 @@ TEST_CASE("any two batch values give the third") {
 TEST_CASE("a batch that does not come out shows the equation and what to change") {
   CHECK(error_of(batch_text(33, 17, 0)) ==
         "test.json: train_batch_size 33 != micro 17 * accumulation 1 * ranks 2: set "
-        "train_batch_size to 34");
+        "train_batch_size to 34; no micro * accumulation gives 33 on 2 ranks");
   CHECK(error_of(batch_text(33, 17, 2)).find("33 != micro 17 * accumulation 2 * ranks 2") !=
         std::string::npos);
   CHECK(error_of(batch_text(32, 18, 1)) ==
@@ -49,7 +49,22 @@ TEST_CASE("a batch that does not come out shows the equation and what to change"
         "gradient_accumulation_steps to 4");
   CHECK(error_of(batch_text(7, 0, 0)) ==
         "test.json: train_batch_size 7 != micro 3 * accumulation 1 * ranks 2: set "
-        "train_batch_size to 8");
+        "train_batch_size to 8; no micro * accumulation gives 7 on 2 ranks");
+}
+
+TEST_CASE("where neither value alone fits, the error names the nearest pair, or that none exists") {
+  CHECK(error_of(batch_text(33, 4, 4)) ==
+        "test.json: train_batch_size 33 != micro 4 * accumulation 4 * ranks 2: set "
+        "train_batch_size to 32; no micro * accumulation gives 33 on 2 ranks");
+  CHECK(error_of(batch_text(36, 4, 4)) ==
+        "test.json: train_batch_size 36 != micro 4 * accumulation 4 * ranks 2: set "
+        "train_batch_size to 32, or train_micro_batch_size_per_gpu to 3 and "
+        "gradient_accumulation_steps to 6");
+  CHECK(error_of(batch_text(32, 5, 0)) ==
+        "test.json: train_batch_size 32 != micro 5 * accumulation 3 * ranks 2: set "
+        "train_batch_size to 30, or train_micro_batch_size_per_gpu to 4");
+  CHECK(error_of(batch_text(36, 3, 6)) == "");
+  CHECK(error_of(batch_text(32, 4, 0)) == "");
 }
 
 TEST_CASE("what the error proposes is accepted") {
@@ -95,7 +110,7 @@ TEST_CASE("the remedy of a flag's value is the flag") {
   flags.micro_batch = 2;
   CHECK(error_of("{}", flags) ==
         "test.json: train_batch_size 9 != micro 2 * accumulation 2 * ranks 2: set --global-batch "
-        "to 8");
+        "to 8; no micro * accumulation gives 9 on 2 ranks");
 }
 
 TEST_CASE("without any batch value it is eight samples per rank, and said") {

@@ -61,8 +61,6 @@ TEST_CASE("auto comes from the flags and the run") {
 }
 
 TEST_CASE("auto that nothing resolves is an error that says what would") {
-  CHECK(error_of(text_of("WarmupLR", R"({"warmup_num_steps": "auto"})")) ==
-        "test.json: scheduler.params.warmup_num_steps: \"auto\" needs --warmup-steps");
   CHECK(error_of(text_of("WarmupCosineLR", R"({"total_num_steps": "auto"})"), {}, RunFacts{}) ==
         "test.json: scheduler.params.total_num_steps: \"auto\" needs the length of the run: give "
         "--steps or a number");
@@ -94,11 +92,26 @@ TEST_CASE("a peak that differs from the optimizer's rate is said") {
         std::string::npos);
 }
 
-TEST_CASE("a flag of no warm-up steps does not fit a warm-up schedule") {
+TEST_CASE("an automatic warm-up without --warmup-steps, or with 0, is the shortest, and said") {
+  const std::string text = text_of("WarmupDecayLR", R"({"warmup_min_lr": "auto",
+      "warmup_max_lr": "auto", "warmup_num_steps": "auto", "total_num_steps": "auto"})");
+  const Resolved absent = resolve_text(text);
+  CHECK(absent.config.scheduler.warmup_num_steps == 1);
+  CHECK(has_note(absent,
+                 "scheduler.params.warmup_num_steps is 1, the shortest warm-up there is: "
+                 "--warmup-steps is not given"));
   FlagValues flags;
   flags.warmup_steps = 0;
-  CHECK(error_of(text_of("WarmupLR", "{}"), flags)
-            .find("scheduler.params.warmup_num_steps has to be at least 1") != std::string::npos);
+  for (const std::string& either : {text, text_of("WarmupLR", "{}")}) {
+    const Resolved zero = resolve_text(either, flags);
+    CHECK(zero.config.scheduler.warmup_num_steps == 1);
+    CHECK(has_note(zero, "the shortest warm-up there is: --warmup-steps is 0"));
+  }
+}
+
+TEST_CASE("a warm-up of 0 steps in the file is refused, as by DeepSpeed") {
+  CHECK(error_of(text_of("WarmupLR", R"({"warmup_num_steps": 0})")) ==
+        "test.json: scheduler.params.warmup_num_steps: expected an integer >= 1, found 0");
 }
 
 TEST_CASE("a total that is not the run's is said") {

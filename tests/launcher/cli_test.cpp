@@ -66,10 +66,32 @@ TEST_CASE("a flag of ours after the program is handed on with a warning") {
   const LaunchOptions options =
       parse_command_line({"finetune", "--num_gpus=2", "--master_port", "1", "--include", "x"});
   CHECK_FALSE(options.num_ranks);
-  REQUIRE(options.warnings.size() == 2);
+  REQUIRE(options.warnings.size() == 3);
   CHECK(options.warnings[0] ==
         "--num_gpus after finetune is handed to finetune; to reach zeroth, put it before finetune");
   CHECK(options.warnings[1].starts_with("--master_port after finetune"));
+}
+
+TEST_CASE("every flag of ours is warned of after the program, but help and version are not") {
+  for (const char* flag :
+       {"--num_gpus", "--num_accelerators", "-i", "--include", "-e", "--exclude", "--master_addr",
+        "--master_port", "--bind_cores_to_rank", "--no_bind_cores_to_rank", "--bind_core_list",
+        "--share-gpus", "--share_gpus=1"}) {
+    CAPTURE(flag);
+    CHECK(parse_command_line({"finetune", flag}).warnings.size() == 1);
+  }
+  CHECK(parse_command_line({"finetune", "--help", "-h", "--version", "num_gpus", "-1", "-"})
+            .warnings.empty());
+}
+
+TEST_CASE("an unknown flag is answered with the nearest one") {
+  CHECK(error_of({"--num_gpu", "2", "finetune"}) ==
+        "--num_gpu: unknown flag; did you mean --num_gpus? (zeroth --help lists the flags)");
+  CHECK(error_of({"--num-gpus=2", "finetune"})
+            .starts_with("--num-gpus: unknown flag; did you mean "
+                         "--num_gpus?"));
+  CHECK(error_of({"--hostfile", "x"}) ==
+        "--hostfile: unknown flag (zeroth --help lists the flags)");
 }
 
 TEST_CASE("help and version are answers, not programs") {

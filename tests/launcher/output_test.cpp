@@ -111,13 +111,29 @@ TEST_CASE("a reader that sleeps stops neither signals nor the death of ranks") {
 }
 
 TEST_CASE("a rank's last lines are kept, and no more") {
+  boost::asio::io_context io;
+  OutputSink sink(io, STDOUT_FILENO, {});
   Tail tail;
-  for (int i = 0; i < 30; ++i) tail.add(std::to_string(i));
+  for (int i = 0; i < 30; ++i) tail.add(std::to_string(i), sink);
   REQUIRE(tail.lines().size() == 20);
   CHECK(tail.lines().front() == "10");
   CHECK(tail.lines().back() == "29");
-  tail.add(std::string(100'000, 'x'));
+  tail.add(std::string(100'000, 'x'), sink);
   CHECK(tail.lines().back().size() == 1000);
+}
+
+TEST_CASE("a rank's last line is known to stand last in an output until somebody writes there") {
+  boost::asio::io_context io;
+  OutputSink out(io, STDOUT_FILENO, {}), err(io, STDERR_FILENO, {});
+  Tail tail;
+  CHECK_FALSE(tail.ends(err));
+  err.write_line("mine");
+  tail.add("mine", err);
+  out.write_line("elsewhere");
+  CHECK(tail.ends(err));
+  CHECK_FALSE(tail.ends(out));
+  err.write_line("another's");
+  CHECK_FALSE(tail.ends(err));
 }
 
 }  // namespace zeroth::launcher

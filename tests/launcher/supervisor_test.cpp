@@ -38,6 +38,28 @@ TEST_CASE("a rank that exits with 3 ends the others, and the launcher with 3") {
       contains(result.err, "zeroth: rank 1 ended with exit code 3; its last lines:\n  | leaving"));
 }
 
+TEST_CASE("a rank's last words are not repeated right below themselves") {
+  const std::string script = "echo 'bad flag' >&2; exit 1";
+  const auto alone = run_zeroth({"--num_gpus=1", "/bin/sh", "-c", script});
+  CHECK(alone.err == "bad flag\nzeroth: rank 0 ended with exit code 1\n");
+  const std::string first = "[ $RANK = 1 ] && sleep 60; " + script;
+  const auto pair = run_zeroth({"--num_gpus=2", "--no_bind_cores_to_rank", "/bin/sh", "-c", first});
+  CHECK(pair.err == "[0] bad flag\nzeroth: rank 0 ended with exit code 1\n");
+}
+
+TEST_CASE("a rank's last words are repeated when others spoke since, or they went elsewhere") {
+  const std::string script =
+      "trap 'echo over >&2; exit 1' TERM; [ $RANK = 1 ] && { sleep 60 & wait; }; "
+      "sleep 0.3; echo 'bad flag' >&2; exit 1";
+  const auto pair =
+      run_zeroth({"--num_gpus=2", "--no_bind_cores_to_rank", "/bin/sh", "-c", script});
+  CHECK(pair.err ==
+        "[0] bad flag\n[1] over\nzeroth: rank 0 ended with exit code 1; its last lines:\n"
+        "  | bad flag\n");
+  const auto elsewhere = run_zeroth({"--num_gpus=1", "/bin/sh", "-c", "echo said; exit 1"});
+  CHECK(elsewhere.err == "zeroth: rank 0 ended with exit code 1; its last lines:\n  | said\n");
+}
+
 TEST_CASE("a killed rank is reported by number and signal name") {
   Launched job(on_ranks(2, {"sleep"}));
   const std::vector<pid_t> pids = job.wait_for_pids(2);
@@ -65,7 +87,7 @@ TEST_CASE("a rank that ignores SIGTERM is gone within 5 seconds") {
   CHECK(result.seconds > 2.5);
   CHECK(result.seconds < 5);
   CHECK(none_alive(pids));
-  CHECK(contains(result.err, "ranks that did not end by themselves were killed"));
+  CHECK(contains(result.err, "\nzeroth: ranks that did not end by themselves were killed"));
 }
 
 TEST_CASE("a rank that ends with 0 leaves the others alone") {

@@ -52,11 +52,10 @@ TEST_CASE("endings are told in words and as a shell's status") {
 }
 
 TEST_CASE("a death's message holds the rank, how, and the last lines") {
-  CHECK(describe_death(exited(4, 3), {"one", "two"}) ==
-        "rank 4 ended with exit code 3; its last lines:\n  | one\n  | two");
-  CHECK(describe_death(exited(0, 1), {}) ==
-        "rank 0 ended with exit code 1; it had printed nothing");
-  CHECK(describe_death(killed(1, SIGKILL), {}).find("out of memory") != std::string::npos);
+  CHECK(describe_death(exited(4, 3)) == "rank 4 ended with exit code 3");
+  CHECK(describe_last_lines({"one", "two"}) == "; its last lines:\n  | one\n  | two");
+  CHECK(describe_last_lines({}) == "; it had printed nothing");
+  CHECK(describe_death(killed(1, SIGKILL)).find("out of memory") != std::string::npos);
 }
 
 }  // namespace zeroth::launcher

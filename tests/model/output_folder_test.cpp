@@ -1,6 +1,7 @@
 #include "model/output_folder.h"
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "tests/support/temp_folder.h"
@@ -84,7 +85,78 @@ TEST_CASE("files that came meanwhile stay; a model that came meanwhile is not re
 
 TEST_CASE("a place that cannot be written is named with the reason") {
   const std::string said = message_of<Error>([] { OutputFolder output("/proc/no/where", false); });
-  CHECK(said.find("no folder can be made beside /proc/no/where: ") == 0);
+  CHECK(said.find("/proc/no/where cannot be made: no folder can be made in /proc: ") == 0);
+}
+
+TEST_CASE("an output that cannot be made is refused before anything is written") {
+  const TempFolder folder;
+  write_text(folder.path() / "file", "");
+  fs::create_directory_symlink(folder.path() / "nothing", folder.path() / "link");
+  const auto refusal = [](const fs::path& target) {
+    return message_of<Error>([&] { OutputFolder::check(target, true); });
+  };
+  const fs::path inside = folder.path() / "file" / "x";
+  CHECK(refusal(inside) == inside.string() + " cannot be made: " +
+                               (folder.path() / "file").string() + " is not a folder");
+  CHECK(refusal(inside / "y").ends_with("file is not a folder"));
+  CHECK(refusal("/proc/x").find("/proc/x cannot be made: no folder can be made in /proc: ") == 0);
+  CHECK(refusal("/proc").find("/proc is where a disk is mounted") == 0);
+  CHECK(refusal(folder.path() / "link").ends_with("is a link to nothing"));
+  CHECK(refusal(folder.path() / std::string(250, 'a')).ends_with("File name too long"));
+  CHECK(refusal(folder.path() / std::string(300, 'a')).ends_with("File name too long"));
+  CHECK(refusal(folder.path() / "a" / std::string(5000, 'b')).ends_with("File name too long"));
+  CHECK(refusal(folder.path() / "deep" / "er") == "no exception");
+  CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 2);
+}
+
+TEST_CASE("a folder where nothing may be made is refused before anything is written") {
+  if (::geteuid() == 0) return;  // whom no permission stops
+  const TempFolder folder;
+  const fs::path closed = folder.path() / "closed";
+  fs::create_directories(closed / "empty");
+  fs::permissions(closed, fs::perms::owner_read | fs::perms::owner_exec);
+  for (const char* name : {"x", "x/y", "empty"}) {
+    CHECK(message_of<Error>([&] {
+            OutputFolder::check(closed / name, false);
+          }).ends_with("no folder can be made in " + closed.string() + ": Permission denied"));
+  }
+  fs::permissions(closed, fs::perms::none);
+  CHECK(message_of<Error>([&] {
+          OutputFolder::check(closed / "x", false);
+        }).ends_with("Permission denied"));
+  fs::permissions(closed, fs::perms::owner_all);
+}
+
+TEST_CASE("overwriting leaves no file of the old model, only foreign ones") {
+  const TempFolder folder;
+  const fs::path target = folder.path() / "out";
+  fs::create_directory(target);
+  for (const char* name : {"tokenizer.json", "chat_template.jinja", "generation_config.json",
+                           "adapter_config.json", "pytorch_model.bin", "README.md"}) {
+    write_text(target / name, "old");
+  }
+  OutputFolder output(target, true);
+  write_text(output.path() / "tokenizer_config.json", "new");
+  output.commit();
+  CHECK(read_text(target / "README.md") == "old");
+  CHECK(read_text(target / "tokenizer_config.json") == "new");
+  CHECK(std::distance(fs::directory_iterator(target), {}) == 2);
+}
+
+TEST_CASE("a complete model that cannot be put in place is kept, and said where") {
+  const TempFolder folder;
+  const fs::path target = folder.path() / "out";
+  fs::path kept;
+  {
+    OutputFolder output(target, false);
+    kept = output.path();
+    write_text(output.path() / "config.json", "ours");
+    write_text(target, "a file by now");
+    CHECK(message_of<Error>([&] {
+            output.commit();
+          }).ends_with(": the new model is complete and stays in " + kept.string()));
+  }
+  CHECK(read_text(kept / "config.json") == "ours");
 }
 
 }  // namespace zeroth::model

@@ -1,8 +1,8 @@
-#include "configs/nearest.h"
+#include "base/nearest.h"
 
 #include <doctest/doctest.h>
 
-namespace zeroth::configs {
+namespace zeroth {
 
 TEST_CASE("the distance counts insertions, deletions, substitutions and swaps") {
   CHECK(edit_distance("", "") == 0);
@@ -23,4 +23,4 @@ TEST_CASE("the nearest name is the one that was meant, or none") {
   CHECK(nearest_name("x", {}).empty());
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth

@@ -1,10 +1,10 @@
-#include "configs/nearest.h"
+#include "base/nearest.h"
 
 #include <algorithm>
 #include <cctype>
 #include <limits>
 
-namespace zeroth::configs {
+namespace zeroth {
 namespace {
 
 bool same(char left, char right) {
@@ -47,4 +47,4 @@ std::string_view nearest_name(std::string_view name,
   return best;
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth
