@@ -55,8 +55,8 @@ struct DatasetOptions {
   const Tokenizer* tokenizer = nullptr;
   int64_t seq_len = 0;     // T: positions per window or longest sample
   int64_t vocab_size = 0;  // rows of the model's embedding; every id must be below it
-  // .jsonl: both given, or both empty: then `text` if the first line has it, else `prompt` and
-  // `completion`.
+  // .jsonl: both given, or both empty: then `text` or `prompt` and `completion`, whichever the
+  // first line has; both of them are an Error.
   std::string prompt_field = {};
   std::string completion_field = {};
 };

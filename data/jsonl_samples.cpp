@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
@@ -18,15 +19,44 @@ void append(std::vector<int32_t>& ids, const std::vector<int32_t>& more) {
   ids.insert(ids.end(), more.begin(), more.end());
 }
 
+// nlohmann's reason without its tag and without the line, which is always 1 here.
+std::string reason(std::string_view message) {
+  const size_t tag = message.find("] ");  // "[json.exception...] reason"
+  std::string text(tag == std::string_view::npos ? message : message.substr(tag + 2));
+  constexpr std::string_view kLine = "at line 1, ";
+  const size_t at = text.find(kLine);
+  if (at != std::string::npos) text.replace(at, kLine.size(), "at ");
+  return text;
+}
+
+// nlohmann itself lets the last of equal keys win.
+json parse_unique(std::string_view text) {
+  std::vector<std::set<std::string>> open_objects;
+  const auto check = [&](int, json::parse_event_t event, json& parsed) {
+    if (event == json::parse_event_t::object_start) open_objects.emplace_back();
+    if (event == json::parse_event_t::object_end) open_objects.pop_back();
+    if (event == json::parse_event_t::key) {
+      const auto& key = parsed.get_ref<const std::string&>();
+      if (!open_objects.back().insert(key).second) throw Error("key '{}' is there twice", key);
+    }
+    return true;
+  };
+  return json::parse(text, check);
+}
+
+std::string kind_of(const json& value) {
+  const std::string name = value.type_name();
+  if (value.is_null()) return name;
+  return (value.is_object() || value.is_array() ? "an " : "a ") + name;
+}
+
 json parse_line(std::string_view line) {
   if (line.find_first_not_of(kBlank) == std::string_view::npos) throw Error("the line is empty");
   json object;
   try {
-    object = json::parse(line);
+    object = parse_unique(line);
   } catch (const json::exception& e) {
-    const std::string_view message = e.what();  // "[json.exception...] reason"
-    const size_t tag = message.find("] ");
-    throw Error("not JSON: {}", tag == std::string_view::npos ? message : message.substr(tag + 2));
+    throw Error("not JSON: {}", reason(e.what()));
   }
   if (!object.is_object()) throw Error("a JSON {}, not an object", object.type_name());
   return object;
@@ -36,7 +66,7 @@ const std::string& text_of(const json& object, const std::string& field) {
   const auto found = object.find(field);
   if (found == object.end()) throw Error("no field '{}'", field);
   if (!found->is_string()) {
-    throw Error("field '{}' is {}, not a string", field, found->type_name());
+    throw Error("field '{}' is {}, not a string", field, kind_of(*found));
   }
   return found->get_ref<const std::string&>();
 }
@@ -65,6 +95,7 @@ JsonlSamples::JsonlSamples(const DatasetOptions& options)
                 options.completion_field);
   }
   read(options, MappedFile(options.path).text());
+  if (stats_.samples + stats_.dropped == 0) throw Error("{} has no lines", path_);
   if (samples_.empty()) {
     throw Error("{}: no sample is left ({} dropped: nothing to train within seq_len {})", path_,
                 stats_.dropped, seq_len_);
@@ -90,11 +121,17 @@ void JsonlSamples::read(const DatasetOptions& options, std::string_view file) {
 }
 
 void JsonlSamples::choose_fields(const DatasetOptions& options, const json& first_line) {
+  const bool text = first_line.contains("text");
+  const bool pair = first_line.contains("prompt") && first_line.contains("completion");
   if (!options.prompt_field.empty()) {
     fields_ = {"", options.prompt_field, options.completion_field};
-  } else if (first_line.contains("text")) {
+  } else if (text && pair) {
+    throw Error(
+        "both 'text' and 'prompt' with 'completion': name the pair with --prompt-field and "
+        "--completion-field, or leave it out to train on 'text'");
+  } else if (text) {
     fields_ = {"text", "", ""};
-  } else if (first_line.contains("prompt") && first_line.contains("completion")) {
+  } else if (pair) {
     fields_ = {"", "prompt", "completion"};
   } else {
     throw Error(

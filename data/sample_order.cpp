@@ -42,8 +42,8 @@ uint64_t permute(uint64_t index, uint64_t n, uint64_t key) {
 
 }  // namespace
 
-SampleOrder::SampleOrder(int64_t num_samples, uint64_t seed, bool shuffle)
-    : num_samples_(num_samples), seed_(seed), shuffle_(shuffle) {
+SampleOrder::SampleOrder(int64_t num_samples, uint64_t seed, bool shuffle, int64_t end)
+    : num_samples_(num_samples), seed_(seed), shuffle_(shuffle), end_(end) {
   ZEROTH_CHECK(num_samples >= 1, "num_samples {}", num_samples);
 }
 
@@ -57,8 +57,11 @@ int64_t SampleOrder::at(int64_t position) const {
 }
 
 std::vector<int64_t> SampleOrder::batch(int64_t step, int64_t global_batch) const {
-  std::vector<int64_t> samples(global_batch);
-  for (int64_t i = 0; i < global_batch; ++i) samples[i] = at(step * global_batch + i);
+  std::vector<int64_t> samples(global_batch, kNoSample);
+  for (int64_t i = 0; i < global_batch; ++i) {
+    const int64_t position = step * global_batch + i;
+    if (position < end_) samples[i] = at(position);
+  }
   return samples;
 }
 

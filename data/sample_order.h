@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace zeroth::data {
@@ -14,8 +15,9 @@ inline constexpr int64_t kNoSample = -1;
 class SampleOrder {
  public:
   // num_samples >= 1. Without shuffling every epoch is 0, 1, 2, ...; with it, each epoch is another
-  // permutation.
-  SampleOrder(int64_t num_samples, uint64_t seed, bool shuffle);
+  // permutation. batch() gives kNoSample from position `end` on.
+  SampleOrder(int64_t num_samples, uint64_t seed, bool shuffle,
+              int64_t end = std::numeric_limits<int64_t>::max());
 
   // The sample at a global position = step * global_batch + index. Epochs follow each other without
   // a gap.
@@ -28,6 +30,7 @@ class SampleOrder {
   int64_t num_samples_;
   uint64_t seed_;
   bool shuffle_;
+  int64_t end_;
 };
 
 // The global batch of an evaluation pass: samples round*batch ... in file order, kNoSample past the

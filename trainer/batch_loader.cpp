@@ -1,5 +1,6 @@
 #include "trainer/batch_loader.h"
 
+#include <span>
 #include <utility>
 
 #include "base/error.h"
@@ -21,6 +22,12 @@ model::MicroBatch to_micro_batch(data::HostBatch host) {
   return batch;
 }
 
+// Without the rows past the end of the order, which stand last; at least one row.
+std::span<const int64_t> without_rest(std::span<const int64_t> rows) {
+  while (rows.size() > 1 && rows.back() == data::kNoSample) rows = rows.first(rows.size() - 1);
+  return rows;
+}
+
 }  // namespace
 
 TrainLoader::TrainLoader(const data::Dataset& dataset, data::SampleOrder order, data::Deal deal,
@@ -29,7 +36,8 @@ TrainLoader::TrainLoader(const data::Dataset& dataset, data::SampleOrder order, 
 
 model::MicroBatch TrainLoader::next() {
   if (micro_ == 0) batch_ = order_.batch(step_, deal_.global_batch());
-  model::MicroBatch batch = to_micro_batch(make_batch(dataset_, deal_.rows(batch_, micro_)));
+  const auto rows = without_rest(deal_.rows(batch_, micro_));
+  model::MicroBatch batch = to_micro_batch(make_batch(dataset_, rows));
   batch.rng_seed = data::sample_seed(seed_, step_, deal_.index(micro_, 0));
   if (++micro_ == deal_.micro_steps) {
     micro_ = 0;

@@ -12,7 +12,8 @@
 namespace zeroth::trainer {
 
 // Endless: epochs follow each other without a gap, and step s takes positions s*B .. s*B+B-1 of the
-// sample order. The dataset is not owned.
+// sample order. Where the order ends, micro-batches have fewer rows, and one that would have none
+// has a single row that is not trained. The dataset is not owned.
 class TrainLoader : public engine::Loader {
  public:
   TrainLoader(const data::Dataset& dataset, data::SampleOrder order, data::Deal deal,

@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <new>
 #include <string_view>
 
@@ -28,6 +29,9 @@ Failure explain(const std::exception_ptr& error) {
     return bug(broken.what());
   } catch (const c10::Error& torch) {
     return {kUserErrorCode, fmt::format("error: {}", first_line(torch.what_without_backtrace()))};
+  } catch (const std::filesystem::filesystem_error& file) {
+    return {kUserErrorCode,
+            fmt::format("error: {}: {}", file.path1().string(), file.code().message())};
   } catch (const std::bad_alloc&) {
     return {kUserErrorCode,
             "error: out of host memory: fewer or shorter samples per micro-batch, recompute "

@@ -22,6 +22,7 @@ struct RawFlags {
   bool fp16 = false;
   bool fp32 = false;
   bool no_shuffle = false;
+  std::vector<std::string> complaints;  // about values that do not parse
   int local_rank = 0;  // passed by DeepSpeed's launcher; the environment says the same
 };
 

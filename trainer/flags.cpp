@@ -4,11 +4,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
-#include "configs/nearest.h"
+#include "base/nearest.h"
 #include "trainer/flag_rules.h"
+#include "trainer/number_option.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -42,58 +44,56 @@ void add_files(CLI::App& app, RawFlags& raw) {
 
 void add_length(CLI::App& app, RawFlags& raw) {
   Flags& flags = raw.flags;
+  NumberOptions numbers(app, raw.complaints);
   app.option_defaults()->group("Length");
-  app.add_option("--steps", flags.steps, "optimizer steps; the data repeats as needed")
-      ->option_text("N");
-  app.add_option("--epochs", flags.epochs, "passes over the data (1)")->option_text("X");
-  app.add_option("--seq-len", flags.seq_len,
-                 "positions per sample (as many as the model has, at most 1024)")
-      ->option_text("N");
+  numbers.add("--steps", flags.steps, kMostSteps, "optimizer steps; the data repeats as needed");
+  numbers.add("--epochs", flags.epochs,
+              "passes over the data (1); the last step takes what is left of them");
+  numbers.add("--seq-len", flags.seq_len, kMostRows,
+              "positions per sample (as many as the model has, at most 1024)");
   app.add_flag("--no-shuffle", raw.no_shuffle, "take the samples in file order");
-  app.add_option("--seed", raw.seed, "of sample order and random weights (42)")->option_text("N");
+  numbers.add("--seed", raw.seed, std::numeric_limits<int64_t>::max(),
+              "of sample order and random weights (42)");
 }
 
 void add_batch(CLI::App& app, RawFlags& raw) {
   auto& values = raw.flags.values;
+  NumberOptions numbers(app, raw.complaints);
   app.option_defaults()->group("Batch and memory");
-  app.add_option("--micro-batch", values.micro_batch, "samples that a rank runs at once")
-      ->option_text("N");
-  app.add_option("--accumulation", values.accumulation, "micro-batches per step and rank")
-      ->option_text("N");
-  app.add_option("--global-batch", values.global_batch, "samples per step over all ranks")
-      ->option_text("N");
+  numbers.add("--micro-batch", values.micro_batch, kMostRows, "samples that a rank runs at once");
+  numbers.add("--accumulation", values.accumulation, kMostRows, "micro-batches per step and rank");
+  numbers.add("--global-batch", values.global_batch, kMostRows, "samples per step over all ranks");
   app.add_flag("--gradient-checkpointing", raw.gradient_checkpointing,
                "every N-th block (1) keeps only its input and runs again")
       ->option_text("[=N]");
   app.add_flag("--bf16", raw.bf16, "train in bfloat16 with fp32 masters");
   app.add_flag("--fp16", raw.fp16, "train in float16 with fp32 masters and loss scaling");
-  app.add_flag("--fp32", raw.fp32, "train in float32 (unless the configuration says otherwise)");
+  app.add_flag("--fp32", raw.fp32, "train in float32 (the default)");
 }
 
 void add_optimizer(CLI::App& app, RawFlags& raw) {
   auto& values = raw.flags.values;
+  NumberOptions numbers(app, raw.complaints);
   app.option_defaults()->group("Optimizer");
-  app.add_option("--lr", values.lr, "learning rate (5e-5)")->option_text("X");
-  app.add_option("--weight-decay", values.weight_decay, "weight decay (0)")->option_text("X");
+  numbers.add("--lr", values.lr, "learning rate (5e-5)");
+  numbers.add("--weight-decay", values.weight_decay, "weight decay (0)");
   app.add_option("--betas", raw.betas, "decay rates of both moments (0.9 0.999)")
       ->expected(2)
       ->delimiter(',')
       ->option_text("X X");
-  app.add_option("--eps", values.eps, "epsilon of Adam (1e-8)")->option_text("X");
-  app.add_option("--warmup-steps", values.warmup_steps, "steps of linear warm-up (0)")
-      ->option_text("N");
-  app.add_option("--max-grad-norm", values.max_grad_norm, "clip to this norm, 0: never (1.0)")
-      ->option_text("X");
+  numbers.add("--eps", values.eps, "epsilon of Adam (1e-8)");
+  numbers.add("--warmup-steps", values.warmup_steps, kMostSteps, "steps of linear warm-up (0)");
+  numbers.add("--max-grad-norm", values.max_grad_norm, "clip to this norm, 0: never (1.0)");
 }
 
 void add_evaluation(CLI::App& app, RawFlags& raw) {
   Flags& flags = raw.flags;
+  NumberOptions numbers(app, raw.complaints);
   app.option_defaults()->group("Evaluation");
-  app.add_option("--eval-every", flags.eval_every, "evaluate also every so many steps")
-      ->option_text("N");
+  numbers.add("--eval-every", flags.eval_every, kMostSteps, "evaluate also every so many steps");
   app.add_flag("--eval-only", flags.eval_only, "evaluate on --eval-data (or --data), and end");
-  app.add_option("--max-eval-samples", flags.max_eval_samples, "only the first so many samples")
-      ->option_text("N");
+  numbers.add("--max-eval-samples", flags.max_eval_samples, kMostSteps,
+              "only the first so many samples");
 }
 
 void add_other(CLI::App& app, RawFlags& raw) {
@@ -114,12 +114,12 @@ std::vector<std::string> known_names(const CLI::App& app) {
   return names;
 }
 
-// One complaint per argument that no flag took; the value after an unknown flag belongs to it.
-void refuse(const std::vector<std::string>& extras, const CLI::App& app,
-            std::vector<std::string>& complaints) {
+// One complaint per argument that no flag took; the value after an unknown flag, or after the first
+// flag when another one took it for a value, belongs to it.
+void refuse(const CLI::App& app, bool flag_taken, std::vector<std::string>& complaints) {
   const std::vector<std::string> known = known_names(app);
-  bool value_may_follow = false;
-  for (const std::string& argument : extras) {
+  bool value_may_follow = flag_taken;
+  for (const std::string& argument : app.remaining()) {
     if (!argument.starts_with("-")) {
       if (!value_may_follow) complaints.push_back(fmt::format("'{}': unexpected", argument));
       value_may_follow = false;
@@ -127,21 +127,41 @@ void refuse(const std::vector<std::string>& extras, const CLI::App& app,
     }
     const std::string name = argument.substr(0, argument.find('='));
     value_may_follow = name == argument;
-    const auto near = configs::nearest_name(name, {known.begin(), known.end()});
+    const auto near = nearest_name(name, {known.begin(), known.end()});
     complaints.push_back(near.empty()
                              ? fmt::format("{}: no such flag; --help lists all", name)
                              : fmt::format("{}: no such flag; did you mean {}?", name, near));
   }
 }
 
-// CLI11 takes the next argument as a value whatever it looks like.
-void refuse_flags_as_values(const CLI::App& app, std::vector<std::string>& complaints) {
+// CLI11 takes the next argument as a value whatever it looks like, and says "At Most 1 required but
+// received 2" of a flag that is repeated. True if a flag was taken for a value.
+bool refuse_uses(const CLI::App& app, std::vector<std::string>& complaints) {
+  bool flag_taken = false;
   for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& value : option->results()) {
-      if (!value.starts_with("--")) continue;
-      complaints.push_back(fmt::format("{} needs a value before {}", option->get_name(), value));
+    const std::string name = option->get_name();
+    const auto& values = option->results();
+    const auto flag = std::find_if(values.begin(), values.end(),
+                                   [](const auto& value) { return value.starts_with("--"); });
+    if (flag != values.end()) {
+      complaints.push_back(fmt::format("{} needs a value before {}", name, *flag));
+      flag_taken = true;
+    } else if (const int most = option->get_items_expected_max();
+               most > 0 && std::ssize(values) > most) {
+      complaints.push_back(fmt::format("{} is given twice", name));
+    } else if (const int least = option->get_items_expected_min();
+               !values.empty() && std::ssize(values) < least) {
+      complaints.push_back(fmt::format("{} needs {} values", name, least));
     }
   }
+  return flag_taken;
+}
+
+// CLI11's "--steps: 1 required TEXT missing" in other words.
+std::string plain_words(const std::string& message) {
+  const size_t colon = message.find(": ");
+  if (colon == std::string::npos || !message.ends_with(" missing")) return message;
+  return fmt::format("{} needs a value", message.substr(0, colon));
 }
 
 Flags answer(std::string text) {
@@ -169,7 +189,7 @@ Flags parse_flags(std::vector<std::string> arguments) {
   add_optimizer(app, raw);
   add_evaluation(app, raw);
   add_other(app, raw);
-  std::vector<std::string> complaints;
+  std::string unparsed;
   try {
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
     app.parse(std::move(arguments));
@@ -178,12 +198,14 @@ Flags parse_flags(std::vector<std::string> arguments) {
   } catch (const CLI::CallForVersion& version) {
     return answer(fmt::format("{}\n", version.what()));
   } catch (const CLI::ParseError& error) {
-    complaints.push_back(error.what());
+    unparsed = plain_words(error.what());
   }
-  const bool parsed = complaints.empty();
-  refuse(app.remaining(), app, complaints);
-  if (parsed) refuse_flags_as_values(app, complaints);
-  Flags flags = parsed ? settle(std::move(raw), complaints) : Flags{};
+  std::vector<std::string> complaints = std::move(raw.complaints);
+  const size_t before = complaints.size();
+  const bool flag_taken = refuse_uses(app, complaints);
+  if (!unparsed.empty() && complaints.size() == before) complaints.push_back(unparsed);
+  refuse(app, flag_taken, complaints);
+  Flags flags = unparsed.empty() ? settle(std::move(raw), complaints) : Flags{};
   if (!complaints.empty()) throw Error("{}", fmt::join(complaints, "\n  "));
   return flags;
 }

@@ -10,6 +10,10 @@
 
 namespace zeroth::trainer {
 
+// Upper limits of counts: beyond them a mistake is likely, and products leave 64 bits.
+inline constexpr int64_t kMostSteps = 1'000'000'000'000'000;  // or samples of a run
+inline constexpr int64_t kMostRows = 100'000'000;             // or positions of one
+
 // What the command line says. An empty string or an unset optional means "not given"; what the
 // value then is stands in the flag's help.
 struct Flags {

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "comm/bootstrap.h"
-#include "configs/loader.h"
+#include "trainer/config_text.h"
 #include "trainer/failure.h"
 #include "trainer/flags.h"
 #include "trainer/run.h"
@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
     trainer::Flags flags = trainer::parse_flags({argv + 1, argv + argc});
     if (!flags.answer.empty()) return say(flags.answer, env);
     const trainer::RunPlan plan = trainer::make_plan(std::move(flags), env.world_size);
-    if (plan.flags.print_config) return say(configs::to_json(plan.config) + "\n", env);
+    if (plan.flags.print_config) return say(trainer::config_text(plan), env);
     connecting = true;
     run.execute(plan, env, clock);
     return 0;

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -48,12 +49,16 @@ std::string to_json(const EvalRow& row) {
 MetricsFile::MetricsFile(const std::string& path) : path_(path) {
   if (path_.empty()) return;
   errno = 0;
-  file_.open(path_, std::ios::trunc);
+  file_.open(path_, std::ios::app);
   if (!file_) throw Error("--metrics {}: cannot be written: {}", path_, std::strerror(errno));
 }
 
 void MetricsFile::write(const std::string& line) {
   if (path_.empty()) return;
+  if (!started_ && std::filesystem::is_regular_file(path_)) {
+    std::filesystem::resize_file(path_, 0);
+  }
+  started_ = true;
   errno = 0;
   file_ << line << '\n' << std::flush;
   if (!file_) throw Error("--metrics {}: write failed: {}", path_, std::strerror(errno));

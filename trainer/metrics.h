@@ -31,8 +31,8 @@ std::string to_json(const EvalRow& row);
 
 class MetricsFile {
  public:
-  // Empties the file; an empty path: nothing is written. Throws an Error with the path and the
-  // reason when it cannot be written.
+  // An empty path: nothing is written. Throws an Error with the path and the reason when it cannot
+  // be written. What the file holds stays until the first write().
   explicit MetricsFile(const std::string& path);
 
   // Flushed at once, so that a reader sees whole lines. Throws an Error when the disk is full.
@@ -41,6 +41,7 @@ class MetricsFile {
  private:
   std::string path_;
   std::ofstream file_;
+  bool started_ = false;  // the file is this run's
 };
 
 }  // namespace zeroth::trainer

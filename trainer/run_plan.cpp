@@ -6,11 +6,15 @@
 #include <cmath>
 #include <filesystem>
 #include <optional>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
 #include "configs/loader.h"
 #include "data/tokenizer.h"
+#include "engine/engine.h"
+#include "model/build.h"
 #include "model/output_folder.h"
 
 namespace zeroth::trainer {
@@ -40,17 +44,22 @@ bool is_jsonl(const std::string& path) {
   return std::filesystem::path(path).extension() == ".jsonl";
 }
 
+void require_file(std::string_view flag, const std::string& path) {
+  std::error_code failure;
+  if (std::filesystem::exists(path, failure)) return;
+  throw Error("{} {}: {}", flag, path, failure ? failure.message() : "no such file");
+}
+
 // Opens datasets of one run; they share a tokenizer that is read when the first one needs it.
 class Opener {
  public:
   explicit Opener(const RunPlan& plan) : plan_(plan) {}
 
-  std::unique_ptr<data::Dataset> open(const std::string& path) {
+  std::unique_ptr<data::Dataset> open(std::string_view flag, const std::string& path) {
     const Flags& flags = plan_.flags;
+    require_file(flag, path);
     const bool text = std::filesystem::path(path).extension() != ".bin";
-    if (text && std::filesystem::exists(path) && !tokenizer_) {
-      tokenizer_.emplace(data::Tokenizer::load(flags.model));
-    }
+    if (text && !tokenizer_) tokenizer_.emplace(data::Tokenizer::load(flags.model));
     data::DatasetOptions options{.path = path,
                                  .tokenizer = tokenizer_ ? &*tokenizer_ : nullptr,
                                  .seq_len = plan_.seq_len,
@@ -72,11 +81,12 @@ class Opener {
 void open_data(RunPlan& plan) {
   const Flags& flags = plan.flags;
   Opener opener(plan);
-  if (!flags.eval_only && !flags.data.empty()) plan.train = opener.open(flags.data);
-  const std::string& eval_path =
-      flags.eval_only && flags.eval_data.empty() ? flags.data : flags.eval_data;
-  if (eval_path.empty()) return;
-  plan.eval = opener.open(eval_path);
+  if (!flags.eval_only && !flags.data.empty()) plan.train = opener.open("--data", flags.data);
+  if (!flags.eval_data.empty()) plan.eval = opener.open("--eval-data", flags.eval_data);
+  if (!plan.eval && flags.eval_only && !flags.data.empty()) {
+    plan.eval = opener.open("--data", flags.data);
+  }
+  if (!plan.eval) return;
   plan.eval_samples = plan.eval->size();
   if (flags.max_eval_samples) {
     plan.eval_samples = std::min(plan.eval_samples, *flags.max_eval_samples);
@@ -84,10 +94,11 @@ void open_data(RunPlan& plan) {
 }
 
 // Unset when neither flags nor data say it (--print-config without --data).
-std::optional<int64_t> count_steps(const RunPlan& plan, int64_t global_batch) {
+std::optional<int64_t> count_steps(RunPlan& plan, int64_t global_batch) {
   if (plan.flags.steps) return plan.flags.steps;
   if (!plan.train) return std::nullopt;
-  return steps_of_epochs(plan.flags.epochs.value_or(1), plan.train->size(), global_batch);
+  plan.train_samples = samples_of_epochs(plan.flags.epochs.value_or(1), plan.train->size());
+  return (plan.train_samples + global_batch - 1) / global_batch;
 }
 
 }  // namespace
@@ -105,10 +116,13 @@ data::Deal RunPlan::eval_deal(int64_t rank, int64_t world_size) const {
   return deal;
 }
 
-int64_t steps_of_epochs(double epochs, int64_t samples, int64_t global_batch) {
-  const double steps =
-      std::ceil(epochs * static_cast<double>(samples) / static_cast<double>(global_batch));
-  return std::max<int64_t>(1, static_cast<int64_t>(steps));
+int64_t samples_of_epochs(double epochs, int64_t samples) {
+  const double wanted = std::round(epochs * static_cast<double>(samples));
+  if (wanted > static_cast<double>(kMostSteps)) {
+    throw Error("--epochs {}: {} samples each make more than {} samples", epochs, samples,
+                kMostSteps);
+  }
+  return std::max<int64_t>(1, static_cast<int64_t>(wanted));
 }
 
 RunPlan make_plan(Flags flags, int64_t world_size) {
@@ -129,7 +143,12 @@ RunPlan make_plan(Flags flags, int64_t world_size) {
       {.world_size = world_size, .hidden_size = plan.spec.hidden_size, .total_steps = steps});
   plan.total_steps = steps.value_or(0);
   plan.config = resolved.config;
+  engine::check_config(model::build_blocks(plan.spec), plan.config, static_cast<int>(world_size));
   plan.notes = std::move(resolved.notes);
+  if (plan.flags.eval_only) {  // its batch line says the one number that counts
+    std::erase_if(plan.notes,
+                  [](const std::string& note) { return note.starts_with("no batch size given"); });
+  }
   plan.notes.insert(plan.notes.end(), notes.begin(), notes.end());
   return plan;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,6 +24,9 @@ struct RunPlan {
   std::unique_ptr<data::Dataset> train;  // null with --eval-only
   std::unique_ptr<data::Dataset> eval;   // null when nothing is evaluated
   int64_t total_steps = 0;               // 0 with --eval-only
+  // Samples of the whole run, repeated ones included: epochs end within the last step. With --steps
+  // there is no such end.
+  int64_t train_samples = std::numeric_limits<int64_t>::max();
   int64_t eval_samples = 0;
 
   // How batches are dealt to `rank`.
@@ -35,7 +39,8 @@ struct RunPlan {
 // --print-config and no --data, the datasets stay null.
 RunPlan make_plan(Flags flags, int64_t world_size);
 
-// Optimizer steps that take every sample at least `epochs` times; whole batches, at least one.
-int64_t steps_of_epochs(double epochs, int64_t samples, int64_t global_batch);
+// Samples that `epochs` passes take: to the nearest one, at least one. Throws an Error beyond
+// kMostSteps.
+int64_t samples_of_epochs(double epochs, int64_t samples);
 
 }  // namespace zeroth::trainer

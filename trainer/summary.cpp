@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "base/units.h"
@@ -18,6 +20,13 @@ std::string plural(int64_t count, std::string_view word) {
   return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
 }
 
+// To two places; what is below 0.1 to two digits.
+std::string epochs_text(double epochs) {
+  if (epochs < 0.1) return fmt::format("{:.2g} epochs", epochs);
+  const double rounded = std::round(epochs * 100) / 100;
+  return fmt::format("{} epoch{}", rounded, rounded == 1 ? "" : "s");
+}
+
 std::string schedule_text(const configs::SchedulerConfig& scheduler) {
   using Kind = configs::SchedulerConfig::Kind;
   const bool linear = scheduler.warmup_type == configs::SchedulerConfig::Warmup::kLinear;
@@ -29,7 +38,8 @@ std::string schedule_text(const configs::SchedulerConfig& scheduler) {
     case Kind::kWarmupLr:
       return fmt::format("{} to {:g}, then constant", warmup, scheduler.warmup_max_lr);
     case Kind::kWarmupDecayLr:
-      return fmt::format("{} to {:g}, then linear to 0 at step {}", warmup, scheduler.warmup_max_lr,
+      return fmt::format("{} to {:g}, then linear to {:g} at step {}", warmup,
+                         scheduler.warmup_max_lr, scheduler.warmup_min_lr,
                          scheduler.total_num_steps);
     case Kind::kWarmupCosineLr:
       return fmt::format("{}, then cosine to {:g} of the rate at step {}", warmup,
@@ -73,14 +83,19 @@ std::string data_line(const std::string& path, const data::Dataset& dataset) {
 
 std::string batch_line(const RunPlan& plan, int64_t world_size) {
   const configs::BatchConfig& batch = plan.config.batch;
+  if (!plan.train) {
+    return fmt::format("{} = {} per micro-batch x {}",
+                       plural(batch.micro_batch_size * world_size, "sample"),
+                       batch.micro_batch_size, plural(world_size, "rank"));
+  }
   std::string text = fmt::format("{} = {} per micro-batch x {} accumulated x {}",
                                  plural(batch.train_batch_size, "sample"), batch.micro_batch_size,
                                  batch.accumulation_steps, plural(world_size, "rank"));
-  if (plan.train) {
-    const double epochs = static_cast<double>(plan.total_steps * batch.train_batch_size) /
-                          static_cast<double>(plan.train->size());
-    text += fmt::format("; {} = {:.3g} epochs", plural(plan.total_steps, "step"), epochs);
-  }
+  const double taken =
+      std::min(static_cast<double>(plan.train_samples),
+               static_cast<double>(plan.total_steps) * static_cast<double>(batch.train_batch_size));
+  text += fmt::format("; {} = {}", plural(plan.total_steps, "step"),
+                      epochs_text(taken / static_cast<double>(plan.train->size())));
   return text;
 }
 

@@ -19,9 +19,10 @@ void Trainer::run() {
 void Trainer::train() {
   const comm::Mesh& mesh = engine_.mesh();
   const uint64_t seed = plan_.config.seed;
-  TrainLoader loader(*plan_.train,
-                     data::SampleOrder(plan_.train->size(), seed, plan_.flags.shuffle, plan_.train_samples),
-                     plan_.train_deal(mesh.rank(), mesh.world_size()), seed);
+  TrainLoader loader(
+      *plan_.train,
+      data::SampleOrder(plan_.train->size(), seed, plan_.flags.shuffle, plan_.train_samples),
+      plan_.train_deal(mesh.rank(), mesh.world_size()), seed);
   last_end_s_ = reports_.clock.seconds();
   for (int64_t step = 1; step <= plan_.total_steps; ++step) {
     const engine::StepStats stats = engine_.train_batch(loader);

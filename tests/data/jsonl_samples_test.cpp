@@ -143,14 +143,35 @@ TEST_CASE("A bad line is an Error with file, line and reason") {
   check_line_error("{\"text\": \"a\"}\n{\"text\": \"b\"\n", "t.jsonl:2: not JSON: parse error");
   check_line_error("{\"text\": \"a\"}\n\n{\"text\": \"b\"}", "t.jsonl:2: the line is empty");
   check_line_error("{\"text\": \"a\"}\n{\"txt\": \"b\"}", "t.jsonl:2: no field 'text'");
-  check_line_error("{\"text\": 5}", "t.jsonl:1: field 'text' is number, not a string");
+  check_line_error("{\"text\": 5}", "t.jsonl:1: field 'text' is a number, not a string");
   check_line_error("[1]", "t.jsonl:1: a JSON array, not an object");
   check_line_error("{\"text\": \"\xff\"}", "t.jsonl:1: not JSON");
+  check_line_error("{\"text\": []}", "t.jsonl:1: field 'text' is an array, not a string");
+  check_line_error("{\"text\": null}", "t.jsonl:1: field 'text' is null, not a string");
   check_line_error("{\"question\": \"a\"}", "t.jsonl:1: neither 'text' nor");
 }
 
+TEST_CASE("A line that is not JSON has one line number and the column") {
+  check_line_error("{\"text\": \"a\"}\n{x\n", "t.jsonl:2: not JSON: parse error at column 2");
+}
+
+TEST_CASE("A text beside a prompt and a completion is an Error that asks for the fields") {
+  check_line_error(R"({"text": "a", "prompt": "b", "completion": "c"})",
+                   "t.jsonl:1: both 'text' and 'prompt' with 'completion': name the pair with "
+                   "--prompt-field and --completion-field");
+}
+
+TEST_CASE("A key that is twice in one object is an Error, in two objects it is not") {
+  check_line_error("{\"text\": \"a\"}\n{\"text\": \"a\", \"text\": \"b\"}",
+                   "t.jsonl:2: key 'text' is there twice");
+  TempFolder folder;
+  CHECK(open(folder.write("t.jsonl", R"({"text": "a", "meta": [{"text": 1}, {"text": 2}]})"), 8)
+            ->size() == 1);
+}
+
 TEST_CASE("A file without a sample to train is an Error") {
-  check_line_error("", "no sample is left (0 dropped");
+  check_line_error("", "t.jsonl has no lines");
+  check_line_error("\n  \n", "t.jsonl has no lines");
   TempFolder folder;
   const auto path = folder.write("t.jsonl", R"({"prompt": "123456", "completion": "1"})");
   check_contains(error_of([&] { open(path, 1); }), "1 dropped");

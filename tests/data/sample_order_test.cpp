@@ -76,6 +76,12 @@ TEST_CASE("A batch is the order at its positions, so any step can be asked for f
   for (int64_t i = 0; i < 24; ++i) CHECK(batch[i] == order.at(5 * 24 + i));
 }
 
+TEST_CASE("From its end on, an order has no samples") {
+  const SampleOrder order(3, 42, false, 5);
+  CHECK(order.batch(0, 4) == std::vector<int64_t>{0, 1, 2, 0});
+  CHECK(order.batch(1, 4) == std::vector<int64_t>{1, kNoSample, kNoSample, kNoSample});
+}
+
 TEST_CASE("A sequential pass fills its last batch with rows of no sample") {
   CHECK(sequential_batch(5, 0, 3) == std::vector<int64_t>{0, 1, 2});
   CHECK(sequential_batch(5, 1, 3) == std::vector<int64_t>{3, 4, kNoSample});

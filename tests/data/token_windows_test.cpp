@@ -68,10 +68,23 @@ TEST_CASE("A file that holds no whole ids or no whole window is an Error with th
   check_contains(error_of(open(folder.write("empty.bin", ""), 9)), "empty.bin has 0 tokens");
 }
 
-TEST_CASE("An id outside the vocabulary is an Error with file, place and value") {
+TEST_CASE("An id outside the vocabulary is an Error at opening, with file, place and value") {
   TempFolder folder;
-  const auto path = folder.write_numbers<uint16_t>("t.bin", {1, 2, 3, 4, 9});
+  const auto path = folder.write_numbers<uint16_t>("t.bin", {1, 2, 3, 4, 9, 10});
+  check_contains(error_of([&] { open_dataset({.path = path, .seq_len = 2, .vocab_size = 9}); }),
+                 "t.bin: token 4 is 9, but the vocabulary has 9 ids");
+  std::vector<uint32_t> many(3'000'000, 7);
+  many[2'500'000] = 4'000'000'000;
+  const auto wide = folder.write_numbers<uint32_t>("w.bin", many);
+  check_contains(error_of([&] { open_dataset({.path = wide, .seq_len = 2, .vocab_size = 70000}); }),
+                 "w.bin: token 2500000 is 4000000000");
+}
+
+TEST_CASE("An id that leaves the vocabulary after opening is an Error where it is read") {
+  TempFolder folder;
+  const auto path = folder.write_numbers<uint16_t>("t.bin", {1, 2, 3, 4, 8});
   const auto dataset = open_dataset({.path = path, .seq_len = 2, .vocab_size = 9});
+  std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).seekp(8).put('\x09');
   fill(*dataset, 0, 2);
   check_contains(error_of([&] { fill(*dataset, 1, 2); }), "t.bin: token 4 is 9");
 }

@@ -63,6 +63,24 @@ TEST_CASE("the data repeats where an epoch ends inside a batch") {
   CHECK(loader.next().samples == Samples{4, 0, 1, 2});
 }
 
+TEST_CASE(
+    "a step in which the order ends has its rest, and a row that is not trained where none is") {
+  const CountingDataset dataset(5, 8);
+  const auto ending = [&](int64_t rank) {
+    return TrainLoader(dataset, data::SampleOrder(5, 1, false, 5), deal(2, 1, 2, rank), 1);
+  };
+  TrainLoader first = ending(0);
+  TrainLoader second = ending(1);
+  CHECK(first.next().samples == Samples{0, 1});
+  CHECK(second.next().samples == Samples{2, 3});
+  const model::MicroBatch rest = first.next();
+  CHECK(rest.samples == Samples{4});
+  CHECK(rest.tokens.size(0) == 1);
+  const model::MicroBatch none = second.next();
+  CHECK(none.samples == Samples{data::kNoSample});
+  CHECK((none.targets == data::kUntrained).all().item<bool>());
+}
+
 TEST_CASE("seeds of random operations differ by step and micro-batch, not by world size") {
   const CountingDataset dataset(100, 8);
   TrainLoader alone = in_order(dataset, deal(2, 2, 1, 0));

@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <new>
 
 #include "base/error.h"
@@ -31,6 +32,18 @@ TEST_CASE("an error of torch is cut to its first line") {
     error = std::current_exception();
   }
   CHECK(describe(error, 0, 1).message == "finetune: error: sizes differ\n");
+}
+
+TEST_CASE("a file that the system refuses is the user's error, with its path and reason") {
+  std::exception_ptr error;
+  try {
+    static_cast<void>(std::filesystem::exists("/" + std::string(300, 'x')));
+  } catch (...) {
+    error = std::current_exception();
+  }
+  const Failure failure = describe(error, 0, 1);
+  CHECK(failure.code == 1);
+  CHECK(failure.message == "finetune: error: /" + std::string(300, 'x') + ": File name too long\n");
 }
 
 TEST_CASE("lack of memory says what needs less") {

@@ -89,6 +89,20 @@ TEST_CASE("values that do not parse name their flag") {
   CHECK(has(complaint_line("--model m --data --lr"), "--data needs a value before --lr"));
 }
 
+TEST_CASE("a flag without its value and a repeated flag are told in plain words") {
+  CHECK(complaint("--steps --lr 3") == "--steps needs a value before --lr");
+  CHECK(complaint("--betas --lr 3") == "--betas needs a value before --lr");
+  CHECK(complaint("--steps") == "--steps needs a value");
+  CHECK(complaint("--betas 0.9") == "--betas needs 2 values");
+  CHECK(complaint("--betas") == "--betas needs a value");
+  CHECK(complaint("--steps 3 --steps 4") == "--steps is given twice");
+  CHECK(complaint_line("--model m --model n --data d.bin") == "--model is given twice");
+}
+
+TEST_CASE("help calls float32 the default") {
+  CHECK(has(parse_line("--help").answer, "train in float32 (the default)"));
+}
+
 TEST_CASE("help lists the flags by group and needs nothing else") {
   const std::string text = parse_line("--help").answer;
   for (const char* part : {"Files:", "Batch and memory:", "Evaluation:", "--gradient-checkpointing",

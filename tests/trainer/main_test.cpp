@@ -38,6 +38,16 @@ TEST_CASE("flags, paths and configuration that are wrong are named") {
   CHECK(has(complaint(bench, std::string(kGood) + "--metrics none/m.jsonl"), "none/m.jsonl"));
 }
 
+TEST_CASE("the metrics of an earlier run outlive one that does not start") {
+  const Workbench bench;
+  bench.write("m.jsonl", "old\n");
+  complaint(bench, std::string(kGood) + "--metrics m.jsonl --deepspeed none.json");
+  CHECK(bench.read("m.jsonl") == "old\n");
+  bench.write("model/model.safetensors", "broken");
+  complaint(bench, std::string(kGood) + "--metrics m.jsonl");
+  CHECK(bench.read("m.jsonl") == "old\n");
+}
+
 TEST_CASE("a wrong environment is named") {
   const Workbench bench;
   const auto result = bench.finetune(kGood, "RANK=2 WORLD_SIZE=2");

@@ -40,6 +40,19 @@ TEST_CASE("a skipped step says so, with the loss scale") {
   CHECK(text.find("norm inf | skipped (2 so far), loss scale 32768") != std::string::npos);
 }
 
+TEST_CASE("a NaN is shown without a sign") {
+  StepRow row = sample_row(3);
+  row.stats.loss = -NAN;
+  row.stats.grad_norm = -NAN;
+  const std::string text = progress_text(row, 10, 1);
+  CHECK(text.find("loss nan |") != std::string::npos);
+  CHECK(text.find("norm nan |") != std::string::npos);
+  Screen screen;
+  Progress progress({.total_steps = 10}, screen.output());
+  progress.evaluation({.step = 3, .eval_loss = -NAN, .eval_tokens = 5, .since_start_s = 1});
+  CHECK(screen.has("loss nan | perplexity nan"));
+}
+
 TEST_CASE("plain lines come for the first ten steps, then two seconds apart, and at the end") {
   Screen screen;
   Progress progress({.total_steps = 100}, screen.output());

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/error.h"
 #include "tests/trainer/flag_line.h"
@@ -27,12 +28,60 @@ bool notes_have(const RunPlan& plan, std::string_view part) {
 
 }  // namespace
 
-TEST_CASE("steps of epochs are whole batches that leave no sample out") {
-  CHECK(steps_of_epochs(1, 40, 8) == 5);
-  CHECK(steps_of_epochs(1, 41, 8) == 6);
-  CHECK(steps_of_epochs(2, 41, 8) == 11);
-  CHECK(steps_of_epochs(0.5, 40, 8) == 3);
-  CHECK(steps_of_epochs(0.01, 40, 8) == 1);
+TEST_CASE("epochs count in samples, to the nearest one") {
+  CHECK(samples_of_epochs(1, 41) == 41);
+  CHECK(samples_of_epochs(2, 41) == 82);
+  CHECK(samples_of_epochs(0.5, 40) == 20);
+  CHECK(samples_of_epochs(1.1, 10) == 11);
+  CHECK(samples_of_epochs(0.01, 40) == 1);
+}
+
+TEST_CASE("a live limit that cannot hold two blocks is found before the ranks connect") {
+  const Workbench bench;
+  bench.write("tight.json",
+              R"({"zero_optimization": {"stage": 3, "stage3_max_live_parameters": 100,
+                                        "stage3_param_persistence_threshold": 0}})");
+  const std::string line =
+      "--model @model --data @train.bin --seq-len 16 --micro-batch 1 --deepspeed @tight.json";
+  CHECK_THROWS_WITH_AS(plan(bench, line, 2), doctest::Contains("the smallest value that works is"),
+                       Error);
+  CHECK_NOTHROW(plan(bench, line, 1));
+}
+
+TEST_CASE("epochs beyond any run are an error, not one step") {
+  CHECK_THROWS_WITH_AS(samples_of_epochs(1e30, 40),
+                       "--epochs 1e+30: 40 samples each make more than 1000000000000000 samples",
+                       Error);
+}
+
+TEST_CASE("steps of epochs are whole batches that leave no sample out, the last one may be short") {
+  const Workbench bench;
+  const std::string line = "--model @model --data @train.bin --seq-len 16 --global-batch 16 ";
+  CHECK(plan(bench, line).total_steps == 3);
+  CHECK(plan(bench, line).train_samples == 40);
+  CHECK(plan(bench, line + "--epochs 2").total_steps == 5);
+  CHECK(plan(bench, line + "--epochs 2.5").train_samples == 100);
+  CHECK(plan(bench, line + "--steps 3").train_samples > 3 * 16);
+}
+
+TEST_CASE("a data file that is missing is named with its flag, before any tokenizer") {
+  const Workbench bench;
+  std::filesystem::remove(bench / "model/tokenizer.json");
+  const auto error_of = [&](const std::string& line) {
+    try {
+      plan(bench, "--model @model --global-batch 1 --seq-len 16 " + line);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  for (const char* name : {"none.jsonl", "none.txt", "none.bin"}) {
+    CHECK(error_of(fmt::format("--data {}", name)) == fmt::format("--data {}: no such file", name));
+    CHECK(error_of(fmt::format("--data @train.bin --eval-data {}", name)) ==
+          fmt::format("--eval-data {}: no such file", name));
+  }
+  const std::string lengthy(300, 'x');
+  CHECK(error_of("--data " + lengthy) == "--data " + lengthy + ": File name too long");
 }
 
 TEST_CASE("a plan knows data, steps and batch of the run") {
@@ -77,6 +126,9 @@ TEST_CASE("evaluation alone plans no training") {
   CHECK(made.train == nullptr);
   CHECK(made.total_steps == 0);
   CHECK(made.eval_samples == 40);
+  CHECK_FALSE(notes_have(made, "no batch size given"));
+  CHECK(notes_have(plan(bench, "--model @model --data @train.bin --seq-len 16"),
+                   "no batch size given"));
 }
 
 TEST_CASE("the configuration is resolved without data") {

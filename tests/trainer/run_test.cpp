@@ -57,7 +57,7 @@ TEST_CASE("the configuration is printed without a model's weights or data") {
   const Workbench bench;
   const auto result = bench.finetune("--model model --print-config --global-batch 8 --bf16");
   REQUIRE_MESSAGE(result.code == 0, result.out << result.err);
-  const auto config = nlohmann::json::parse(result.out);
+  const auto config = nlohmann::json::parse(result.out, nullptr, true, /*ignore_comments=*/true);
   CHECK(config["train_batch_size"] == 8);
   CHECK(config["bf16"]["enabled"] == true);
   CHECK(config["optimizer"]["params"]["lr"] == 5e-5);

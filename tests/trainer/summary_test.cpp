@@ -32,6 +32,26 @@ TEST_CASE("the batch line is the equation, with steps and epochs") {
         "8 samples = 2 per micro-batch x 2 accumulated x 2 ranks; 6 steps = 1.5 epochs");
 }
 
+TEST_CASE("epochs are rounded to two places and one is singular") {
+  RunPlan plan = small_plan();
+  plan.total_steps = 4;
+  CHECK(batch_line(plan, 2).ends_with("4 steps = 1 epoch"));
+  plan.total_steps = 1235;
+  CHECK(batch_line(plan, 2).ends_with("1235 steps = 308.75 epochs"));
+  plan.config.batch.train_batch_size = 10;
+  plan.total_steps = 7;
+  plan.train_samples = 64;  // the last step is short
+  CHECK(batch_line(plan, 2).ends_with("7 steps = 2 epochs"));
+  plan.train = std::make_unique<CountingDataset>(30000, 8);
+  CHECK(batch_line(plan, 2).ends_with("7 steps = 0.0021 epochs"));
+}
+
+TEST_CASE("an evaluation alone accumulates nothing") {
+  RunPlan plan = small_plan();
+  plan.train = nullptr;
+  CHECK(batch_line(plan, 2) == "4 samples = 2 per micro-batch x 2 ranks");
+}
+
 TEST_CASE("the data line counts samples and tokens") {
   CHECK(data_line("some/train.bin", CountingDataset(16, 8)) ==
         "train.bin: 16 samples of at most 8 positions, 72 tokens, 72 trained");
@@ -50,6 +70,8 @@ TEST_CASE("optimizer, schedule and clipping stand in one line") {
   config.gradient_clipping = 0;
   CHECK(optimizer_line(config).ends_with(
       "linear warm-up over 5 steps to 0.001, then linear to 0 at step 20; not clipped"));
+  config.scheduler.warmup_min_lr = 1e-5;
+  CHECK(optimizer_line(config).ends_with("then linear to 1e-05 at step 20; not clipped"));
 }
 
 TEST_CASE("precision comes with its loss scale and recompute") {

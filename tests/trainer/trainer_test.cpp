@@ -98,9 +98,30 @@ TEST_CASE("one epoch is the default and --epochs counts in samples") {
       "--model model --data train.bin --seq-len 16 --global-batch 16 "
       "--metrics m.jsonl ";
   REQUIRE(bench.zeroth(1, common).code == 0);
-  CHECK(bench.steps("m.jsonl").size() == 3);  // 40 samples, the last batch filled up
+  CHECK(bench.steps("m.jsonl").size() == 3);
   REQUIRE(bench.zeroth(1, common + "--epochs 2").code == 0);
   CHECK(bench.steps("m.jsonl").size() == 5);
+}
+
+TEST_CASE("the last step of an epoch takes what is left of it, whatever the ranks") {
+  const Workbench bench;
+  bench.write("stage3.json", R"({"zero_optimization": {"stage": 3}, "train_batch_size": 32,
+    "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": "auto"})");
+  const std::string common =
+      "--model model --data train.bin --seq-len 16 --metrics m.jsonl --deepspeed stage3.json";
+  std::vector<double> alone;
+  for (const int ranks : {1, 4}) {  // the last step has 8 samples: of ranks 0 and 1
+    const auto result = bench.zeroth(ranks, common);
+    REQUIRE_MESSAGE(result.code == 0, result.out << result.err);
+    CHECK(has(result.out, "2 steps = 1 epoch\n"));
+    const auto rows = bench.steps("m.jsonl");
+    REQUIRE(rows.size() == 2);
+    CHECK(rows[0]["trained_tokens"] == 32 * 16);
+    CHECK(rows[1]["trained_tokens"] == 8 * 16);
+    const auto found = losses(rows);
+    if (alone.empty()) alone = found;
+    for (size_t i = 0; i < 2; ++i) CHECK(found[i] == doctest::Approx(alone[i]).epsilon(1e-6));
+  }
 }
 
 TEST_CASE("the output folder gives the run's last eval loss again") {

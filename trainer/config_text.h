@@ -1,0 +1,14 @@
+// What --print-config prints.
+#pragma once
+
+#include <string>
+
+#include "trainer/run_plan.h"
+
+namespace zeroth::trainer {
+
+// The resolved configuration as a ds_config.json that loads again. What has no key there stands
+// before it as comments, spelled as flags. Ends with a line end.
+std::string config_text(const RunPlan& plan);
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,28 @@
+// Options whose value is a number. CLI11 by itself reads 010 as octal and clamps what is too large.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace zeroth::trainer {
+
+// What does not parse as a whole, in base 10, is appended to `complaints` and leaves the value
+// unset. Nothing is owned.
+class NumberOptions {
+ public:
+  NumberOptions(CLI::App& app, std::vector<std::string>& complaints)
+      : app_(app), complaints_(complaints) {}
+
+  void add(const std::string& name, std::optional<int64_t>& value, int64_t most,
+           const std::string& help);
+  void add(const std::string& name, std::optional<double>& value, const std::string& help);
+
+ private:
+  CLI::App& app_;
+  std::vector<std::string>& complaints_;
+};
+
+}  // namespace zeroth::trainer
