@@ -38,9 +38,9 @@ class Gpu {
 // CPU-only build.
 std::optional<std::filesystem::path> gpu_library();
 
-// Loads that library. Must run
-// before any other use of torch in the process. Throws an Error that says what is missing (a
-// CPU-only build, a driver). The object lives as long as the process.
+// Loads that library. The first call must come before any other use of torch in the process. Throws
+// an Error that says what is missing (a CPU-only build, a driver). The object lives as long as the
+// process.
 Gpu& load_gpu();
 
 // The exported entry of the library.

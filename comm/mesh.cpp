@@ -59,6 +59,10 @@ void barrier(const Mesh& mesh) {
   nothing.item<float>();  // on a GPU only this waits for the result
 }
 
+void load_device(const RankEnv& env) {
+  if (!use_cpu(env)) load_gpu();
+}
+
 std::unique_ptr<Mesh> make_mesh(const RankEnv& env) {
   if (use_cpu(env)) return cpu_mesh(env);
   Gpu& gpu = load_gpu();

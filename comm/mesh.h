@@ -30,6 +30,10 @@ void barrier(const Mesh& mesh);
 
 struct RankEnv;
 
+// Loads the GPU library where make_mesh will want it. For programs that use torch before they
+// connect: to be called first.
+void load_device(const RankEnv& env);
+
 // Connects the ranks. Throws an Error that names rank, address and port when that does not succeed
 // in time.
 std::unique_ptr<Mesh> make_mesh(const RankEnv& env);

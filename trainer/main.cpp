@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "comm/bootstrap.h"
+#include "comm/mesh.h"
 #include "trainer/config_text.h"
 #include "trainer/failure.h"
 #include "trainer/flags.h"
@@ -36,6 +37,7 @@ int main(int argc, char** argv) {
   bool connecting = false;
   try {
     env = comm::RankEnv::from_environment();
+    comm::load_device(env);
     const trainer::RunClock clock(env.launch_time);
     trainer::Flags flags = trainer::parse_flags({argv + 1, argv + argc});
     if (!flags.answer.empty()) return say(flags.answer, env);

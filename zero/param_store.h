@@ -40,8 +40,8 @@ enum class Retention {
 struct ParamStoreOptions {
   std::vector<Retention> retention;    // per unit
   torch::Dtype dtype = torch::kFloat;  // working precision
-  int64_t prefetch_elements =
-      0;  // gathered ahead of use: whole blocks that fit, at least one unless 0
+  // Gathered ahead of use: whole blocks that fit, at least one unless 0.
+  int64_t prefetch_elements = 0;
   int64_t max_live_elements = INT64_MAX;  // of kRelease units whose whole buffers are present
 };
 

@@ -14,8 +14,8 @@ struct Row {
   Retention retention;
   int64_t configs::ZeroConfig::*gathered_ahead;  // elements
   MakeReducer with_accumulation;
-  MakeReducer
-      single_micro_batch;  // a step has one reduction: the whole gradient need not be kept for it
+  // A step has one reduction then: the whole gradient need not be kept for it.
+  MakeReducer single_micro_batch;
   const char* description;
 };
 

@@ -81,6 +81,14 @@ TEST_CASE("a rank whose master does not answer says which and where") {
         0);
 }
 
+TEST_CASE(
+    "loading the device of a CPU run loads nothing; asking for a GPU without one is an error") {
+  RankEnv env = env_of(0, 1, 1);
+  CHECK_NOTHROW(load_device(env));
+  env.accelerator = "cuda";
+  CHECK_THROWS_WITH_AS(load_device(env), doctest::Contains("no GPU support in this build"), Error);
+}
+
 TEST_CASE("a run on the CPU maps no CUDA library beyond what libtorch_cpu names") {
   const auto mesh = make_mesh(env_of(0, 1, 1));
   CHECK(mesh->device().is_cpu());
