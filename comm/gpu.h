@@ -28,8 +28,6 @@ class Gpu {
   virtual std::unique_ptr<Group> make_nccl_group(const c10::intrusive_ptr<c10d::Store>& store,
                                                  int rank, int size,
                                                  std::chrono::milliseconds timeout) = 0;
-  // Waits until the current device has done all that was queued.
-  virtual void synchronize() = 0;
   // Most bytes of tensors that were live on `index` at a time.
   virtual int64_t peak_allocated_bytes(int index) const = 0;
 };

@@ -22,8 +22,9 @@ TrainEngine::TrainEngine(model::Blocks blocks, const configs::Config& config,
       scaler_(optim::make_loss_scaler(config_.precision, config_.loss_scale)),
       segments_(plan_segments(blocks_.size(), config_.recompute)),
       schedule_(make_schedule(static_cast<size_t>(config_.batch.accumulation_steps))),
+      step_visits_(visits(schedule_, segments_)),
       runner_(blocks_, *strategy_.params, *strategy_.grads, segments_) {
-  strategy_.params->expect(visits(schedule_, segments_));
+  strategy_.params->expect(step_visits_);
   planned_live_elements_ = strategy_.params->planned_live_elements();
   strategy_.params->expect({});
 }
@@ -59,7 +60,7 @@ torch::Tensor TrainEngine::run_micro_batches(StepBatches& step, StepTimes& times
   Tape tape(blocks_.size());
   torch::Tensor loss =
       torch::zeros({}, torch::TensorOptions(mesh_->device()).dtype(torch::kDouble));
-  strategy_.params->expect(visits(schedule_, segments_));
+  strategy_.params->expect(step_visits_);
   for (const PipeOp& op : schedule_) {
     model::MicroBatch& batch = step.micro_batches[op.micro];
     if (op.kind == PipeOp::kForward) {

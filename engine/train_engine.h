@@ -58,6 +58,7 @@ class TrainEngine final : public Engine {
   optim::LossScaler scaler_;
   std::vector<Segment> segments_;
   std::vector<PipeOp> schedule_;
+  std::vector<size_t> step_visits_;  // the blocks that a step gathers, in order
   BlockRunner runner_;
   NonFiniteSkips skips_;
   std::string failure_;

@@ -35,8 +35,6 @@ class CudaGpu final : public Gpu {
     }
   }
 
-  void synchronize() override { c10::cuda::device_synchronize(); }
-
   int64_t peak_allocated_bytes(int index) const override {
     const auto stats =
         c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(index));
