@@ -1,0 +1,38 @@
+#include "model/matrix_peak.h"
+
+#include <doctest/doctest.h>
+
+#include <ctime>
+
+#include "model/product.h"
+
+namespace zeroth::model {
+namespace {
+
+// Of this thread: other work on the machine does not count.
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+}  // namespace
+
+TEST_CASE("the peak is that of a large product and found in 50 ms") {
+  at::set_num_threads(1);
+  for (const torch::ScalarType dtype : {torch::kFloat32, torch::kBFloat16}) {
+    measure_matrix_peak(dtype, torch::kCPU);
+    double start = cpu_seconds();
+    const double peak = measure_matrix_peak(dtype, torch::kCPU);
+    CHECK(cpu_seconds() - start < 0.06);
+
+    const torch::Tensor a = torch::rand({512, 512}).to(dtype);
+    start = cpu_seconds();
+    for (int i = 0; i < 4; ++i) matrix_product(a, a);
+    const double rate = 4 * 2.0 * 512 * 512 * 512 / (cpu_seconds() - start);
+    CHECK(peak > rate / 4);  // wall time against CPU time of a busy machine
+    CHECK(peak < rate * 4);
+  }
+}
+
+}  // namespace zeroth::model
