@@ -9,7 +9,7 @@ endif()
 
 find_package(CUDAToolkit QUIET)
 get_filename_component(torch_folder ${Torch_ROOT} REALPATH)
-find_path(ZEROTH_NCCL_INCLUDE nccl.h HINTS ${torch_folder}/../nvidia/nccl/include)
+find_path(ZEROTH_NCCL_INCLUDE nccl.h HINTS ${torch_folder}/../nvidia/nccl/include ${ZEROTH_BUNDLE_INCLUDE})
 set(missing "")
 if(NOT CUDAToolkit_FOUND)
   list(APPEND missing "a CUDA toolkit")

@@ -43,7 +43,8 @@ file(CREATE_LINK ${fmt_include}/fmt ${CMAKE_BINARY_DIR}/before_torch/fmt SYMBOLI
 
 add_library(libtorch INTERFACE)
 target_include_directories(libtorch SYSTEM INTERFACE
-  ${CMAKE_BINARY_DIR}/before_torch ${Torch_ROOT}/include ${Torch_ROOT}/include/torch/csrc/api/include)
+  ${CMAKE_BINARY_DIR}/before_torch ${Torch_ROOT}/include ${Torch_ROOT}/include/torch/csrc/api/include
+  ${ZEROTH_BUNDLE_INCLUDE})  # a bundle has the headers of Gloo, which c10d includes
 target_compile_definitions(libtorch INTERFACE USE_C10D_GLOO USE_DISTRIBUTED)
 # The wheel's libtorch_cpu names CUDA libraries that it finds by its own run path; the linker need not see them.
 target_link_options(libtorch INTERFACE -Wl,--allow-shlib-undefined)

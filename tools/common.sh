@@ -35,3 +35,9 @@ configure() {
 build() {
   ninja -C build -j "$(build_jobs)" "$@"
 }
+
+# Debian's repositories as this host's apt knows them: "URI suite component" a line.
+debian_repositories() {
+  apt-get indextargets --format '$(ORIGIN)|$(RELEASE)|$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' |
+    sed -n 's/^Debian|bookworm[^|]*|//p' | sort -u
+}
