@@ -26,14 +26,13 @@ std::optional<std::string> variable(const char* name) {
 
 // The count of NVML, the driver's management library; empty if it cannot say.
 std::optional<int> count_gpus_by_nvml() {
-  constexpr unsigned kNoAttach = 2;  // NVML_INIT_FLAG_NO_ATTACH: do not wake the GPUs up
   void* nvml = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
   if (nvml == nullptr) return std::nullopt;
-  const auto init = reinterpret_cast<int (*)(unsigned)>(::dlsym(nvml, "nvmlInitWithFlags"));
+  const auto init = reinterpret_cast<int (*)()>(::dlsym(nvml, "nvmlInit_v2"));
   const auto count = reinterpret_cast<int (*)(unsigned*)>(::dlsym(nvml, "nvmlDeviceGetCount_v2"));
   const auto shutdown = reinterpret_cast<int (*)()>(::dlsym(nvml, "nvmlShutdown"));
   std::optional<int> result;
-  if (init != nullptr && count != nullptr && shutdown != nullptr && init(kNoAttach) == 0) {
+  if (init != nullptr && count != nullptr && shutdown != nullptr && init() == 0) {
     unsigned found = 0;
     if (count(&found) == 0) result = static_cast<int>(found);
     shutdown();
