@@ -16,6 +16,7 @@ import cpp_scan  # noqa: E402
 ARROWS = {
     "base": [],
     "configs": ["base"],
+    "monitor": ["configs"],
     "comm": ["configs"],
     "model": ["comm"],
     "offload": ["configs"],
@@ -23,10 +24,10 @@ ARROWS = {
     "data": ["configs"],
     "zero": ["model", "offload", "optim"],
     "engine": ["zero"],
-    "trainer": ["engine", "data"],
+    "trainer": ["engine", "data", "monitor"],
     "launcher": ["configs"],
 }
-WITHOUT_TORCH = ("base", "configs", "launcher")
+WITHOUT_TORCH = ("base", "configs", "monitor", "launcher")
 UNRESTRICTED = ("bench", "examples", "tests")  # these use any folder
 TEXT_FOLDERS = ("tests", "tools")  # scripts here have the file budget too
 

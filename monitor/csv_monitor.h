@@ -1,0 +1,36 @@
+// DeepSpeed's csv_monitor: one file per tag, one row per event.
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "monitor/monitor.h"
+
+namespace zeroth::monitor {
+
+// FOLDER/Train_Samples_lr.csv with the header "step,lr"; its step counts samples. Bytes as Python's
+// csv module writes them. A file that is there already is continued, under the header it has.
+class CsvMonitor final : public Monitor {
+ public:
+  // `folder` exists.
+  explicit CsvMonitor(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  void write(std::span<const Event> events) override;
+
+ private:
+  struct File {
+    std::filesystem::path path;
+    std::ofstream stream;
+  };
+  File& file_of(const std::string& tag);
+
+  std::filesystem::path folder_;
+  std::map<std::string, File> files_;
+};
+
+// As Python's str() of a float: "0.1", "1.0", "5e-05", "nan".
+std::string python_number(double value);
+
+}  // namespace zeroth::monitor

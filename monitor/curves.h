@@ -1,0 +1,45 @@
+// The numbers of a run's steps, kept small however long the run is.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace zeroth::monitor {
+
+// Rows of numbers under one x each. Beyond `most` rows, neighbours are merged: what is kept is the
+// mean of 2, 4, 8 ... steps at the last one's x. Values that are not finite do not enter a mean;
+// where all of them are not, it is a NaN.
+class Curves {
+ public:
+  explicit Curves(std::vector<std::string> names, size_t most = 1024);
+
+  // `values`: one per name.
+  void add(int64_t x, const std::vector<double>& values);
+
+  const std::vector<std::string>& names() const { return names_; }
+  size_t size() const { return xs_.size(); }
+  int64_t steps_per_point() const { return stride_; }
+  // The last point may stand for fewer steps than the others.
+  const std::vector<int64_t>& xs() const { return xs_; }
+  double value(size_t name, size_t point) const;
+
+ private:
+  struct Mean {
+    double sum = 0;
+    int64_t count = 0;
+  };
+  using Row = std::vector<Mean>;
+
+  void merge_neighbours();
+
+  std::vector<std::string> names_;
+  size_t most_;
+  int64_t stride_ = 1;
+  int64_t in_last_ = 0;  // steps in the last row
+  std::vector<int64_t> xs_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace zeroth::monitor

@@ -1,0 +1,25 @@
+// Where a run's numbers go for other programs to plot: one implementation per kind of file.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace zeroth::monitor {
+
+// One point of a curve, under DeepSpeed's names.
+struct Event {
+  std::string tag;  // "Train/Samples/lr"
+  double value = 0;
+  int64_t samples = 0;  // trained so far over all ranks: the x axis
+};
+
+class Monitor {
+ public:
+  virtual ~Monitor() = default;
+
+  // Other programs see the events when it returns. Throws an Error that names the file.
+  virtual void write(std::span<const Event> events) = 0;
+};
+
+}  // namespace zeroth::monitor

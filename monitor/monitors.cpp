@@ -1,0 +1,72 @@
+#include "monitor/monitors.h"
+
+#include <fmt/format.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "monitor/csv_monitor.h"
+#include "monitor/tensorboard.h"
+
+namespace zeroth::monitor {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Makes output_path/job_name, and a file in it for a moment.
+fs::path job_folder(const std::string& key, const configs::MonitorConfig& config) {
+  const fs::path folder = fs::path(config.output_path) / config.job_name;
+  const auto refuse = [&](const std::string& reason) {
+    throw Error("{}.output_path \"{}\": nothing can be written to {}: {}", key, config.output_path,
+                folder.string(), reason);
+  };
+  std::error_code failure;
+  fs::create_directories(folder, failure);
+  if (failure) refuse(failure.message());
+  std::string probe = (folder / ".probe-XXXXXX").string();
+  const int fd = ::mkstemp(probe.data());
+  if (fd < 0) refuse(std::strerror(errno));
+  ::close(fd);
+  ::unlink(probe.c_str());
+  return folder;
+}
+
+}  // namespace
+
+Monitors::Monitors(const configs::Config& config, Warn warn) : warn_(std::move(warn)) {
+  if (config.csv_monitor.enabled) {
+    const fs::path folder = job_folder("csv_monitor", config.csv_monitor);
+    open_.push_back({"csv_monitor", folder.string(), std::make_unique<CsvMonitor>(folder)});
+  }
+  if (config.tensorboard.enabled) {
+    const fs::path folder = job_folder("tensorboard", config.tensorboard);
+    open_.push_back({"tensorboard", folder.string(), std::make_unique<TensorBoard>(folder)});
+  }
+}
+
+void Monitors::write(const std::vector<Event>& events) {
+  std::erase_if(open_, [&](const Open& open) {
+    try {
+      open.monitor->write(events);
+      return false;
+    } catch (const Error& error) {
+      warn_(
+          fmt::format("{}: {}; it is off from here on, training goes on", open.key, error.what()));
+      return true;
+    }
+  });
+}
+
+std::vector<std::string> Monitors::places() const {
+  std::vector<std::string> places;
+  for (const Open& open : open_) places.push_back(fmt::format("{} in {}", open.key, open.folder));
+  return places;
+}
+
+}  // namespace zeroth::monitor

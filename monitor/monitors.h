@@ -1,0 +1,41 @@
+// The monitors that a configuration switches on, together.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "configs/config.h"
+#include "monitor/monitor.h"
+
+namespace zeroth::monitor {
+
+// A monitor that fails while the run goes on says so once and is left out from then on: a full disk
+// does not end a training.
+class Monitors {
+ public:
+  using Warn = std::function<void(const std::string&)>;
+
+  // None.
+  Monitors() = default;
+  // Makes the folders and tries to write there. Throws an Error that names the key and the path.
+  Monitors(const configs::Config& config, Warn warn);
+
+  void write(const std::vector<Event>& events);
+  bool any() const { return !open_.empty(); }
+  // "csv_monitor in logs/job", one per monitor.
+  std::vector<std::string> places() const;
+
+ private:
+  struct Open {
+    std::string key;     // "csv_monitor"
+    std::string folder;  // where it writes
+    std::unique_ptr<Monitor> monitor;
+  };
+
+  Warn warn_;
+  std::vector<Open> open_;
+};
+
+}  // namespace zeroth::monitor

@@ -1,0 +1,148 @@
+#include "monitor/run_page.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <system_error>
+
+#include "base/error.h"
+
+namespace zeroth::monitor {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kDataMark = "__DATA__";
+
+int64_t seconds_now() {
+  using std::chrono::system_clock;
+  return std::chrono::duration_cast<std::chrono::seconds>(system_clock::now().time_since_epoch())
+      .count();
+}
+
+const char* state_name(RunPage::State state) {
+  switch (state) {
+    case RunPage::State::kRunning:
+      return "running";
+    case RunPage::State::kFinished:
+      return "finished";
+    case RunPage::State::kStopped:
+      return "stopped";
+  }
+  return "unknown";
+}
+
+// Six digits are more than a curve shows.
+Json number(double value) {
+  if (!std::isfinite(value)) return nullptr;
+  return std::stod(fmt::format("{:.6g}", value));
+}
+
+Json columns(const Curves& curves) {
+  Json json = {{"step", curves.xs()}};
+  for (size_t name = 0; name < curves.names().size(); ++name) {
+    Json column = Json::array();
+    for (size_t point = 0; point < curves.size(); ++point) {
+      column.push_back(number(curves.value(name, point)));
+    }
+    json[curves.names()[name]] = std::move(column);
+  }
+  return json;
+}
+
+// Text inside a script element: no "<" that could end it. Bytes that are not UTF-8 are replaced.
+std::string script_text(const Json& json) {
+  const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string safe;
+  for (const char character : text) {
+    if (character == '<') {
+      safe += "\\u003c";
+    } else {
+      safe += character;
+    }
+  }
+  return safe;
+}
+
+}  // namespace
+
+RunPage::RunPage(std::filesystem::path path, PageFacts facts, Warn warn)
+    : path_(std::move(path)),
+      facts_(std::move(facts)),
+      warn_(std::move(warn)),
+      steps_({"loss", "lr", "grad_norm", "tokens_per_s", "peak_share", "memory_mib", "gpu_mib",
+              "data_s", "forward_s", "backward_s", "reduce_s", "update_s", "compute_s",
+              "communication_s", "waiting_s"}),
+      evaluations_({"loss"}),
+      started_(seconds_now()) {
+  std::error_code failure;
+  if (path_.has_parent_path()) std::filesystem::create_directories(path_.parent_path(), failure);
+  if (failure) throw Error("{} cannot be written: {}", path_.string(), failure.message());
+  replace(html(State::kRunning, started_));
+}
+
+void RunPage::step(const PageStep& step) {
+  steps_.add(step.step,
+             {step.loss, step.lr, step.grad_norm, step.tokens_per_s, step.peak_share,
+              step.memory_mib, step.gpu_mib, step.data_s, step.forward_s, step.backward_s,
+              step.reduce_s, step.update_s, step.compute_s, step.communication_s, step.waiting_s});
+}
+
+void RunPage::evaluation(int64_t step, double loss) {
+  evaluations_.add(step, {loss});
+}
+
+void RunPage::write(State state) {
+  if (failed_) return;
+  try {
+    replace(html(state, seconds_now()));
+  } catch (const Error& error) {
+    failed_ = true;
+    warn_(fmt::format("{}; the page stays as it is, training goes on", error.what()));
+  }
+}
+
+std::string RunPage::html(State state, int64_t seconds) const {
+  Json config = Json::array();
+  for (const auto& value : facts_.config) {
+    config.push_back(Json::array({value.key, value.value, value.origin}));
+  }
+  const Json data = {{"title", facts_.title},
+                     {"state", state_name(state)},
+                     {"total_steps", facts_.total_steps},
+                     {"started", started_},
+                     {"written", seconds},
+                     {"steps_per_point", steps_.steps_per_point()},
+                     {"steps", columns(steps_)},
+                     {"evaluations", columns(evaluations_)},
+                     {"summary", facts_.summary},
+                     {"config", std::move(config)},
+                     {"environment", facts_.environment}};
+  std::string page = kPageTemplate;
+  const size_t at = page.find(kDataMark);
+  ZEROTH_CHECK(at != std::string::npos, "the page's template has no {}", kDataMark);
+  return page.replace(at, kDataMark.size(), script_text(data));
+}
+
+void RunPage::replace(const std::string& text) const {
+  const std::string part = fmt::format("{}.part-{}", path_.string(), ::getpid());
+  errno = 0;
+  std::ofstream file(part, std::ios::binary);
+  file << text << std::flush;
+  const bool written = static_cast<bool>(file);
+  file.close();
+  if (!written || ::rename(part.c_str(), path_.c_str()) != 0) {
+    const int reason = errno;
+    ::unlink(part.c_str());
+    throw Error("{} cannot be written: {}", path_.string(), std::strerror(reason));
+  }
+}
+
+}  // namespace zeroth::monitor

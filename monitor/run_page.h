@@ -1,0 +1,78 @@
+// A run as one page: train_log.html, which any browser opens without a network.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "monitor/curves.h"
+
+namespace zeroth::monitor {
+
+// What the page knows of a step. What is not known is a NaN.
+struct PageStep {
+  int64_t step = 0;
+  double loss = 0;
+  double lr = 0;
+  double grad_norm = 0;
+  double tokens_per_s = 0;
+  double peak_share = 0;  // of the matrix peak
+  double memory_mib = 0;  // resident
+  double gpu_mib = 0;     // tensors on the GPU
+  // The step in seconds: by what the engine does, and by what this rank is busy with.
+  double data_s = 0, forward_s = 0, backward_s = 0, reduce_s = 0, update_s = 0;
+  double compute_s = 0, communication_s = 0, waiting_s = 0;
+};
+
+struct PageFacts {
+  struct Value {
+    std::string key;  // "zero_optimization.stage"
+    std::string value;
+    std::string origin;  // "ds_config.json", "--lr", "default"
+  };
+  using Lines = std::vector<std::pair<std::string, std::string>>;  // title, text
+
+  std::string title;
+  int64_t total_steps = 0;
+  Lines summary;
+  std::vector<Value> config;
+  Lines environment;
+};
+
+// Nothing here throws once the page was made: what cannot be written later is one warning.
+class RunPage {
+ public:
+  using Warn = std::function<void(const std::string&)>;
+  enum class State { kRunning, kFinished, kStopped };
+
+  // `path`: of the page; its folder is made when that is missing. Throws an Error that names it
+  // when nothing can be written there.
+  RunPage(std::filesystem::path path, PageFacts facts, Warn warn);
+
+  void step(const PageStep& step);
+  void evaluation(int64_t step, double loss);
+  // Replaces the page, whole.
+  void write(State state);
+
+  // The page's text. `seconds`: since 1970, when it is written.
+  std::string html(State state, int64_t seconds) const;
+
+ private:
+  void replace(const std::string& text) const;
+
+  std::filesystem::path path_;
+  PageFacts facts_;
+  Warn warn_;
+  Curves steps_;
+  Curves evaluations_;
+  int64_t started_;  // seconds since 1970
+  bool failed_ = false;
+};
+
+// The page around the data: a file of this folder, built in.
+extern const char* const kPageTemplate;
+
+}  // namespace zeroth::monitor

@@ -1,0 +1,101 @@
+#include "monitor/tensorboard.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include "base/error.h"
+#include "monitor/crc32c.h"
+
+namespace zeroth::monitor {
+namespace {
+
+double wall_now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// Least significant byte first.
+template <typename Bits>
+std::string fixed(Bits bits) {
+  std::string bytes;
+  for (size_t i = 0; i < sizeof bits; ++i) bytes += static_cast<char>(bits >> (8 * i) & 0xff);
+  return bytes;
+}
+
+// Seven bits a byte, the least significant first; the top bit says that more follow.
+std::string varint(uint64_t value) {
+  std::string bytes;
+  for (; value >= 0x80; value >>= 7) bytes += static_cast<char>((value & 0x7f) | 0x80);
+  return bytes + static_cast<char>(value);
+}
+
+// Fields of a protocol buffer: a key of number and wire type, then the value.
+enum Wire { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
+
+std::string key(int number, Wire wire) {
+  return varint(static_cast<uint64_t>(number << 3 | wire));
+}
+
+std::string bytes_field(int number, const std::string& bytes) {
+  return key(number, kBytes) + varint(bytes.size()) + bytes;
+}
+
+// length, checksum of the length, data, checksum of the data.
+std::string frame(const std::string& data) {
+  const auto masked_crc = [](const std::string& bytes) {
+    return fixed<uint32_t>(std::rotr(crc32c(bytes), 15) + 0xa282ead8U);
+  };
+  const std::string length = fixed<uint64_t>(data.size());
+  return length + masked_crc(length) + data + masked_crc(data);
+}
+
+std::string wall_time_field(double wall_time) {
+  return key(1, kFixed64) + fixed(std::bit_cast<uint64_t>(wall_time));
+}
+
+std::string file_name() {
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) std::strcpy(host.data(), "localhost");
+  return fmt::format("events.out.tfevents.{:010}.{}.{}.0", static_cast<int64_t>(wall_now()),
+                     host.data(), ::getpid());
+}
+
+}  // namespace
+
+std::string version_record(double wall_time) {
+  return frame(wall_time_field(wall_time) + bytes_field(3, "brain.Event:2"));
+}
+
+std::string scalar_record(const Event& event, double wall_time) {
+  const auto value = std::bit_cast<uint32_t>(static_cast<float>(event.value));
+  const std::string point = bytes_field(1, event.tag) + key(2, kFixed32) + fixed(value);
+  std::string bytes = wall_time_field(wall_time);
+  if (event.samples != 0) bytes += key(2, kVarint) + varint(static_cast<uint64_t>(event.samples));
+  return frame(bytes + bytes_field(5, bytes_field(1, point)));
+}
+
+TensorBoard::TensorBoard(const std::filesystem::path& folder) : path_(folder / file_name()) {
+  errno = 0;
+  stream_.open(path_, std::ios::binary);
+  if (!stream_) throw Error("{} cannot be written: {}", path_.string(), std::strerror(errno));
+  append(version_record(wall_now()));
+}
+
+void TensorBoard::write(std::span<const Event> events) {
+  std::string bytes;
+  for (const Event& event : events) bytes += scalar_record(event, wall_now());
+  append(bytes);
+}
+
+void TensorBoard::append(const std::string& bytes) {
+  errno = 0;
+  stream_ << bytes << std::flush;
+  if (!stream_) throw Error("{}: write failed: {}", path_.string(), std::strerror(errno));
+}
+
+}  // namespace zeroth::monitor

@@ -1,0 +1,32 @@
+// Event files that TensorBoard reads.
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "monitor/monitor.h"
+
+namespace zeroth::monitor {
+
+// FOLDER/events.out.tfevents.TIME.HOST.PID.0, a new one for each run.
+class TensorBoard final : public Monitor {
+ public:
+  // `folder` exists. Throws an Error that names the file when it cannot be written.
+  explicit TensorBoard(const std::filesystem::path& folder);
+
+  void write(std::span<const Event> events) override;
+
+ private:
+  void append(const std::string& bytes);
+
+  std::filesystem::path path_;
+  std::ofstream stream_;
+};
+
+// The records of such a file, framed (TFRecord) and encoded (the protocol buffer
+// tensorflow.Event). Times are seconds since 1970.
+std::string version_record(double wall_time);
+std::string scalar_record(const Event& event, double wall_time);
+
+}  // namespace zeroth::monitor

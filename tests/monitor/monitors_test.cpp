@@ -1,0 +1,78 @@
+#include "monitor/monitors.h"
+
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "tests/monitor/events.h"
+#include "tests/support/temp_folder.h"
+
+namespace zeroth::monitor {
+namespace {
+
+namespace fs = std::filesystem;
+
+configs::Config with_csv(const fs::path& output) {
+  configs::Config config;
+  config.csv_monitor = {.enabled = true, .output_path = output.string(), .job_name = "job"};
+  return config;
+}
+
+Monitors::Warn collect(std::vector<std::string>& warnings) {
+  return [&warnings](const std::string& text) { warnings.push_back(text); };
+}
+
+}  // namespace
+
+TEST_CASE("those that are on write into output_path/job_name, which is made for them") {
+  const TempFolder folder;
+  configs::Config config = with_csv(folder.path() / "a/b");
+  config.tensorboard = {.enabled = true, .output_path = folder.path().string(), .job_name = "tb"};
+  std::vector<std::string> warnings;
+  Monitors monitors(config, collect(warnings));
+  CHECK(monitors.places() ==
+        std::vector<std::string>{"csv_monitor in " + (folder.path() / "a/b/job").string(),
+                                 "tensorboard in " + (folder.path() / "tb").string()});
+  monitors.write(fixture_events());
+  CHECK(fs::exists(folder.path() / "a/b/job/Train_Samples_lr.csv"));
+  CHECK_FALSE(fs::is_empty(folder.path() / "tb"));
+  CHECK(warnings.empty());
+}
+
+TEST_CASE("off by default: no folder is made") {
+  Monitors monitors(configs::Config{}, {});
+  CHECK_FALSE(monitors.any());
+  monitors.write(fixture_events());
+  CHECK_FALSE(fs::exists("DeepSpeedJobName"));
+}
+
+TEST_CASE("a place where nothing can be written is an error with key and path") {
+  const TempFolder folder;
+  write_text(folder.path() / "file", "");
+  configs::Config config = with_csv(folder.path() / "file");
+  const std::string path = (folder.path() / "file").string();
+  CHECK(message_of<Error>([&] { Monitors(config, {}); }) == "csv_monitor.output_path \"" + path +
+                                                                "\": nothing can be written to " +
+                                                                path + "/job: Not a directory");
+  config.tensorboard = std::exchange(config.csv_monitor, {});
+  config.tensorboard.output_path = "/proc";
+  CHECK(message_of<Error>([&] {
+          Monitors(config, {});
+        }).starts_with("tensorboard.output_path \"/proc\": nothing can be written to /proc/job: "));
+}
+
+TEST_CASE("a disk that is full is one warning, and the other monitors go on") {
+  const TempFolder folder;
+  configs::Config config = with_csv(folder.path());
+  config.tensorboard = {.enabled = true, .output_path = folder.path().string(), .job_name = "tb"};
+  std::vector<std::string> warnings;
+  Monitors monitors(config, collect(warnings));
+  fs::create_symlink("/dev/full", folder.path() / "job/Train_Samples_lr.csv");
+  for (int step = 1; step <= 3; ++step) monitors.write(fixture_events());
+  REQUIRE(warnings.size() == 1);
+  CHECK(warnings[0] == "csv_monitor: " + (folder.path() / "job/Train_Samples_lr.csv").string() +
+                           ": write failed: No space left on device; it is off from here on, "
+                           "training goes on");
+  CHECK(monitors.places().size() == 1);
+}
+
+}  // namespace zeroth::monitor

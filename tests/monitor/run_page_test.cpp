@@ -1,0 +1,184 @@
+#include "monitor/run_page.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <iterator>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "base/error.h"
+#include "tests/support/temp_folder.h"
+
+namespace zeroth::monitor {
+namespace {
+
+namespace fs = std::filesystem;
+
+const RunPage::Warn kNoWarning = [](const std::string& text) { FAIL(text); };
+
+PageFacts facts() {
+  return {.title = "tiny </script><b>llama</b>",
+          .total_steps = 60,
+          .summary = {{"model", "tiny: 2 layers"}},
+          .config = {{"zero_optimization.stage", "2", "ds.json"}},
+          .environment = {{"machine", "a \"quoted\" name \xff"}}};
+}
+
+void train(RunPage& page, int steps) {
+  const double unknown = std::numeric_limits<double>::quiet_NaN();
+  for (int step = 1; step <= steps; ++step) {
+    page.step({.step = step,
+               .loss = step == 7 ? unknown : 8.0 / step,
+               .lr = 1e-3,
+               .grad_norm = 1.5,
+               .tokens_per_s = 1000,
+               .peak_share = step == 1 ? unknown : 0.4,
+               .memory_mib = 300,
+               .gpu_mib = 0,
+               .data_s = 0.001,
+               .forward_s = 0.1,
+               .backward_s = 0.2,
+               .reduce_s = 0.01,
+               .update_s = 0.02,
+               .compute_s = 0.3,
+               .communication_s = 0.02,
+               .waiting_s = 0.011});
+  }
+}
+
+nlohmann::json data_of(const std::string& page) {
+  const std::string start = "<script type=\"application/json\" id=\"data\">";
+  const size_t from = page.find(start) + start.size();
+  return nlohmann::json::parse(page.substr(from, page.find("</script>", from) - from));
+}
+
+// Chromium's rendering of a page as HTML, after its scripts have run; empty without Chromium.
+std::string rendered(const fs::path& page) {
+  const fs::path out = page.string() + ".dom";
+  const std::string command = fmt::format(
+      "command -v chromium > '{0}' || exit 0; HOME='{1}' timeout -k 5 90 chromium --headless "
+      "--no-sandbox --disable-gpu --user-data-dir='{1}/profile' --dump-dom 'file://{2}' > '{0}' "
+      "2> '{0}.err'",
+      out.string(), page.parent_path().string(), page.string());
+  REQUIRE(std::system(command.c_str()) == 0);
+  return read_text(out);
+}
+
+// The points of the curves of the chart `id`.
+long points_drawn(const std::string& dom, const std::string& id) {
+  const size_t from = dom.find("id=\"" + id + "\"");
+  if (from == std::string::npos) return 0;
+  const std::string chart = dom.substr(from, dom.find("</svg>", from) - from);
+  const std::regex curve("<path d=\"([^\"]*)\"[^>]*class=\"curve\"");
+  std::smatch match;
+  if (!std::regex_search(chart, match, curve)) return 0;
+  const std::string path = match[1];
+  return std::count(path.begin(), path.end(), 'L') + std::count(path.begin(), path.end(), 'M');
+}
+
+}  // namespace
+
+TEST_CASE("the page holds the numbers, and text that cannot leave its place") {
+  const TempFolder folder;
+  RunPage page(folder.path() / "out/train_log.html", facts(), kNoWarning);
+  train(page, 8);
+  page.evaluation(4, 5.25);
+  const std::string text = page.html(RunPage::State::kRunning, 99);
+  const auto data = data_of(text);
+  CHECK(data["title"] == "tiny </script><b>llama</b>");
+  CHECK(data["state"] == "running");
+  CHECK(data["written"] == 99);
+  CHECK(data["steps"]["step"].size() == 8);
+  CHECK(data["steps"]["loss"][1] == 4);
+  CHECK(data["steps"]["loss"][6].is_null());
+  CHECK(data["steps"]["peak_share"][0].is_null());
+  CHECK(data["evaluations"]["loss"][0] == 5.25);
+  CHECK(data["config"][0] == nlohmann::json{"zero_optimization.stage", "2", "ds.json"});
+  CHECK(text.find("<b>llama") == std::string::npos);
+}
+
+TEST_CASE("the page asks for nothing from elsewhere and stays small in a long run") {
+  const TempFolder folder;
+  RunPage page(folder.path() / "train_log.html", facts(), kNoWarning);
+  train(page, 20'000);
+  const std::string text = page.html(RunPage::State::kFinished, 0);
+  for (const char* outside : {"src=", "href=", "@import", "url(", "fetch(", "https:"}) {
+    CHECK_MESSAGE(text.find(outside) == std::string::npos, outside);
+  }
+  CHECK(text.size() < 200'000);
+}
+
+TEST_CASE("the file is there from the start and is replaced whole") {
+  const TempFolder folder;
+  const fs::path path = folder.path() / "out/train_log.html";
+  RunPage page(path, facts(), kNoWarning);
+  CHECK(data_of(read_text(path))["steps"]["step"].empty());
+  train(page, 3);
+  page.write(RunPage::State::kStopped);
+  CHECK(data_of(read_text(path))["steps"]["step"].size() == 3);
+  CHECK(data_of(read_text(path))["state"] == "stopped");
+  CHECK(std::distance(fs::directory_iterator(path.parent_path()), fs::directory_iterator()) == 1);
+}
+
+TEST_CASE("a page that cannot be written is an error at the start and one warning later") {
+  const TempFolder folder;
+  write_text(folder.path() / "file", "");
+  const fs::path wrong = folder.path() / "file/train_log.html";
+  CHECK(message_of<Error>([&] { RunPage(wrong, facts(), kNoWarning); }) ==
+        wrong.string() + " cannot be written: Not a directory");
+  std::vector<std::string> warnings;
+  const fs::path path = folder.path() / "out/train_log.html";
+  RunPage page(path, facts(), [&](const std::string& text) { warnings.push_back(text); });
+  fs::remove_all(path.parent_path());
+  page.write(RunPage::State::kRunning);
+  page.write(RunPage::State::kFinished);
+  REQUIRE(warnings.size() == 1);
+  CHECK(warnings[0] == path.string() +
+                           " cannot be written: No such file or directory; the page stays as it "
+                           "is, training goes on");
+}
+
+TEST_CASE("a browser draws the curves") {
+  const TempFolder folder;
+  const fs::path path = folder.path() / "train_log.html";
+  RunPage page(path, facts(), kNoWarning);
+  train(page, 60);
+  page.evaluation(30, 5.25);
+  page.evaluation(60, 4.25);
+  page.write(RunPage::State::kFinished);
+  const std::string dom = rendered(path);
+  if (dom.empty()) {
+    MESSAGE("no chromium on this machine: what a browser makes of the page is not tested");
+    return;
+  }
+  REQUIRE_MESSAGE(dom.find("</body>") != std::string::npos, read_text(path.string() + ".dom.err"));
+  CHECK(points_drawn(dom, "loss") == 59);  // one was not finite
+  for (const char* id : {"rate", "norm", "speed", "memory"}) {
+    CHECK_MESSAGE(points_drawn(dom, id) == 60, id);
+  }
+  CHECK(points_drawn(dom, "share") == 59);
+  CHECK(dom.find("<td class=\"origin\">ds.json</td>") != std::string::npos);
+  CHECK(dom.find("communication 20 ms") != std::string::npos);
+  CHECK(dom.find("&lt;b&gt;llama") != std::string::npos);
+  const auto circles = std::regex("<circle ");
+  CHECK(std::distance(std::sregex_iterator(dom.begin(), dom.end(), circles), {}) == 2);
+}
+
+TEST_CASE("a browser shows a page without a step, too") {
+  const TempFolder folder;
+  const fs::path path = folder.path() / "train_log.html";
+  const RunPage page(path, facts(), kNoWarning);
+  const std::string dom = rendered(path);
+  if (dom.empty()) {
+    MESSAGE("no chromium on this machine: what a browser makes of the page is not tested");
+    return;
+  }
+  CHECK(dom.find("<td class=\"origin\">ds.json</td>") != std::string::npos);
+}
+
+}  // namespace zeroth::monitor

@@ -1,0 +1,42 @@
+#include "monitor/tensorboard.h"
+
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "tests/monitor/events.h"
+#include "tests/support/temp_folder.h"
+
+namespace zeroth::monitor {
+namespace {
+
+constexpr double kWallTime = 1700000000.25;  // of the fixture
+
+}  // namespace
+
+TEST_CASE("records are those of TensorBoard's own writer, to the byte") {
+  std::string bytes = version_record(kWallTime);
+  std::vector<Event> events = fixture_events();
+  events.push_back({"Train/Samples/lr", 0, 0});
+  for (const Event& event : events) bytes += scalar_record(event, kWallTime);
+  CHECK(bytes == read_text(kFixtures / "events.out.tfevents.golden"));
+}
+
+TEST_CASE("a run's file has the name that TensorBoard looks for, and its events at once") {
+  const TempFolder folder;
+  TensorBoard monitor(folder.path());
+  const auto path = std::filesystem::directory_iterator(folder.path())->path();
+  CHECK(path.filename().string().starts_with("events.out.tfevents."));
+  const size_t before = read_text(path).size();
+  CHECK(before == version_record(0).size());
+  const Event event{"Train/Samples/lr", 0.5, 8};
+  monitor.write(std::vector<Event>{event, event});
+  CHECK(read_text(path).size() == before + 2 * scalar_record(event, 0).size());
+}
+
+TEST_CASE("a folder that is not there is an error with the path") {
+  const std::string message = message_of<Error>([] { TensorBoard("/no/such/folder"); });
+  CHECK(message.starts_with("/no/such/folder/events.out.tfevents."));
+  CHECK(message.ends_with("cannot be written: No such file or directory"));
+}
+
+}  // namespace zeroth::monitor
