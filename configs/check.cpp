@@ -29,7 +29,7 @@ std::string type_name(KeyType type) {
     case KeyType::kPair:
       return "a list of two numbers";
     case KeyType::kList:
-      return "a list";
+      return "a list of names";
     case KeyType::kSection:
       return "an object";
   }
@@ -51,14 +51,15 @@ std::string table_path(const std::string& path) {
 }
 
 // The value in the type of its key; nothing when it has another type.
-std::optional<Json> converted(const Json& value, KeyType type) {
+std::optional<Json> converted(const Json& value, const Key& key) {
   constexpr double kInt64End = 9223372036854775808.0;
-  switch (type) {
+  switch (key.type) {
     case KeyType::kBool:
       return value.is_boolean() ? std::optional(value) : std::nullopt;
     case KeyType::kInteger: {
       if (!value.is_number()) return std::nullopt;
       const double number = value.get<double>();
+      if (number == INFINITY && key.accepts.ends_with("Infinity")) return Json(kInfinity);
       if (number != std::floor(number) || std::abs(number) > kInt64End) return std::nullopt;
       if (number == kInt64End && value != Json(INT64_MAX)) return std::nullopt;
       return Json(value.is_number_float() ? static_cast<int64_t>(number) : value.get<int64_t>());
@@ -72,8 +73,11 @@ std::optional<Json> converted(const Json& value, KeyType type) {
           value.is_array() && value.size() == 2 && value[0].is_number() && value[1].is_number();
       return is_pair ? std::optional(value) : std::nullopt;
     }
-    case KeyType::kList:
-      return value.is_array() ? std::optional(value) : std::nullopt;
+    case KeyType::kList: {
+      const auto is_name = [](const Json& entry) { return entry.is_string(); };
+      const bool names = value.is_array() && std::all_of(value.begin(), value.end(), is_name);
+      return names ? std::optional(value) : std::nullopt;
+    }
     case KeyType::kSection:
       return value.is_object() ? std::optional(value) : std::nullopt;
   }
@@ -115,6 +119,7 @@ class Checker {
                  !inserted && first->second != path) {
         complain(path, "stands in the file also as {}: keep one", first->second);
       } else {
+        out_.given.push_back({path, key, value});
         const size_t before = out_.complaints.size();
         check_key(value, path, *key);
         const bool complained = out_.complaints.size() > before;
@@ -173,7 +178,7 @@ class Checker {
   }
 
   void check_value(const Json& value, const std::string& path, const Key& key) {
-    const std::optional<Json> typed = converted(value, key.type);
+    const std::optional<Json> typed = converted(value, key);
     if (!typed) {
       complain(path, "expected {}, found {}", type_name(key.type), describe(value));
     } else if (key.type == KeyType::kSection) {
@@ -244,6 +249,9 @@ std::string describe(const Json& value) {
   if (value.is_string()) return "the string " + value.dump();
   if (value.is_object()) return "an object";
   if (value.is_array()) return "the list " + value.dump();
+  if (value.is_number_float() && !std::isfinite(value.get<double>())) {
+    return fmt::format("{}", value.get<double>());
+  }
   return value.dump();
 }
 

@@ -2,6 +2,7 @@
 // or the model comes after it, in resolve.
 #pragma once
 
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,6 +14,16 @@
 
 namespace zeroth::configs {
 
+// An integer that stands in the file as Infinity, where its range has that.
+inline constexpr int64_t kInfinity = std::numeric_limits<int64_t>::max();
+
+// A key of the table that stands in a file.
+struct GivenKey {
+  std::string path;  // as the file spells it
+  const Key* key;
+  nlohmann::ordered_json value;
+};
+
 // Honoured keys of a file under their paths in the table (aliases resolved), each of its type:
 // integers as int64, numbers as double, "auto" as itself. A key that is null is left out; a section
 // is there as an empty object.
@@ -20,6 +31,8 @@ struct CheckedKeys {
   // Of the file, for messages.
   std::string name;
   std::map<std::string, nlohmann::ordered_json> values = {};
+  // All keys that stand in the file and in the table, in the file's order.
+  std::vector<GivenKey> given = {};
   // Keys that stand in the file with a complaint: their value is unknown.
   std::set<std::string> bad = {};
   std::vector<std::string> complaints = {};

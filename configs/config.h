@@ -3,10 +3,11 @@
 // comment above it. Sizes named *_elements count parameters, not bytes, as in DeepSpeed.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <limits>
 #include <optional>
+
+#include "configs/report_config.h"
+#include "configs/update_config.h"
 
 namespace zeroth::configs {
 
@@ -22,55 +23,22 @@ struct BatchConfig {
   int64_t accumulation_steps = 1;
 };
 
-// Used when precision is kFp16.
-struct LossScaleConfig {
-  // 0 means dynamic; any other value is the fixed scale.
-  double static_scale = 0;
-  // The dynamic scale starts at 2^initial_scale_power.
-  int initial_scale_power = 16;
-  // Clean steps after which the dynamic scale doubles.
-  int64_t window = 1000;
-  // Overflows that are tolerated before the dynamic scale halves.
-  int64_t hysteresis = 2;
-  // Whether every clean step restores the hysteresis (otherwise only a doubling does).
-  bool consecutive_hysteresis = false;
-  // The dynamic scale never falls below this.
-  double min_scale = 1;
-};
-
-struct OptimizerConfig {
-  enum class Kind { kAdamW, kAdam };
-  // kAdamW: decoupled weight decay; kAdam: decay added to the gradient.
-  Kind kind = Kind::kAdamW;
-  // Learning rate; WarmupLR and WarmupDecayLR replace it by their own.
-  double lr = 1e-3;
-  // Decay rates of the first and the second moment, in [0, 1).
-  std::array<double, 2> betas = {0.9, 0.999};
-  // Added to the root of the second moment.
-  double eps = 1e-8;
-  // Applied to every parameter.
-  double weight_decay = 0;
-};
-
-// The learning rate of update s (counted from 0 over applied updates; a skipped step does not
-// advance it).
-struct SchedulerConfig {
-  enum class Kind { kConstant, kWarmupLr, kWarmupDecayLr, kWarmupCosineLr };
-  enum class Warmup { kLog, kLinear };
-  // kConstant: the optimizer's lr at every update.
-  Kind kind = Kind::kConstant;
-  // kWarmupLr, kWarmupDecayLr: the rates before and after the warm-up.
-  double warmup_min_lr = 0;
-  double warmup_max_lr = 1e-3;
-  // Updates of the warm-up as the file says it, at least 1 (DeepSpeed counts 1 as 2).
-  int64_t warmup_num_steps = 1000;
-  // Shape of the warm-up.
-  Warmup warmup_type = Warmup::kLog;
-  // kWarmupDecayLr, kWarmupCosineLr: the rate reaches its end at this update.
-  int64_t total_num_steps = 0;
-  // kWarmupCosineLr: ratios of the optimizer's lr.
-  double warmup_min_ratio = 0;
-  double cos_min_ratio = 1e-4;
+// How gradients are summed over the ranks.
+struct GradientConfig {
+  enum class Reduce { kMean, kSum };
+  // kSum: every gradient, and so the norm that is printed and clipped, is the number of ranks times
+  // that of kMean.
+  Reduce reduce = Reduce::kMean;
+  // When gradients are divided by the number of ranks R: before they are summed (true) or after.
+  // With false, predivide_factor f > 0 divides by f before and by R/f after. The mean is the same;
+  // range and rounding on the wire are not. kSum ignores both, as DeepSpeed.
+  bool prescale = false;
+  double predivide_factor = 1.0;
+  // Precision in which gradients cross the wire. Unset: the working precision.
+  std::optional<Precision> communication = {};
+  // Precision of the buffers in which micro-batches accumulate: kFp32 or the working precision.
+  // DeepSpeed's default is the working precision; in bf16 it loses what is small against the sum.
+  Precision accumulation = Precision::kFp32;
 };
 
 struct ZeroConfig {
@@ -91,6 +59,16 @@ struct ZeroConfig {
   int64_t max_live_elements = 1'000'000'000;
   // Whether gathers and reductions run beside compute. Changes no result.
   bool overlap_comm = true;
+  // Stages 1, 2, 3: each rank receives only its shard of a sum (false: all of it, and keeps its
+  // shard). Changes no result.
+  bool reduce_scatter = true;
+  // False: a trainable parameter that gets no gradient in a step is an error that names it. True:
+  // its gradient is zero.
+  bool ignore_unused_parameters = true;
+  // The optimizer updates a shard in tiles of at most this many elements. Changes no result.
+  int64_t sub_group_size_elements = 1'000'000'000;
+  // DeepSpeed saves a stage-3 model only with it. A saved model is whole here in any case.
+  bool gather_16bit_weights_on_model_save = false;
 };
 
 struct RecomputeConfig {
@@ -100,22 +78,54 @@ struct RecomputeConfig {
   int64_t number_checkpoints = 0;
 };
 
+// The mean that a step's loss and gradient are.
+enum class LossMean {
+  kToken,      // over the trained tokens of the global batch
+  kMicroBatch  // over micro-batches and ranks, of each one's mean over its trained tokens: bare
+               // DeepSpeed's; one without trained tokens counts as 0
+};
+
+// What happens at a step whose loss or gradient is not finite.
+enum class OnNonFinite {
+  kSkip,  // no update; fp16 lowers its scale; too many in a row end the run
+  kFail   // the first one ends the run and is named; with a dynamic scale the first at its floor
+};
+
 struct Config {
   BatchConfig batch;
   Precision precision = Precision::kFp32;
   LossScaleConfig loss_scale;
+  // bf16: false applies an update whatever its gradients are; the other precisions always look.
+  bool check_grad_overflow = true;
+  OnNonFinite on_non_finite = OnNonFinite::kSkip;
+  GradientConfig gradients;
   // Global L2 norm to which gradients are clipped; 0 switches clipping off.
   double gradient_clipping = 1.0;
+  LossMean loss_mean = LossMean::kToken;
+  // Every dropout probability of the model, in [0, 1). Unset: those of its config.json.
+  std::optional<double> dropout = {};
   OptimizerConfig optimizer;
   SchedulerConfig scheduler;
   ZeroConfig zero;
   RecomputeConfig recompute;
+  // Samples at the end of an epoch that fill no whole global batch are left out.
+  bool dataloader_drop_last = false;
+  // Seed of sample order, initial weights and dropout.
+  uint64_t seed = 42;
+
   // A detailed line every this many steps (0: never). The progress line does not depend on it.
   int64_t steps_per_print = 0;
   // Adds a split of each step's time into forward, backward, reduce and update to the printed line.
   bool wall_clock_breakdown = false;
-  // Seed of sample order, initial weights and (later) dropout.
-  uint64_t seed = 42;
+  // Device and host memory before and after each phase of a step.
+  bool memory_breakdown = false;
+  // The resolved configuration and the engine's state are printed when training starts.
+  bool dump_state = false;
+  LogLevel log_level = LogLevel::kInfo;
+  MonitorConfig csv_monitor;
+  MonitorConfig tensorboard;
+  CommsLoggerConfig comms_logger;
+  FlopsProfilerConfig flops_profiler;
 };
 
 }  // namespace zeroth::configs

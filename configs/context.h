@@ -49,6 +49,12 @@ struct Context {
     return value ? value : flag;
   }
 
+  // The file's value where it has one.
+  template <typename T>
+  void read(const std::string& path, T& into) {
+    into = keys.get<T>(path).value_or(into);
+  }
+
   template <typename T>
   static std::string shown(const T& value) {
     return nlohmann::ordered_json(value).dump();
@@ -61,6 +67,14 @@ using Names = std::vector<std::string_view>;
 std::optional<std::string> known_type(Context& context, const std::string& path, const Names& known,
                                       const Names& not_yet, bool any_case);
 
+// "bf16", "warning".
+const char* name_of(Precision precision);
+const char* name_of(LogLevel level);
+
+// Complains about keys of the section's params that the type does not take.
+void check_params(Context& context, const std::string& section, std::string_view type,
+                  std::string_view takes);
+
 // The three batch values by DeepSpeed's rules; complains where they do not fit together.
 BatchConfig fill_batch(Context& context);
 
@@ -68,8 +82,10 @@ BatchConfig fill_batch(Context& context);
 void fill_precision(Context& context, Config& config);
 void fill_optimizer(Context& context, Config& config);
 void fill_scheduler(Context& context, Config& config);  // after the optimizer
+void fill_gradients(Context& context, Config& config);
 void fill_zero(Context& context, Config& config);
 void fill_recompute(Context& context, Config& config);
+void fill_report(Context& context, Config& config);  // printing, monitors, profilers
 
 // Ranges of the flags.
 void check_flags(Context& context);

@@ -1,6 +1,7 @@
 #include "configs/json_text.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <string_view>
 
@@ -11,8 +12,45 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Blanks # comments and leaves every other byte, so that positions stay true.
-std::string without_hash_comments(std::string text) {
+// Python writes numbers that JSON does not have. They go through the parser as strings of the same
+// length, with a byte in front that no text has.
+struct Special {
+  std::string_view text;
+  std::string_view stand_in;
+  double value;
+};
+
+constexpr char kMark = '\x7f';
+constexpr Special kSpecials[] = {
+    {"NaN", "\"\x7f\"", std::numeric_limits<double>::quiet_NaN()},
+    {"Infinity", "\"\x7f+inf.\"", std::numeric_limits<double>::infinity()},
+    {"-Infinity", "\"\x7f-inf..\"", -std::numeric_limits<double>::infinity()},
+};
+
+void restore_specials(Json& value) {
+  if (value.is_structured()) {
+    for (auto& entry : value) restore_specials(entry);
+  } else if (value.is_string() && value.get_ref<const std::string&>().starts_with(kMark)) {
+    const std::string quoted = "\"" + value.get<std::string>() + "\"";
+    for (const Special& special : kSpecials) {
+      if (quoted == special.stand_in) value = special.value;
+    }
+  }
+}
+
+// Replaces a special number at `position`; returns how many bytes it is long, or 0.
+size_t hide_special(std::string& text, size_t position) {
+  for (const Special& special : kSpecials) {
+    if (text.compare(position, special.text.size(), special.text) != 0) continue;
+    text.replace(position, special.text.size(), special.stand_in);
+    return special.text.size();
+  }
+  return 0;
+}
+
+// Blanks # comments, hides special numbers and leaves every other byte, so that positions stay
+// true.
+std::string plain_json(std::string text) {
   enum class In { kCode, kString, kLine, kBlock, kHash } in = In::kCode;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -25,6 +63,7 @@ std::string without_hash_comments(std::string text) {
         ++i;
       }
       if (c == '#') in = In::kHash;
+      if (const size_t length = hide_special(text, i); length > 0) i += length - 1;
     } else if (in == In::kString) {
       if (c == '\\') ++i;
       if (c == '"') in = In::kCode;
@@ -129,12 +168,15 @@ class Follower : public nlohmann::json_sax<Json> {
 
 ParsedJson parse_json(const std::string& text, const std::string& name) {
   constexpr bool kStrict = true, kIgnoreComments = true;
-  const std::string clean = without_hash_comments(text);
+  const std::string clean = plain_json(text);
   Follower follower;
   if (!Json::sax_parse(clean, &follower, Json::input_format_t::json, kStrict, kIgnoreComments)) {
     throw_syntax_error(clean, name, follower);
   }
-  return {Json::parse(clean, nullptr, true, kIgnoreComments), std::move(follower.duplicates)};
+  ParsedJson parsed{Json::parse(clean, nullptr, true, kIgnoreComments),
+                    std::move(follower.duplicates)};
+  restore_specials(parsed.root);
+  return parsed;
 }
 
 std::optional<std::string> decode_base64(const std::string& text) {

@@ -1,5 +1,5 @@
-// JSON as people write it in a ds_config.json: with //, /**/ and # comments, and strict about keys
-// that stand twice.
+// JSON as people and Python write it in a ds_config.json: with //, /**/ and # comments, NaN and
+// Infinity, and strict about keys that stand twice.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -37,10 +37,11 @@ std::string_view last_of(std::string_view path) {
 
 const std::vector<Key>& keys() {
   static const std::vector<Key> all = [] {
-    std::vector<Key> rows = training_rows();
-    const std::vector<Key> zero = zero_rows(), other = other_rows();
-    rows.insert(rows.end(), zero.begin(), zero.end());
-    rows.insert(rows.end(), other.begin(), other.end());
+    std::vector<Key> rows;
+    for (const auto& part : {training_rows(), update_rows(), zero_rows(), gradient_rows(),
+                             report_rows(), other_rows()}) {
+      rows.insert(rows.end(), part.begin(), part.end());
+    }
     return rows;
   }();
   return all;
@@ -86,6 +87,11 @@ std::vector<std::string_view> names_in(std::string_view section) {
 }
 
 bool in_range(double value, std::string_view range) {
+  constexpr std::string_view kOrInfinity = " or Infinity";
+  if (range.ends_with(kOrInfinity)) {
+    range.remove_suffix(kOrInfinity.size());
+    if (value == INFINITY) return true;
+  }
   if (!std::isfinite(value)) return false;
   if (range.empty()) return true;
   if (range.starts_with(">=")) return value >= number(range.substr(2));

@@ -6,66 +6,6 @@ namespace {
 constexpr KeyType kBool = KeyType::kBool;
 constexpr std::string_view kEnabled = "enabled = false";
 
-std::vector<Key> gradient_rows() {
-  return {
-      refused("managed_gradient_accumulation", "true",
-              "not supported yet: the engine counts the micro-batches"),
-      refused("prescale_gradients", "false", "not supported yet: sums are scaled after the step"),
-      refused("gradient_predivide_factor", "1.0", "not supported yet"),
-      refused("gradient_allreduce_op", "\"mean\"",
-              "a step's gradient is always the mean over its trained tokens"),
-      refused("communication_data_type", "null",
-              "not supported yet: gradients travel in the working precision"),
-      refused("seq_parallel_communication_data_type", "\"fp32\"",
-              "not supported yet: sequences are not split over ranks", "null"),
-      refused("sparse_gradients", "false", "not supported, by DeepSpeed neither"),
-      refused("disable_allgather", "false", "every rank needs the updated parameters"),
-      section("data_types", "precision of single kinds of tensors"),
-      refused("data_types.grad_accum_dtype", "null",
-              "gradients are accumulated in fp32 at every precision", "\"fp32\""),
-      refused("data_types.param_dtype", "null", "the sections fp16 and bf16 choose the precision"),
-      refused("data_types.buffer_dtype", "null", "not supported yet"),
-      refused("data_types.keep_in_fp32_modules", "\"auto\"", "not supported yet", "[]"),
-      refused_section("torch_autocast", kEnabled, "dtype lower_precision_safe_modules",
-                      "not supported yet: use bf16 or fp16"),
-      refused_section("amp", kEnabled, "opt_level *", "not supported, by DeepSpeed neither"),
-      no_effect("zero_allow_untested_optimizer", kBool, "false",
-                "every supported optimizer works at every stage"),
-      no_effect("zero_force_ds_cpu_optimizer", kBool, "true", "matters only with offload"),
-  };
-}
-
-std::vector<Key> report_rows() {
-  return {
-      no_effect("memory_breakdown", kBool, "false", "the start-up summary shows memory by kind"),
-      no_effect("dump_state", kBool, "false", "--print-config shows the resolved configuration"),
-      no_effect("log_level", KeyType::kString, "null", "there is one level"),
-      no_effect("disable_python_gc", kBool, "false", "there is no Python"),
-      no_effect("vocabulary_size", KeyType::kInteger, "null", "the model says it"),
-      no_effect("timers", KeyType::kSection, "null", "throughput is always printed"),
-      no_effect("timers.throughput", KeyType::kSection, "null", "throughput is always printed"),
-      no_effect("timers.throughput.enabled", kBool, "true", "throughput is always printed"),
-      no_effect("timers.throughput.synchronized", kBool, "true",
-                "a step's time ends when its numbers are there"),
-      refused_section("comms_logger", kEnabled, "prof_all prof_ops verbose debug",
-                      "not supported yet"),
-      refused_section("flops_profiler", kEnabled,
-                      "profile_step module_depth top_modules detailed output_file "
-                      "recompute_fwd_factor",
-                      "not supported yet"),
-      refused_section("tensorboard", kEnabled, "output_path job_name",
-                      "not supported yet: --metrics writes one JSON object per step"),
-      refused_section("csv_monitor", kEnabled, "output_path job_name",
-                      "not supported yet: --metrics writes one JSON object per step"),
-      refused_section("wandb", kEnabled, "group team project",
-                      "not supported yet: --metrics writes one JSON object per step"),
-      refused_section("comet", kEnabled,
-                      "samples_log_interval project workspace api_key experiment_name "
-                      "experiment_key online mode",
-                      "not supported yet: --metrics writes one JSON object per step"),
-  };
-}
-
 std::vector<Key> parallel_rows() {
   return {
       section("pipeline", "split of the model's blocks over ranks"),
@@ -113,7 +53,6 @@ std::vector<Key> service_rows() {
                       "show_statistics",
                       "not supported yet"),
       refused("datastates_ckpt", "false", "not supported yet", "null"),
-      refused("dataloader_drop_last", "false", "not supported yet"),
       refused_section("data_efficiency", kEnabled, "seed data_sampling.* data_routing.*",
                       "not supported yet: it changes which samples are trained"),
       refused_section("autotuning", kEnabled,
@@ -161,8 +100,7 @@ std::vector<Key> legacy_rows() {
 
 std::vector<Key> other_rows() {
   std::vector<Key> rows;
-  for (const auto& part :
-       {gradient_rows(), report_rows(), parallel_rows(), service_rows(), legacy_rows()}) {
+  for (const auto& part : {parallel_rows(), service_rows(), legacy_rows()}) {
     rows.insert(rows.end(), part.begin(), part.end());
   }
   return rows;

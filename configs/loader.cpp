@@ -37,6 +37,15 @@ std::vector<std::string> all_complaints(const Context& context) {
   return all;
 }
 
+// What has no key in the file.
+void fill_from_flags(const FlagValues& flags, Config& config) {
+  config.seed = flags.seed.value_or(config.seed);
+  config.loss_mean = flags.loss_mean.value_or(config.loss_mean);
+  config.on_non_finite = flags.on_non_finite.value_or(config.on_non_finite);
+  config.dropout = flags.dropout;
+  config.optimizer.no_decay = flags.no_decay.value_or(false);
+}
+
 Config fill(Context& context) {
   if (context.facts.world_size < 1) {
     throw Error("ranks: expected >= 1, found {}", context.facts.world_size);
@@ -50,13 +59,11 @@ Config fill(Context& context) {
           .value_or(config.gradient_clipping);
   fill_optimizer(context, config);
   fill_scheduler(context, config);
+  fill_gradients(context, config);
   fill_zero(context, config);
   fill_recompute(context, config);
-  config.steps_per_print =
-      context.keys.get<int64_t>("steps_per_print").value_or(config.steps_per_print);
-  config.wall_clock_breakdown =
-      context.keys.get<bool>("wall_clock_breakdown").value_or(config.wall_clock_breakdown);
-  config.seed = context.flags.seed.value_or(config.seed);
+  fill_report(context, config);
+  fill_from_flags(context.flags, config);
   validate(context, config);
   if (const auto complaints = all_complaints(context); !complaints.empty()) {
     throw_complaints(context.keys.name, complaints);

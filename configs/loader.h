@@ -37,6 +37,13 @@ struct FlagValues {
   std::optional<uint64_t> seed;                // --seed, default 42
   // --warmup-steps; without a scheduler section: linear from 0 to lr, then constant.
   std::optional<int64_t> warmup_steps;
+  // --warmup-ratio, in [0, 1]: the warm-up steps as a part of the run's, rounded up; beside
+  // --warmup-steps an error.
+  std::optional<double> warmup_ratio;
+  std::optional<bool> no_decay;              // --no-decay
+  std::optional<LossMean> loss_mean;         // --loss-mean token | micro-batch
+  std::optional<OnNonFinite> on_non_finite;  // --on-non-finite skip | fail
+  std::optional<double> dropout;             // --dropout, in [0, 1)
   // --gradient-checkpointing[=N]: RecomputeConfig::every_nth_block, at least 1.
   std::optional<int64_t> gradient_checkpointing;
 };

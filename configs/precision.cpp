@@ -27,6 +27,10 @@ void compare(Context& context, const char* path, Precision precision) {
 
 }  // namespace
 
+const char* name_of(Precision precision) {
+  return flag_of(precision) + 2;  // without the dashes
+}
+
 void fill_precision(Context& context, Config& config) {
   const CheckedKeys& keys = context.keys;
   if (context.flags.precision) {
@@ -42,16 +46,14 @@ void fill_precision(Context& context, Config& config) {
   } else {
     context.note("no precision section: fp32");
   }
-  const auto read = [&]<typename T>(const char* path, T& into) {
-    into = keys.get<T>(path).value_or(into);
-  };
   LossScaleConfig& scale = config.loss_scale;
-  read("fp16.loss_scale", scale.static_scale);
-  read("fp16.initial_scale_power", scale.initial_scale_power);
-  read("fp16.loss_scale_window", scale.window);
-  read("fp16.hysteresis", scale.hysteresis);
-  read("fp16.consecutive_hysteresis", scale.consecutive_hysteresis);
-  read("fp16.min_loss_scale", scale.min_scale);
+  context.read("fp16.loss_scale", scale.static_scale);
+  context.read("fp16.initial_scale_power", scale.initial_scale_power);
+  context.read("fp16.loss_scale_window", scale.window);
+  context.read("fp16.hysteresis", scale.hysteresis);
+  context.read("fp16.consecutive_hysteresis", scale.consecutive_hysteresis);
+  context.read("fp16.min_loss_scale", scale.min_scale);
+  context.read("bf16.check_grad_overflow", config.check_grad_overflow);
 }
 
 }  // namespace zeroth::configs

@@ -1,38 +1,12 @@
-#include <nlohmann/json.hpp>
+#include "configs/print.h"
 
+#include "configs/context.h"
 #include "configs/loader.h"
 
 namespace zeroth::configs {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json optimizer_json(const OptimizerConfig& optimizer) {
-  const bool decoupled = optimizer.kind == OptimizerConfig::Kind::kAdamW;
-  Json params = {{"lr", optimizer.lr},
-                 {"betas", optimizer.betas},
-                 {"eps", optimizer.eps},
-                 {"weight_decay", optimizer.weight_decay},
-                 {"adam_w_mode", decoupled}};
-  return {{"type", decoupled ? "AdamW" : "Adam"}, {"params", std::move(params)}};
-}
-
-Json scheduler_json(const SchedulerConfig& scheduler) {
-  using Kind = SchedulerConfig::Kind;
-  Json params = {{"warmup_num_steps", scheduler.warmup_num_steps},
-                 {"warmup_type",
-                  scheduler.warmup_type == SchedulerConfig::Warmup::kLinear ? "linear" : "log"}};
-  if (scheduler.kind != Kind::kWarmupLr) params["total_num_steps"] = scheduler.total_num_steps;
-  if (scheduler.kind == Kind::kWarmupCosineLr) {
-    params["warmup_min_ratio"] = scheduler.warmup_min_ratio;
-    params["cos_min_ratio"] = scheduler.cos_min_ratio;
-    return {{"type", "WarmupCosineLR"}, {"params", std::move(params)}};
-  }
-  params["warmup_min_lr"] = scheduler.warmup_min_lr;
-  params["warmup_max_lr"] = scheduler.warmup_max_lr;
-  return {{"type", scheduler.kind == Kind::kWarmupLr ? "WarmupLR" : "WarmupDecayLR"},
-          {"params", std::move(params)}};
-}
 
 Json zero_json(const ZeroConfig& zero) {
   return {{"stage", zero.stage},
@@ -41,7 +15,11 @@ Json zero_json(const ZeroConfig& zero) {
           {"overlap_comm", zero.overlap_comm},
           {"stage3_prefetch_bucket_size", zero.prefetch_bucket_elements},
           {"stage3_param_persistence_threshold", zero.param_persistence_threshold_elements},
-          {"stage3_max_live_parameters", zero.max_live_elements}};
+          {"stage3_max_live_parameters", zero.max_live_elements},
+          {"sub_group_size", zero.sub_group_size_elements},
+          {"reduce_scatter", zero.reduce_scatter},
+          {"ignore_unused_parameters", zero.ignore_unused_parameters},
+          {"stage3_gather_16bit_weights_on_model_save", zero.gather_16bit_weights_on_model_save}};
 }
 
 Json fp16_json(const Config& config) {
@@ -55,6 +33,42 @@ Json fp16_json(const Config& config) {
           {"min_loss_scale", static_cast<int64_t>(scale.min_scale)}};
 }
 
+Json gradients_json(const GradientConfig& gradients) {
+  Json json = {
+      {"prescale_gradients", gradients.prescale},
+      {"gradient_predivide_factor", gradients.predivide_factor},
+      {"gradient_allreduce_op", gradients.reduce == GradientConfig::Reduce::kSum ? "sum" : "mean"}};
+  json["communication_data_type"] =
+      gradients.communication ? Json(name_of(*gradients.communication)) : Json();
+  return json;
+}
+
+Json monitor_json(const MonitorConfig& monitor) {
+  return {{"enabled", monitor.enabled},
+          {"output_path", monitor.output_path},
+          {"job_name", monitor.job_name}};
+}
+
+Json profilers_json(const Config& config) {
+  const CommsLoggerConfig& logger = config.comms_logger;
+  const FlopsProfilerConfig& profiler = config.flops_profiler;
+  Json json;
+  json["comms_logger"] = {{"enabled", logger.enabled},
+                          {"verbose", logger.verbose},
+                          {"prof_all", logger.prof_all},
+                          {"prof_ops", logger.prof_ops},
+                          {"debug", logger.debug}};
+  json["flops_profiler"] = {
+      {"enabled", profiler.enabled},
+      {"profile_step", profiler.profile_step},
+      {"module_depth", profiler.module_depth},
+      {"top_modules", profiler.top_modules},
+      {"detailed", profiler.detailed},
+      {"output_file", profiler.output_file.empty() ? Json() : Json(profiler.output_file)},
+      {"recompute_fwd_factor", profiler.recompute_fwd_factor}};
+  return json;
+}
+
 }  // namespace
 
 std::string to_json(const Config& config) {
@@ -62,16 +76,28 @@ std::string to_json(const Config& config) {
                {"train_micro_batch_size_per_gpu", config.batch.micro_batch_size},
                {"gradient_accumulation_steps", config.batch.accumulation_steps},
                {"gradient_clipping", config.gradient_clipping},
-               {"steps_per_print", config.steps_per_print},
-               {"wall_clock_breakdown", config.wall_clock_breakdown},
+               {"dataloader_drop_last", config.dataloader_drop_last},
                {"fp16", fp16_json(config)},
-               {"bf16", {{"enabled", config.precision == Precision::kBf16}}},
+               {"bf16",
+                {{"enabled", config.precision == Precision::kBf16},
+                 {"check_grad_overflow", config.check_grad_overflow}}},
                {"optimizer", optimizer_json(config.optimizer)}};
   if (config.scheduler.kind != SchedulerConfig::Kind::kConstant) {
     json["scheduler"] = scheduler_json(config.scheduler);
   }
   json["zero_optimization"] = zero_json(config.zero);
   json["activation_checkpointing"] = {{"number_checkpoints", config.recompute.number_checkpoints}};
+  json.update(gradients_json(config.gradients));
+  json["data_types"] = {{"grad_accum_dtype", name_of(config.gradients.accumulation)},
+                        {"param_dtype", name_of(config.precision)}};
+  json["steps_per_print"] = config.steps_per_print;
+  json["wall_clock_breakdown"] = config.wall_clock_breakdown;
+  json["memory_breakdown"] = config.memory_breakdown;
+  json["dump_state"] = config.dump_state;
+  json["log_level"] = name_of(config.log_level);
+  json.update(profilers_json(config));
+  json["tensorboard"] = monitor_json(config.tensorboard);
+  json["csv_monitor"] = monitor_json(config.csv_monitor);
   return json.dump(2);
 }
 

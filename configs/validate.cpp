@@ -48,29 +48,7 @@ void check_optimizer(Context& context) {
   }
 }
 
-void check_scheduler_params(Context& context, const Config& config) {
-  using Kind = SchedulerConfig::Kind;
-  const Kind kind = config.scheduler.kind;
-  if (!context.keys.has("scheduler") || kind == Kind::kConstant) return;
-  const bool cosine = kind == Kind::kWarmupCosineLr;
-  const bool has_total = kind != Kind::kWarmupLr;
-  const std::string type = context.keys.get<std::string>("scheduler.type").value_or("");
-  const auto refuse = [&](bool takes, const char* name) {
-    const std::string path = fmt::format("scheduler.params.{}", name);
-    if (!takes && context.keys.has(path))
-      context.complain("{}: {} takes no such value", path, type);
-  };
-  refuse(!cosine, "warmup_min_lr");
-  refuse(!cosine, "warmup_max_lr");
-  refuse(cosine, "warmup_min_ratio");
-  refuse(cosine, "cos_min_ratio");
-  refuse(has_total, "total_num_steps");
-  if (has_total && !context.keys.has("scheduler.params.total_num_steps")) {
-    context.complain(
-        "scheduler.params.total_num_steps: missing; {} needs a number or \"auto\" (the steps of "
-        "the run)",
-        type);
-  }
+void check_schedule(Context& context, const Config& config) {
   const SchedulerConfig& scheduler = config.scheduler;
   if (scheduler.total_num_steps > 0 && scheduler.total_num_steps < scheduler.warmup_num_steps) {
     context.note("scheduler.params.total_num_steps {} is less than warmup_num_steps {}",
@@ -104,6 +82,8 @@ void check_flags(Context& context) {
     }
   }
   check_flag(context, "--warmup-steps", flags.warmup_steps, ">= 0");
+  check_flag(context, "--warmup-ratio", flags.warmup_ratio, "0..1");
+  check_flag(context, "--dropout", flags.dropout, "[0, 1)");
   check_flag(context, "--gradient-checkpointing", flags.gradient_checkpointing, ">= 1");
 }
 
@@ -111,7 +91,7 @@ void validate(Context& context, const Config& config) {
   check_precision(context);
   check_dynamic_scale(context, config);
   check_optimizer(context);
-  check_scheduler_params(context, config);
+  check_schedule(context, config);
   check_recompute(context, config);
 }
 

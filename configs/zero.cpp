@@ -21,11 +21,14 @@ void read_size(Context& context, const std::string& path, int64_t automatic, int
 }  // namespace
 
 void fill_zero(Context& context, Config& config) {
-  const CheckedKeys& keys = context.keys;
   const auto hidden = static_cast<double>(context.facts.hidden_size);
   ZeroConfig& zero = config.zero;
-  zero.stage = keys.get<int>("zero_optimization.stage").value_or(zero.stage);
-  zero.overlap_comm = keys.get<bool>("zero_optimization.overlap_comm").value_or(zero.overlap_comm);
+  context.read("zero_optimization.stage", zero.stage);
+  context.read("zero_optimization.overlap_comm", zero.overlap_comm);
+  context.read("zero_optimization.reduce_scatter", zero.reduce_scatter);
+  context.read("zero_optimization.ignore_unused_parameters", zero.ignore_unused_parameters);
+  context.read("zero_optimization.stage3_gather_16bit_weights_on_model_save",
+               zero.gather_16bit_weights_on_model_save);
   read_size(context, "zero_optimization.reduce_bucket_size", from_hidden_size(1, hidden, true),
             zero.reduce_bucket_elements);
   read_size(context, "zero_optimization.stage3_prefetch_bucket_size",
@@ -34,6 +37,8 @@ void fill_zero(Context& context, Config& config) {
             from_hidden_size(10, hidden, false), zero.param_persistence_threshold_elements);
   read_size(context, "zero_optimization.allgather_bucket_size", zero.allgather_bucket_elements,
             zero.allgather_bucket_elements);
+  read_size(context, "zero_optimization.sub_group_size", zero.sub_group_size_elements,
+            zero.sub_group_size_elements);
   read_size(context, "zero_optimization.stage3_max_live_parameters", zero.max_live_elements,
             zero.max_live_elements);
 }

@@ -44,6 +44,12 @@ std::string schedule_text(const configs::SchedulerConfig& scheduler) {
     case Kind::kWarmupCosineLr:
       return fmt::format("{}, then cosine to {:g} of the rate at step {}", warmup,
                          scheduler.cos_min_ratio, scheduler.total_num_steps);
+    case Kind::kOneCycle:
+      return fmt::format("one cycle of {:g} + {:g} steps between {:g} and {:g}",
+                         scheduler.one_cycle.first_step_size, scheduler.one_cycle.second_step_size,
+                         scheduler.one_cycle.min_lr, scheduler.one_cycle.max_lr);
+    case Kind::kLrRangeTest:
+      return fmt::format("range test from {:g}", scheduler.range_test.min_lr);
   }
   return "unknown schedule";
 }

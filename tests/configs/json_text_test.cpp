@@ -38,7 +38,7 @@ TEST_CASE("the same key in different objects is no duplicate") {
 }
 
 TEST_CASE("a syntax error names file, line, column and path") {
-  CHECK(syntax_error("{\n  \"fp16\": {\n    \"loss_scale\": NaN\n  }\n}")
+  CHECK(syntax_error("{\n  \"fp16\": {\n    \"loss_scale\": Nan\n  }\n}")
             .starts_with("f.json:3:19: fp16.loss_scale: syntax error"));
   CHECK(syntax_error("{\"fp16\": {\"loss_scale\": 1e999}}")
             .find("fp16.loss_scale: number overflow") != std::string::npos);
@@ -47,6 +47,15 @@ TEST_CASE("a syntax error names file, line, column and path") {
   CHECK(syntax_error("{\"a\": 1,}").starts_with("f.json:1:9: a: "));
   CHECK(syntax_error("{} x").starts_with("f.json:1:4: "));
   CHECK(syntax_error("{\"a\": [1, {\"b\": }]}").starts_with("f.json:1:17: a[1].b: "));
+}
+
+TEST_CASE("the numbers that Python writes and JSON does not have are numbers") {
+  const auto root = parse_json(R"({"a": NaN, "b": [Infinity, -Infinity], "c": "NaN"})", "f").root;
+  CHECK(std::isnan(root["a"].get<double>()));
+  CHECK(root["b"][0].get<double>() == INFINITY);
+  CHECK(root["b"][1].get<double>() == -INFINITY);
+  CHECK(root["c"] == "NaN");
+  CHECK(syntax_error("{\"a\": Infinity,\n \"b\": x}").starts_with("f.json:2:7: b: "));
 }
 
 TEST_CASE("base64 comes in both alphabets, with and without padding") {

@@ -50,11 +50,12 @@ TEST_CASE("Adam means AdamW unless adam_w_mode is false") {
 
 TEST_CASE("other optimizers are refused by name, without a word on their parameters") {
   CHECK(optimizer_error(R"({"type": "Muon", "params": {"momentum": 0.95}})") ==
-        "test.json: optimizer.type: Muon is not supported yet; one of AdamW, Adam");
+        "test.json: optimizer.type: Muon is not supported yet; one of AdamW, Adam, Lion, SGD, "
+        "Adagrad");
   CHECK(optimizer_error(R"({"type": "AdamV"})") ==
         "test.json: optimizer.type: unknown type \"AdamV\"; did you mean AdamW?");
   CHECK(optimizer_error(R"({"params": {"lr": 1e-3}})") ==
-        "test.json: optimizer.type: missing; one of AdamW, Adam");
+        "test.json: optimizer.type: missing; one of AdamW, Adam, Lion, SGD, Adagrad");
 }
 
 TEST_CASE("parameters that would change the update are refused by name") {

@@ -1,3 +1,5 @@
+#include <set>
+
 #include "tests/configs/support.h"
 
 namespace zeroth::configs {
@@ -44,6 +46,33 @@ Config unusual(SchedulerConfig::Kind kind) {
   return config;
 }
 
+using Json = nlohmann::ordered_json;
+
+Json::json_pointer pointer(std::string_view path) {
+  std::string text = "/" + std::string(path);
+  for (char& c : text) c = c == '.' ? '/' : c;
+  return Json::json_pointer(text);
+}
+
+// What every kind of scheduler and of optimizer prints.
+std::vector<Json> printed_defaults() {
+  std::vector<Json> all;
+  for (int kind = 1; kind <= static_cast<int>(SchedulerConfig::Kind::kLrRangeTest); ++kind) {
+    Config config;
+    config.scheduler.kind = static_cast<SchedulerConfig::Kind>(kind);
+    all.push_back(Json::parse(to_json(config)));
+  }
+  for (int kind = 0; kind <= static_cast<int>(OptimizerConfig::Kind::kAdagrad); ++kind) {
+    Config config;
+    config.optimizer.kind = static_cast<OptimizerConfig::Kind>(kind);
+    all.push_back(Json::parse(to_json(config)));
+  }
+  return all;
+}
+
+// Printed as what the type resolves them to.
+const std::set<std::string_view> kByType = {"optimizer.params.adam_w_mode"};
+
 }  // namespace
 
 TEST_CASE("what is printed loads back to the same configuration") {
@@ -69,6 +98,40 @@ TEST_CASE("the resolved defaults load back too") {
   const std::string text = to_json(config_of("{}"));
   CHECK(to_json(config_of(text)) == text);
   CHECK(text.find("auto") == std::string::npos);
+}
+
+TEST_CASE("every honoured key is printed, with the default of its struct") {
+  const std::vector<Json> defaults = printed_defaults();
+  for (const Key& key : keys()) {
+    if (key.state != KeyState::kHonoured || key.type == KeyType::kSection) continue;
+    CAPTURE(key.path);
+    bool printed = false;
+    for (const Json& json : defaults) {
+      if (!json.contains(pointer(key.path))) continue;
+      printed = true;
+      const bool other_default = kByType.count(key.path) > 0;
+      if (key.fallback != "null" && !other_default) {
+        CHECK(json[pointer(key.path)] == Json::parse(key.fallback));
+      }
+    }
+    CHECK(printed);
+  }
+}
+
+TEST_CASE("everything that is printed is a honoured key") {
+  for (const Json& json : printed_defaults()) {
+    const Json flat = json.flatten();
+    for (const auto& [path, value] : flat.items()) {
+      std::string name = path.substr(1);
+      for (char& c : name) c = c == '/' ? '.' : c;
+      if (name.starts_with("optimizer.params.betas")) name = "optimizer.params.betas";
+      if (name.ends_with("prof_ops")) continue;
+      CAPTURE(name);
+      const Key* key = find_key(name);
+      REQUIRE(key != nullptr);
+      CHECK(key->state == KeyState::kHonoured);
+    }
+  }
 }
 
 }  // namespace zeroth::configs

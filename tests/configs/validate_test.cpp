@@ -31,13 +31,16 @@ TEST_CASE("AdamW does not take adam_w_mode false") {
 
 TEST_CASE("each schedule takes its own parameters") {
   CHECK(error_of(R"({"scheduler": {"type": "WarmupLR", "params": {"total_num_steps": 5}}})") ==
-        "test.json: scheduler.params.total_num_steps: WarmupLR takes no such value");
+        "test.json: scheduler.params.total_num_steps: WarmupLR takes no such value; it takes "
+        "warmup_min_lr, warmup_max_lr, warmup_num_steps, warmup_type");
   CHECK(error_of(R"({"scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": 5,
                      "warmup_max_lr": 1}}})") ==
-        "test.json: scheduler.params.warmup_max_lr: WarmupCosineLR takes no such value");
+        "test.json: scheduler.params.warmup_max_lr: WarmupCosineLR takes no such value; it takes "
+        "total_num_steps, warmup_min_ratio, warmup_num_steps, warmup_type, cos_min_ratio");
   CHECK(error_of(R"({"scheduler": {"type": "WarmupDecayLR", "params": {"cos_min_ratio": 0}}})") ==
         "test.json: 2 errors\n"
-        "  scheduler.params.cos_min_ratio: WarmupDecayLR takes no such value\n"
+        "  scheduler.params.cos_min_ratio: WarmupDecayLR takes no such value; it takes "
+        "total_num_steps, warmup_min_lr, warmup_max_lr, warmup_num_steps, warmup_type\n"
         "  scheduler.params.total_num_steps: missing; WarmupDecayLR needs a number or \"auto\" "
         "(the steps of the run)");
 }

@@ -1,0 +1,10 @@
+#include "configs/key_rows.h"
+#include "tests/configs/support.h"
+
+namespace zeroth::configs {
+
+TEST_CASE("gradient and data type keys are honoured, idle or refused as the table says") {
+  for (const Key& key : gradient_rows()) check_row(key);
+}
+
+}  // namespace zeroth::configs
