@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
-#include <system_error>
 
 #include "base/error.h"
 #include "model/model_files.h"
@@ -19,15 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What the standard library throws becomes an Error that names the path.
-template <typename Action>
-auto naming_errors(Action action) {
-  try {
-    return action();
-  } catch (const fs::filesystem_error& error) {
-    throw Error("{}: {}", error.path1().string(), error.code().message());
-  }
-}
+constexpr const char* kRunPage = "train_log.html";
 
 // Absolute, without a trailing slash, and through a link to the folder itself.
 fs::path clean(const fs::path& target) {
@@ -41,9 +32,15 @@ bool is_mount_point(const fs::path& path) {
          (facts.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
 }
 
+// The page of a run that was stopped is no reason to refuse the next one.
+bool is_free(const fs::path& folder) {
+  return std::all_of(fs::directory_iterator(folder), fs::directory_iterator(),
+                     [](const auto& entry) { return entry.path().filename() == kRunPage; });
+}
+
 void check_existing(const fs::path& target, bool overwrite) {
   if (!fs::is_directory(target)) throw Error("{} is not a folder", target.string());
-  if (!overwrite && !fs::is_empty(target)) {
+  if (!overwrite && !is_free(target)) {
     throw Error(
         "{} is not empty: choose another folder, or overwrite (--overwrite) to replace the model "
         "in it",
@@ -63,30 +60,12 @@ void check_place(const fs::path& path, const fs::path& target) {
   if (!fs::is_directory(place)) {
     throw Error("{} cannot be made: {} is not a folder", target.string(), place.string());
   }
-  std::string probe = (place / path.filename()).string() + ".tmp-XXXXXX";
+  std::string probe = (place / path.filename()).string() + ".zeroth-tmp-XXXXXX";
   if (::mkdtemp(probe.data()) == nullptr) {
     throw Error("{} cannot be made: no folder can be made in {}: {}", target.string(),
                 place.string(), std::strerror(errno));
   }
   ::rmdir(probe.c_str());
-}
-
-// Beside `target`, so that a rename stays within one file system.
-fs::path make_sibling(const fs::path& target, const char* mark) {
-  std::error_code failed;
-  fs::create_directories(target.parent_path(), failed);
-  std::string name = target.string() + mark + "XXXXXX";
-  if (failed || ::mkdtemp(name.data()) == nullptr) {
-    throw Error("no folder can be made beside {}: {}", target.string(),
-                failed ? failed.message() : std::strerror(errno));
-  }
-  return name;
-}
-
-void move_to(const fs::path& from, const fs::path& to) {
-  if (::rename(from.c_str(), to.c_str()) != 0) {
-    throw Error("{} cannot be renamed to {}: {}", from.string(), to.string(), std::strerror(errno));
-  }
 }
 
 void sync(const fs::path& path) {
@@ -116,54 +95,51 @@ void OutputFolder::check(const fs::path& target, bool overwrite) {
   });
 }
 
+void OutputFolder::clear_leftovers(const fs::path& target) {
+  const fs::path whole = naming_errors([&] { return clean(target); });
+  const std::string own = whole.filename().string();
+  model::clear_leftovers(whole.parent_path(), [&](const auto& name) { return name == own; });
+}
+
 OutputFolder::OutputFolder(const fs::path& target, bool overwrite)
     : target_(naming_errors([&] { return clean(target); })), overwrite_(overwrite) {
-  check(target_, overwrite);
-  temporary_ = make_sibling(target_, ".tmp-");
-  ::chmod(temporary_.c_str(), 0755);
-}
-
-OutputFolder::~OutputFolder() {
-  std::error_code ignored;
-  if (!keep_) fs::remove_all(temporary_, ignored);
-}
-
-void OutputFolder::keep_foreign_files(const fs::path& old) const {
-  for (const auto& entry : fs::directory_iterator(old)) {
-    const fs::path name = entry.path().filename();
-    if (!is_model_file(name.string()) && !fs::exists(target_ / name)) {
-      move_to(entry.path(), target_ / name);
-    }
-  }
+  naming_errors([&] { check_place(target_, target_); });
+  temporary_.emplace(target_);
 }
 
 void OutputFolder::put_in_place() {
+  const fs::path& fresh = temporary_->path();
   if (!fs::exists(target_) || fs::is_empty(target_)) {
-    move_to(temporary_, target_);  // also onto an empty folder
+    if (::rename(fresh.c_str(), target_.c_str()) != 0) {  // also onto an empty folder
+      throw Error("{} cannot be renamed to {}: {}", fresh.string(), target_.string(),
+                  std::strerror(errno));
+    }
+    placed_ = true;
     return;
   }
   if (!overwrite_ && holds_model(target_)) {
     throw Error("{} holds another model by now", target_.string());
   }
-  const fs::path old = make_sibling(target_, ".old-");
-  move_to(target_, old);
-  move_to(temporary_, target_);
-  keep_foreign_files(old);
+  const fs::path old = exchange(fresh, target_);
+  placed_ = true;
+  bring_home(old, target_);
   fs::remove_all(old);
 }
 
 void OutputFolder::commit() {
   naming_errors([&] {
-    for (const auto& entry : fs::recursive_directory_iterator(temporary_)) sync(entry.path());
-    sync(temporary_);
+    for (const auto& entry : fs::recursive_directory_iterator(path())) sync(entry.path());
+    sync(path());
   });
-  keep_ = true;
+  temporary_->keep();
   try {
     naming_errors([&] { put_in_place(); });
   } catch (const Error& error) {
-    if (!fs::exists(temporary_)) throw;
-    throw Error("{}: the new model is complete and stays in {}", error.what(), temporary_.string());
+    if (placed_) throw;
+    throw Error("{}: the new model is complete and stays in {}", error.what(),
+                temporary_->set_aside().string());
   }
+  sync(target_);
   sync(target_.parent_path());
 }
 

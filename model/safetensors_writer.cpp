@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
 
 #include "base/error.h"
 
@@ -24,6 +26,13 @@ int64_t element_count(const std::vector<int64_t>& shape) {
   int64_t count = 1;
   for (const int64_t extent : shape) count *= extent;
   return count;
+}
+
+// What fp16 cannot hold would be infinite for whoever loads the file.
+void require_in_range(const std::string& name, const torch::Tensor& from, const torch::Tensor& to) {
+  if (!at::isinf(to).any().item<bool>() || at::isinf(from).any().item<bool>()) return;
+  throw Error("{} has a value of {:g}, beyond the 65504 that fp16 holds: save in bf16 or fp32",
+              name, from.detach().abs().max().item<double>());
 }
 
 }  // namespace
@@ -48,22 +57,37 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, torch::S
   const uint64_t length = text.size();
   for (auto& [name, slot] : slots_) slot.offset += static_cast<int64_t>(8 + length);
 
-  fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd_ < 0) throw Error("{} cannot be created: {}", path.string(), std::strerror(errno));
+  fd_.value = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd_.value < 0) throw Error("{} cannot be created: {}", path.string(), std::strerror(errno));
+  reserve(static_cast<int64_t>(8 + length) + offset);
   write_bytes(&length, 8, 0);
   write_bytes(text.data(), text.size(), 8);
 }
 
-SafetensorsWriter::~SafetensorsWriter() {
-  if (fd_ >= 0) ::close(fd_);
+SafetensorsWriter::Descriptor::~Descriptor() {
+  if (value >= 0) ::close(value);
+}
+
+// A full disk shows before the first tensor is written, where the file system can tell.
+void SafetensorsWriter::reserve(int64_t size) {
+  if (::fallocate(fd_.value, 0, 0, size) == 0) return;
+  if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG) fail("reserving", size);
+}
+
+void SafetensorsWriter::fail(const char* doing, int64_t size) const {
+  const int reason = errno;
+  std::error_code unknown;
+  const auto space = std::filesystem::space(path_.parent_path(), unknown);
+  throw Error("{}: {} {} bytes failed: {}{}", path_.string(), doing, size, std::strerror(reason),
+              unknown ? "" : fmt::format("; {} bytes are free there", space.available));
 }
 
 void SafetensorsWriter::write_bytes(const void* data, size_t size, int64_t offset) {
   const char* bytes = static_cast<const char*>(data);
   while (size > 0) {
-    const ssize_t done = ::pwrite(fd_, bytes, size, offset);
+    const ssize_t done = ::pwrite(fd_.value, bytes, size, offset);
     if (done < 0 && errno == EINTR) continue;
-    if (done <= 0) throw Error("{} cannot be written: {}", path_.string(), std::strerror(errno));
+    if (done <= 0) fail("writing", static_cast<int64_t>(size));
     bytes += done;
     offset += done;
     size -= static_cast<size_t>(done);
@@ -78,19 +102,17 @@ void SafetensorsWriter::write(const std::string& name, const torch::Tensor& tens
   ZEROTH_CHECK(tensor.sizes() == torch::IntArrayRef(slot.shape), "{} is [{}], planned [{}]", name,
                fmt::join(tensor.sizes(), ", "), fmt::join(slot.shape, ", "));
   const torch::Tensor bytes = tensor.detach().to(torch::kCPU, dtype_).contiguous();
+  if (dtype_ == torch::kFloat16 && tensor.scalar_type() != torch::kFloat16) {
+    require_in_range(name, tensor, bytes);
+  }
   write_bytes(bytes.data_ptr(), bytes.nbytes(), slot.offset);
   slot.written = true;
 }
 
 void SafetensorsWriter::finish() {
   for (const auto& [name, slot] : slots_) ZEROTH_CHECK(slot.written, "{} was not written", name);
-  const bool on_disk = ::fsync(fd_) == 0;
-  const int reason = errno;
-  const bool closed = ::close(fd_) == 0;
-  fd_ = -1;
-  if (!on_disk || !closed) {
-    throw Error("{} cannot be written: {}", path_.string(),
-                std::strerror(on_disk ? errno : reason));
+  if (::fsync(fd_.value) != 0 || ::close(std::exchange(fd_.value, -1)) != 0) {
+    throw Error("{} cannot be written: {}", path_.string(), std::strerror(errno));
   }
 }
 

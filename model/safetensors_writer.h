@@ -20,16 +20,13 @@ struct PlannedTensor {
 
 class SafetensorsWriter {
  public:
-  // dtype: float32, float16 or bfloat16, of all tensors. Throws an Error with the path and the
-  // system's reason.
+  // dtype: float32, float16 or bfloat16, of all tensors. Throws an Error with the path, the bytes
+  // and the system's reason, as write() and finish() do.
   SafetensorsWriter(const std::filesystem::path& path, torch::ScalarType dtype,
                     const std::vector<PlannedTensor>& tensors);
-  ~SafetensorsWriter();
-  SafetensorsWriter(const SafetensorsWriter&) = delete;
-  SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
   // tensor: any floating dtype, strides and device, of the planned shape; each name once, in any
-  // order.
+  // order. A finite value that float16 cannot hold is an Error.
   void write(const std::string& name, const torch::Tensor& tensor);
 
   // Every planned tensor must have been written. Blocks until the bytes are on the disk.
@@ -41,12 +38,23 @@ class SafetensorsWriter {
     int64_t offset = 0;
     bool written = false;
   };
+  // Closed with the object.
+  struct Descriptor {
+    Descriptor() = default;
+    ~Descriptor();
+    Descriptor(const Descriptor&) = delete;
+    Descriptor& operator=(const Descriptor&) = delete;
+    int value = -1;
+  };
+  void reserve(int64_t size);
+  // Throws, by errno.
+  [[noreturn]] void fail(const char* doing, int64_t size) const;
   void write_bytes(const void* data, size_t size, int64_t offset);
 
   std::filesystem::path path_;
   torch::ScalarType dtype_;
   std::map<std::string, Slot> slots_;
-  int fd_ = -1;
+  Descriptor fd_;
 };
 
 }  // namespace zeroth::model

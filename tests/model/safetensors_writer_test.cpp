@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "base/error.h"
 #include "tests/model/materialize.h"
 #include "tests/support/temp_folder.h"
@@ -42,7 +44,16 @@ TEST_CASE("a full disk is an error") {
   const std::string said = message_of<Error>([] {
     SafetensorsWriter writer("/dev/full", torch::kFloat32, {{"a", {2}}});
   });
-  CHECK(said.find("/dev/full cannot be written: ") == 0);
+  CHECK(said.starts_with("/dev/full: writing 8 bytes failed: No space left on device"));
+}
+
+TEST_CASE("a value that fp16 cannot hold is an error with the tensor's name") {
+  const TempFolder folder;
+  SafetensorsWriter writer(folder.path() / "x", torch::kFloat16, {{"a", {2}}, {"b", {2}}});
+  CHECK_NOTHROW(writer.write("b", torch::tensor({65504.0, -HUGE_VAL})));
+  CHECK(message_of<Error>([&] {
+          writer.write("a", torch::tensor({1.0, -70000.0}));
+        }) == "a has a value of 70000, beyond the 65504 that fp16 holds: save in bf16 or fp32");
 }
 
 }  // namespace zeroth::model

@@ -1,0 +1,64 @@
+// The folder in which something is written before it takes its final name, and what a kill leaves
+// of it.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "base/error.h"
+
+namespace zeroth::model {
+
+// What the standard library throws becomes an Error that names the path.
+template <typename Action>
+auto naming_errors(Action action) {
+  try {
+    return action();
+  } catch (const std::filesystem::filesystem_error& error) {
+    throw Error("{}: {}", error.path1().string(), error.code().message());
+  }
+}
+
+// Beside `target`, so that a rename stays within one file system: "out.zeroth-tmp-Ab3dEf". Locked
+// while this object lives: what is not locked was left behind.
+class TemporaryFolder {
+ public:
+  // Makes the folders above it too. Errors name the path and the system's reason.
+  explicit TemporaryFolder(const std::filesystem::path& target);
+  // Removes what stands at path(), unless it is kept.
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  void keep() { kept_ = true; }
+  // Keeps it under a name that clear_leftovers passes by: "out.new-Ab3dEf". Returns that name, or
+  // path() where the system refuses.
+  std::filesystem::path set_aside();
+
+ private:
+  std::filesystem::path target_;
+  std::filesystem::path path_;
+  int lock_ = -1;
+  bool kept_ = false;
+};
+
+// Puts `fresh` in the place of the folder `target` in one step, where the file system can, and
+// returns where the old one is now. Elsewhere in two, between which a kill leaves only the old one,
+// to which clear_leftovers gives its name back.
+std::filesystem::path exchange(const std::filesystem::path& fresh,
+                               const std::filesystem::path& target);
+
+// Moves files that are no model's (is_model_file) from `old` to `target`, where they are missing.
+void bring_home(const std::filesystem::path& old, const std::filesystem::path& target);
+
+// At no moment does a part of it stand under its name.
+void remove_folder(const std::filesystem::path& folder);
+
+// Ends in `folder` what killed processes had begun, for targets whose name is `ours`: temporary
+// folders go, except for what they hold of the user's. Does nothing where `folder` is none.
+void clear_leftovers(const std::filesystem::path& folder,
+                     const std::function<bool(const std::string& name)>& ours);
+
+}  // namespace zeroth::model

@@ -1,0 +1,197 @@
+#include "model/temporary_folder.h"
+
+#include <doctest/doctest.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <set>
+#include <thread>
+
+#include "model/output_folder.h"
+#include "model/safetensors_folder.h"
+#include "model/safetensors_writer.h"
+#include "tests/model/materialize.h"
+#include "tests/support/temp_folder.h"
+
+namespace zeroth::model {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+// A running saving_program.
+class Saving {
+ public:
+  explicit Saving(const fs::path& output) {
+    REQUIRE(::pipe(pipe_) == 0);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::dup2(pipe_[1], STDOUT_FILENO);
+      const std::string program = ZEROTH_BIN_DIR "/tests/saving_program";
+      ::execl(program.c_str(), program.c_str(), fixture("llama").c_str(), output.c_str(), nullptr);
+      ::_exit(127);
+    }
+    ::close(pipe_[1]);
+  }
+  ~Saving() {
+    kill();
+    ::close(pipe_[0]);
+  }
+  void wait_for_a_model() {
+    char byte = 0;
+    REQUIRE(::read(pipe_[0], &byte, 1) == 1);
+  }
+  void kill() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+
+ private:
+  int pipe_[2] = {};
+  pid_t pid_ = -1;
+};
+
+// The one value that all tensors of a whole model hold.
+double value_of(const fs::path& output) {
+  const SafetensorsFolder files(output);
+  std::set<double> values;
+  for (const auto& [name, entry] : files.entries()) {
+    for (const float value :
+         std::span(reinterpret_cast<const float*>(entry.file->bytes(*entry.tensor).data()),
+                   entry.file->bytes(*entry.tensor).size() / sizeof(float))) {
+      values.insert(value);
+    }
+  }
+  CHECK(files.entries().size() > 10);
+  REQUIRE(values.size() == 1);
+  return *values.begin();
+}
+
+// An empty file system of 1 MiB, where one can be had.
+class SmallDisk {
+ public:
+  explicit SmallDisk(const fs::path& place)
+      : place_(place), mounted_(::mount("tmpfs", place.c_str(), "tmpfs", 0, "size=1m") == 0) {}
+  ~SmallDisk() {
+    if (mounted_) ::umount2(place_.c_str(), MNT_DETACH);
+  }
+  bool mounted() const { return mounted_; }
+
+ private:
+  fs::path place_;
+  bool mounted_;
+};
+
+size_t entries(const fs::path& folder) {
+  return static_cast<size_t>(std::distance(fs::directory_iterator(folder), {}));
+}
+
+void make_folder(const fs::path& folder, std::initializer_list<const char*> files) {
+  fs::create_directory(folder);
+  for (const char* file : files) write_text(folder / file, folder.filename().string());
+}
+
+}  // namespace
+
+TEST_CASE("kill -9 at any moment of saving leaves the old model or the new one, whole") {
+  const TempFolder folder;
+  const fs::path output = folder.path() / "out";
+  make_folder(output, {"notes.txt"});
+  std::chrono::duration<double> one{};
+  constexpr int kMoments = 14;
+  for (int moment = 0; moment < kMoments; ++moment) {
+    Saving saving(output);
+    saving.wait_for_a_model();
+    const auto start = Clock::now();
+    saving.wait_for_a_model();
+    if (moment == 0) one = Clock::now() - start;
+    std::this_thread::sleep_for(one * moment * 1.2 / kMoments);
+    saving.kill();
+    CHECK(value_of(output) >= 2);
+    OutputFolder::clear_leftovers(output);
+    CHECK(value_of(output) >= 2);
+    CHECK(read_text(output / "notes.txt") == "out");
+    CHECK(entries(folder.path()) == 1);
+  }
+}
+
+TEST_CASE("what a kill left goes; what somebody writes, and what is the user's, stays") {
+  const TempFolder folder;
+  const fs::path out = folder.path() / "out";
+  make_folder(out, {"config.json"});
+  make_folder(folder.path() / "out.zeroth-tmp-abc123", {"config.json", "notes.txt"});
+  make_folder(folder.path() / "out.zeroth-del-abc123", {"config.json", "gone.txt"});
+  make_folder(folder.path() / "out.zeroth-tmp-backups", {"config.json"});
+  make_folder(folder.path() / "other.zeroth-tmp-abc123", {"config.json"});
+  const TemporaryFolder written(out);
+  OutputFolder::clear_leftovers(out);
+  CHECK(fs::exists(written.path()));
+  CHECK(read_text(out / "config.json") == "out");
+  CHECK(read_text(out / "notes.txt") == "out.zeroth-tmp-abc123");
+  CHECK_FALSE(fs::exists(out / "gone.txt"));
+  CHECK(fs::exists(folder.path() / "out.zeroth-tmp-backups"));
+  CHECK(fs::exists(folder.path() / "other.zeroth-tmp-abc123"));
+  CHECK(entries(folder.path()) == 4);
+}
+
+TEST_CASE("where a kill came between two renames the old model gets its name back") {
+  const TempFolder folder;
+  make_folder(folder.path() / "out.zeroth-old-abc123", {"config.json", "notes.txt"});
+  make_folder(folder.path() / "out.zeroth-tmp-abc123", {"config.json"});
+  clear_leftovers(folder.path(), [](const std::string& name) { return name == "out"; });
+  CHECK(read_text(folder.path() / "out/config.json") == "out.zeroth-old-abc123");
+  CHECK(fs::exists(folder.path() / "out/notes.txt"));
+  CHECK(entries(folder.path()) == 1);
+}
+
+TEST_CASE("a leftover that holds a user's file stays where its target is gone") {
+  const TempFolder folder;
+  make_folder(folder.path() / "out.zeroth-tmp-abc123", {"config.json", "notes.txt"});
+  OutputFolder::clear_leftovers(folder.path() / "out");
+  CHECK(fs::exists(folder.path() / "out.zeroth-tmp-abc123/notes.txt"));
+  CHECK_NOTHROW(clear_leftovers(folder.path() / "nowhere", [](const auto&) { return true; }));
+}
+
+TEST_CASE("two folders change places, and one is removed whole") {
+  const TempFolder folder;
+  make_folder(folder.path() / "a", {"a.txt"});
+  make_folder(folder.path() / "b", {"b.txt"});
+  const fs::path old = exchange(folder.path() / "a", folder.path() / "b");
+  CHECK(fs::exists(folder.path() / "b/a.txt"));
+  CHECK(fs::exists(old / "b.txt"));
+  remove_folder(folder.path() / "b");
+  remove_folder(old);
+  CHECK(entries(folder.path()) == 0);
+}
+
+TEST_CASE("a full disk leaves the former model as it was, and nothing beside it") {
+  const TempFolder folder;
+  const SmallDisk disk(folder.path());
+  if (!disk.mounted()) {
+    MESSAGE("skipped: no tmpfs can be mounted here");
+    return;
+  }
+  const fs::path output = folder.path() / "out";
+  const auto save = [&](int64_t elements) {
+    OutputFolder target(output, true);
+    SafetensorsWriter writer(target.path() / "model.safetensors", torch::kFloat32,
+                             {{"a", {elements}}});
+    writer.write("a", torch::ones({elements}));
+    writer.finish();
+    target.commit();
+  };
+  save(100'000);
+  const std::string said = message_of<Error>([&] { save(200'000); });
+  CHECK_MESSAGE(said.find("model.safetensors: reserving 800") != std::string::npos, said);
+  CHECK(said.find(" bytes failed: No space left on device; ") != std::string::npos);
+  CHECK(said.ends_with(" bytes are free there"));
+  CHECK(load_tensors((output / "model.safetensors").string())["a"].numel() == 100'000);
+  CHECK(entries(folder.path()) == 1);
+}
+
+}  // namespace zeroth::model
