@@ -2,22 +2,47 @@
 
 namespace zeroth {
 
-bool cpu_is_intel() {
 #if defined(__x86_64__)
+
+bool cpu_is_intel() {
   __builtin_cpu_init();
   return __builtin_cpu_is("intel") != 0;
-#else
-  return false;
-#endif
+}
+
+bool cpu_has_avx2() {
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
 }
 
 bool cpu_has_avx512() {
-#if defined(__x86_64__)
   __builtin_cpu_init();
-  return __builtin_cpu_supports("avx512f") != 0;
-#else
-  return false;
-#endif
+  return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+         __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
 }
+
+bool cpu_has_avx512_bf16() {
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx512bf16") != 0;
+}
+
+#else
+
+bool cpu_is_intel() {
+  return false;
+}
+
+bool cpu_has_avx2() {
+  return false;
+}
+
+bool cpu_has_avx512() {
+  return false;
+}
+
+bool cpu_has_avx512_bf16() {
+  return false;
+}
+
+#endif
 
 }  // namespace zeroth

@@ -8,14 +8,22 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_CXX_FLAGS_RELEASE "-O2")
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 # Not CMAKE_POSITION_INDEPENDENT_CODE: it gives programs -fPIE, which the precompiled header of the libraries does not fit.
-add_compile_options(-fPIC)
+add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fPIC>)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 
-if(ZEROTH_SANITIZE)  # not vptr: LibTorch hides the type information that it needs
-  add_compile_options(-fsanitize=address,undefined -fno-sanitize=vptr -fno-omit-frame-pointer -g1)
-  add_link_options(-fsanitize=address,undefined)
+if(ZEROTH_SANITIZE STREQUAL "address")
+  # Not vptr: LibTorch hides the type information that it needs.
+  set(sanitizers -fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=undefined)
+elseif(ZEROTH_SANITIZE STREQUAL "thread")
+  set(sanitizers -fsanitize=thread)
+elseif(ZEROTH_SANITIZE)
+  message(FATAL_ERROR "ZEROTH_SANITIZE=${ZEROTH_SANITIZE}: it is address, thread or empty")
+endif()
+if(ZEROTH_SANITIZE)
+  add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:${sanitizers};-fno-omit-frame-pointer;-g1>")
+  add_link_options(${sanitizers})
 endif()
 
 add_library(zeroth_warnings INTERFACE)

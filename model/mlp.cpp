@@ -2,6 +2,8 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "model/fused.h"
+
 namespace zeroth::model {
 namespace {
 
@@ -27,14 +29,14 @@ Tensor activate(const Tensor& x, Activation activation) {
 struct SwiGlu : torch::autograd::Function<SwiGlu> {
   static Tensor forward(AutogradContext* ctx, const Tensor& gate, const Tensor& up) {
     ctx->save_for_backward({gate, up});
-    return at::silu(gate).mul_(up);
+    return swiglu(gate, up);
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list dys) {
     const torch::NoGradGuard no_grad;
     const variable_list saved = ctx->get_saved_variables();
-    const Tensor dgate = at::silu_backward(dys[0] * saved[1], saved[0]);
-    return {dgate, at::silu(saved[0]).mul_(dys[0])};
+    auto [dgate, dup] = swiglu_backward(dys[0], saved[0], saved[1]);
+    return {dgate, dup};
   }
 };
 

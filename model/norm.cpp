@@ -2,6 +2,7 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "model/fused.h"
 #include "model/open_gradient.h"
 
 namespace zeroth::model {
@@ -11,37 +12,21 @@ using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// As in transformers: normalised in fp32, rounded to x's dtype, then times the weight.
 struct RmsNorm : torch::autograd::Function<RmsNorm> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight, double eps) {
-    const Tensor wide = x.to(torch::kFloat32);
-    const Tensor length = at::linalg_vector_norm(wide, 2, at::IntArrayRef({-1}), true);
-    const Tensor scale = length.square_().div_(x.size(-1)).add_(eps).rsqrt_();  // [..., 1]
+    auto [y, scale] = rms_norm(x, weight, eps);
     ctx->save_for_backward({x, weight, scale});
-    return (wide * scale).to(x.scalar_type()).mul_(weight);
+    return y;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list dys) {
     const torch::NoGradGuard no_grad;
     const variable_list saved = ctx->get_saved_variables();
     const Tensor& weight = saved[1];
-    const int64_t size = weight.size(0);
-    const Tensor x = saved[0].to(torch::kFloat32).reshape({-1, size});
-    const Tensor scale = saved[2].reshape({-1});
-    const Tensor dy = dys[0].to(torch::kFloat32).reshape({-1, size});
-    const Tensor wide = weight.to(torch::kFloat32);
-
-    const Tensor product = dy * x;
-    variable_list gradients(3);
-    if (ctx->needs_input_grad(1)) {
-      gradients[1] = deliver_gradient(weight, at::mv(product.t(), scale));
-    }
-    if (ctx->needs_input_grad(0)) {
-      const Tensor along = at::mv(product, wide).mul_(scale.pow(3)).div_(size);
-      Tensor dx = (dy * wide).mul_(scale.unsqueeze(1)).addcmul_(x, along.unsqueeze(1), -1);
-      gradients[0] = dx.to(saved[0].scalar_type()).view(saved[0].sizes());
-    }
-    return gradients;
+    const RmsNormWanted wanted{.dx = ctx->needs_input_grad(0), .dweight = ctx->needs_input_grad(1)};
+    auto [dx, dweight] = rms_norm_backward(dys[0], saved[0], weight, saved[2], wanted);
+    if (dweight.defined()) dweight = deliver_gradient(weight, dweight);
+    return {dx, dweight, Tensor()};
   }
 };
 

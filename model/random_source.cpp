@@ -1,10 +1,10 @@
 #include "model/random_source.h"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+
+#include "base/parallel.h"
 
 namespace zeroth::model {
 namespace {
@@ -66,7 +66,7 @@ void RandomSource::read(const std::string& name, int64_t begin, torch::Tensor ou
   const torch::Tensor values =
       out.scalar_type() == torch::kFloat32 ? out : torch::empty(out.sizes(), torch::kFloat32);
   float* data = values.data_ptr<float>();
-  at::parallel_for(0, out.numel(), kGrain, [&](int64_t first, int64_t last) {
+  parallel_for(out.numel(), kGrain, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) data[i] = scale * normal(key, begin + i);
   });
   if (!values.is_same(out)) out.copy_(values);

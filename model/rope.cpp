@@ -6,6 +6,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "model/fused.h"
+
 namespace zeroth::model {
 namespace {
 
@@ -13,30 +15,17 @@ using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// direction -1 turns back, which is the gradient.
-Tensor turn(const Tensor& x, const Tensor& cos, const Tensor& sin, double direction) {
-  const int64_t half = x.size(-1) / 2;
-  const Tensor first = x.narrow(-1, 0, half);
-  const Tensor second = x.narrow(-1, half, half);
-  Tensor out = at::empty(x.sizes(), x.options());
-  Tensor out_first = out.narrow(-1, 0, half);
-  Tensor out_second = out.narrow(-1, half, half);
-  at::mul_out(out_first, first, cos).addcmul_(second, sin, -direction);
-  at::mul_out(out_second, second, cos).addcmul_(first, sin, direction);
-  return out;
-}
-
 struct Rotate : torch::autograd::Function<Rotate> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& cos,
                         const Tensor& sin) {
     ctx->save_for_backward({cos, sin});
-    return turn(x, cos, sin, 1);
+    return rotate_pairs(x, cos, sin, 1);
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list dys) {
     const torch::NoGradGuard no_grad;
     const variable_list saved = ctx->get_saved_variables();
-    return {turn(dys[0], saved[0], saved[1], -1), Tensor(), Tensor()};
+    return {rotate_pairs(dys[0], saved[0], saved[1], -1), Tensor(), Tensor()};
   }
 };
 

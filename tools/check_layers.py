@@ -40,17 +40,28 @@ PARAMETERS = 6
 # through its program; what is CUDA is tested on machines with a GPU.
 TESTED_BY = {
     "comm/c10d_group.cpp": "tests/comm/group_test.cpp",
+    "comm/exchange.cpp": "tests/comm/shared_memory_group_test.cpp",
     "comm/gloo_group.cpp": "tests/comm/group_test.cpp",
     "comm/gpu/gpu_library.cpp": "tests/comm/mesh_test.cpp",
     "comm/gpu_loader.cpp": "tests/comm/mesh_test.cpp",
+    "comm/shared_ring.cpp": "tests/comm/shared_memory_group_test.cpp",
     "comm/solo_group.cpp": "tests/comm/group_test.cpp",
+    "model/fused_formula.cpp": "tests/model/fused_test.cpp",
+    "model/gpu/elementwise.cu": "tests/gpu/fused_test.cpp",
+    "model/gpu/fused_ops.cpp": "tests/gpu/fused_test.cpp",
+    "model/gpu/rms_norm.cu": "tests/gpu/fused_test.cpp",
     "engine/block_runner.cpp": "tests/engine/train_engine_test.cpp",
     "engine/initial_values.cpp": "tests/engine/initialize_test.cpp",
-    "engine/non_finite.cpp": "tests/engine/train_engine_test.cpp",
     "engine/safetensors_sink.cpp": "tests/engine/initialize_test.cpp",
-    "engine/step_batches.cpp": "tests/engine/train_engine_test.cpp",
+    "engine/unit_place.cpp": "tests/engine/unused_test.cpp",
+    "model/cpu/kernels.cpp": "tests/model/fused_test.cpp",
+    "model/cpu/select.cpp": "tests/model/fused_test.cpp",
+    "model/cpu/select_none.cpp": "tests/model/fused_test.cpp",
+    "model/fused_cpu.cpp": "tests/model/fused_test.cpp",
+    "model/fused_formula.cpp": "tests/model/fused_test.cpp",
     "offload/device_store.cpp": "tests/offload/shard_store_test.cpp",
     "zero/accumulating_reducer.cpp": "tests/zero/grad_reducer_test.cpp",
+    "zero/grad_exchange.cpp": "tests/zero/grad_reducer_test.cpp",
     "zero/grad_views.cpp": "tests/zero/grad_reducer_test.cpp",
     "zero/scatter_reducer.cpp": "tests/zero/grad_reducer_test.cpp",
 }
@@ -131,7 +142,7 @@ def check_habits(source):
         source.breach(1, "pragma once", "a header begins with #pragma once")
     if folder == "tests":
         return
-    if folder != "launcher" and source.path != "comm/bootstrap.cpp":
+    if folder not in ("launcher", "bench") and source.path != "comm/bootstrap.cpp":
         source.refuse(r"\b(?:secure_)?getenv\b", "getenv", "the environment is read in comm/bootstrap.cpp and launcher/ only")
     if source.name != "main.cpp":
         source.refuse(CALL + r"(?:exit|abort|quick_exit)\s*\(", "exit", "only main ends the process; throw an error")

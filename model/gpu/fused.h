@@ -1,0 +1,74 @@
+// The elementwise passes of a transformer layer as one CUDA kernel each. Plain pointers and sizes:
+// this header knows neither torch nor the blocks; fused_ops.cpp checks what is passed here.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace zeroth::model::gpu {
+
+enum class Element { kFloat, kBfloat16, kHalf };
+
+// x, y [rows, width]; weight [width]; scale [rows] fp32, one over the root of the mean square.
+struct RmsNormForward {
+  const void* x;
+  const void* weight;
+  void* y;
+  float* scale;
+  int64_t rows;
+  int64_t width;
+  float eps;
+};
+
+// dy, x, dx [rows, width]; dweight_parts [rms_norm_parts(...), width] fp32, whose sum over the rows
+// is the gradient of the weight; null where that is not wanted.
+struct RmsNormBackward {
+  const void* dy;
+  const void* x;
+  const void* weight;
+  const float* scale;
+  void* dx;
+  float* dweight_parts;
+  int64_t rows;
+  int64_t width;
+};
+
+// Whether rows of this width can be taken: whole vectors of 16 bytes, at most 8 of them a thread.
+bool rms_norm_fits(Element element, int64_t width);
+// Rows of dweight_parts. The same for the same arguments: sums do not depend on the device's load.
+int64_t rms_norm_parts(int64_t rows, int64_t width);
+
+void rms_norm_forward(Element element, const RmsNormForward& call, cudaStream_t stream);
+void rms_norm_backward(Element element, const RmsNormBackward& call, cudaStream_t stream);
+
+// x, y [batch, seq, heads, 2 * half], each head as two halves that turn as pairs; cos, sin
+// [batch or 1, seq, half] with `table_batch_stride` elements from one sample to the next (0 for 1).
+struct Rotate {
+  const void* x;
+  const void* cos;
+  const void* sin;
+  void* y;
+  int64_t batch, seq, heads, half;
+  int64_t table_batch_stride;
+  float direction;  // -1 turns back
+};
+
+void rotate(Element element, const Rotate& call, cudaStream_t stream);
+
+// y = silu(gate) * up over `count` elements.
+void swiglu_forward(Element element, const void* gate, const void* up, void* y, int64_t count,
+                    cudaStream_t stream);
+
+struct SwiGluBackward {
+  const void* dy;
+  const void* gate;
+  const void* up;
+  void* dgate;
+  void* dup;
+  int64_t count;
+};
+
+void swiglu_backward(Element element, const SwiGluBackward& call, cudaStream_t stream);
+
+}  // namespace zeroth::model::gpu

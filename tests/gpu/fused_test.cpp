@@ -1,0 +1,129 @@
+// The CUDA kernels of model/fused.h against its formulas, taken in fp64 on the CPU.
+#include "model/fused.h"
+
+#include <doctest/doctest.h>
+#include <torch/torch.h>
+
+#include <cmath>
+
+#include "model/fused_formula.h"
+
+namespace zeroth::model {
+namespace {
+
+using torch::Tensor;
+
+constexpr torch::Dtype kDtypes[] = {torch::kFloat32, torch::kBFloat16, torch::kHalf};
+
+// A few roundings of the dtype.
+double tolerance(torch::Dtype dtype) {
+  return dtype == torch::kFloat32 ? 2e-6 : dtype == torch::kHalf ? 2e-3 : 1.6e-2;
+}
+
+Tensor sample(at::IntArrayRef sizes, torch::Dtype dtype) {
+  return torch::randn(sizes).to(dtype).to(torch::kCUDA);
+}
+
+Tensor exact(const Tensor& x) {
+  return x.to(torch::kCPU).to(torch::kFloat64);
+}
+
+// Largest difference, in units of the larger of 1 and the expected value.
+double difference(const Tensor& got, const Tensor& expected) {
+  const Tensor wide = exact(expected);
+  return ((exact(got) - wide).abs() / wide.abs().clamp_min(1)).max().item<double>();
+}
+
+Tensor exact_scale(const Tensor& x, double eps) {
+  return exact(x).flatten(0, -2).pow(2).mean(-1).add(eps).rsqrt();
+}
+
+}  // namespace
+
+TEST_CASE("RMSNorm on the GPU equals the formula at every width") {
+  torch::manual_seed(1);
+  for (const auto dtype : kDtypes) {
+    for (const int64_t width : {8, 64, 100, 128, 1000, 1024, 2048, 4096, 8192, 16384, 24576}) {
+      CAPTURE(width);
+      const Tensor x = sample({3, 5, width}, dtype), weight = sample({width}, dtype);
+      const auto [y, scale] = rms_norm(x, weight, 1e-5);
+      CHECK((y.scalar_type() == dtype));
+      CHECK(difference(scale, exact_scale(x, 1e-5)) < 1e-5);
+      const Tensor expected = exact(x) * exact_scale(x, 1e-5).view({3, 5, 1}) * exact(weight);
+      CHECK(difference(y, expected) < tolerance(dtype));
+    }
+  }
+}
+
+TEST_CASE("the gradients of RMSNorm on the GPU equal the formula at every width") {
+  torch::manual_seed(2);
+  for (const auto dtype : kDtypes) {
+    for (const int64_t width : {8, 100, 128, 1024, 2048, 8192, 16384, 24576}) {
+      for (const int64_t rows : {1, 7, 3000}) {
+        CAPTURE(width);
+        CAPTURE(rows);
+        if (rows * width > 30'000'000) continue;
+        const Tensor x = sample({rows, width}, dtype), weight = sample({width}, dtype);
+        const Tensor dy = sample({rows, width}, dtype);
+        const Tensor scale = std::get<1>(rms_norm(x, weight, 1e-5));
+        const auto [dx, dweight] = rms_norm_backward(dy, x, weight, scale, {});
+        const Tensor wide_x = exact(x).requires_grad_(), wide = exact(weight).requires_grad_();
+        (wide_x * wide_x.pow(2).mean(-1, true).add(1e-5).rsqrt() * wide).backward(exact(dy));
+        CHECK(difference(dx, wide_x.grad()) < tolerance(dtype));
+        const double growth = std::sqrt(static_cast<double>(rows));
+        CHECK(difference(dweight, wide.grad()) < 1e-5 * growth);
+
+        const auto [no_dx, only_dweight] =
+            rms_norm_backward(dy, x, weight, scale, {.dx = false, .dweight = true});
+        CHECK_FALSE(no_dx.defined());
+        CHECK(torch::equal(only_dweight, dweight));
+        const auto [only_dx, no_dweight] =
+            rms_norm_backward(dy, x, weight, scale, {.dx = true, .dweight = false});
+        CHECK_FALSE(no_dweight.defined());
+        CHECK(torch::equal(only_dx, dx));
+      }
+    }
+  }
+}
+
+TEST_CASE("rotation on the GPU equals the formula and turns back") {
+  torch::manual_seed(3);
+  for (const auto dtype : kDtypes) {
+    for (const int64_t half : {3, 8, 32, 64}) {
+      for (const int64_t tables : {1, 2}) {
+        CAPTURE(half);
+        const Tensor x = sample({2, 7, 3, 2 * half}, dtype);
+        const Tensor angle = torch::randn({tables, 7, 1, half});
+        const Tensor cos = angle.cos().to(dtype).to(torch::kCUDA);
+        const Tensor sin = angle.sin().to(dtype).to(torch::kCUDA);
+        const Tensor y = rotate_pairs(x, cos, sin, 1);
+        CHECK(difference(y, formula::rotate_pairs(exact(x), exact(cos), exact(sin), 1)) <
+              tolerance(dtype));
+        CHECK(difference(rotate_pairs(y, cos, sin, -1), x) < 3 * tolerance(dtype));
+        const Tensor slice = sample({2, 7, 5, 2 * half}, dtype).narrow(2, 1, 3);
+        CHECK(torch::equal(rotate_pairs(slice, cos, sin, 1),
+                           rotate_pairs(slice.contiguous(), cos, sin, 1)));
+      }
+    }
+  }
+}
+
+TEST_CASE("SwiGLU on the GPU and its gradients equal the formula") {
+  torch::manual_seed(4);
+  for (const auto dtype : kDtypes) {
+    for (const int64_t width : {5, 64, 5632}) {
+      CAPTURE(width);
+      const Tensor gate = sample({3, 7, width}, dtype).mul_(4), up = sample({3, 7, width}, dtype);
+      const Tensor dy = sample({3, 7, width}, dtype);
+      CHECK(difference(swiglu(gate, up), formula::swiglu(exact(gate), exact(up))) <
+            tolerance(dtype));
+      const auto [dgate, dup] = swiglu_backward(dy, gate, up);
+      const auto [want_dgate, want_dup] =
+          formula::swiglu_backward(exact(dy), exact(gate), exact(up));
+      CHECK(difference(dgate, want_dgate) < tolerance(dtype));
+      CHECK(difference(dup, want_dup) < tolerance(dtype));
+    }
+  }
+}
+
+}  // namespace zeroth::model

@@ -1,0 +1,23 @@
+#define DOCTEST_CONFIG_IMPLEMENT
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "comm/gpu.h"
+
+// The exit code that ctest takes for "skipped".
+constexpr int kSkipped = 77;
+
+int main(int argc, char** argv) {
+  if (!std::filesystem::exists("/dev/nvidiactl") || !zeroth::comm::gpu_library()) {
+    fmt::print("skipped: no GPU on this machine, or a build without the GPU library\n");
+    return kSkipped;
+  }
+  if (zeroth::comm::load_gpu().device_count() == 0) {
+    fmt::print("skipped: no GPU is visible\n");
+    return kSkipped;
+  }
+  zeroth::comm::load_gpu().select(0);
+  return doctest::Context(argc, argv).run();
+}
