@@ -1,23 +1,24 @@
 # The packages of Dependencies.cmake from the folder that tools/bundle made. PCRE2, utf8proc and fmt are compiled.
 enable_language(C)
-set(ZEROTH_BUNDLE_INCLUDE ${ZEROTH_BUNDLE}/include)
-if(NOT EXISTS ${ZEROTH_BUNDLE_INCLUDE}/pcre2.h)
+if(NOT EXISTS ${ZEROTH_BUNDLE}/include/pcre2.h)
   message(FATAL_ERROR "No bundle in ${ZEROTH_BUNDLE}: tools/bundle makes one")
 endif()
 
 foreach(headers nlohmann_json::nlohmann_json CLI11::CLI11 Boost::headers doctest::doctest)
   add_library(${headers} INTERFACE IMPORTED)
-  target_include_directories(${headers} SYSTEM INTERFACE ${ZEROTH_BUNDLE_INCLUDE})
+  target_include_directories(${headers} SYSTEM INTERFACE ${ZEROTH_BUNDLE}/include)
 endforeach()
 
 # bundled_library(NAME SOURCE...): a static library whose code is not ours, so neither are its warnings.
 function(bundled_library name)
   add_library(${name} STATIC ${ARGN})
-  target_include_directories(${name} SYSTEM PUBLIC ${ZEROTH_BUNDLE_INCLUDE})
+  target_include_directories(${name} SYSTEM PUBLIC
+    $<BUILD_INTERFACE:${ZEROTH_BUNDLE}/include> $<INSTALL_INTERFACE:include/zeroth/bundled>)
   target_compile_options(${name} PRIVATE -w)
 endfunction()
 
 bundled_library(zeroth_fmt ${ZEROTH_BUNDLE}/src/fmt/format.cc)
+set(fmt_include ${ZEROTH_BUNDLE}/include)
 add_library(fmt::fmt ALIAS zeroth_fmt)
 
 bundled_library(zeroth_utf8proc ${ZEROTH_BUNDLE}/src/utf8proc/utf8proc.c)

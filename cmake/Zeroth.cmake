@@ -1,9 +1,17 @@
-# zeroth_library(base SOURCES error.cpp LINKS fmt::fmt [TORCH])   one folder, what it may link, whether it sees torch
+# zeroth_library(base SOURCES error.cpp LINKS fmt::fmt [TORCH] [INTERNAL])   one folder, what it may link, whether it sees
+#                       torch; INTERNAL belongs to one program, others are installed with their headers
 # zeroth_program(zeroth SOURCES main.cpp LINKS launcher [TORCH])  -> build/bin/zeroth
 # zeroth_test(base SOURCES error_test.cpp LINKS zeroth_base [TORCH]) -> build/bin/tests/base_test, one ctest case
+
+# One precompiled header for every target that includes torch.
+add_library(zeroth_torch_pch OBJECT ${CMAKE_CURRENT_LIST_DIR}/torch_pch.cpp)
+target_link_libraries(zeroth_torch_pch PUBLIC libtorch fmt::fmt zeroth_warnings)
+target_precompile_headers(zeroth_torch_pch PRIVATE ${CMAKE_CURRENT_LIST_DIR}/torch_pch.h)
+
 function(zeroth_target_defaults target torch)
-  target_link_libraries(${target} PRIVATE zeroth_warnings)
-  target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:zeroth_warnings>)
+  target_include_directories(${target} PUBLIC
+    $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}> $<INSTALL_INTERFACE:include/zeroth>)
   if(torch)
     target_link_libraries(${target} PUBLIC libtorch fmt::fmt)
     target_precompile_headers(${target} REUSE_FROM zeroth_torch_pch)
@@ -11,10 +19,17 @@ function(zeroth_target_defaults target torch)
 endfunction()
 
 function(zeroth_library folder)
-  cmake_parse_arguments(ARG "TORCH" "" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH;INTERNAL" "" "SOURCES;LINKS" ${ARGN})
   add_library(zeroth_${folder} STATIC ${ARG_SOURCES})
+  add_library(Zeroth::${folder} ALIAS zeroth_${folder})
   target_link_libraries(zeroth_${folder} PUBLIC ${ARG_LINKS})
   zeroth_target_defaults(zeroth_${folder} "${ARG_TORCH}")
+  if(NOT ARG_INTERNAL)
+    set_target_properties(zeroth_${folder} PROPERTIES EXPORT_NAME ${folder})
+    install(TARGETS zeroth_${folder} EXPORT Zeroth ARCHIVE DESTINATION lib)
+    file(GLOB headers *.h)
+    install(FILES ${headers} DESTINATION include/zeroth/${folder})
+  endif()
 endfunction()
 
 function(zeroth_program name)

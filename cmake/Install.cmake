@@ -1,0 +1,25 @@
+# `cmake --install`: programs, the GPU library, presets, and the package Zeroth, so that a program of one's own needs
+#   find_package(Zeroth REQUIRED)
+#   target_link_libraries(program PRIVATE Zeroth::engine)
+include(CMakePackageConfigHelpers)
+set(package lib/cmake/Zeroth)
+
+install(TARGETS zeroth finetune RUNTIME DESTINATION bin)
+install(TARGETS zeroth_pcre2 zeroth_utf8proc EXPORT Zeroth ARCHIVE DESTINATION lib)
+if(ZEROTH_BUNDLE)
+  install(TARGETS zeroth_fmt EXPORT Zeroth ARCHIVE DESTINATION lib)
+  install(DIRECTORY ${ZEROTH_BUNDLE}/include/fmt ${ZEROTH_BUNDLE}/include/nlohmann DESTINATION include/zeroth/bundled)
+endif()
+if(ZEROTH_HAVE_CUDA)
+  install(TARGETS zeroth_gpu LIBRARY DESTINATION lib)
+endif()
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/configs/presets DESTINATION share/zeroth)
+
+set(ZEROTH_TORCH_ROOT ${torch_folder})
+string(COMPARE NOTEQUAL "${ZEROTH_BUNDLE}" "" bundled)
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/ZerothConfig.cmake.in ZerothConfig.cmake
+  INSTALL_DESTINATION ${package})
+write_basic_package_version_file(ZerothConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/ZerothConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/ZerothConfigVersion.cmake
+  ${CMAKE_CURRENT_LIST_DIR}/LibTorch.cmake DESTINATION ${package})
+install(EXPORT Zeroth NAMESPACE Zeroth:: FILE ZerothTargets.cmake DESTINATION ${package})
