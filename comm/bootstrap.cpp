@@ -70,6 +70,8 @@ RankEnv RankEnv::from_environment() {
   env.num_threads = number<int>("OMP_NUM_THREADS", 1);
   if (const auto minutes = number<int>("DEEPSPEED_TIMEOUT", 1))
     env.timeout = std::chrono::minutes(*minutes);
+  if (const auto seconds = number<int>("ZEROTH_TIMEOUT", 1))
+    env.timeout = std::chrono::seconds(*seconds);
   env.launch_time = number<double>("ZEROTH_LAUNCH_TIME", 0);
   if (variable("ZEROTH_TTY") == "1")
     env.terminal_columns = number<int>("ZEROTH_COLUMNS", 1).value_or(80);

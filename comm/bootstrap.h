@@ -20,9 +20,10 @@ struct RankEnv {
   std::optional<std::string> accelerator;  // DS_ACCELERATOR: "cpu" or "cuda"
   bool share_gpus = false;                 // several ranks per GPU: Gloo instead of NCCL
   std::optional<int> num_threads;          // OMP_NUM_THREADS
-  std::chrono::seconds timeout{600};       // of every collective; DEEPSPEED_TIMEOUT is in minutes
-  std::optional<double> launch_time;       // seconds since the epoch at which the launcher started
-  std::optional<int> terminal_columns;     // rank 0's output ends on a terminal of this width
+  // Of every collective: ZEROTH_TIMEOUT (--timeout) in seconds, or DEEPSPEED_TIMEOUT in minutes.
+  std::chrono::seconds timeout{600};
+  std::optional<double> launch_time;    // seconds since the epoch at which the launcher started
+  std::optional<int> terminal_columns;  // rank 0's output ends on a terminal of this width
 
   // Throws an Error that names the variable and its value.
   static RankEnv from_environment();

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "comm/group.h"
+#include "comm/rank_table.h"
 
 namespace c10d {
 class Backend;
@@ -12,7 +13,13 @@ class Backend;
 
 namespace zeroth::comm {
 
-// `name` ("data") appears in errors. Takes shared ownership of the backend.
-std::unique_ptr<Group> make_c10d_group(c10::intrusive_ptr<c10d::Backend> backend, std::string name);
+struct C10dGroupOptions {
+  std::string name = "data";         // appears in errors
+  std::shared_ptr<RankTable> table;  // where errors look for what the peers do; may be null
+};
+
+// Takes shared ownership of the backend.
+std::unique_ptr<Group> make_c10d_group(c10::intrusive_ptr<c10d::Backend> backend,
+                                       C10dGroupOptions options);
 
 }  // namespace zeroth::comm

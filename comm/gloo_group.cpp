@@ -16,7 +16,7 @@ std::unique_ptr<Group> make_gloo_group(const c10::intrusive_ptr<c10d::Store>& st
         options.address.empty() ? c10d::ProcessGroupGloo::createDefaultDevice()
                                 : c10d::ProcessGroupGloo::createDeviceForHostname(options.address));
     auto backend = c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, settings);
-    return make_c10d_group(backend, options.name);
+    return make_c10d_group(backend, {.name = options.name, .table = options.table});
   } catch (const std::exception& cause) {
     throw Error("rank {} of {}: cannot connect group '{}' over Gloo ({}): {}", rank, size,
                 options.name, options.address.empty() ? "default address" : options.address,

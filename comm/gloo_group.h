@@ -6,6 +6,7 @@
 #include <string>
 
 #include "comm/group.h"
+#include "comm/rank_table.h"
 
 namespace c10d {
 class Store;
@@ -19,6 +20,7 @@ struct GlooOptions {
   // resolves to.
   std::string address;
   std::chrono::milliseconds timeout{600'000};
+  std::shared_ptr<RankTable> table;  // for errors; may be null
 };
 
 // Collective. Throws an Error that names rank and address when the ranks do not connect in time.

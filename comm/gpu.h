@@ -11,12 +11,18 @@
 #include <string>
 
 #include "comm/group.h"
+#include "comm/rank_table.h"
 
 namespace c10d {
 class Store;
 }
 
 namespace zeroth::comm {
+
+struct NcclOptions {
+  std::chrono::milliseconds timeout{600'000};
+  std::shared_ptr<RankTable> table;  // for errors; may be null
+};
 
 class Gpu {
  public:
@@ -27,13 +33,13 @@ class Gpu {
   // Collective. Throws an Error that names rank and cause.
   virtual std::unique_ptr<Group> make_nccl_group(const c10::intrusive_ptr<c10d::Store>& store,
                                                  int rank, int size,
-                                                 std::chrono::milliseconds timeout) = 0;
+                                                 const NcclOptions& options) = 0;
   // Most bytes of tensors that were live on `index` at a time.
   virtual int64_t peak_allocated_bytes(int index) const = 0;
 };
 
-// Where libzeroth_gpu.so lies: in the folder of the running program or its sibling lib/; empty in a
-// CPU-only build.
+// Where libzeroth_gpu.so lies: in the folder of the running program, its sibling lib/ or on its run
+// path; empty in a CPU-only build.
 std::optional<std::filesystem::path> gpu_library();
 
 // Loads that library. The first call must come before any other use of torch in the process. Throws

@@ -4,7 +4,9 @@
 
 #include <torch/types.h>
 
+#include <cstdint>
 #include <memory>
+#include <string_view>
 
 namespace zeroth::comm {
 
@@ -37,6 +39,17 @@ class Pending {
   std::shared_ptr<Impl> impl_;
 };
 
+// What a group has done since it was made. Differences of two readings tell about a step.
+struct CommTimes {
+  double working_s = 0;    // this thread, moving and reducing bytes
+  double waiting_s = 0;    // this thread, blocked until the peers' bytes are there
+  double under_way_s = 0;  // from issue to the end of wait(), summed over collectives
+  int64_t bytes = 0;       // of the whole tensors: reduced, gathered into, scattered from
+  int64_t collectives = 0;
+};
+
+// `what` names the data for messages ("parameters of block 3 (layers.2)"); only read during the
+// call.
 class Group {
  public:
   virtual ~Group() = default;
@@ -45,14 +58,20 @@ class Group {
   virtual int size() const = 0;
 
   // In place, element-wise over the ranks.
-  virtual Pending all_reduce(const torch::Tensor& tensor, Reduce op = Reduce::kSum) = 0;
+  virtual Pending all_reduce(const torch::Tensor& tensor, Reduce op = Reduce::kSum,
+                             std::string_view what = {}) = 0;
   // out [size * n] = the ranks' in [n] one after the other; `in` may be this rank's own part of
   // `out`.
-  virtual Pending all_gather(const torch::Tensor& out, const torch::Tensor& in) = 0;
+  virtual Pending all_gather(const torch::Tensor& out, const torch::Tensor& in,
+                             std::string_view what = {}) = 0;
   // out [n] = this rank's part of the sum of all ranks' in [size * n]. `in` may be overwritten.
-  virtual Pending reduce_scatter(const torch::Tensor& out, const torch::Tensor& in) = 0;
+  virtual Pending reduce_scatter(const torch::Tensor& out, const torch::Tensor& in,
+                                 std::string_view what = {}) = 0;
   // tensor of `root` to all.
-  virtual Pending broadcast(const torch::Tensor& tensor, int root) = 0;
+  virtual Pending broadcast(const torch::Tensor& tensor, int root, std::string_view what = {}) = 0;
+
+  // All zero where nothing crosses ranks.
+  virtual CommTimes times() const { return {}; }
 };
 
 // The group of one rank: nothing moves but what a result needs.

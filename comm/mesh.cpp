@@ -9,6 +9,8 @@
 #include "comm/bootstrap.h"
 #include "comm/gloo_group.h"
 #include "comm/gpu.h"
+#include "comm/join_host.h"
+#include "comm/shared_memory_group.h"
 
 namespace zeroth::comm {
 namespace {
@@ -33,16 +35,49 @@ bool is_loopback(const std::string& address) {
   return address == "localhost" || address.starts_with("127.") || address == "::1";
 }
 
-std::unique_ptr<Group> gloo(const RankEnv& env) {
+// The ranks before they are a group.
+struct Ranks {
+  const RankEnv& env;
+  c10::intrusive_ptr<c10d::Store> store;
+  HostSegment host;  // shared memory of all ranks, where they are on one host
+  std::shared_ptr<RankTable> table;
+};
+
+Ranks meet(const RankEnv& env, size_t bytes) {
+  Ranks ranks{env, connect_store(env), {}, nullptr};
+  if (env.local_size != env.world_size) return ranks;
+  ranks.host = join_host(*ranks.store, "host", env.rank, env.world_size, bytes);
+  if (ranks.host.segment) {
+    ranks.table = std::make_shared<RankTable>(ranks.host.segment, env.rank, env.world_size);
+  }
+  return ranks;
+}
+
+std::unique_ptr<Group> gloo(const Ranks& ranks) {
   GlooOptions options;
-  options.timeout = env.timeout;
-  if (is_loopback(env.master_addr)) options.address = env.master_addr;
-  return make_gloo_group(connect_store(env), env.rank, env.world_size, options);
+  options.timeout = ranks.env.timeout;
+  options.table = ranks.table;
+  if (is_loopback(ranks.env.master_addr)) options.address = ranks.env.master_addr;
+  return make_gloo_group(ranks.store, ranks.env.rank, ranks.env.world_size, options);
 }
 
 std::unique_ptr<Mesh> cpu_mesh(const RankEnv& env) {
-  auto group = env.world_size == 1 ? make_solo_group() : gloo(env);
-  return std::make_unique<Mesh>(torch::kCPU, std::move(group));
+  if (env.world_size == 1) return std::make_unique<Mesh>(torch::kCPU, make_solo_group());
+  const RingSize ring = RingSize::for_ranks(env.world_size);
+  const Ranks ranks = meet(env, shared_memory_group_bytes(env.world_size, ring));
+  Mesh::Meeting meeting{ranks.store, {}};
+  std::unique_ptr<Group> group;
+  if (ranks.host.segment) {
+    group = make_shared_memory_group(ranks.host.segment, ranks.table, env.rank, env.world_size,
+                                     {.timeout = env.timeout, .ring = ring});
+  } else {
+    if (!ranks.host.why_not.empty()) {
+      meeting.notes.push_back("ranks exchange data over TCP, which is slower than shared memory: " +
+                              ranks.host.why_not);
+    }
+    group = gloo(ranks);
+  }
+  return std::make_unique<Mesh>(torch::kCPU, std::move(meeting), std::move(group));
 }
 
 // Without a launcher's word: the GPU where the machine has one and this build can use it.
@@ -53,9 +88,19 @@ bool use_cpu(const RankEnv& env) {
 
 }  // namespace
 
+Mesh::Mesh(torch::Device device, std::unique_ptr<Group> data)
+    : Mesh(device, Meeting{}, std::move(data)) {}
+
+Mesh::Mesh(torch::Device device, Meeting meeting, std::unique_ptr<Group> data)
+    : device_(device),
+      meeting_(std::make_unique<Meeting>(std::move(meeting))),
+      data_(std::move(data)) {}
+
+Mesh::~Mesh() = default;
+
 void barrier(const Mesh& mesh) {
   const torch::Tensor nothing = torch::zeros({1}, mesh.device());
-  mesh.data().all_reduce(nothing).wait();
+  mesh.data().all_reduce(nothing, Reduce::kSum, "a barrier").wait();
   nothing.item<float>();  // on a GPU only this waits for the result
 }
 
@@ -76,12 +121,13 @@ std::unique_ptr<Mesh> make_mesh(const RankEnv& env) {
   }
   const int index = env.local_rank % devices;
   gpu.select(index);
-  auto group = env.world_size == 1 ? make_solo_group()
-               : env.share_gpus
-                   ? gloo(env)
-                   : gpu.make_nccl_group(connect_store(env), env.rank, env.world_size, env.timeout);
-  return std::make_unique<Mesh>(torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(index)),
-                                std::move(group));
+  const torch::Device device(torch::kCUDA, static_cast<c10::DeviceIndex>(index));
+  if (env.world_size == 1) return std::make_unique<Mesh>(device, make_solo_group());
+  const Ranks ranks = meet(env, RankTable::bytes(env.world_size));
+  auto group = env.share_gpus ? gloo(ranks)
+                              : gpu.make_nccl_group(ranks.store, env.rank, env.world_size,
+                                                    {.timeout = env.timeout, .table = ranks.table});
+  return std::make_unique<Mesh>(device, Mesh::Meeting{ranks.store, {}}, std::move(group));
 }
 
 }  // namespace zeroth::comm

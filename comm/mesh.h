@@ -4,24 +4,41 @@
 #include <torch/types.h>
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "comm/group.h"
+
+namespace c10d {
+class Store;
+}
 
 namespace zeroth::comm {
 
 class Mesh {
  public:
-  Mesh(torch::Device device, std::unique_ptr<Group> data)
-      : device_(device), data_(std::move(data)) {}
+  Mesh(torch::Device device, std::unique_ptr<Group> data);
+
+  // How the ranks met: `store` lives as long as the mesh, because rank 0 may serve it to the
+  // others.
+  struct Meeting {
+    c10::intrusive_ptr<c10d::Store> store;
+    std::vector<std::string> notes;
+  };
+  Mesh(torch::Device device, Meeting meeting, std::unique_ptr<Group> data);
+  ~Mesh();
 
   torch::Device device() const { return device_; }
   // Ranks that see different samples; parameters, gradients and optimizer state shard over it.
   Group& data() const { return *data_; }
   int rank() const { return data_->rank(); }
   int world_size() const { return data_->size(); }
+  // What the user should know about the connections, one line each.
+  const std::vector<std::string>& notes() const { return meeting_->notes; }
 
  private:
   torch::Device device_;
+  std::unique_ptr<Meeting> meeting_;
   std::unique_ptr<Group> data_;
 };
 

@@ -8,14 +8,15 @@ class SoloGroup final : public Group {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
-  Pending all_reduce(const torch::Tensor&, Reduce) override { return {}; }
-  Pending all_gather(const torch::Tensor& out, const torch::Tensor& in) override {
+  Pending all_reduce(const torch::Tensor&, Reduce, std::string_view) override { return {}; }
+  Pending all_gather(const torch::Tensor& out, const torch::Tensor& in, std::string_view) override {
     return copy(out, in);
   }
-  Pending reduce_scatter(const torch::Tensor& out, const torch::Tensor& in) override {
+  Pending reduce_scatter(const torch::Tensor& out, const torch::Tensor& in,
+                         std::string_view) override {
     return copy(out, in);
   }
-  Pending broadcast(const torch::Tensor&, int) override { return {}; }
+  Pending broadcast(const torch::Tensor&, int, std::string_view) override { return {}; }
 
  private:
   static Pending copy(const torch::Tensor& out, const torch::Tensor& in) {

@@ -22,14 +22,14 @@ class CudaGpu final : public Gpu {
   }
 
   std::unique_ptr<Group> make_nccl_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
-                                         int size, std::chrono::milliseconds timeout) override {
+                                         int size, const NcclOptions& settings) override {
     try {
       auto options = c10d::ProcessGroupNCCL::Options::create();
-      options->timeout = timeout;
+      options->timeout = settings.timeout;
       auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, size, options);
       backend->eagerConnectSingleDevice(
           torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(c10::cuda::current_device())));
-      return make_c10d_group(backend, "data");
+      return make_c10d_group(backend, {.table = settings.table});
     } catch (const std::exception& cause) {
       throw Error("rank {} of {}: cannot connect over NCCL: {}", rank, size, cause.what());
     }

@@ -9,11 +9,18 @@
 namespace zeroth::comm {
 namespace {
 
-// One suite over every kind of group: the solo one at size 1, Gloo above.
+using testing::Transport;
+
+constexpr Transport kTransports[] = {Transport::kSharedMemory, Transport::kGloo};
+
+// One suite over every kind of group; at size 1 it is the solo one.
 void for_groups(const std::function<void(Group&)>& fn) {
-  for (const int ranks : {1, 2, 3}) {
-    CAPTURE(ranks);
-    testing::run_ranks(ranks, [&](std::shared_ptr<Mesh> mesh) { fn(mesh->data()); });
+  for (const Transport transport : kTransports) {
+    for (const int ranks : {1, 2, 3, 5}) {
+      CAPTURE(ranks);
+      testing::run_ranks(
+          ranks, [&](std::shared_ptr<Mesh> mesh) { fn(mesh->data()); }, transport);
+    }
   }
 }
 
@@ -71,22 +78,58 @@ TEST_CASE("broadcast gives everybody the root's values") {
 }
 
 TEST_CASE("sizes that do not fit are a broken invariant") {
-  testing::run_ranks(2, [](std::shared_ptr<Mesh> mesh) {
-    CHECK_THROWS_AS(mesh->data().all_gather(torch::zeros({3}), torch::zeros({2})), InternalError);
-  });
+  for (const Transport transport : kTransports) {
+    testing::run_ranks(
+        2,
+        [](std::shared_ptr<Mesh> mesh) {
+          CHECK_THROWS_AS(mesh->data().all_gather(torch::zeros({3}), torch::zeros({2})),
+                          InternalError);
+        },
+        transport);
+  }
 }
 
-TEST_CASE("a collective whose peer is gone fails with its name and rank") {
-  std::string message;
-  testing::run_ranks(2, [&](std::shared_ptr<Mesh> mesh) {
-    if (mesh->rank() == 1) return;  // leaves, its connections close
-    try {
-      mesh->data().all_reduce(torch::zeros({100})).wait();
-    } catch (const Error& error) {
-      message = error.what();
-    }
-  });
-  CHECK(message.find("rank 0 of 2: all-reduce of 100 elements over 'data' failed") == 0);
+TEST_CASE("a collective whose peer is gone fails with its name, its ranks and what they did last") {
+  for (const Transport transport : kTransports) {
+    std::string message;
+    testing::run_ranks(
+        2,
+        [&](std::shared_ptr<Mesh> mesh) {
+          mesh->data().all_reduce(torch::zeros({1}), Reduce::kSum, "a first sum").wait();
+          if (mesh->rank() == 1) return;  // leaves
+          try {
+            mesh->data().all_reduce(torch::zeros({100}), Reduce::kSum, "a second sum").wait();
+          } catch (const Error& error) {
+            message = error.what();
+          }
+        },
+        transport);
+    CAPTURE(message);
+    CHECK(message.find(
+              "rank 0 of 2: all-reduce of a second sum, 100 elements over 'data' failed: ") == 0);
+    CHECK(message.find("rank 0 arrived; missing: rank 1 (process ") != std::string::npos);
+    CHECK(message.find(", has left) last ended all-reduce of a first sum, 1 elements") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("a group counts its collectives, their bytes and the time they take") {
+  for (const Transport transport : kTransports) {
+    testing::run_ranks(
+        2,
+        [](std::shared_ptr<Mesh> mesh) {
+          Group& group = mesh->data();
+          CHECK(group.times().collectives == 0);
+          group.all_reduce(torch::zeros({256})).wait();
+          group.all_gather(torch::zeros({512}), torch::zeros({256})).wait();
+          const CommTimes times = group.times();
+          CHECK(times.collectives == 2);
+          CHECK(times.bytes == 1024 + 2048);
+          CHECK(times.under_way_s > 0);
+          CHECK(times.working_s + times.waiting_s <= times.under_way_s * 1.01);
+        },
+        transport);
+  }
 }
 
 }  // namespace zeroth::comm

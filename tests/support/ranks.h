@@ -1,4 +1,4 @@
-// Ranks as threads of this process, joined by Gloo over an in-process store.
+// Ranks as threads of this process, joined over an in-process store.
 #pragma once
 
 #include <functional>
@@ -8,8 +8,12 @@
 
 namespace zeroth::testing {
 
+enum class Transport { kSharedMemory, kGloo };
+
 // Calls fn on `count` ranks at once and waits for all; rethrows the first exception of any of them.
 // A collective that waits longer than a minute fails.
-void run_ranks(int count, const std::function<void(std::shared_ptr<comm::Mesh>)>& fn);
+void run_ranks(int count, const std::function<void(std::shared_ptr<comm::Mesh>)>& fn,
+               Transport transport = Transport::kSharedMemory,
+               const std::function<void(int rank)>& before_joining = {});
 
 }  // namespace zeroth::testing

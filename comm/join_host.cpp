@@ -1,0 +1,75 @@
+#include "comm/join_host.h"
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <vector>
+
+#include "base/error.h"
+
+namespace zeroth::comm {
+namespace {
+
+constexpr const char* kOk = "ok";
+
+std::string get(c10d::Store& store, const std::string& key, int rank, int from) {
+  try {
+    const std::vector<uint8_t> value = store.get(key);
+    return {value.begin(), value.end()};
+  } catch (const std::exception& cause) {
+    throw Error("rank {}: rank {} did not connect: {}", rank, from,
+                std::string(cause.what()).substr(0, std::string(cause.what()).find('\n')));
+  }
+}
+
+void set(c10d::Store& store, const std::string& key, const std::string& value) {
+  store.set(key, std::vector<uint8_t>(value.begin(), value.end()));
+}
+
+// Rank 0 creates, asks the others whether they could open, and tells all.
+HostSegment invite(c10d::Store& store, const std::string& key, int size, size_t bytes) {
+  HostSegment host;
+  std::string ticket;
+  try {
+    host.segment = SharedSegment::create(bytes);
+    ticket = host.segment->ticket();
+  } catch (const Error& error) {
+    host.why_not = error.what();
+  }
+  set(store, key + "/ticket", ticket);
+  for (int peer = 1; peer < size; ++peer) {
+    const std::string answer = get(store, fmt::format("{}/{}", key, peer), 0, peer);
+    if (answer != kOk && host.why_not.empty())
+      host.why_not = fmt::format("rank {}: {}", peer, answer);
+  }
+  set(store, key + "/verdict", host.why_not.empty() ? kOk : host.why_not);
+  if (host.segment) host.segment->close();
+  return host;
+}
+
+HostSegment follow(c10d::Store& store, const std::string& key, int rank) {
+  HostSegment host;
+  const std::string ticket = get(store, key + "/ticket", rank, 0);
+  std::string answer = kOk;
+  try {
+    if (ticket.empty()) throw Error("rank 0 has none");
+    host.segment = SharedSegment::open(ticket);
+    host.segment->close();
+  } catch (const Error& error) {
+    answer = error.what();
+  }
+  set(store, fmt::format("{}/{}", key, rank), answer);
+  const std::string verdict = get(store, key + "/verdict", rank, 0);
+  if (verdict != kOk) host.why_not = verdict;
+  return host;
+}
+
+}  // namespace
+
+HostSegment join_host(c10d::Store& store, const std::string& key, int rank, int size,
+                      size_t bytes) {
+  HostSegment host = rank == 0 ? invite(store, key, size, bytes) : follow(store, key, rank);
+  if (!host.why_not.empty()) host.segment = nullptr;
+  return host;
+}
+
+}  // namespace zeroth::comm

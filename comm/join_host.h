@@ -1,0 +1,28 @@
+// Ranks of one host find each other's memory.
+#pragma once
+
+#include <torch/types.h>
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "comm/shared_segment.h"
+
+namespace c10d {
+class Store;
+}
+
+namespace zeroth::comm {
+
+struct HostSegment {
+  std::shared_ptr<SharedSegment> segment;  // null when the ranks cannot share memory
+  std::string why_not;                     // the same text on every rank
+};
+
+// One segment of `bytes` bytes for all ranks of the group, or for none of them. `key` is unused in
+// the store. Collective. Throws an Error that names a rank that does not come in time.
+HostSegment join_host(c10d::Store& store, const std::string& key, int rank, int size, size_t bytes);
+
+}  // namespace zeroth::comm

@@ -1,0 +1,60 @@
+// What each rank of a host did last, in memory that all of them share: who is late, and why, is
+// answered from it when a collective does not end.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/shared_segment.h"
+
+namespace zeroth::comm {
+
+// One rank's row. Written by that rank only.
+struct alignas(64) RankRow {
+  std::atomic<uint64_t> issued;     // number of the last collective that it began, from 1
+  std::atomic<uint64_t> finished;   // number of the last one whose end it has seen
+  std::atomic<int64_t> changed_ns;  // CLOCK_MONOTONIC of either
+  std::atomic<int32_t> pid;
+  std::atomic<bool> left;                     // it has closed its group
+  std::array<std::array<char, 200>, 2> last;  // description of collective k at [k % 2]
+};
+
+class RankTable {
+ public:
+  static constexpr size_t bytes(int size) { return sizeof(RankRow) * static_cast<size_t>(size); }
+
+  // `rows` lies at the beginning of the segment, which it keeps alive.
+  RankTable(std::shared_ptr<SharedSegment> segment, int rank, int size);
+  ~RankTable();  // this rank has left
+  RankTable(const RankTable&) = delete;
+  RankTable& operator=(const RankTable&) = delete;
+
+  void issue(uint64_t number, std::string_view description);
+  void finish(uint64_t number);
+
+  // The rank has closed its group or its process has ended.
+  bool lost(int rank) const;
+
+  // What `rank` did last, for a person.
+  std::string last(int rank) const { return describe(rank, UINT64_MAX); }
+
+  // For a collective that does not end: which ranks arrived, which did not, what these did last and
+  // whether they are stopped or gone. `late`: ranks known to hold it up; those that did not begin
+  // `number` are found here.
+  std::string explain(uint64_t number, const std::vector<int>& late) const;
+
+ private:
+  std::string describe(int rank, uint64_t number) const;
+
+  std::shared_ptr<SharedSegment> segment_;
+  std::span<RankRow> rows_;
+  int rank_;
+};
+
+}  // namespace zeroth::comm

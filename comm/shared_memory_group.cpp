@@ -1,0 +1,287 @@
+#include "comm/shared_memory_group.h"
+
+#include <deque>
+#include <utility>
+
+#include "base/error.h"
+#include "comm/call.h"
+#include "comm/exchange.h"
+
+namespace zeroth::comm {
+namespace {
+
+// How often a rank that waits looks whether its peers are still there.
+constexpr std::chrono::milliseconds kGlance{200};
+
+struct Job {
+  Call call;
+  uint64_t number;
+  std::unique_ptr<Exchange> exchange;
+  Stopwatch since_issue;
+  bool done = false;
+};
+
+// FNV-1a over what all ranks must agree on.
+uint64_t label_of(const Job& job) {
+  uint64_t hash = 14695981039346656037ULL;
+  const auto mix = [&hash](uint64_t value) { hash = (hash ^ value) * 1099511628211ULL; };
+  for (const char* letter = job.call.kind; *letter != '\0'; ++letter) mix(*letter);
+  mix(static_cast<uint64_t>(job.call.bytes));
+  mix(static_cast<uint64_t>(job.call.elements));
+  mix(job.number);
+  return hash;
+}
+
+// The jobs under way, in the order of issue. A job may be put into slots, taken from them and
+// finished at different times; each of these three runs through the jobs in order.
+class Worker {
+ public:
+  Worker(SharedRing ring, std::shared_ptr<RankTable> table, SharedMemoryOptions options)
+      : ring_(std::move(ring)), table_(std::move(table)), options_(std::move(options)) {}
+
+  int rank() const { return ring_.rank(); }
+  int size() const { return ring_.ranks(); }
+  const CommTimes& times() const { return times_; }
+
+  template <typename MakeExchange>
+  std::shared_ptr<Job> issue(Call call, MakeExchange&& make) {
+    const Stopwatch working;
+    auto job = std::make_shared<Job>(
+        Job{std::move(call), ++issued_, make(ring_, next_piece_), working, false});
+    next_piece_ = job->exchange->end_piece();
+    times_.bytes += job->call.bytes;
+    ++times_.collectives;
+    table_->issue(job->number, job->call.describe());
+    jobs_.push_back(job);
+    retire();  // where it has no elements
+    while (work()) {
+    }
+    times_.working_s += working.seconds();
+    if (job->done) times_.under_way_s += job->since_issue.seconds();
+    return job;
+  }
+
+  void complete(Job& job) {
+    const Stopwatch total;
+    double waited = 0;
+    while (!job.done) {
+      if (!work()) waited += block();
+    }
+    times_.waiting_s += waited;
+    times_.working_s += total.seconds() - waited;
+    times_.under_way_s += job.since_issue.seconds();
+  }
+
+ private:
+  // A place in the sequence of pieces of all jobs.
+  struct Cursor {
+    uint64_t piece = 0;
+    uint64_t job = 0;  // number - 1
+  };
+
+  Job* at(Cursor& cursor) {
+    for (; cursor.job < issued_; ++cursor.job) {
+      Job& job = *jobs_[cursor.job - retired_];
+      if (cursor.piece < job.exchange->end_piece()) return &job;
+    }
+    return nullptr;
+  }
+
+  bool peers_reached(SharedRing::Counter counter, uint64_t piece, const Exchange& exchange) const {
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer == rank() || !exchange.takes_from(peer)) continue;
+      if (ring_.count(peer, counter) <= piece) return false;
+    }
+    return true;
+  }
+
+  Job* can_put() {
+    Job* job = at(put_);
+    return job && put_.piece < ring_.least(SharedRing::kDone) + ring_.slots() ? job : nullptr;
+  }
+  Job* can_take() {
+    Job* job = take_.piece < put_.piece ? at(take_) : nullptr;
+    return job && peers_reached(SharedRing::kPut, take_.piece, *job->exchange) ? job : nullptr;
+  }
+  Job* can_finish() {
+    Job* job = finish_.piece < take_.piece ? at(finish_) : nullptr;
+    if (job == nullptr || !job->exchange->has_two_rounds()) return job;
+    return peers_reached(SharedRing::kTaken, finish_.piece, *job->exchange) ? job : nullptr;
+  }
+
+  // Does one piece of work; false when there is none that could be done now.
+  bool work() {
+    if (Job* job = can_put()) {
+      job->exchange->put(put_.piece);
+      ring_.label(rank(), put_.piece) = label_of(*job);
+      ring_.advance(SharedRing::kPut, ++put_.piece);
+      return true;
+    }
+    if (Job* job = can_take()) {
+      require_same(*job);
+      job->exchange->take(take_.piece);
+      ring_.advance(SharedRing::kTaken, ++take_.piece);
+      return true;
+    }
+    if (Job* job = can_finish()) {
+      job->exchange->finish(finish_.piece);
+      ring_.advance(SharedRing::kDone, ++finish_.piece);
+      retire();
+      return true;
+    }
+    return false;
+  }
+
+  void retire() {
+    while (!jobs_.empty() && finish_.piece >= jobs_.front()->exchange->end_piece()) {
+      jobs_.front()->done = true;
+      table_->finish(jobs_.front()->number);
+      jobs_.pop_front();
+      ++retired_;
+      for (Cursor* cursor : {&put_, &take_, &finish_}) {
+        cursor->job = std::max(cursor->job, retired_);
+      }
+    }
+  }
+
+  void require_same(const Job& job) const {
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer == rank() || !job.exchange->takes_from(peer)) continue;
+      if (ring_.label(peer, take_.piece) == label_of(job)) continue;
+      throw Error("{}: rank {} issued something else: {}", name(job), peer, table_->last(peer));
+    }
+  }
+
+  // Sleeps until there is something to do; seconds slept. Throws when a peer that is needed is
+  // lost, or the time limit has passed.
+  double block() {
+    const Stopwatch blocked;
+    const auto ready = [this] { return can_put() || can_take() || can_finish(); };
+    while (!ring_.wait(ready, std::min<std::chrono::nanoseconds>(kGlance, options_.timeout))) {
+      const std::vector<int> late = late_ranks();
+      for (const int peer : late) {
+        if (table_->lost(peer) && !ready()) fail(fmt::format("rank {} is gone", peer), late);
+      }
+      if (std::chrono::duration<double>(options_.timeout).count() <= blocked.seconds()) {
+        fail(fmt::format("waited {:.3g} s, the time limit", blocked.seconds()), late);
+      }
+    }
+    return blocked.seconds();
+  }
+
+  // Whom the oldest job waits for.
+  std::vector<int> late_ranks() {
+    std::vector<int> late;
+    const Job* taking = take_.piece < put_.piece ? at(take_) : nullptr;
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer == rank()) continue;
+      const bool no_input = taking && taking->exchange->takes_from(peer) &&
+                            ring_.count(peer, SharedRing::kPut) <= take_.piece;
+      const bool no_result =
+          finish_.piece < take_.piece && ring_.count(peer, SharedRing::kTaken) <= finish_.piece;
+      const bool no_room = ring_.count(peer, SharedRing::kDone) + ring_.slots() <= put_.piece;
+      if (no_input || no_result || no_room) late.push_back(peer);
+    }
+    return late;
+  }
+
+  std::string name(const Job& job) const {
+    return fmt::format("rank {} of {}: {} over '{}' failed", rank(), size(), job.call.describe(),
+                       options_.name);
+  }
+
+  [[noreturn]] void fail(const std::string& why, const std::vector<int>& late) const {
+    const Job& oldest = *jobs_.front();
+    throw Error("{}: {}; {}", name(oldest), why, table_->explain(oldest.number, late));
+  }
+
+  SharedRing ring_;
+  std::shared_ptr<RankTable> table_;
+  SharedMemoryOptions options_;
+  std::deque<std::shared_ptr<Job>> jobs_;  // issued, not retired
+  uint64_t issued_ = 0;
+  uint64_t retired_ = 0;
+  uint64_t next_piece_ = 0;
+  Cursor put_, take_, finish_;
+  CommTimes times_;
+};
+
+class SharedPending final : public Pending::Impl {
+ public:
+  SharedPending(std::shared_ptr<Worker> worker, std::shared_ptr<Job> job)
+      : worker_(std::move(worker)), job_(std::move(job)) {}
+  void wait() override { worker_->complete(*job_); }
+
+ private:
+  std::shared_ptr<Worker> worker_;
+  std::shared_ptr<Job> job_;
+};
+
+class SharedMemoryGroup final : public Group {
+ public:
+  explicit SharedMemoryGroup(std::shared_ptr<Worker> worker) : worker_(std::move(worker)) {}
+
+  int rank() const override { return worker_->rank(); }
+  int size() const override { return worker_->size(); }
+  CommTimes times() const override { return worker_->times(); }
+
+  Pending all_reduce(const torch::Tensor& tensor, Reduce op, std::string_view what) override {
+    return start({"all-reduce", what, tensor}, [&](SharedRing& ring, uint64_t first) {
+      return exchange_all_reduce(ring, first, tensor, op);
+    });
+  }
+
+  Pending all_gather(const torch::Tensor& out, const torch::Tensor& in,
+                     std::string_view what) override {
+    require_fit(out, in);
+    return start({"all-gather", what, out}, [&](SharedRing& ring, uint64_t first) {
+      return exchange_all_gather(ring, first, out, in);
+    });
+  }
+
+  Pending reduce_scatter(const torch::Tensor& out, const torch::Tensor& in,
+                         std::string_view what) override {
+    require_fit(in, out);
+    return start({"reduce-scatter", what, in}, [&](SharedRing& ring, uint64_t first) {
+      return exchange_reduce_scatter(ring, first, out, in);
+    });
+  }
+
+  Pending broadcast(const torch::Tensor& tensor, int root, std::string_view what) override {
+    return start({"broadcast", what, tensor}, [&](SharedRing& ring, uint64_t first) {
+      return exchange_broadcast(ring, first, tensor, root);
+    });
+  }
+
+ private:
+  void require_fit(const torch::Tensor& whole, const torch::Tensor& part) const {
+    ZEROTH_CHECK(
+        whole.numel() == part.numel() * size() && whole.scalar_type() == part.scalar_type(),
+        "whole {} {}, part {} {}", whole.numel(), whole.toString(), part.numel(), part.toString());
+  }
+
+  template <typename MakeExchange>
+  Pending start(Call call, MakeExchange&& make) {
+    auto job = worker_->issue(std::move(call), make);
+    if (job->done) return {};
+    return Pending(std::make_shared<SharedPending>(worker_, std::move(job)));
+  }
+
+  std::shared_ptr<Worker> worker_;
+};
+
+}  // namespace
+
+size_t shared_memory_group_bytes(int size, const RingSize& ring) {
+  return RankTable::bytes(size) + SharedRing::bytes(size, ring) + 4096;
+}
+
+std::unique_ptr<Group> make_shared_memory_group(std::shared_ptr<SharedSegment> segment,
+                                                std::shared_ptr<RankTable> table, int rank,
+                                                int size, const SharedMemoryOptions& options) {
+  SharedRing ring(std::move(segment), RankTable::bytes(size), rank, size, options.ring);
+  return std::make_unique<SharedMemoryGroup>(
+      std::make_shared<Worker>(std::move(ring), std::move(table), options));
+}
+
+}  // namespace zeroth::comm

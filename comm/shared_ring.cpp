@@ -1,0 +1,117 @@
+#include "comm/shared_ring.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <ctime>
+
+#include "base/error.h"
+
+namespace zeroth::comm {
+namespace {
+
+constexpr size_t kPage = 4096;
+// Peers are mostly nearly in step: a look for so long is cheaper than to sleep and be woken.
+constexpr std::chrono::microseconds kSpin{20};
+
+size_t whole_pages(size_t bytes) {
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+
+// Sleeps while the word is `value`, at most `limit`.
+void sleep_on(std::atomic<uint32_t>& word, uint32_t value, std::chrono::nanoseconds limit) {
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(limit);
+  const timespec time{.tv_sec = seconds.count(), .tv_nsec = (limit - seconds).count()};
+  syscall(SYS_futex, &word, FUTEX_WAIT, value, &time, nullptr, 0);
+}
+
+void wake(std::atomic<uint32_t>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+}
+
+}  // namespace
+
+RingSize RingSize::for_ranks(int ranks) {
+  RingSize size;
+  while (size.slots * size.slot_bytes * static_cast<size_t>(ranks) > (size_t{16} << 20) &&
+         size.slots > 4) {
+    size.slots /= 2;
+  }
+  return size;
+}
+
+size_t SharedRing::bytes(int ranks, const RingSize& size) {
+  const auto count = static_cast<size_t>(ranks);
+  return whole_pages(sizeof(Lane) * count) + whole_pages(sizeof(uint64_t) * count * size.slots) +
+         count * size.slots * size.slot_bytes;
+}
+
+SharedRing::SharedRing(std::shared_ptr<SharedSegment> segment, size_t offset, int rank, int ranks,
+                       const RingSize& size)
+    : segment_(std::move(segment)), rank_(rank), size_(size) {
+  ZEROTH_CHECK(std::has_single_bit(size.slots) && size.slot_bytes % kPage == 0,
+               "{} slots of {} bytes", size.slots, size.slot_bytes);
+  offset = whole_pages(offset);
+  ZEROTH_CHECK(segment_->size() >= offset + bytes(ranks, size), "{} bytes for {}", segment_->size(),
+               offset + bytes(ranks, size));
+  const auto count = static_cast<size_t>(ranks);
+  std::byte* memory = segment_->data() + offset;
+  lanes_ = {reinterpret_cast<Lane*>(memory), count};
+  memory += whole_pages(sizeof(Lane) * count);
+  labels_ = reinterpret_cast<uint64_t*>(memory);
+  slots_ = memory + whole_pages(sizeof(uint64_t) * count * size.slots);
+}
+
+std::byte* SharedRing::slot(int rank, uint64_t piece) const {
+  const size_t index = static_cast<size_t>(rank) * size_.slots + piece % size_.slots;
+  return slots_ + index * size_.slot_bytes;
+}
+
+uint64_t& SharedRing::label(int rank, uint64_t piece) const {
+  return labels_[static_cast<size_t>(rank) * size_.slots + piece % size_.slots];
+}
+
+uint64_t SharedRing::count(int rank, Counter counter) const {
+  return lanes_[static_cast<size_t>(rank)].counts[counter].load(std::memory_order_acquire);
+}
+
+uint64_t SharedRing::least(Counter counter) const {
+  uint64_t least = UINT64_MAX;
+  for (int rank = 0; rank < ranks(); ++rank) least = std::min(least, count(rank, counter));
+  return least;
+}
+
+// Sequentially consistent here and in wait(): either the sleeper sees the count or this rank sees
+// the sleeper.
+void SharedRing::advance(Counter counter, uint64_t count) {
+  lanes_[static_cast<size_t>(rank_)].counts[counter].store(count, std::memory_order_seq_cst);
+  for (int peer = 0; peer < ranks(); ++peer) {
+    Lane& lane = lanes_[static_cast<size_t>(peer)];
+    if (peer == rank_ || !lane.sleeps.load(std::memory_order_seq_cst)) continue;
+    lane.bell.fetch_add(1, std::memory_order_seq_cst);
+    wake(lane.bell);
+  }
+}
+
+bool SharedRing::wait(const std::function<bool()>& ready, std::chrono::nanoseconds limit) {
+  const auto start = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() < start + kSpin) {
+    if (ready()) return true;
+  }
+  Lane& lane = lanes_[static_cast<size_t>(rank_)];
+  for (;;) {
+    lane.sleeps.store(true, std::memory_order_seq_cst);
+    const uint32_t bell = lane.bell.load(std::memory_order_seq_cst);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    const bool now = ready();
+    const auto left = start + limit - std::chrono::steady_clock::now();
+    if (!now && left.count() > 0) sleep_on(lane.bell, bell, left);
+    lane.sleeps.store(false, std::memory_order_relaxed);
+    if (now || left.count() <= 0) return now;
+  }
+}
+
+}  // namespace zeroth::comm

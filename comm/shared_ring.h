@@ -1,0 +1,76 @@
+// Slots of shared memory through which the ranks of a host hand each other pieces of tensors. Piece
+// p of the run uses slot p % slots of every rank. Ranks count how far they are, in pieces, with
+// three counters each; a rank that finds a counter too low sleeps until somebody advances.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "comm/shared_segment.h"
+
+namespace zeroth::comm {
+
+struct RingSize {
+  size_t slot_bytes = 256 << 10;
+  size_t slots = 32;
+
+  // About 16 MiB together for up to 16 ranks: it stays in the cache.
+  static RingSize for_ranks(int ranks);
+};
+
+class SharedRing {
+ public:
+  enum Counter {
+    kPut,    // its slot holds what the others need of the piece
+    kTaken,  // it has read the others' slots, and written its part of a result into its own
+    kDone    // it needs nobody's slot for this piece any more
+  };
+
+  static size_t bytes(int ranks, const RingSize& size);
+
+  // Uses bytes() bytes of the segment (which it keeps alive) from `offset` on.
+  SharedRing(std::shared_ptr<SharedSegment> segment, size_t offset, int rank, int ranks,
+             const RingSize& size);
+
+  int rank() const { return rank_; }
+  int ranks() const { return static_cast<int>(lanes_.size()); }
+  size_t slot_bytes() const { return size_.slot_bytes; }
+  uint64_t slots() const { return size_.slots; }
+
+  std::byte* slot(int rank, uint64_t piece) const;
+  // A number beside the slot: says what it holds.
+  uint64_t& label(int rank, uint64_t piece) const;
+
+  // Pieces that `rank` is through with; what it wrote before can be read.
+  uint64_t count(int rank, Counter counter) const;
+  // The least of all ranks.
+  uint64_t least(Counter counter) const;
+  // This rank is through with pieces below `count`; wakes who sleeps.
+  void advance(Counter counter, uint64_t count);
+
+  // Returns ready(), true as soon as it is so, false after `limit`. ready() looks at counters.
+  bool wait(const std::function<bool()>& ready, std::chrono::nanoseconds limit);
+
+ private:
+  // Written by its rank, but for the bell.
+  struct alignas(64) Lane {
+    std::array<std::atomic<uint64_t>, 3> counts;
+    alignas(64) std::atomic<uint32_t> bell;  // the word that its rank sleeps on
+    std::atomic<bool> sleeps;
+  };
+
+  std::shared_ptr<SharedSegment> segment_;
+  int rank_;
+  RingSize size_;
+  std::span<Lane> lanes_;
+  uint64_t* labels_;
+  std::byte* slots_;
+};
+
+}  // namespace zeroth::comm
