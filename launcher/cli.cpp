@@ -4,49 +4,127 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <string_view>
 
 #include "base/nearest.h"
+#include "launcher/foreign_flags.h"
 
 namespace zeroth::launcher {
 namespace {
 
+// DeepSpeed's levels.
+const std::map<std::string, Verbosity> kLevels = {{"debug", Verbosity::kDebug},
+                                                  {"info", Verbosity::kNotes},
+                                                  {"warning", Verbosity::kWarnings},
+                                                  {"error", Verbosity::kErrors},
+                                                  {"critical", Verbosity::kErrors}};
+
+// Programs often have flags of these names themselves.
+constexpr std::string_view kCommonNames[] = {"-h",      "--help",      "--version", "-q",
+                                             "--quiet", "--log_level", "--timeout", "--grace"};
+
+constexpr const char* kUsage =
+    "Usage: zeroth [flags] PROGRAM [arguments of PROGRAM]\n"
+    "       zeroth report\n"
+    "       zeroth check-config FILE\n";
+
 class Formatter : public CLI::Formatter {
  public:
   std::string make_usage(const CLI::App*, std::string) const override {
-    return "Usage: zeroth [flags] PROGRAM [arguments of PROGRAM]\n"
+    return std::string(kUsage) +
            "Example: zeroth --num_gpus 2 finetune --model DIR --data train.jsonl "
-           "--deepspeed ds_config.json\n";
+           "--deepspeed ds_config.json\n"
+           "report tells what this machine and this build offer, check-config what a "
+           "ds_config.json says; both start nothing.\n";
   }
 };
 
-void add_flags(CLI::App& app, LaunchOptions& options) {
-  app.formatter(std::make_shared<Formatter>());
-  app.set_help_flag("-h,--help", "Show this text");
-  app.set_version_flag("--version", "zeroth " ZEROTH_VERSION, "Show the version");
+void add_ranks(CLI::App& app, LaunchOptions& options) {
+  app.option_defaults()->group("Ranks");
   app.add_option("--num_gpus,--num_accelerators", options.num_ranks,
-                 "Number of ranks (default: one per GPU; on the CPU one)");
+                 "Number of ranks (default: one per GPU; on the CPU one)")
+      ->option_text("N");
   app.add_option("-i,--include", options.include,
                  "Use only these slots, as localhost:0,2 or localhost (a slot is a GPU id; on the "
-                 "CPU a node has as many slots as cores)");
-  app.add_option("-e,--exclude", options.exclude, "Use all slots but these, written as above");
-  app.add_option("--master_addr", options.master_addr, "Address on which rank 0 is reached")
-      ->capture_default_str();
-  app.add_option("--master_port", options.master_port,
-                 "Port on which rank 0 listens (default: a free one)");
-  CLI::Option* bind = app.add_flag_callback(
-      "--bind_cores_to_rank", [&] { options.bind_cores = true; },
-      "Split the cores over the ranks and set OMP_NUM_THREADS (default on the CPU)");
-  app.add_flag_callback(
-         "--no_bind_cores_to_rank", [&] { options.bind_cores = false; },
-         "Let ranks run on any core (default on GPUs)")
-      ->excludes(bind);
-  app.add_option("--bind_core_list", options.bind_core_list,
-                 "The cores to split, as 0-3,8 (default: all that this process may use)");
+                 "CPU a node has as many slots as cores)")
+      ->option_text("SLOTS");
+  app.add_option("-e,--exclude", options.exclude, "Use all slots but these, written as above")
+      ->option_text("SLOTS");
   app.add_flag("--share-gpus,--share_gpus", options.share_gpus,
                "Allow more ranks than GPUs; their collectives go over Gloo");
-  app.footer("DS_ACCELERATOR=cpu|cuda in the environment chooses the device.");
+}
+
+void choose_binding(LaunchOptions& options, bool bind) {
+  if (options.bind_cores == !bind)
+    throw UsageError("--bind_cores_to_rank and --no_bind_cores_to_rank contradict each other");
+  options.bind_cores = bind;
+}
+
+void add_cores(CLI::App& app, LaunchOptions& options) {
+  app.option_defaults()->group("Cores");
+  app.add_flag_callback(
+      "--bind_cores_to_rank", [&] { choose_binding(options, true); },
+      "Split the cores over the ranks and set OMP_NUM_THREADS (default on the CPU)");
+  app.add_flag_callback(
+      "--no_bind_cores_to_rank", [&] { choose_binding(options, false); },
+      "Let ranks run on any core (default on GPUs)");
+  app.add_option("--bind_core_list", options.bind_core_list,
+                 "The cores to split, as 0-3,8 (default: all that this process may use)")
+      ->option_text("CORES");
+}
+
+void add_connection(CLI::App& app, LaunchOptions& options) {
+  app.option_defaults()->group("Connection of the ranks");
+  app.add_option("--master_addr", options.master_addr,
+                 "Address on which rank 0 is reached (default: 127.0.0.1)")
+      ->option_text("ADDRESS");
+  app.add_option("--master_port", options.master_port,
+                 "Port on which rank 0 listens (default: a free one)")
+      ->option_text("PORT");
+  app.add_option("--timeout", options.timeout_seconds,
+                 "A collective that waits longer ends the run (default: DEEPSPEED_TIMEOUT, in "
+                 "minutes, or 600)")
+      ->option_text("SECONDS");
+}
+
+void add_end(CLI::App& app, LaunchOptions& options) {
+  app.option_defaults()->group("Output and end");
+  app.add_option("--enable_each_rank_log", options.rank_log_folder,
+                 "Write what each rank prints also to DIR/<time>_rank<N>.log")
+      ->option_text("DIR");
+  app.add_flag("--save_pid", options.save_pid,
+               "Keep this process's number in /tmp/<number>.deepspeed while it runs");
+  app.add_option("--grace", options.grace_seconds,
+                 "How long ranks may take to finish and save after SIGTERM or SIGINT (default: "
+                 "300); a second signal ends them at once")
+      ->option_text("SECONDS");
+  app.add_option_function<std::string>(
+         "--log_level", [&](const std::string& level) { options.verbosity = kLevels.at(level); },
+         "What the launcher itself says: debug, info (default), warning, error or critical")
+      ->check(CLI::IsMember(kLevels))
+      ->option_text("LEVEL");
+  app.add_flag_callback(
+      "-q,--quiet", [&] { options.verbosity = Verbosity::kErrors; },
+      "The same as --log_level error");
+  app.set_help_flag("-h,--help", "Show this text");
+  app.set_version_flag("--version", "zeroth " ZEROTH_VERSION, "Show the version");
+}
+
+void add_flags(CLI::App& app, LaunchOptions& options, ForeignFlags& foreign) {
+  app.formatter(std::make_shared<Formatter>());
+  add_ranks(app, options);
+  add_cores(app, options);
+  add_connection(app, options);
+  add_end(app, options);
+  app.option_defaults()->group("Flags of DeepSpeed's launcher that change nothing here");
+  add_foreign_flags(app, foreign);
+  app.footer(
+      "Flags of DeepSpeed's launcher that are about several machines, Python or tuning are refused "
+      "with a reason.\n"
+      "DS_ACCELERATOR=cpu|cuda in the environment chooses the device.");
 }
 
 // Where PROGRAM stands: the first word that is neither a flag nor the value of one.
@@ -65,11 +143,12 @@ std::string flag_of(const std::string& word) {
   return word.substr(0, word.find('='));
 }
 
-// Programs have --help and --version of their own.
 bool is_ours_alone(const CLI::App& app, const std::string& flag) {
   if (!flag.starts_with("-")) return false;
   const CLI::Option* option = app.get_option_no_throw(flag);
-  return option != nullptr && option != app.get_help_ptr() && option != app.get_version_ptr();
+  return option != nullptr && !option->get_group().empty() &&
+         std::find(std::begin(kCommonNames), std::end(kCommonNames), flag) ==
+             std::end(kCommonNames);
 }
 
 std::vector<std::string> misplaced_flag_warnings(const CLI::App& app,
@@ -91,27 +170,34 @@ std::string describe_unknown(const CLI::App& app, const std::vector<std::string>
   });
   if (unknown == words.end()) return fmt::format("unexpected: {}", fmt::join(words, " "));
   std::vector<std::string> known;
-  for (const CLI::Option* option : app.get_options())
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group().empty()) continue;
     for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  }
   const std::string name = flag_of(*unknown);
   const std::string_view near = nearest_name(name, {known.begin(), known.end()});
   return fmt::format("{}: unknown flag{}", name,
                      near.empty() ? "" : fmt::format("; did you mean {}?", near));
 }
 
-void check(const LaunchOptions& options) {
+void check_values(const LaunchOptions& options) {
   if (options.num_ranks && *options.num_ranks < 1)
     throw UsageError("--num_gpus {}: at least one rank is needed", *options.num_ranks);
   if (options.master_port && (*options.master_port < 1 || *options.master_port > 65535))
     throw UsageError("--master_port {}: a port lies between 1 and 65535", *options.master_port);
   if (options.master_addr.empty()) throw UsageError("--master_addr is empty");
+  if (options.timeout_seconds && *options.timeout_seconds < 1)
+    throw UsageError("--timeout {}: at least one second is needed", *options.timeout_seconds);
+  if (options.grace_seconds < 0)
+    throw UsageError("--grace {}: seconds cannot be negative", options.grace_seconds);
   if (!options.bind_core_list.empty() && options.bind_cores == false)
     throw UsageError("--bind_core_list {} contradicts --no_bind_cores_to_rank",
                      options.bind_core_list);
+}
+
+void check_program(const LaunchOptions& options) {
   if (options.command.empty() || options.command[0].empty())
-    throw UsageError(
-        "no PROGRAM to start\nUsage: zeroth [flags] PROGRAM [arguments of PROGRAM]\n"
-        "zeroth --help lists the flags");
+    throw UsageError("no PROGRAM to start\n{}zeroth --help lists the flags", kUsage);
   if (options.command[0].ends_with(".py"))
     throw UsageError(
         "{0} is a Python script, but zeroth starts programs and trains without Python: use "
@@ -120,13 +206,25 @@ void check(const LaunchOptions& options) {
         options.command[0]);
 }
 
+// `report` is no program but a command of our own.
+void take_report(LaunchOptions& options, bool has_flags) {
+  if (options.command.empty() || options.command[0] != "report") return;
+  if (has_flags || options.command.size() > 1)
+    throw UsageError(
+        "report stands alone: 'zeroth report' takes no flags and no arguments (a program of this "
+        "name needs its path, as ./report)");
+  options.report = true;
+  options.command.clear();
+}
+
 }  // namespace
 
 LaunchOptions parse_command_line(const std::vector<std::string>& arguments) {
   LaunchOptions options;
+  ForeignFlags foreign;
   CLI::App app("Starts one rank of PROGRAM per GPU, or per group of CPU cores, of this machine.",
                "zeroth");
-  add_flags(app, options);
+  add_flags(app, options, foreign);
   const size_t program = program_position(app, arguments);
   const auto split = arguments.begin() + static_cast<std::ptrdiff_t>(program);
   std::vector<std::string> flags(arguments.begin(), split);
@@ -145,8 +243,14 @@ LaunchOptions parse_command_line(const std::vector<std::string>& arguments) {
   } catch (const CLI::ParseError& error) {
     throw UsageError("{} (zeroth --help lists the flags)", error.what());
   }
+  if (!foreign.refusals.empty())
+    throw UsageError("{}", fmt::join(foreign.refusals, "\nzeroth: error: "));
+  options.notes = foreign.notes;
   options.command.assign(split, arguments.end());
-  check(options);
+  check_values(options);
+  take_report(options, program > 0);
+  if (options.report) return options;
+  check_program(options);
   options.warnings = misplaced_flag_warnings(app, options.command);
   return options;
 }

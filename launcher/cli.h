@@ -16,17 +16,27 @@ class UsageError : public Error {
   using Error::Error;
 };
 
+// How much the launcher itself says; each level says what those before it say.
+enum class Verbosity { kErrors, kWarnings, kNotes, kDebug };
+
 struct LaunchOptions {
   std::optional<int> num_ranks;  // --num_gpus; unset: every GPU, or one rank on the CPU
   std::string include;           // NODE[:slot,slot]; empty: not given
   std::string exclude;
   std::string master_addr = "127.0.0.1";
-  std::optional<int> master_port;  // unset: a free one
-  std::optional<bool> bind_cores;  // unset: bound on the CPU, not bound on GPUs
-  std::string bind_core_list;      // "0-3,8"; empty: all cores this process may use
+  std::optional<int> master_port;      // unset: a free one
+  std::optional<int> timeout_seconds;  // of every collective; unset: what ranks take by themselves
+  std::optional<bool> bind_cores;      // unset: bound on the CPU, not bound on GPUs
+  std::string bind_core_list;          // "0-3,8"; empty: all cores this process may use
   bool share_gpus = false;
+  int grace_seconds = 300;      // from a forwarded signal to SIGKILL
+  std::string rank_log_folder;  // empty: no logs
+  bool save_pid = false;
+  Verbosity verbosity = Verbosity::kNotes;
   std::vector<std::string> command;   // PROGRAM and its arguments, unchanged
   std::vector<std::string> warnings;  // to be shown, one line each
+  std::vector<std::string> notes;     // the same, of less weight
+  bool report = false;                // `zeroth report`: there is no command
   std::string answer;  // not empty (--help, --version): print this and do nothing else
 };
 

@@ -3,7 +3,10 @@
 #include <unistd.h>
 
 #include <sstream>
+#include <string_view>
 #include <vector>
+
+#include "base/nearest.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -38,17 +41,33 @@ std::vector<std::filesystem::path> folders_to_search(const std::filesystem::path
   return folders;
 }
 
+// "; did you mean finetune?" where a program in these folders has a name like it.
+std::string suggestion(const std::string& name, const std::vector<std::filesystem::path>& folders) {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const std::filesystem::path& folder : folders)
+    for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
+      if (is_executable(entry.path())) names.push_back(entry.path().filename().string());
+  const std::string_view near = nearest_name(name, {names.begin(), names.end()});
+  return near.empty() ? "" : fmt::format("; did you mean {}?", near);
+}
+
+std::filesystem::path find_by_path(const std::filesystem::path& file) {
+  if (is_executable(file)) return file;
+  if (is_there(file)) refuse(file);
+  const std::filesystem::path folder = file.parent_path();
+  throw ProgramError(kNotFound, fmt::format("{} does not exist{}", file.string(),
+                                            suggestion(file.filename().string(), {folder})));
+}
+
 }  // namespace
 
 std::filesystem::path find_program(const std::string& name, const std::filesystem::path& own_folder,
                                    const std::string& path) {
-  if (name.find('/') != std::string::npos) {
-    if (!is_there(name)) throw ProgramError(kNotFound, fmt::format("{} does not exist", name));
-    if (!is_executable(name)) refuse(name);
-    return name;
-  }
+  if (name.find('/') != std::string::npos) return find_by_path(name);
+  const std::vector<std::filesystem::path> folders = folders_to_search(own_folder, path);
   std::filesystem::path not_executable;
-  for (const std::filesystem::path& folder : folders_to_search(own_folder, path)) {
+  for (const std::filesystem::path& folder : folders) {
     const std::filesystem::path file = folder / name;
     if (!is_there(file)) continue;
     if (is_executable(file)) return file;
@@ -56,10 +75,10 @@ std::filesystem::path find_program(const std::string& name, const std::filesyste
     if (!std::filesystem::is_directory(file, ignored)) not_executable = file;
   }
   if (!not_executable.empty()) refuse(not_executable);
-  throw ProgramError(kNotFound,
-                     fmt::format("program '{}' was not found: looked beside zeroth in {} and in "
-                                 "PATH ({}); a program elsewhere needs its path, as ./{}",
-                                 name, own_folder.string(), path, name));
+  throw ProgramError(
+      kNotFound, fmt::format("program '{}' was not found{}\nlooked beside zeroth in {} and in PATH "
+                             "({}); a program elsewhere needs its path, as ./{}",
+                             name, suggestion(name, folders), own_folder.string(), path, name));
 }
 
 }  // namespace zeroth::launcher

@@ -1,6 +1,5 @@
 #include "launcher/machine.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 
 #include "base/error.h"
 #include "launcher/cores.h"
+#include "launcher/nvml.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -22,23 +22,6 @@ namespace {
 std::optional<std::string> variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
-
-// The count of NVML, the driver's management library; empty if it cannot say.
-std::optional<int> count_gpus_by_nvml() {
-  void* nvml = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (nvml == nullptr) return std::nullopt;
-  const auto init = reinterpret_cast<int (*)()>(::dlsym(nvml, "nvmlInit_v2"));
-  const auto count = reinterpret_cast<int (*)(unsigned*)>(::dlsym(nvml, "nvmlDeviceGetCount_v2"));
-  const auto shutdown = reinterpret_cast<int (*)()>(::dlsym(nvml, "nvmlShutdown"));
-  std::optional<int> result;
-  if (init != nullptr && count != nullptr && shutdown != nullptr && init() == 0) {
-    unsigned found = 0;
-    if (count(&found) == 0) result = static_cast<int>(found);
-    shutdown();
-  }
-  ::dlclose(nvml);
-  return result;
 }
 
 int count_gpu_device_files() {

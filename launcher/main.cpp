@@ -1,16 +1,24 @@
 // `zeroth [flags] PROGRAM arguments...`: one rank of PROGRAM per GPU, or per group of CPU cores.
-#include <fmt/format.h>
+// `zeroth report`: what there is. `zeroth check-config FILE`: what a configuration says.
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <filesystem>
+#include <optional>
+#include <string_view>
 
 #include "launcher/address.h"
+#include "launcher/check_config.h"
 #include "launcher/cli.h"
 #include "launcher/find_program.h"
+#include "launcher/pid_file.h"
 #include "launcher/port.h"
+#include "launcher/rank_log.h"
 #include "launcher/rank_plan.h"
+#include "launcher/report.h"
 #include "launcher/supervisor.h"
 
 namespace {
@@ -21,12 +29,23 @@ void say(const std::string& line) {
   fmt::print(stderr, "zeroth: {}\n", line);
 }
 
-int launch(const LaunchOptions& options, double launch_time) {
-  for (const std::string& warning : options.warnings) say("warning: " + warning);
+std::filesystem::path own_folder() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path();
+}
+
+int check_config_command(const std::vector<std::string>& arguments) {
+  const ConfigCheck check = check_config(arguments);
+  fmt::print("{}", check.text);
+  return check.status;
+}
+
+int report() {
+  fmt::print("{}", format_report(make_report(own_folder(), LaunchEnvironment::from_process())));
+  return 0;
+}
+
+PlanRequest look_around(const LaunchOptions& options, double launch_time) {
   const LaunchEnvironment environment = LaunchEnvironment::from_process();
-  const auto own_folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  const Program program{find_program(options.command[0], own_folder, environment.path),
-                        options.command};
   const Machine machine = probe_machine(environment);
   PlanRequest request;
   request.accelerator = resolve_accelerator(environment.ds_accelerator, machine);
@@ -37,9 +56,41 @@ int launch(const LaunchOptions& options, double launch_time) {
   request.launch_time = launch_time;
   request.user_sets_threads = environment.omp_num_threads.has_value();
   request.terminal_columns = terminal_columns(STDOUT_FILENO);
+  return request;
+}
+
+void tell(const LaunchOptions& options, const Program& program, const RankPlan& plan) {
+  if (options.verbosity >= Verbosity::kNotes)
+    for (const std::string& note : options.notes) say(note);
+  if (options.verbosity >= Verbosity::kWarnings)
+    for (const std::string& note : plan.notes) say(note);
+  if (options.verbosity < Verbosity::kDebug) return;
+  say(fmt::format("program {}: {}", program.file.string(), fmt::join(program.command, " ")));
+  for (const RankSpec& rank : plan.ranks) {
+    std::string text = fmt::format("rank {}: cores [{}]", rank.rank, fmt::join(rank.cores, ","));
+    for (const auto& [name, value] : rank.env) text += fmt::format(" {}={}", name, value);
+    say(text);
+  }
+}
+
+int launch(const LaunchOptions& options, double launch_time) {
+  if (options.verbosity >= Verbosity::kWarnings)
+    for (const std::string& warning : options.warnings) say("warning: " + warning);
+  const std::string path = LaunchEnvironment::from_process().path;
+  const Program program{find_program(options.command[0], own_folder(), path), options.command};
+  const PlanRequest request = look_around(options, launch_time);
   const RankPlan plan = plan_ranks(options, request);
-  for (const std::string& note : plan.notes) say(note);
-  const SupervisorOptions supervision{.progress_on_terminal = request.terminal_columns.has_value()};
+  tell(options, program, plan);
+  SupervisorOptions supervision{.progress_on_terminal = request.terminal_columns.has_value(),
+                                .quiet = options.verbosity < Verbosity::kNotes,
+                                .signal_grace = std::chrono::seconds(options.grace_seconds)};
+  std::vector<FileDescriptor> logs;
+  if (!options.rank_log_folder.empty())
+    logs = open_rank_logs(options.rank_log_folder, static_cast<std::time_t>(launch_time),
+                          request.choice.num_ranks);
+  for (const FileDescriptor& log : logs) supervision.rank_logs.push_back(log.get());
+  std::optional<PidFile> pid_file;
+  if (options.save_pid) pid_file.emplace(::getpid());
   const JobOutcome outcome = supervise(program, plan.ranks, supervision);
   if (!outcome.message.empty()) say(outcome.message);
   return outcome.status;
@@ -50,7 +101,10 @@ int launch(const LaunchOptions& options, double launch_time) {
 int main(int argc, char** argv) {
   const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
   try {
+    if (argc > 1 && std::string_view(argv[1]) == "check-config")
+      return check_config_command({argv + 2, argv + argc});
     const LaunchOptions options = parse_command_line({argv + 1, argv + argc});
+    if (options.report) return report();
     if (options.answer.empty()) return launch(options, now.count());
     fmt::print("{}", options.answer);
     return 0;

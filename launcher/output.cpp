@@ -174,6 +174,7 @@ void RankStream::emit(std::string_view text, LineEnd end) {
   const std::string line = route_.prefix + std::string(text);
   if (end == LineEnd::kReturn) return console_.write_progress(line);
   console_.write_line(route_.sink, line);
+  if (route_.log != nullptr) route_.log->write_line(text);
   route_.tail.add(text, route_.sink);
 }
 

@@ -93,7 +93,8 @@ class RankStream {
     OutputSink& sink;
     Tail& tail;
     std::string prefix;
-    bool progress = false;  // '\r' redraws a progress line
+    bool progress = false;      // '\r' redraws a progress line
+    OutputSink* log = nullptr;  // gets every line too, without the prefix
   };
 
   RankStream(boost::asio::io_context& io, FileDescriptor source, Console& console, Route route);

@@ -24,6 +24,11 @@ void add_identity(RankSpec& spec, const LaunchOptions& options, const PlanReques
               {"ZEROTH_LAUNCH_TIME", fmt::format("{:.6f}", request.launch_time)}};
 }
 
+void add_timeout(RankSpec& spec, const LaunchOptions& options) {
+  if (options.timeout_seconds)
+    spec.env.emplace_back("ZEROTH_TIMEOUT", std::to_string(*options.timeout_seconds));
+}
+
 void add_device(RankSpec& spec, const PlanRequest& request) {
   if (request.accelerator != Accelerator::kCuda) return;
   spec.env.emplace_back("CUDA_VISIBLE_DEVICES",
@@ -74,6 +79,7 @@ RankPlan plan_ranks(const LaunchOptions& options, const PlanRequest& request) {
   for (int rank = 0; rank < request.choice.num_ranks; ++rank) {
     RankSpec spec{rank, rank, {}, {}};
     add_identity(spec, options, request);
+    add_timeout(spec, options);
     add_device(spec, request);
     add_terminal(spec, request);
     plan.ranks.push_back(std::move(spec));

@@ -40,7 +40,8 @@ std::string line_prefix(int rank, int num_ranks);
 
 // Throws UsageError on a bad --bind_core_list. Variables of each rank: RANK, LOCAL_RANK,
 // WORLD_SIZE, LOCAL_SIZE, CROSS_RANK, CROSS_SIZE, MASTER_ADDR, MASTER_PORT, DS_ACCELERATOR,
-// ZEROTH_LAUNCH_TIME (seconds since the epoch); CUDA_VISIBLE_DEVICES (all chosen GPUs, the same for
+// ZEROTH_LAUNCH_TIME (seconds since the epoch); ZEROTH_TIMEOUT (seconds) with --timeout;
+// CUDA_VISIBLE_DEVICES (all chosen GPUs, the same for
 // each rank) on CUDA; OMP_NUM_THREADS when bound, one thread when cores are shared;
 // ZEROTH_SHARE_GPUS=1 when ranks share GPUs; ZEROTH_TTY=1 and ZEROTH_COLUMNS for rank 0 on a
 // terminal.

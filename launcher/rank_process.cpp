@@ -125,22 +125,6 @@ void throw_if_failed(int failure_pipe, const Program& program, const RankSpec& s
 
 }  // namespace
 
-FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
-  if (this != &other) {
-    close();
-    fd_ = other.release();
-  }
-  return *this;
-}
-
-int FileDescriptor::release() {
-  return std::exchange(fd_, -1);
-}
-
-void FileDescriptor::close() {
-  if (fd_ >= 0) ::close(release());
-}
-
 RankProcess RankProcess::start(const Program& program, const RankSpec& spec) {
   std::vector<std::string> command = program.command;
   std::vector<std::string> environment = merged_environment(spec);
@@ -173,6 +157,12 @@ std::optional<Ending> RankProcess::poll_ending() const {
   const int result = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
   if (result != 0 || info.si_pid == 0) return std::nullopt;
   return Ending{info.si_code != CLD_EXITED, info.si_status};
+}
+
+bool RankProcess::is_stopped() const {
+  siginfo_t info{};
+  const int result = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WNOHANG | WNOWAIT);
+  return result == 0 && info.si_pid != 0;
 }
 
 void RankProcess::signal_group(int signal) const {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/file_descriptor.h"
 #include "launcher/rank_plan.h"
 #include "launcher/verdict.h"
 
@@ -16,22 +17,6 @@ namespace zeroth::launcher {
 struct Program {
   std::filesystem::path file;
   std::vector<std::string> command;  // argv: PROGRAM as it was typed, and its arguments
-};
-
-// A file descriptor that is closed by its owner's end.
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd = -1) : fd_(fd) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(other.release()) {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
-  ~FileDescriptor() { close(); }
-
-  int get() const { return fd_; }
-  int release();
-  void close();
-
- private:
-  int fd_;
 };
 
 // Owns the process and its group. The process dies with the thread that started it, so that must be
@@ -50,11 +35,16 @@ class RankProcess {
   // How the process ended; empty while it runs. Never blocks.
   std::optional<Ending> poll_ending() const;
 
+  // Stopped by a signal (SIGSTOP, SIGTTIN, ...) or a debugger. Never blocks.
+  bool is_stopped() const;
+
   void signal_group(int signal) const;
 
   // SIGKILL to what is left of the group, then waits for the process (not for its descendants).
   // Once is enough.
   void kill_and_reap();
+
+  pid_t pid() const { return pid_; }  // -1 once reaped
 
   // Read ends; the caller may take them over.
   FileDescriptor out;

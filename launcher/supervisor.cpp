@@ -1,5 +1,7 @@
 #include "launcher/supervisor.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
@@ -10,6 +12,9 @@
 #include <optional>
 #include <utility>
 
+#include "launcher/guard.h"
+#include "launcher/oom_watch.h"
+#include "launcher/orphans.h"
 #include "launcher/output.h"
 #include "launcher/verdict.h"
 
@@ -19,10 +24,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
+constexpr milliseconds kOrphanLimit{1000};  // only a process stuck in the kernel takes as long
+// timeout(1) and others send a signal to the process and to its group: nobody means the second one.
+constexpr milliseconds kSameSignal{250};
+
 struct RunningRank {
   RankProcess process;
   std::optional<Ending> ending;
   Tail tail;
+  std::unique_ptr<OutputSink> log;
   std::unique_ptr<RankStream> out;
   std::unique_ptr<RankStream> err;
 };
@@ -30,28 +40,43 @@ struct RunningRank {
 class Supervisor {
  public:
   explicit Supervisor(const SupervisorOptions& options);
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+  ~Supervisor() { end_processes(); }
 
   JobOutcome run(const Program& program, const std::vector<RankSpec>& ranks);
 
  private:
   void start_rank(const Program& program, const RankSpec& spec, size_t num_ranks);
   void open_streams(RunningRank& rank, const RankSpec& spec, size_t num_ranks);
+  void say(const std::string& text);
   void wait_for_signals();
   void on_signal(int signal);
   void on_broken_output(int error);
 
   void collect_endings();
+  void on_ending(RunningRank& rank, int number);
+  void on_failures(size_t first);
+  bool is_unforeseen(const Death& death) const;
+  std::string describe_stopped() const;
+  std::vector<pid_t> running_pids() const;
   void signal_all(int signal);
   void stop_all(int signal, milliseconds grace);
+  void kill_all_after(milliseconds grace);
   void kill_all();
 
   void finish();
+  void end_processes();
   void finish_output();
   bool all_ended() const;
   JobOutcome outcome();
+  JobOutcome stopped_outcome();
+  JobOutcome failed_outcome();
   std::string tell(const Death& cause);
 
   SupervisorOptions options_;
+  std::optional<Guard> guard_;
+  OomWatch oom_;
   boost::asio::io_context io_;
   boost::asio::signal_set signals_;
   boost::asio::steady_timer kill_timer_;
@@ -60,8 +85,12 @@ class Supervisor {
   std::vector<std::unique_ptr<RunningRank>> ranks_;
   std::vector<Death> deaths_;
   Clock::time_point first_death_;
-  int stop_signal_ = 0;    // from outside; 0: none came before a rank failed
+  std::string stopped_ranks_;  // that could not take part when another one failed
+  int stop_signal_ = 0;        // from outside; 0: none came before a rank failed
+  Clock::time_point stop_time_;
+  int told_signal_ = 0;    // what ranks were last told to end by
   bool stopping_ = false;  // all ranks have been told to end
+  bool hurried_ = false;   // they have no longer than failure_grace
   bool killed_ = false;
   bool finishing_ = false;
   std::string output_error_;
@@ -74,12 +103,15 @@ bool is_ignored(int signal) {
 
 Supervisor::Supervisor(const SupervisorOptions& options)
     : options_(options),
+      guard_(std::in_place),
+      oom_(options.system_root),
       signals_(io_, SIGINT, SIGTERM, SIGCHLD),
       kill_timer_(io_),
       output_timer_(io_),
       console_(io_, [this](int error) { on_broken_output(error); }) {
   if (!is_ignored(SIGHUP)) signals_.add(SIGHUP);  // nohup wants to outlive its terminal
   ::signal(SIGPIPE, SIG_IGN);
+  adopt_orphans();
 }
 
 JobOutcome Supervisor::run(const Program& program, const std::vector<RankSpec>& ranks) {
@@ -91,22 +123,34 @@ JobOutcome Supervisor::run(const Program& program, const std::vector<RankSpec>& 
 }
 
 void Supervisor::start_rank(const Program& program, const RankSpec& spec, size_t num_ranks) {
+  RankSpec marked = spec;
+  marked.env.emplace_back(Guard::kVariable, guard_->mark());
   ranks_.push_back(std::make_unique<RunningRank>(
-      RunningRank{RankProcess::start(program, spec), {}, {}, {}, {}}));
+      RunningRank{RankProcess::start(program, marked), {}, {}, {}, {}, {}}));
   open_streams(*ranks_.back(), spec, num_ranks);
 }
 
 void Supervisor::open_streams(RunningRank& rank, const RankSpec& spec, size_t num_ranks) {
   const std::string prefix = line_prefix(spec.rank, static_cast<int>(num_ranks));
   const bool progress = options_.progress_on_terminal && spec.rank == 0;
-  rank.out =
-      std::make_unique<RankStream>(io_, std::move(rank.process.out), console_,
-                                   RankStream::Route{console_.out(), rank.tail, prefix, progress});
-  rank.err =
-      std::make_unique<RankStream>(io_, std::move(rank.process.err), console_,
-                                   RankStream::Route{console_.err(), rank.tail, prefix, false});
-  rank.out->start([this] { finish_output(); });
-  rank.err->start([this] { finish_output(); });
+  if (!options_.rank_logs.empty()) {
+    const int file = options_.rank_logs[static_cast<size_t>(spec.rank)];
+    rank.log = std::make_unique<OutputSink>(io_, file, [this, number = spec.rank](int error) {
+      say(fmt::format("warning: the log of rank {} ends here: {}", number, std::strerror(error)));
+    });
+  }
+  const auto open = [&](FileDescriptor& source, OutputSink& sink, bool redraws) {
+    const RankStream::Route route{sink, rank.tail, prefix, redraws, rank.log.get()};
+    auto stream = std::make_unique<RankStream>(io_, std::move(source), console_, route);
+    stream->start([this] { finish_output(); });
+    return stream;
+  };
+  rank.out = open(rank.process.out, console_.out(), progress);
+  rank.err = open(rank.process.err, console_.err(), false);
+}
+
+void Supervisor::say(const std::string& text) {
+  console_.write_line(console_.err(), "zeroth: " + text);
 }
 
 void Supervisor::wait_for_signals() {
@@ -119,9 +163,15 @@ void Supervisor::wait_for_signals() {
 
 void Supervisor::on_signal(int signal) {
   if (finishing_) return io_.stop();
+  if (signal == stop_signal_ && Clock::now() < stop_time_ + kSameSignal) return;
   if (stopping_) return kill_all();
   stop_signal_ = signal;
-  stop_all(signal, options_.signal_grace);
+  stop_time_ = Clock::now();
+  if (!options_.quiet)
+    say(fmt::format("{}: ranks have {} s to finish and save; a second signal ends them at once",
+                    signal_name(signal), options_.signal_grace.count() / 1000));
+  stop_all(signal == SIGHUP ? SIGTERM : signal, options_.signal_grace);
+  signal_all(SIGCONT);  // one that is stopped could not obey
 }
 
 void Supervisor::on_broken_output(int error) {
@@ -133,20 +183,66 @@ void Supervisor::on_broken_output(int error) {
 
 void Supervisor::collect_endings() {
   if (finishing_) return;
+  const size_t known = deaths_.size();
   for (size_t i = 0; i < ranks_.size(); ++i) {
     RunningRank& rank = *ranks_[i];
-    if (rank.ending) continue;
-    rank.ending = rank.process.poll_ending();
-    if (!rank.ending) continue;
-    rank.out->drain();
-    rank.err->drain();
-    if (!rank.ending->failed()) continue;
-    if (deaths_.empty()) first_death_ = Clock::now();
-    const auto since_first = std::chrono::duration_cast<milliseconds>(Clock::now() - first_death_);
-    deaths_.push_back({static_cast<int>(i), *rank.ending, since_first, stopping_});
+    if (!rank.ending && (rank.ending = rank.process.poll_ending()))
+      on_ending(rank, static_cast<int>(i));
   }
+  reap_orphans(running_pids());
   if (all_ended()) return finish();
-  if (!deaths_.empty() && !stopping_) stop_all(SIGTERM, options_.failure_grace);
+  if (deaths_.size() > known) on_failures(known);
+}
+
+void Supervisor::on_ending(RunningRank& rank, int number) {
+  rank.process.kill_and_reap();
+  rank.out->drain();
+  rank.err->drain();
+  if (!rank.ending->failed()) return;
+  if (deaths_.empty()) first_death_ = Clock::now();
+  const auto since_first = std::chrono::duration_cast<milliseconds>(Clock::now() - first_death_);
+  Death death{number, *rank.ending, since_first, stopping_, {}};
+  if (death.ending == Ending{true, SIGKILL} && !killed_) death.reason = oom_.explain_kill();
+  deaths_.push_back(std::move(death));
+}
+
+// `first`: of the deaths that are new. While ranks finish on a signal, one that fails leaves the
+// others waiting for it.
+void Supervisor::on_failures(size_t first) {
+  if (!stopping_) {
+    stopped_ranks_ = describe_stopped();
+    hurried_ = true;
+    return stop_all(SIGTERM, options_.failure_grace);
+  }
+  const auto is_bad = [this](const Death& death) { return is_unforeseen(death); };
+  const auto begin = deaths_.begin() + static_cast<std::ptrdiff_t>(first);
+  if (hurried_ || std::none_of(begin, deaths_.end(), is_bad)) return;
+  hurried_ = true;
+  kill_all_after(options_.failure_grace);
+}
+
+// Neither what the ranks were told to do nor what we did to them.
+bool Supervisor::is_unforeseen(const Death& death) const {
+  const bool ours = killed_ && death.ending == Ending{true, SIGKILL};
+  return !ours && !obeyed(death.ending, told_signal_);
+}
+
+std::string Supervisor::describe_stopped() const {
+  std::string text;
+  for (size_t i = 0; i < ranks_.size(); ++i)
+    if (!ranks_[i]->ending && ranks_[i]->process.is_stopped())
+      text += fmt::format(
+          "\nzeroth: rank {} was stopped (SIGSTOP or a debugger) when that happened: others may "
+          "have waited for it",
+          i);
+  return text;
+}
+
+std::vector<pid_t> Supervisor::running_pids() const {
+  std::vector<pid_t> pids;
+  for (const auto& rank : ranks_)
+    if (!rank->ending) pids.push_back(rank->process.pid());
+  return pids;
 }
 
 void Supervisor::signal_all(int signal) {
@@ -156,7 +252,12 @@ void Supervisor::signal_all(int signal) {
 
 void Supervisor::stop_all(int signal, milliseconds grace) {
   stopping_ = true;
+  told_signal_ = signal;
   signal_all(signal);
+  kill_all_after(grace);
+}
+
+void Supervisor::kill_all_after(milliseconds grace) {
   kill_timer_.expires_after(grace);
   kill_timer_.async_wait([this](boost::system::error_code error) {
     if (!error) kill_all();
@@ -171,7 +272,7 @@ void Supervisor::kill_all() {
 void Supervisor::finish() {
   finishing_ = true;
   kill_timer_.cancel();
-  for (const auto& rank : ranks_) rank->process.kill_and_reap();
+  end_processes();
   output_timer_.expires_after(options_.output_grace);
   output_timer_.async_wait([this](boost::system::error_code error) {
     if (error) return;
@@ -183,6 +284,12 @@ void Supervisor::finish() {
     }
   });
   finish_output();
+}
+
+void Supervisor::end_processes() {
+  for (const auto& rank : ranks_) rank->process.kill_and_reap();
+  guard_.reset();
+  kill_orphans(kOrphanLimit);
 }
 
 // Once all is read and written, the loop has nothing left to wait for.
@@ -211,12 +318,28 @@ std::string Supervisor::tell(const Death& cause) {
 
 JobOutcome Supervisor::outcome() {
   if (deaths_.empty()) return {0, output_error_.empty() ? "" : "output was lost: " + output_error_};
-  const std::string killed =
-      killed_ ? "\nzeroth: ranks that did not end by themselves were killed" : "";
-  if (stop_signal_ != 0)
-    return {128 + stop_signal_, "stopped by " + signal_name(stop_signal_) + killed};
+  JobOutcome outcome = stop_signal_ != 0 ? stopped_outcome() : failed_outcome();
+  if (killed_) outcome.message += "\nzeroth: ranks that did not end by themselves were killed";
+  return outcome;
+}
+
+JobOutcome Supervisor::stopped_outcome() {
+  std::string message = "stopped by " + signal_name(stop_signal_);
+  for (const Death& death : deaths_)
+    if (is_unforeseen(death)) message += "\nzeroth: " + tell(death);
+  return {128 + stop_signal_, message};
+}
+
+JobOutcome Supervisor::failed_outcome() {
   const Death& cause = find_cause(deaths_, options_.same_failure);
-  return {exit_status(cause.ending), tell(cause) + killed};
+  std::string message = tell(cause) + stopped_ranks_;
+  const auto kills = oom_.take_new_kills();
+  if (kills && *kills > 0)
+    message += fmt::format(
+        "\nzeroth: the kernel's out-of-memory killer ended {} process{} meanwhile, perhaps one "
+        "that a rank had started",
+        *kills, *kills == 1 ? "" : "es");
+  return {exit_status(cause.ending), message};
 }
 
 }  // namespace

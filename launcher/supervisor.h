@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -12,10 +13,13 @@ namespace zeroth::launcher {
 
 struct SupervisorOptions {
   bool progress_on_terminal = false;              // rank 0 redraws its progress line with '\r'
+  bool quiet = false;                             // no word while it waits for ranks after a signal
+  std::vector<int> rank_logs = {};                // an open file per rank, not owned; empty: none
+  std::filesystem::path system_root = "/";        // see oom_watch.h
   std::chrono::milliseconds same_failure{200};    // deaths this close to the first may be its cause
   std::chrono::milliseconds failure_grace{3000};  // from SIGTERM to SIGKILL after a rank has failed
-  std::chrono::milliseconds signal_grace{30'000};  // from a forwarded signal to SIGKILL
-  std::chrono::milliseconds output_grace{500};     // for output that descendants of ranks hold open
+  std::chrono::milliseconds signal_grace{300'000};  // from a forwarded signal to SIGKILL
+  std::chrono::milliseconds output_grace{500};      // for output that a process holds open
 };
 
 struct JobOutcome {
@@ -23,11 +27,14 @@ struct JobOutcome {
   std::string message;  // for a person; empty if all ranks ended with 0
 };
 
-// Starts all ranks, passes their output on, and returns when none is left. A rank that fails ends
-// the others (SIGTERM at once, SIGKILL after failure_grace) and gives the status: its exit code, or
-// 128 + signal. SIGINT, SIGTERM and SIGHUP are forwarded and give 128 + signal unless all ranks
-// still end with 0; a second one kills. An output that nobody reads any more ends the job like
-// SIGPIPE. Ranks also die with the calling thread, which must be the main thread. Throws
+// Starts all ranks, passes their output on, and returns when none is left, nor any process that
+// they started. A rank that fails ends the others (SIGTERM at once, SIGKILL after failure_grace,
+// which also ends one that is stopped) and gives the status: its exit code, or 128 + signal. SIGINT
+// and SIGTERM are forwarded, SIGHUP as SIGTERM, and give 128 + signal unless all ranks still end
+// with 0; a second one kills. A rank that fails meanwhile cuts signal_grace to failure_grace. An
+// output that nobody reads any more ends the job like SIGPIPE; a rank log that cannot be written is
+// given up with a warning. Ranks also die with the calling thread, which must be the main thread,
+// and what they started with the calling process, whose children all belong to the job. Throws
 // ProgramError or Error if a rank cannot be started; then none is left either.
 JobOutcome supervise(const Program& program, const std::vector<RankSpec>& ranks,
                      const SupervisorOptions& options);

@@ -32,11 +32,13 @@ int exit_status(Ending ending) {
   return ending.by_signal ? 128 + ending.number : ending.number;
 }
 
+bool obeyed(Ending ending, int signal) {
+  return !ending.failed() || exit_status(ending) == 128 + signal;
+}
+
 std::string describe_death(const Death& death) {
-  std::string text = fmt::format("rank {} {}", death.rank, describe(death.ending));
-  if (death.ending == Ending{true, SIGKILL})
-    text += " (if nobody sent it, the machine may have run out of memory: see dmesg)";
-  return text;
+  const std::string reason = death.reason.empty() ? "" : fmt::format(" ({})", death.reason);
+  return fmt::format("rank {} {}{}", death.rank, describe(death.ending), reason);
 }
 
 std::string describe_last_lines(const std::deque<std::string>& lines) {

@@ -22,6 +22,7 @@ struct Death {
   Ending ending;  // failed
   std::chrono::milliseconds since_first{0};
   bool after_stop = false;  // seen after the launcher had sent SIGTERM to this rank
+  std::string reason = {};  // of the signal, where more is known than its name
 };
 
 // The death to report, out of at least one in order of time. Peers of a dead rank often fail too,
@@ -32,6 +33,10 @@ const Death& find_cause(std::span<const Death> deaths, std::chrono::milliseconds
 std::string signal_name(int signal);  // "SIGKILL"
 std::string describe(Ending ending);  // "ended with exit code 3", "was killed by SIGKILL"
 int exit_status(Ending ending);       // as a shell has it: the code, or 128 + signal
+
+// Whether a rank that was told to end by `signal` did so: with 0, by that signal, or with the exit
+// code that a shell has for it. Anything else is a failure on the way.
+bool obeyed(Ending ending, int signal);
 
 // The message for a person: rank and how.
 std::string describe_death(const Death& death);

@@ -52,6 +52,27 @@ TEST_CASE("every other flag reaches its field") {
   CHECK(options.bind_cores == true);
   CHECK(parse_command_line({"-e", "localhost:1", "prog"}).exclude == "localhost:1");
   CHECK(parse_command_line({"--no_bind_cores_to_rank", "prog"}).bind_cores == false);
+  const LaunchOptions end = parse_command_line(
+      {"--timeout=90", "--grace", "7", "--save_pid", "--enable_each_rank_log", "logs", "prog"});
+  CHECK(end.timeout_seconds == 90);
+  CHECK(end.grace_seconds == 7);
+  CHECK(end.save_pid);
+  CHECK(end.rank_log_folder == "logs");
+}
+
+TEST_CASE("how much the launcher says is DeepSpeed's choice of levels") {
+  CHECK(parse_command_line({"prog"}).verbosity == Verbosity::kNotes);
+  CHECK(parse_command_line({"--log_level=debug", "prog"}).verbosity == Verbosity::kDebug);
+  CHECK(parse_command_line({"--log_level=warning", "prog"}).verbosity == Verbosity::kWarnings);
+  CHECK(parse_command_line({"--log_level=critical", "prog"}).verbosity == Verbosity::kErrors);
+  CHECK(parse_command_line({"-q", "prog"}).verbosity == Verbosity::kErrors);
+}
+
+TEST_CASE("report is a command of its own, ./report a program") {
+  CHECK(parse_command_line({"report"}).report);
+  const LaunchOptions program = parse_command_line({"./report"});
+  CHECK_FALSE(program.report);
+  CHECK(program.command == Words{"./report"});
 }
 
 TEST_CASE("words after the program are its own, whatever they look like") {
@@ -76,11 +97,12 @@ TEST_CASE("every flag of ours is warned of after the program, but help and versi
   for (const char* flag :
        {"--num_gpus", "--num_accelerators", "-i", "--include", "-e", "--exclude", "--master_addr",
         "--master_port", "--bind_cores_to_rank", "--no_bind_cores_to_rank", "--bind_core_list",
-        "--share-gpus", "--share_gpus=1"}) {
+        "--share-gpus", "--share_gpus=1", "--enable_each_rank_log", "--save_pid", "--num_nodes"}) {
     CAPTURE(flag);
     CHECK(parse_command_line({"finetune", flag}).warnings.size() == 1);
   }
-  CHECK(parse_command_line({"finetune", "--help", "-h", "--version", "num_gpus", "-1", "-"})
+  CHECK(parse_command_line({"finetune", "--help", "-h", "--version", "--timeout", "-q", "--module",
+                            "num_gpus", "-1", "-"})
             .warnings.empty());
 }
 
@@ -90,8 +112,8 @@ TEST_CASE("an unknown flag is answered with the nearest one") {
   CHECK(error_of({"--num-gpus=2", "finetune"})
             .starts_with("--num-gpus: unknown flag; did you mean "
                          "--num_gpus?"));
-  CHECK(error_of({"--hostfile", "x"}) ==
-        "--hostfile: unknown flag (zeroth --help lists the flags)");
+  CHECK(error_of({"--hostfiles", "x"}) ==
+        "--hostfiles: unknown flag (zeroth --help lists the flags)");
 }
 
 TEST_CASE("help and version are answers, not programs") {
@@ -116,7 +138,14 @@ TEST_CASE("a wrong command line is an error of its own") {
   has({"--master_port", "65536", "prog"}, "--master_port 65536");
   has({"--master_port=0", "prog"}, "--master_port 0");
   has({"--no_bind_cores_to_rank", "--bind_core_list", "0", "prog"}, "contradicts");
-  has({"--no_bind_cores_to_rank", "--bind_cores_to_rank", "prog"}, "excludes");
+  has({"--no_bind_cores_to_rank", "--bind_cores_to_rank", "prog"}, "contradict each other");
+  has({"--timeout", "0", "prog"}, "--timeout 0: at least one second");
+  has({"--timeout=soon", "prog"}, "soon");
+  has({"--timeout=1.5", "prog"}, "1.5");
+  has({"--grace=-1", "prog"}, "--grace -1");
+  has({"--log_level", "loud", "prog"}, "loud");
+  has({"--num_gpus", "2", "report"}, "report stands alone");
+  has({"report", "all"}, "report stands alone");
   has({"train.py", "--lr", "1"}, "zeroth python3 train.py");
 }
 

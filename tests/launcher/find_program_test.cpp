@@ -50,6 +50,27 @@ TEST_CASE("what is not there is 127, what cannot run is 126") {
   CHECK(status_of("folder", own.path(), "") == 127);
 }
 
+TEST_CASE("a misspelled program is answered with the nearest one, by name and by path") {
+  const TempFolder own, other;
+  make_file(own.path() / "finetune", 0755);
+  make_file(own.path() / "finetunes.txt", 0644);
+  make_file(other.path() / "evaluate", 0755);
+  const auto message = [&](const std::string& name) -> std::string {
+    try {
+      find_program(name, own.path(), other.path());
+    } catch (const ProgramError& error) {
+      return error.what();
+    }
+    return "found";
+  };
+  CHECK(message("fintune").starts_with(
+      "program 'fintune' was not found; did you mean finetune?\nlooked beside zeroth in "));
+  CHECK(message("evalute").find("did you mean evaluate?") != std::string::npos);
+  CHECK(message("something_else").find("did you mean") == std::string::npos);
+  const std::string path = (own.path() / "finetun").string();
+  CHECK(message(path) == path + " does not exist; did you mean finetune?");
+}
+
 TEST_CASE("an executable along PATH wins over a plain file before it") {
   const TempFolder own, other;
   make_file(own.path() / "prog", 0644);

@@ -87,6 +87,70 @@ TEST_CASE("arguments reach the ranks unchanged") {
   CHECK(run_zeroth(command).out == expected);
 }
 
+TEST_CASE("values of the environment reach the ranks unchanged") {
+  const std::string odd = "two words \"quoted\" it's $HOME a\\b=c;d&e|f\tg %s \xc3\xa9 \xff";
+  const auto result = run_zeroth({rank_program(), "env", "ODD", "EMPTY", "LINES"},
+                                 {{"ODD", odd}, {"EMPTY", ""}, {"LINES", "a\nb"}});
+  CHECK(result.out == "ODD=" + odd + "\nEMPTY=\nLINES=a\nb\n");
+}
+
+TEST_CASE("--timeout is in the environment of the ranks") {
+  CHECK(run_zeroth({"--timeout=7", rank_program(), "env", "ZEROTH_TIMEOUT"}).out ==
+        "ZEROTH_TIMEOUT=7\n");
+  CHECK(run_zeroth({"--timeout=never", rank_program(), "env", "RANK"}).status == 2);
+}
+
+TEST_CASE("each rank's log holds both its outputs, the console has them as before") {
+  const TempFolder folder;
+  const auto result =
+      run_zeroth({"--num_gpus=2", "--enable_each_rank_log", folder.path() / "logs", "/bin/sh", "-c",
+                  "echo out $RANK; sleep 0.1; echo err $RANK >&2; exit $RANK"});
+  CHECK(result.status == 1);
+  CHECK(sorted(lines_of(result.out)) == std::vector<std::string>{"[0] out 0", "[1] out 1"});
+  CHECK(contains(result.err, "[0] err 0\n"));
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path() / "logs"))
+    names.push_back(entry.path().filename().string());
+  names = sorted(names);
+  REQUIRE(names.size() == 2);
+  for (size_t rank = 0; rank < 2; ++rank) {
+    CHECK(names[rank].size() == std::string("20260309070000_rank0.log").size());
+    CHECK(names[rank].ends_with(fmt::format("_rank{}.log", rank)));
+    CHECK(read_text(folder.path() / "logs" / names[rank]) ==
+          fmt::format("out {0}\nerr {0}\n", rank));
+  }
+  const auto refused = run_zeroth({"--enable_each_rank_log", rank_program(), "/bin/true"});
+  CHECK(refused.status == 1);
+  CHECK(contains(refused.err, "it is a file, but should be a folder"));
+}
+
+TEST_CASE("--save_pid keeps the launcher's number in DeepSpeed's file while it runs") {
+  const auto result =
+      run_zeroth({"--save_pid", "/bin/sh", "-c", "echo $PPID; cat /tmp/$PPID.deepspeed; echo"});
+  const std::vector<std::string> lines = lines_of(result.out);
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0] == lines[1]);
+  CHECK_FALSE(std::filesystem::exists("/tmp/" + lines[0] + ".deepspeed"));
+}
+
+TEST_CASE("report tells of build and machine, and starts nothing") {
+  const auto result = run_zeroth({"report"});
+  CHECK(result.status == 0);
+  CHECK(result.err.empty());
+  for (const char* part : {"LibTorch", "CUDA toolkit", "NCCL", "io_uring", "/dev/shm", "finetune"})
+    CHECK(contains(result.out, part));
+}
+
+TEST_CASE("--quiet leaves errors only, --log_level debug tells what each rank gets") {
+  const auto quiet = run_zeroth({"-q", "--no_ssh", rank_program(), "args", "--master_port", "1"});
+  CHECK(quiet.err.empty());
+  CHECK(contains(run_zeroth({"-q", rank_program(), "exit", "3"}).err, "exit code 3"));
+  const auto loud = run_zeroth({"--log_level=debug", "--no_ssh", rank_program(), "env", "RANK"});
+  CHECK(contains(loud.err, "zeroth: --no_ssh changes nothing: one machine needs no ssh"));
+  CHECK(contains(loud.err, "zeroth: rank 0: cores ["));
+  CHECK(contains(loud.err, "WORLD_SIZE=1"));
+}
+
 TEST_CASE("ranks are bound to their cores, and their threads match") {
   const std::vector<int> cores = probe_machine({"cpu", {}, {}, ""}).cores;
   const auto alone = run_zeroth({rank_program(), "cores"});
@@ -134,7 +198,8 @@ TEST_CASE("a master port that is taken is refused before any rank starts") {
 TEST_CASE("a program that is not there or cannot run ends with 127 or 126") {
   const auto missing = run_zeroth({"no_such_program"});
   CHECK(missing.status == 127);
-  CHECK(contains(missing.err, "'no_such_program' was not found: looked beside zeroth in "));
+  CHECK(contains(missing.err, "'no_such_program' was not found"));
+  CHECK(contains(missing.err, "\nlooked beside zeroth in "));
   CHECK(contains(missing.err, ZEROTH_BIN_DIR));
   CHECK(run_zeroth({"/no/such/program"}).status == 127);
   CHECK(run_zeroth({ZEROTH_SOURCE_DIR "/CMakeLists.txt"}).status == 126);
@@ -160,6 +225,7 @@ TEST_CASE("a wrong command line or environment is an error with its reason") {
   const auto python = run_zeroth({"train.py"});
   CHECK(python.status == 2);
   CHECK(contains(python.err, "train.py is a Python script"));
+  CHECK(contains(python.err, "zeroth finetune"));
   const auto filter = run_zeroth({"--include", "localhost:999999", rank_program(), "cores"});
   CHECK(filter.status == 2);
   CHECK(contains(filter.err, "unknown slot 999999"));
@@ -182,9 +248,10 @@ TEST_CASE("a misplaced flag is warned of once and handed on") {
 TEST_CASE("help and version are printed and end with 0") {
   const auto help = run_zeroth({"--help"});
   CHECK(help.status == 0);
-  for (const char* flag :
-       {"--num_gpus", "--include", "--exclude", "--master_port", "--bind_cores_to_rank",
-        "--no_bind_cores_to_rank", "--bind_core_list", "--share-gpus", "DS_ACCELERATOR"})
+  for (const char* flag : {"--num_gpus", "--include", "--exclude", "--master_port",
+                           "--bind_cores_to_rank", "--no_bind_cores_to_rank", "--bind_core_list",
+                           "--share-gpus", "DS_ACCELERATOR", "--timeout", "--enable_each_rank_log",
+                           "--save_pid", "--grace", "--log_level", "--num_nodes", "report"})
     CHECK(contains(help.out, flag));
   CHECK(run_zeroth({"--version"}).status == 0);
 }

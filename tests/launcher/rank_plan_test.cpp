@@ -48,6 +48,12 @@ TEST_CASE("a rank's environment is exactly this") {
                                  {"OMP_NUM_THREADS", "2"}});
 }
 
+TEST_CASE("--timeout reaches every rank in seconds") {
+  const RankPlan plan = plan_ranks(options_of({"--timeout=90"}), cpu_request(2));
+  CHECK(value(plan.ranks[0], "ZEROTH_TIMEOUT") == "90");
+  CHECK(value(plan.ranks[1], "ZEROTH_TIMEOUT") == "90");
+}
+
 TEST_CASE("CPU ranks are bound to their part of the cores") {
   const RankPlan plan = plan_ranks(options_of({}), cpu_request(3));
   CHECK(plan.ranks[0].cores == std::vector<int>{0, 1});

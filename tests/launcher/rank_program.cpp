@@ -9,8 +9,12 @@
 //   polite                sleeps until SIGTERM, then ends with 0
 //   lines COUNT           prints COUNT long lines in small pieces to both outputs
 //   parent                starts a child; both sleep
-//   only RANK MODE...     does MODE if it is this rank, else sleeps
-//   except RANK MODE...   sleeps if it is this rank, else does MODE
+//   brood MODE...         starts a child, one in a session of its own and a daemon, which sleep and
+//                         ignore what they can; then does MODE
+//   finish MS             sleeps until SIGTERM or SIGINT, takes MS to finish, ends with 128 +
+//   signal fail-late             the same, but fails on the way with 5 eat                   takes
+//   memory until it is killed, at most 1 GiB only RANK MODE...     does MODE if it is this rank,
+//   else sleeps except RANK MODE...   sleeps if it is this rank, else does MODE
 // A process that sleeps or prints lines first leaves a file named by its pid in the folder PID_DIR.
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -22,6 +26,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -50,6 +56,8 @@ void note_pid() {
   const std::string folder = variable("PID_DIR");
   if (!folder.empty()) std::ofstream(std::filesystem::path(folder) / std::to_string(::getpid()));
 }
+
+int do_mode(const Arguments& args);
 
 int sleep_long() {
   note_pid();
@@ -95,6 +103,46 @@ void end_with_zero(int) {
   ::_exit(0);
 }
 
+// In a process of its own, that no signal but SIGKILL ends.
+void sleep_apart(bool own_session, bool orphaned) {
+  if (::fork() != 0) return;
+  if (own_session) ::setsid();
+  if (orphaned && ::fork() != 0) ::_exit(0);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::signal(signal, SIG_IGN);
+  ::_exit(sleep_long());
+}
+
+int have_brood(const Arguments& then) {
+  sleep_apart(false, false);
+  sleep_apart(true, false);
+  sleep_apart(true, true);
+  const std::filesystem::path folder = variable("PID_DIR");
+  while (std::distance(std::filesystem::directory_iterator(folder), {}) < 3) ::usleep(1000);
+  return do_mode(then);
+}
+
+volatile std::sig_atomic_t told = 0;
+
+int finish(int milliseconds, bool fail) {
+  for (const int signal : {SIGTERM, SIGINT}) ::signal(signal, [](int number) { told = number; });
+  note_pid();
+  while (told == 0) ::usleep(1000);
+  if (fail) return 5;
+  ::usleep(static_cast<useconds_t>(milliseconds) * 1000);
+  print("saved");
+  return 128 + told;
+}
+
+int eat() {
+  constexpr size_t kPiece = size_t{1} << 20;
+  std::vector<std::unique_ptr<char[]>> eaten;
+  for (int i = 0; i < 1024; ++i) {
+    eaten.push_back(std::make_unique<char[]>(kPiece));
+    for (size_t at = 0; at < kPiece; at += 4096) eaten.back()[at] = 1;
+  }
+  return 98;
+}
+
 int live(const std::string& mode) {
   if (mode == "stubborn") {
     ::signal(SIGTERM, SIG_IGN);
@@ -132,6 +180,10 @@ int do_mode(const Arguments& args) {
     const bool named = rest[0] == variable("RANK");
     return named == (mode == "only") ? do_mode({rest.begin() + 1, rest.end()}) : sleep_long();
   }
+  if (mode == "brood") return have_brood(rest);
+  if (mode == "finish") return finish(std::stoi(rest[0]), false);
+  if (mode == "fail-late") return finish(0, true);
+  if (mode == "eat") return eat();
   if (mode == "exit" || mode == "raise") return die(mode, std::stoi(rest[0]));
   if (mode == "args" || mode == "env" || mode == "text") return say(mode, rest);
   if (mode == "lines") return print_lines(std::stoi(rest[0]));

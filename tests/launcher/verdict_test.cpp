@@ -55,7 +55,19 @@ TEST_CASE("a death's message holds the rank, how, and the last lines") {
   CHECK(describe_death(exited(4, 3)) == "rank 4 ended with exit code 3");
   CHECK(describe_last_lines({"one", "two"}) == "; its last lines:\n  | one\n  | two");
   CHECK(describe_last_lines({}) == "; it had printed nothing");
-  CHECK(describe_death(killed(1, SIGKILL)).find("out of memory") != std::string::npos);
+  CHECK(describe_death(killed(1, SIGKILL)) == "rank 1 was killed by SIGKILL");
+  Death explained = killed(1, SIGKILL);
+  explained.reason = "out of memory";
+  CHECK(describe_death(explained) == "rank 1 was killed by SIGKILL (out of memory)");
+}
+
+TEST_CASE("a rank obeys a signal by 0, by dying of it, or by a shell's code for it") {
+  CHECK(obeyed({false, 0}, SIGTERM));
+  CHECK(obeyed({true, SIGTERM}, SIGTERM));
+  CHECK(obeyed({false, 143}, SIGTERM));
+  CHECK_FALSE(obeyed({false, 130}, SIGTERM));
+  CHECK_FALSE(obeyed({false, 1}, SIGTERM));
+  CHECK_FALSE(obeyed({true, SIGSEGV}, SIGTERM));
 }
 
 }  // namespace zeroth::launcher

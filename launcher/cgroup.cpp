@@ -1,0 +1,130 @@
+#include "launcher/cgroup.h"
+
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+namespace zeroth::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Limits above this are the "none" of version 1: the largest number of pages.
+constexpr int64_t kNoLimit = int64_t{1} << 62;
+
+bool lists(const std::string& list, const std::string& item) {
+  return ("," + list + ",").find("," + item + ",") != std::string::npos;
+}
+
+// The path of this process's group, as /proc/self/cgroup has it: lines "number:controllers:path".
+std::optional<std::string> group_path(const std::string& controller, bool unified,
+                                      const fs::path& root) {
+  std::ifstream groups(root / "proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const size_t first = line.find(':');
+    const size_t second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    if (unified ? controllers.empty() : lists(controllers, controller))
+      return line.substr(second + 1);
+  }
+  return std::nullopt;
+}
+
+std::optional<fs::path> mount_point(const std::string& controller, bool unified,
+                                    const fs::path& root) {
+  std::ifstream mounts(root / "proc/self/mounts");
+  for (std::string line; std::getline(mounts, line);) {
+    std::istringstream words(line);
+    std::string source, folder, type, options;
+    words >> source >> folder >> type >> options;
+    const bool found = unified ? type == "cgroup2" : type == "cgroup" && lists(options, controller);
+    if (found) return root / fs::path(folder).relative_path();
+  }
+  return std::nullopt;
+}
+
+std::optional<Cgroup> find(const std::string& controller, bool unified, const fs::path& root) {
+  const auto mount = mount_point(controller, unified, root);
+  const auto path = group_path(controller, unified, root);
+  if (!mount || !path) return std::nullopt;
+  // A container may see its own group as the whole hierarchy, under a path that lies outside.
+  const fs::path folder = (*mount / fs::path(*path).relative_path()).lexically_normal();
+  std::error_code ignored;
+  return Cgroup{fs::is_directory(folder, ignored) ? folder : *mount, *mount, unified};
+}
+
+// The group and those around it, inside out.
+std::vector<fs::path> folders_up(const Cgroup& group) {
+  std::vector<fs::path> folders;
+  for (fs::path folder = group.folder;; folder = folder.parent_path()) {
+    folders.push_back(folder);
+    if (folder == group.mount || !folder.has_relative_path()) return folders;
+  }
+}
+
+std::optional<int64_t> read_number(const fs::path& file) {
+  std::ifstream in(file);
+  int64_t number = 0;
+  if (!(in >> number)) return std::nullopt;
+  return number;
+}
+
+std::optional<double> quota_of(const fs::path& folder, bool unified) {
+  double quota = 0, period = 0;
+  if (unified) {
+    std::ifstream in(folder / "cpu.max");
+    in >> quota >> period;  // "max 100000" is no number, so no quota
+  } else {
+    quota = static_cast<double>(read_number(folder / "cpu.cfs_quota_us").value_or(-1));
+    period = static_cast<double>(read_number(folder / "cpu.cfs_period_us").value_or(0));
+  }
+  if (quota <= 0 || period <= 0) return std::nullopt;
+  return quota / period;
+}
+
+template <typename Number>
+void keep_least(std::optional<Number>& least, std::optional<Number> value) {
+  if (value && (!least || *value < *least)) least = value;
+}
+
+}  // namespace
+
+std::optional<Cgroup> find_cgroup(const std::string& controller, const fs::path& root) {
+  const auto first = find(controller, false, root);
+  return first ? first : find(controller, true, root);
+}
+
+std::optional<int64_t> memory_limit(const fs::path& root) {
+  const auto group = find_cgroup("memory", root);
+  if (!group) return std::nullopt;
+  std::optional<int64_t> least;
+  for (const fs::path& folder : folders_up(*group)) {
+    const char* file = group->unified ? "memory.max" : "memory.limit_in_bytes";
+    const auto limit = read_number(folder / file);
+    if (limit && *limit < kNoLimit) keep_least(least, limit);
+  }
+  return least;
+}
+
+std::optional<double> cpu_quota(const fs::path& root) {
+  const auto group = find_cgroup("cpu", root);
+  if (!group) return std::nullopt;
+  std::optional<double> least;
+  for (const fs::path& folder : folders_up(*group))
+    keep_least(least, quota_of(folder, group->unified));
+  return least;
+}
+
+std::optional<int64_t> read_counter(const fs::path& file, const std::string& key) {
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream words(line);
+    std::string name;
+    int64_t number = 0;
+    if (words >> name >> number && name == key) return number;
+  }
+  return std::nullopt;
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,32 @@
+// What the control groups of this process allow, version 1 or 2. `root` is "/" but in tests, where
+// a folder plays proc and sys.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace zeroth::launcher {
+
+// One controller's group of this process.
+struct Cgroup {
+  std::filesystem::path folder;  // its files
+  std::filesystem::path mount;   // where the hierarchy begins
+  bool unified = false;          // version 2
+};
+
+// `controller` is "memory" or "cpu". Empty without such a hierarchy.
+std::optional<Cgroup> find_cgroup(const std::string& controller,
+                                  const std::filesystem::path& root = "/");
+
+// Bytes, the least of all groups around this process; empty: not limited.
+std::optional<int64_t> memory_limit(const std::filesystem::path& root = "/");
+
+// Processors' worth of time, the least of all groups around; empty: not limited.
+std::optional<double> cpu_quota(const std::filesystem::path& root = "/");
+
+// The number after `key` in a file of lines "key number ...", as memory.events and meminfo are.
+std::optional<int64_t> read_counter(const std::filesystem::path& file, const std::string& key);
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,26 @@
+// What NVML, the management library of NVIDIA's driver, says of the GPUs; no CUDA is started.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace zeroth::launcher {
+
+struct GpuReport {
+  struct Gpu {
+    std::string name;
+    int64_t memory_bytes = 0;
+    int major = 0, minor = 0;  // compute capability
+  };
+  std::string driver;    // "570.86.15"
+  int cuda_version = 0;  // newest that the driver runs, 12080 for 12.8
+  std::vector<Gpu> gpus;
+};
+
+// Empty without the library, or if it fails.
+std::optional<int> count_gpus_by_nvml();
+std::optional<GpuReport> report_gpus_by_nvml();
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,50 @@
+#include "launcher/oom_watch.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/units.h"
+#include "launcher/cgroup.h"
+
+namespace zeroth::launcher {
+namespace {
+
+constexpr const char* kKey = "oom_kill";
+
+}  // namespace
+
+OomWatch::OomWatch(std::filesystem::path root) : root_(std::move(root)) {
+  if (const auto group = find_cgroup("memory", root_)) {
+    file_ = group->folder / (group->unified ? "memory.events" : "memory.oom_control");
+    of_cgroup_ = read().has_value();
+  }
+  if (!of_cgroup_) file_ = root_ / "proc/vmstat";
+  seen_ = read();
+}
+
+std::optional<int64_t> OomWatch::read() const {
+  return read_counter(file_, kKey);
+}
+
+std::optional<int64_t> OomWatch::take_new_kills() {
+  const auto now = read();
+  if (!now || !seen_) return std::nullopt;
+  return *now - *std::exchange(seen_, now);
+}
+
+std::string OomWatch::explain_kill() {
+  const auto kills = take_new_kills();
+  if (!kills) return "by somebody, or out of memory: nothing tells here, but dmesg may";
+  if (*kills <= 0) return "somebody sent it: the kernel's out-of-memory killer did not";
+  const auto machine = read_counter(root_ / "proc/meminfo", "MemTotal:");
+  const auto limit = memory_limit(root_);
+  std::string text = fmt::format(
+      "out of memory: the kernel's out-of-memory killer ended {} process{} of {}", *kills,
+      *kills == 1 ? "" : "es", of_cgroup_ ? "this control group" : "this machine meanwhile");
+  if (limit) text += fmt::format("; the group may use {}", format_bytes(*limit));
+  if (machine) text += fmt::format("; the machine has {}", format_bytes(*machine * 1024));
+  return text;
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,215 @@
+#include "launcher/report.h"
+
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <CLI/Version.hpp>
+#include <algorithm>
+#include <boost/version.hpp>
+#include <utility>
+
+#include "base/units.h"
+#include "launcher/cgroup.h"
+#include "launcher/cores.h"
+#include "launcher/find_program.h"
+#include "launcher/inventory.h"
+#include "launcher/nvml.h"
+
+namespace zeroth::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kEnoughShared = int64_t{512} << 20;  // DeepSpeed's own threshold
+constexpr int kOldestCapability = 70;                  // what current LibTorch builds still run on
+
+using Warnings = std::vector<std::string>;
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+std::string or_unknown(const std::string& text) {
+  return text.empty() ? "unknown" : text;
+}
+
+std::string cuda_version(int number) {
+  return number == 0 ? "unknown" : fmt::format("{}.{}", number / 1000, number % 1000 / 10);
+}
+
+ReportSection versions(const fs::path& own_folder, Warnings& warnings) {
+  const fs::path torch = ZEROTH_TORCH_FOLDER;
+  const bool has_torch = is_there(torch / "lib/libtorch_cpu.so");
+  if (!has_torch)
+    warnings.push_back(
+        fmt::format("LibTorch is no longer in {}, where the build found it: finetune may not start",
+                    torch.string()));
+  return {"Versions",
+          {{"Zeroth", fmt::format("{}, in {}", ZEROTH_VERSION, own_folder.string())},
+           {"LibTorch", fmt::format("{}, in {}{}", ZEROTH_TORCH_VERSION, torch.string(),
+                                    has_torch ? "" : " (not there)")},
+           {"CUDA of LibTorch", or_unknown(ZEROTH_TORCH_CUDA)},
+           {"CUDA toolkit of the build",
+            std::string(ZEROTH_CUDA_TOOLKIT).empty() ? "none" : ZEROTH_CUDA_TOOLKIT},
+           {"NCCL of the build", std::string(ZEROTH_NCCL).empty() ? "none" : ZEROTH_NCCL},
+           {"compiler", "g++ compatible " __VERSION__},
+           {"Boost, fmt, CLI11",
+            fmt::format("{}.{}.{}, {}.{}.{}, {}", BOOST_VERSION / 100000,
+                        BOOST_VERSION / 100 % 1000, BOOST_VERSION % 100, FMT_VERSION / 10000,
+                        FMT_VERSION / 100 % 100, FMT_VERSION % 100, CLI11_VERSION)},
+           {"system", describe_system()}}};
+}
+
+ReportSection features(const fs::path& own_folder) {
+  const bool built = std::string(ZEROTH_CUDA_TOOLKIT) != "";
+  const bool found =
+      is_there(own_folder / "libzeroth_gpu.so") || is_there(own_folder / "../lib/libzeroth_gpu.so");
+  const std::string gpu = found   ? "built in (NCCL)"
+                          : built ? "built, but libzeroth_gpu.so is not beside this program"
+                                  : "not built: configure with -DZEROTH_CUDA=ON, a CUDA toolkit "
+                                    "and a LibTorch for CUDA";
+  return {"Built in",
+          {{"CPU ranks (Gloo)", "built in"},
+           {"GPU ranks", gpu},
+           {"kernels compiled at first use", "none: all is compiled ahead"},
+           {"sanitizers", ZEROTH_SANITIZED ? "address, undefined behaviour: slow" : "off"}}};
+}
+
+ReportSection processor(Warnings& warnings) {
+  const Processor processor = probe_processor();
+  const auto allowed = static_cast<int>(allowed_cores().size());
+  const auto quota = cpu_quota();
+  if (quota && *quota < allowed)
+    warnings.push_back(fmt::format(
+        "the control group gives {:.1f} cores' time to {} cores: ranks will be held up; bind to "
+        "fewer with --bind_core_list",
+        *quota, allowed));
+  return {
+      "Processor",
+      {{"model", or_unknown(processor.model)},
+       {"sockets, cores, threads",
+        fmt::format("{}, {}, {}", processor.sockets, processor.cores, processor.threads)},
+       {"threads for ranks", fmt::format("{}", allowed)},
+       {"time limit (cgroup)", quota ? fmt::format("{:.1f} threads", *quota) : "none"},
+       {"instructions", or_unknown(fmt::format("{}", fmt::join(processor.instructions, " ")))}}};
+}
+
+ReportSection memory(Warnings& warnings) {
+  const auto total = read_counter("/proc/meminfo", "MemTotal:");
+  const auto available = read_counter("/proc/meminfo", "MemAvailable:");
+  const auto limit = memory_limit();
+  const Space shared = probe_space("/dev/shm");
+  const Finding locked = probe_locked_memory();
+  if (shared.total_bytes < kEnoughShared)
+    warnings.push_back(fmt::format(
+        "/dev/shm has only {}: ranks of one machine share memory there; in docker, --shm-size=1gb "
+        "makes it larger",
+        format_bytes(shared.total_bytes)));
+  if (!locked.good)
+    warnings.push_back(fmt::format(
+        "only {} may be locked: pinned buffers beyond fall back to ordinary memory; 'ulimit -l "
+        "unlimited' (docker: --ulimit memlock=-1) lifts it",
+        locked.text));
+  const auto bytes = [](std::optional<int64_t> kib) {
+    return kib ? format_bytes(*kib * 1024) : std::string("unknown");
+  };
+  return {"Memory",
+          {{"machine", fmt::format("{}, {} available", bytes(total), bytes(available))},
+           {"limit (cgroup)", limit ? format_bytes(*limit) : "none"},
+           {"/dev/shm", fmt::format("{}, {} free", format_bytes(shared.total_bytes),
+                                    format_bytes(shared.free_bytes))},
+           {"may be locked", locked.text}}};
+}
+
+ReportSection gpus(const LaunchEnvironment& environment, Warnings& warnings) {
+  const auto report = report_gpus_by_nvml();
+  if (!report) return {"GPUs", {{"driver", "none found (no NVML)"}}};
+  ReportSection section{
+      "GPUs",
+      {{"driver", fmt::format("{}, runs CUDA up to {}", or_unknown(report->driver),
+                              cuda_version(report->cuda_version))}}};
+  for (size_t i = 0; i < report->gpus.size(); ++i) {
+    const GpuReport::Gpu& gpu = report->gpus[i];
+    section.lines.emplace_back(fmt::format("GPU {}", i),
+                               fmt::format("{}, {}, compute capability {}.{}", gpu.name,
+                                           format_bytes(gpu.memory_bytes), gpu.major, gpu.minor));
+    if (gpu.major > 0 && gpu.major * 10 + gpu.minor < kOldestCapability)
+      warnings.push_back(fmt::format("GPU {} is older than what LibTorch is built for", i));
+  }
+  const auto count = static_cast<int>(report->gpus.size());
+  const auto visible = visible_gpus(count, environment.cuda_visible_devices);
+  section.lines.emplace_back("visible to ranks",
+                             or_unknown(fmt::format("{}", fmt::join(visible, ","))));
+  return section;
+}
+
+ReportSection files(Warnings& warnings) {
+  std::error_code ignored;
+  const fs::path here = fs::current_path(ignored);
+  const Space space = probe_space(here);
+  const Finding ring = probe_io_uring();
+  if (::access(here.c_str(), W_OK) != 0)
+    warnings.push_back(fmt::format("{} is not writable", here.string()));
+  return {"Files",
+          {{"io_uring", ring.text},
+           {"working folder",
+            fmt::format("{}: {}, {} free of {}", here.string(), or_unknown(space.type),
+                        format_bytes(space.free_bytes), format_bytes(space.total_bytes))}}};
+}
+
+ReportSection programs(const fs::path& own_folder, const LaunchEnvironment& environment,
+                       Warnings& warnings) {
+  ReportSection section{"Programs", {}};
+  for (const char* name : {"zeroth", "finetune"}) {
+    try {
+      section.lines.emplace_back(name, find_program(name, own_folder, environment.path).string());
+    } catch (const ProgramError& error) {
+      section.lines.emplace_back(name, "not found");
+      warnings.push_back(error.what());
+    }
+  }
+  section.lines.emplace_back("device by default", "");
+  try {
+    const Accelerator device =
+        resolve_accelerator(environment.ds_accelerator, probe_machine(environment));
+    section.lines.back().second = name_of(device);
+  } catch (const Error& error) {
+    section.lines.back().second = "none";
+    warnings.push_back(error.what());
+  }
+  return section;
+}
+
+}  // namespace
+
+std::vector<ReportSection> make_report(const fs::path& own_folder,
+                                       const LaunchEnvironment& environment) {
+  Warnings warnings;
+  std::vector<ReportSection> sections = {versions(own_folder, warnings),
+                                         features(own_folder),
+                                         processor(warnings),
+                                         memory(warnings),
+                                         gpus(environment, warnings),
+                                         files(warnings),
+                                         programs(own_folder, environment, warnings)};
+  if (warnings.empty()) return sections;
+  ReportSection last{"Warnings", {}};
+  for (std::string& warning : warnings) last.lines.emplace_back("!", std::move(warning));
+  sections.push_back(std::move(last));
+  return sections;
+}
+
+std::string format_report(const std::vector<ReportSection>& sections) {
+  std::string text;
+  for (const ReportSection& section : sections) {
+    size_t width = 0;
+    for (const auto& line : section.lines) width = std::max(width, line.first.size());
+    text += fmt::format("{}{}\n", text.empty() ? "" : "\n", section.title);
+    for (const auto& [name, value] : section.lines)
+      text += fmt::format("  {:<{}}  {}\n", name, width, value);
+  }
+  return text;
+}
+
+}  // namespace zeroth::launcher

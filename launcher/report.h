@@ -1,0 +1,25 @@
+// `zeroth report`: what this build and this machine offer, as DeepSpeed's ds_report tells it.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "launcher/machine.h"
+
+namespace zeroth::launcher {
+
+struct ReportSection {
+  std::string title;
+  std::vector<std::pair<std::string, std::string>> lines;  // name, value
+};
+
+// `own_folder` is that of zeroth itself. Fails on nothing: what cannot be found is said to be so.
+// The last section, where there is one, lists what will slow a run or make it fail.
+std::vector<ReportSection> make_report(const std::filesystem::path& own_folder,
+                                       const LaunchEnvironment& environment);
+
+// Names and values in two columns, under their titles. Pure.
+std::string format_report(const std::vector<ReportSection>& sections);
+
+}  // namespace zeroth::launcher

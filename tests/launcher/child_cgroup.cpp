@@ -1,0 +1,52 @@
+#include "tests/launcher/child_cgroup.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "launcher/cgroup.h"
+#include "tests/launcher/launched.h"
+
+namespace zeroth::launcher {
+namespace {
+
+bool put(const std::filesystem::path& file, const std::string& value) {
+  std::ofstream out(file);
+  out << value << std::flush;
+  return static_cast<bool>(out);
+}
+
+}  // namespace
+
+ChildCgroup::ChildCgroup(int64_t limit_bytes) {
+  const auto own = find_cgroup("memory");
+  if (!own) {
+    obstacle_ = "no memory control group";
+    return;
+  }
+  const auto folder = own->folder / fmt::format("zeroth_test_{}", ::getpid());
+  std::error_code error;
+  std::filesystem::create_directory(folder, error);
+  if (error) {
+    obstacle_ = folder.string() + ": " + error.message();
+    return;
+  }
+  folder_ = folder;
+  const char* limit = own->unified ? "memory.max" : "memory.limit_in_bytes";
+  if (!put(folder / limit, std::to_string(limit_bytes))) {
+    obstacle_ = fmt::format("{}/{} cannot be written", folder.string(), limit);
+    return;
+  }
+  if (own->unified)
+    put(folder / "memory.swap.max", "0");  // not there without swap
+  else
+    put(folder / "memory.swappiness", "0");
+}
+
+ChildCgroup::~ChildCgroup() {
+  if (folder_.empty()) return;
+  eventually([this] { return ::rmdir(folder_.c_str()) == 0; }, std::chrono::seconds(5));
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,93 @@
+#include "launcher/foreign_flags.h"
+
+#include <doctest/doctest.h>
+
+#include "launcher/cli.h"
+
+namespace zeroth::launcher {
+namespace {
+
+using Words = std::vector<std::string>;
+
+std::string error_of(Words words) {
+  words.push_back("prog");
+  try {
+    parse_command_line(words);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("flags that change nothing here are taken with a note that says why") {
+  const LaunchOptions options =
+      parse_command_line({"--num_nodes=1", "--node_rank", "0", "--no_ssh", "--no_ssh_check",
+                          "--no_python", "--no_local_rank", "prog"});
+  CHECK(options.command == Words{"prog"});
+  REQUIRE(options.notes.size() == 6);
+  for (const std::string& note : options.notes)
+    CHECK(note.find(" changes nothing: ") != std::string::npos);
+}
+
+TEST_CASE("flags that would change something are refused with what to do instead") {
+  for (const Words& flag :
+       {Words{"--hostfile", "hosts"}, Words{"-H", "hosts"}, Words{"--launcher=slurm"},
+        Words{"--launcher_args", "-x"}, Words{"--ssh_port", "22"}, Words{"--force_multi"},
+        Words{"--num_nodes", "2"}, Words{"--node_rank=1"}}) {
+    CAPTURE(flag[0]);
+    CHECK(error_of(flag).find("several machines are not supported yet") != std::string::npos);
+  }
+  CHECK(error_of({"-H", "hosts"}).starts_with("--hostfile: "));
+  CHECK(error_of({"--module"}).find("zeroth python3 -m MODULE") != std::string::npos);
+  CHECK(error_of({"--venv_script", "x"}).find("activate what you need") != std::string::npos);
+  CHECK(error_of({"--autotuning", "tune"}).find("there is no tuner") != std::string::npos);
+  for (const Words& flag : {Words{"--elastic_training"}, Words{"--min_elastic_nodes", "1"},
+                            Words{"--max_elastic_nodes", "4"}})
+    CHECK(error_of(flag).find("the number of ranks is fixed") != std::string::npos);
+  CHECK(error_of({"--nproc_per_node=2"}).find("--num_gpus") != std::string::npos);
+}
+
+TEST_CASE("all refusals come together") {
+  CHECK(error_of({"--module", "--num_nodes=3"}).find("--num_nodes 3") != std::string::npos);
+  CHECK(error_of({"--module", "--num_nodes=3"}).find("--module") != std::string::npos);
+}
+
+TEST_CASE("every flag of DeepSpeed's launcher is known") {
+  for (const char* flag : {"--hostfile",
+                           "--include",
+                           "--exclude",
+                           "--num_nodes",
+                           "--num_gpus",
+                           "--num_accelerators",
+                           "--master_port",
+                           "--master_addr",
+                           "--node_rank",
+                           "--launcher",
+                           "--launcher_args",
+                           "--module",
+                           "--no_python",
+                           "--no_local_rank",
+                           "--no_ssh",
+                           "--no_ssh_check",
+                           "--force_multi",
+                           "--save_pid",
+                           "--enable_each_rank_log",
+                           "--autotuning",
+                           "--bind_cores_to_rank",
+                           "--bind_core_list",
+                           "--ssh_port",
+                           "--venv_script",
+                           "--log_level",
+                           "-H",
+                           "-i",
+                           "-e",
+                           "-q",
+                           "--quiet"}) {
+    CAPTURE(flag);
+    CHECK(error_of({flag, "1"}).find("unknown flag") == std::string::npos);
+  }
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,83 @@
+#include "launcher/guard.h"
+
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "tests/launcher/launched.h"
+
+namespace zeroth::launcher {
+namespace {
+
+// A process with this mark in its environment, and one without.
+pid_t sleeper(const std::string& mark) {
+  const pid_t pid = ::fork();
+  if (pid != 0) return pid;
+  if (!mark.empty()) ::setenv(Guard::kVariable, mark.c_str(), 1);
+  ::execl("/bin/sleep", "sleep", "60", nullptr);
+  ::_exit(1);
+}
+
+bool is_killed(pid_t pid) {
+  return !is_alive(pid) && ::waitpid(pid, nullptr, WNOHANG) == pid;
+}
+
+void end(pid_t pid) {
+  ::kill(pid, SIGKILL);
+  ::waitpid(pid, nullptr, 0);
+}
+
+}  // namespace
+
+TEST_CASE("exactly the processes with the mark are killed") {
+  const pid_t marked = sleeper("one.1");
+  const pid_t longer = sleeper("one.12");
+  const pid_t plain = sleeper("");
+  ::usleep(100'000);  // until all have executed
+  CHECK(kill_marked("one.1") == 1);
+  CHECK(is_killed(marked));
+  CHECK(is_alive(longer));
+  CHECK(is_alive(plain));
+  end(longer);
+  end(plain);
+}
+
+TEST_CASE("a guard that is sent home kills nothing, and marks differ") {
+  std::string first;
+  pid_t marked = 0;
+  {
+    const Guard guard;
+    first = guard.mark();
+    marked = sleeper(first);
+    ::usleep(100'000);
+    const Guard second;
+    CHECK(second.mark() != first);
+  }
+  CHECK(is_alive(marked));
+  CHECK(kill_marked(first) == 1);
+  CHECK(is_killed(marked));
+}
+
+TEST_CASE("a guard whose launcher is killed kills what has the mark") {
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const pid_t launcher = ::fork();
+  if (launcher == 0) {
+    const Guard guard;
+    const pid_t marked = sleeper(guard.mark());
+    ::usleep(100'000);
+    [[maybe_unused]] const auto written = ::write(ends[1], &marked, sizeof(marked));
+    ::pause();
+  }
+  pid_t marked = 0;
+  REQUIRE(::read(ends[0], &marked, sizeof(marked)) == sizeof(marked));
+  ::close(ends[0]);
+  ::close(ends[1]);
+  CHECK(is_alive(marked));
+  end(launcher);
+  CHECK(eventually([&] { return !is_alive(marked); }));
+}
+
+}  // namespace zeroth::launcher

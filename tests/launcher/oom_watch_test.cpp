@@ -1,0 +1,60 @@
+#include "launcher/oom_watch.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/launcher/fake_system.h"
+
+namespace zeroth::launcher {
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("a rising counter of the control group names the out-of-memory killer, version 2") {
+  const FakeSystem system;
+  system.make_unified("/job");
+  system.write("sys/fs/cgroup/job/memory.events", "low 0\nhigh 0\nmax 9\noom 4\noom_kill 4\n");
+  system.write("sys/fs/cgroup/job/memory.max", "67108864\n");
+  system.write("proc/meminfo", "MemTotal: 1048576 kB\nMemFree: 1 kB\n");
+  OomWatch watch(system.root());
+  CHECK(watch.explain_kill() == "somebody sent it: the kernel's out-of-memory killer did not");
+  system.write("sys/fs/cgroup/job/memory.events", "low 0\nhigh 0\nmax 9\noom 5\noom_kill 5\n");
+  CHECK(watch.explain_kill() ==
+        "out of memory: the kernel's out-of-memory killer ended 1 process of this control group; "
+        "the group may use 64.0 MiB; the machine has 1.00 GiB");
+  CHECK(contains(watch.explain_kill(), "somebody sent it"));
+}
+
+TEST_CASE("version 1 counts in memory.oom_control") {
+  const FakeSystem system;
+  system.write("proc/self/cgroup", "4:memory:/\n");
+  system.write("proc/self/mounts", "cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n");
+  const std::string file = "sys/fs/cgroup/memory/memory.oom_control";
+  system.write(file, "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n");
+  OomWatch watch(system.root());
+  CHECK(watch.take_new_kills() == 0);
+  system.write(file, "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n");
+  CHECK(watch.take_new_kills() == 2);
+  CHECK(watch.take_new_kills() == 0);
+}
+
+TEST_CASE("a root group has no counter of its own, so the machine's is taken") {
+  const FakeSystem system;
+  system.make_unified("/");
+  system.write("proc/vmstat", "pgfault 7\noom_kill 10\n");
+  OomWatch watch(system.root());
+  system.write("proc/vmstat", "pgfault 9\noom_kill 11\n");
+  CHECK(contains(watch.explain_kill(), "ended 1 process of this machine meanwhile"));
+}
+
+TEST_CASE("where nothing counts, nothing is claimed") {
+  const FakeSystem system;
+  OomWatch watch(system.root());
+  CHECK_FALSE(watch.take_new_kills());
+  CHECK(watch.explain_kill() == "by somebody, or out of memory: nothing tells here, but dmesg may");
+}
+
+}  // namespace zeroth::launcher
