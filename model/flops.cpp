@@ -1,6 +1,7 @@
 #include "model/flops.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace zeroth::model {
 namespace {
@@ -12,25 +13,30 @@ double mean_seen(int64_t seq, int64_t window) {
   return (most * (most + 1) / 2 + (length - most) * most) / length;
 }
 
-double product_weights(const ModelSpec& spec) {
+double layer_weights(const ModelSpec& spec) {
   const auto hidden = static_cast<double>(spec.hidden_size);
   const auto queries = static_cast<double>(spec.num_heads * spec.head_dim);
   const auto keys = static_cast<double>(spec.num_kv_heads * spec.head_dim);
   const double mlp = (spec.gated_mlp ? 3 : 2) * static_cast<double>(spec.intermediate_size);
-  const double layer = hidden * (2 * queries + 2 * keys + mlp);
-  return static_cast<double>(spec.num_layers) * layer +
-         static_cast<double>(spec.vocab_size) * hidden;
+  return hidden * (2 * queries + 2 * keys + mlp);
 }
 
 }  // namespace
 
-double flops_per_token(const ModelSpec& spec, int64_t seq) {
-  double seen = 0;  // summed over layers
-  for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
-    seen += mean_seen(seq, spec.layer_window(layer));
-  }
+std::vector<double> block_flops_per_token(const ModelSpec& spec, int64_t seq) {
   const auto channels = static_cast<double>(spec.num_heads * spec.head_dim);
-  return 6 * product_weights(spec) + 12 * channels * seen;
+  std::vector<double> flops = {0};  // the embedding is no product
+  for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
+    const double seen = mean_seen(seq, spec.layer_window(layer));
+    flops.push_back(2 * layer_weights(spec) + 4 * channels * seen);
+  }
+  flops.push_back(2 * static_cast<double>(spec.vocab_size * spec.hidden_size));
+  return flops;
+}
+
+double flops_per_token(const ModelSpec& spec, int64_t seq) {
+  const std::vector<double> forward = block_flops_per_token(spec, seq);
+  return 3 * std::accumulate(forward.begin(), forward.end(), 0.0);
 }
 
 }  // namespace zeroth::model

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "model/spec.h"
 
@@ -12,5 +13,8 @@ namespace zeroth::model {
 // and 12 for every channel of every earlier token that attention sees. Recomputed work and what is
 // not a product are not counted.
 double flops_per_token(const ModelSpec& spec, int64_t seq);
+
+// Of forward alone, for each block of build_blocks in its order; a third of flops_per_token in sum.
+std::vector<double> block_flops_per_token(const ModelSpec& spec, int64_t seq);
 
 }  // namespace zeroth::model

@@ -1,5 +1,6 @@
 #include "trainer/metrics.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -19,8 +20,24 @@ Json finite(double value) {
 
 }  // namespace
 
+StepSplit split_of(const engine::StepStats& stats) {
+  const engine::StepTimes& times = stats.times;
+  const comm::CommTimes& comm = stats.comm;
+  const double all = times.data + times.forward + times.backward + times.reduce + times.update;
+  StepSplit split{.compute_s = std::max(0.0, all - comm.working_s - comm.waiting_s),
+                  .communication_s = comm.working_s,
+                  .waiting_s = comm.waiting_s};
+  if (comm.under_way_s > 0) {
+    const double beside = 1 - (comm.working_s + comm.waiting_s) / comm.under_way_s;
+    split.overlap = std::clamp(beside, 0.0, 1.0);
+  }
+  return split;
+}
+
 std::string to_json(const StepRow& row) {
   const engine::StepStats& stats = row.stats;
+  const engine::StepTimes& times = stats.times;
+  const StepSplit split = split_of(stats);
   const double rate = static_cast<double>(stats.tokens) / row.step_s;
   return Json{{"step", stats.step},
               {"loss", finite(stats.loss)},
@@ -34,7 +51,17 @@ std::string to_json(const StepRow& row) {
               {"step_s", finite(row.step_s)},
               {"since_start_s", finite(row.since_start_s)},
               {"peak_rss_mib", finite(row.peak.rss_mib)},
-              {"peak_gpu_mib", finite(row.peak.gpu_mib)}}
+              {"peak_gpu_mib", finite(row.peak.gpu_mib)},
+              {"peak_share", finite(row.peak_share)},
+              {"data_s", finite(times.data)},
+              {"forward_s", finite(times.forward)},
+              {"backward_s", finite(times.backward)},
+              {"reduce_s", finite(times.reduce)},
+              {"update_s", finite(times.update)},
+              {"compute_s", finite(split.compute_s)},
+              {"communication_s", finite(split.communication_s)},
+              {"waiting_s", finite(split.waiting_s)},
+              {"overlap", finite(split.overlap)}}
       .dump();
 }
 
@@ -43,6 +70,12 @@ std::string to_json(const EvalRow& row) {
               {"eval_loss", finite(row.eval_loss)},
               {"eval_tokens", row.eval_tokens},
               {"since_start_s", finite(row.since_start_s)}}
+      .dump();
+}
+
+std::string to_json(const StopRow& row) {
+  return Json{
+      {"step", row.step}, {"interrupted", row.signal}, {"since_start_s", finite(row.since_start_s)}}
       .dump();
 }
 

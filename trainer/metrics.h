@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <fstream>
+#include <limits>
 #include <string>
 
 #include "engine/engine.h"
@@ -16,7 +17,20 @@ struct StepRow {
   double step_s = 0;         // end of the previous step (or start of training) to the end of this
   double since_start_s = 0;  // end of this step, from the launcher's start
   PeakMemory peak;           // of the largest rank
+  // Work done by all ranks as a part of the matrix products that they could do in that time; a NaN
+  // until that was measured.
+  double peak_share = std::numeric_limits<double>::quiet_NaN();
 };
+
+// What one rank was busy with in a step; the seconds add up to its StepTimes.
+struct StepSplit {
+  double compute_s = 0;
+  double communication_s = 0;  // moving and reducing bytes
+  double waiting_s = 0;        // for peers' bytes
+  // The part of its collectives' time that passed beside other work; a NaN without collectives.
+  double overlap = std::numeric_limits<double>::quiet_NaN();
+};
+StepSplit split_of(const engine::StepStats& stats);
 
 struct EvalRow {
   int64_t step = 0;  // training steps done
@@ -25,9 +39,17 @@ struct EvalRow {
   double since_start_s = 0;
 };
 
+// A signal has ended the training after this step.
+struct StopRow {
+  int64_t step = 0;
+  std::string signal;  // "SIGTERM"
+  double since_start_s = 0;
+};
+
 // One line without its end; numbers that are not finite are null.
 std::string to_json(const StepRow& row);
 std::string to_json(const EvalRow& row);
+std::string to_json(const StopRow& row);
 
 class MetricsFile {
  public:

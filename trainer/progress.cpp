@@ -37,13 +37,37 @@ std::string progress_text(const StepRow& row, int64_t total_steps, double second
   }
   const double rate = static_cast<double>(stats.tokens) / row.step_s;
   text += fmt::format(" | {} tok/s", format_count(std::llround(rate)));
+  if (std::isfinite(row.peak_share)) {
+    text += fmt::format(" | {:.0f}% of peak", 100 * row.peak_share);
+  }
+  const double overlap = split_of(stats).overlap;
+  if (std::isfinite(overlap)) text += fmt::format(" | overlap {:.0f}%", 100 * overlap);
   if (stats.step < total_steps) text += fmt::format(" | {} left", format_duration(seconds_left));
   return text;
 }
 
-std::string breakdown_text(const engine::StepTimes& times) {
-  return fmt::format("data {:.3f} forward {:.3f} backward {:.3f} reduce {:.3f} update {:.3f} s",
-                     times.data, times.forward, times.backward, times.reduce, times.update);
+std::string breakdown_text(const engine::StepStats& stats) {
+  const engine::StepTimes& times = stats.times;
+  std::string text =
+      fmt::format("data {:.3f} forward {:.3f} backward {:.3f} reduce {:.3f} update {:.3f} s",
+                  times.data, times.forward, times.backward, times.reduce, times.update);
+  if (stats.comm.collectives > 0) {
+    const StepSplit split = split_of(stats);
+    text += fmt::format(" = compute {:.3f} communication {:.3f} waiting {:.3f} s", split.compute_s,
+                        split.communication_s, split.waiting_s);
+  }
+  return text;
+}
+
+std::string memory_text(const engine::MemoryPoint& point) {
+  const engine::MemoryUse& use = point.use;
+  std::string text = fmt::format("memory {}: host {} (peak {})", point.name, format_bytes(use.host),
+                                 format_bytes(use.host_peak));
+  if (use.device_reserved > 0) {
+    text += fmt::format("; device {} (peak {}), {} reserved", format_bytes(use.device_allocated),
+                        format_bytes(use.device_peak), format_bytes(use.device_reserved));
+  }
+  return text;
 }
 
 Progress::Progress(ProgressOptions options, Output output)
@@ -53,15 +77,25 @@ Progress::~Progress() {
   if (line_open_) output_("\n");
 }
 
+// Lines that come with every step leave no room for one that is redrawn.
+bool Progress::redraws() const {
+  return options_.columns && !options_.wall_clock_breakdown && !options_.memory_breakdown &&
+         !shows(configs::LogLevel::kDebug);
+}
+
 void Progress::step(const StepRow& row) {
+  if (!shows(configs::LogLevel::kInfo)) return;
   std::string text = progress_text(row, options_.total_steps, seconds_left(row));
   if (redraws()) {
     const auto width = static_cast<size_t>(*options_.columns);
     output_(fmt::format("\r{}\x1b[K", std::string_view(text).substr(0, width)));
     line_open_ = true;
   } else if (plain_due(row)) {
-    if (options_.wall_clock_breakdown) text += " | " + breakdown_text(row.stats.times);
+    if (options_.wall_clock_breakdown || shows(configs::LogLevel::kDebug)) {
+      text += " | " + breakdown_text(row.stats);
+    }
     line(text);
+    for (const engine::MemoryPoint& point : row.stats.memory) line(memory_text(point));
   }
   if (options_.steps_per_print > 0 && row.stats.step % options_.steps_per_print == 0) {
     line(deepspeed_text(row.stats, options_.betas));
@@ -74,15 +108,21 @@ void Progress::evaluation(const EvalRow& row) {
                    plain(row.eval_loss), plain(std::exp(row.eval_loss)), row.eval_tokens));
 }
 
-void Progress::line(std::string_view text) {
+void Progress::line(std::string_view text, configs::LogLevel level) {
+  if (!shows(level)) return;
   // A redrawn line gives way and comes back with the next step.
   output_(fmt::format("{}{}\n", line_open_ ? "\r\x1b[K" : "", text));
   line_open_ = false;
 }
 
+void Progress::warning(std::string_view text) {
+  line(fmt::format("warning: {}", text), configs::LogLevel::kWarning);
+}
+
 bool Progress::plain_due(const StepRow& row) {
-  const bool due = row.stats.step <= kFirstLines || row.stats.step == options_.total_steps ||
-                   row.stats.skipped || row.since_start_s - last_plain_s_ >= kSecondsBetween;
+  const bool due = shows(configs::LogLevel::kDebug) || row.stats.step <= kFirstLines ||
+                   row.stats.step == options_.total_steps || row.stats.skipped ||
+                   row.since_start_s - last_plain_s_ >= kSecondsBetween;
   if (due) last_plain_s_ = row.since_start_s;
   return due;
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "configs/config.h"
 #include "trainer/metrics.h"
 
 namespace zeroth::trainer {
@@ -18,7 +19,9 @@ struct ProgressOptions {
   std::optional<int> columns = std::nullopt;  // width of the terminal; unset: plain lines
   int64_t steps_per_print = 0;        // a line in DeepSpeed's form every so many steps; 0: never
   bool wall_clock_breakdown = false;  // plain lines, with the split of the step's time
-  std::array<double, 2> betas = {0.9, 0.999};  // for DeepSpeed's line
+  bool memory_breakdown = false;  // plain lines, and below them what memory a step's phases left
+  configs::LogLevel level = configs::LogLevel::kInfo;  // what is less important is left out
+  std::array<double, 2> betas = {0.9, 0.999};          // for DeepSpeed's line
 };
 
 class Progress {
@@ -34,10 +37,12 @@ class Progress {
   void step(const StepRow& row);
   void evaluation(const EvalRow& row);
   // A line that stays; `text` without its end.
-  void line(std::string_view text);
+  void line(std::string_view text, configs::LogLevel level = configs::LogLevel::kInfo);
+  void warning(std::string_view text);
 
  private:
-  bool redraws() const { return options_.columns && !options_.wall_clock_breakdown; }
+  bool shows(configs::LogLevel level) const { return level >= options_.level; }
+  bool redraws() const;
   bool plain_due(const StepRow& row);
   double seconds_left(const StepRow& row);
 
@@ -48,10 +53,16 @@ class Progress {
   double smooth_step_s_ = 0;  // of the recent steps
 };
 
-// "step 12/200 | loss 2.3412 | lr 5.00e-05 | norm 1.23 | 12.3K tok/s | 3m05s left"
+// "step 12/200 | loss 2.3412 | lr 5.00e-05 | norm 1.23 | 12.3K tok/s | 41% of peak | overlap 87% |
+// 3m05s left"
 std::string progress_text(const StepRow& row, int64_t total_steps, double seconds_left);
 
-// "data 0.001 forward 0.120 backward 0.250 reduce 0.010 update 0.004 s"
-std::string breakdown_text(const engine::StepTimes& times);
+// "data 0.001 forward 0.120 backward 0.250 reduce 0.010 update 0.004 s", and where ranks talk " =
+// compute 0.300 communication 0.050 waiting 0.035 s"
+std::string breakdown_text(const engine::StepStats& stats);
+
+// "memory after forward: host 312 MiB (peak 340 MiB)", and on a GPU "; device 1.20 GiB (peak 1.40
+// GiB), 1.50 GiB reserved"
+std::string memory_text(const engine::MemoryPoint& point);
 
 }  // namespace zeroth::trainer

@@ -54,6 +54,25 @@ std::string schedule_text(const configs::SchedulerConfig& scheduler) {
   return "unknown schedule";
 }
 
+std::string update_text(const configs::OptimizerConfig& optimizer) {
+  using Kind = configs::OptimizerConfig::Kind;
+  const std::string betas = fmt::format("betas {} {}", optimizer.betas[0], optimizer.betas[1]);
+  switch (optimizer.kind) {
+    case Kind::kAdamW:
+      return fmt::format("AdamW lr {:g}, {}, eps {:g}", optimizer.lr, betas, optimizer.eps);
+    case Kind::kAdam:
+      return fmt::format("Adam lr {:g}, {}, eps {:g}", optimizer.lr, betas, optimizer.eps);
+    case Kind::kLion:
+      return fmt::format("Lion lr {:g}, {}", optimizer.lr, betas);
+    case Kind::kSgd:
+      return fmt::format("SGD lr {:g}, momentum {:g}{}", optimizer.lr, optimizer.momentum,
+                         optimizer.nesterov ? " (Nesterov)" : "");
+    case Kind::kAdagrad:
+      return fmt::format("Adagrad lr {:g}, eps {:g}", optimizer.lr, optimizer.eps);
+  }
+  return "unknown optimizer";
+}
+
 std::string recompute_text(const configs::RecomputeConfig& recompute) {
   if (recompute.every_nth_block > 0) {
     const int64_t every = recompute.every_nth_block;
@@ -118,15 +137,30 @@ std::string precision_line(const configs::Config& config) {
   return text + recompute_text(config.recompute);
 }
 
-std::string optimizer_line(const configs::Config& config) {
-  const configs::OptimizerConfig& optimizer = config.optimizer;
-  const bool adam = optimizer.kind == configs::OptimizerConfig::Kind::kAdam;
-  return fmt::format("{} lr {:g}, betas {} {}, eps {:g}, weight decay {:g}; {}; {}",
-                     adam ? "Adam" : "AdamW", optimizer.lr, optimizer.betas[0], optimizer.betas[1],
-                     optimizer.eps, optimizer.weight_decay, schedule_text(config.scheduler),
-                     config.gradient_clipping > 0
-                         ? fmt::format("clipped at norm {:g}", config.gradient_clipping)
-                         : "not clipped");
+std::string optimizer_line(const configs::Config& config, const engine::DecayCounts& decay) {
+  const double strength = config.optimizer.weight_decay;
+  std::string text =
+      fmt::format("{}, weight decay {:g} on {} parameters", update_text(config.optimizer), strength,
+                  format_count(decay.decayed));
+  if (decay.not_decayed > 0) {
+    text += fmt::format(", none on {} (norms, biases)", format_count(decay.not_decayed));
+  }
+  return text + fmt::format("; {}; {}", schedule_text(config.scheduler),
+                            config.gradient_clipping > 0
+                                ? fmt::format("clipped at norm {:g}", config.gradient_clipping)
+                                : "not clipped");
+}
+
+std::string loss_line(const RunPlan& plan) {
+  const std::string mean = plan.config.loss_mean == configs::LossMean::kToken
+                               ? "mean over the trained tokens of a step"
+                               : "mean of the micro-batches' means";
+  const model::ModelSpec& spec = plan.spec;
+  const double most =
+      std::max({spec.embedding_dropout, spec.attention_dropout, spec.residual_dropout});
+  if (most == 0) return mean + "; no dropout";
+  return fmt::format("{}; dropout: embedding {:g}, attention {:g}, residual {:g}", mean,
+                     spec.embedding_dropout, spec.attention_dropout, spec.residual_dropout);
 }
 
 std::string memory_line(const engine::MemoryReport& memory) {
@@ -148,11 +182,11 @@ std::string eval_line(const RunPlan& plan) {
   return text;
 }
 
-std::vector<std::string> summary(const RunPlan& plan, engine::Engine& engine, int threads) {
+TitledLines summary(const RunPlan& plan, engine::Engine& engine, int threads) {
   comm::Mesh& mesh = engine.mesh();
-  std::vector<std::string> lines;
+  TitledLines lines;
   const auto add = [&](std::string_view title, std::string_view text) {
-    lines.push_back(fmt::format("{:<10} {}", title, text));
+    lines.emplace_back(title, text);
   };
   add("model", model_line(plan, engine.num_parameters()));
   if (plan.train) add("data", data_line(plan.flags.data, *plan.train));
@@ -163,7 +197,8 @@ std::vector<std::string> summary(const RunPlan& plan, engine::Engine& engine, in
   add("precision", precision_line(plan.config));
   add("strategy", engine.strategy());
   add("memory", memory_line(engine.memory()));
-  if (plan.train) add("optimizer", optimizer_line(plan.config));
+  if (plan.train) add("optimizer", optimizer_line(plan.config, engine.decay_counts()));
+  if (plan.train) add("loss", loss_line(plan));
   for (const std::string& note : plan.notes) add("note", note);
   return lines;
 }

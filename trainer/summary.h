@@ -2,22 +2,25 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "engine/engine.h"
+#include "trainer/environment.h"
 #include "trainer/run_plan.h"
 
 namespace zeroth::trainer {
 
-// About ten lines, notes last. `threads`: of this rank.
-std::vector<std::string> summary(const RunPlan& plan, engine::Engine& engine, int threads);
+// About ten lines, each with its title; notes last. `threads`: of this rank.
+TitledLines summary(const RunPlan& plan, engine::Engine& engine, int threads);
 
 // Its parts, each one line.
 std::string model_line(const RunPlan& plan, int64_t parameters);
 std::string data_line(const std::string& path, const data::Dataset& dataset);
 std::string eval_line(const RunPlan& plan);
 std::string batch_line(const RunPlan& plan, int64_t world_size);
-std::string optimizer_line(const configs::Config& config);
+// `decay`: parameters that weight decay acts on, and does not.
+std::string optimizer_line(const configs::Config& config, const engine::DecayCounts& decay);
+// What the loss is a mean of, and dropout.
+std::string loss_line(const RunPlan& plan);
 std::string precision_line(const configs::Config& config);
 std::string memory_line(const engine::MemoryReport& memory);
 

@@ -36,6 +36,15 @@ TEST_CASE("a window bounds what a token sees, in its layers only") {
   CHECK(flops_per_token(spec, 5) == whole);
 }
 
+TEST_CASE("forward is told block by block, and a third of the whole") {
+  const std::vector<double> blocks = block_flops_per_token(llama(), 5);
+  REQUIRE(blocks.size() == 4);
+  CHECK(blocks[0] == 0);
+  CHECK(blocks[1] == 2 * (8 * 12 + 2 * 8 * 6 + 12 * 8 + 3 * 8 * 20) + 4 * 12 * 3);
+  CHECK(blocks[3] == 2 * 8 * 100);
+  CHECK(3 * (blocks[1] + blocks[2] + blocks[3]) == flops_per_token(llama(), 5));
+}
+
 TEST_CASE("an MLP without a gate has two products") {
   ModelSpec spec = llama();
   const double gated = flops_per_token(spec, 4);

@@ -26,9 +26,14 @@ TEST_CASE("a step's line holds exactly the documented keys in their order") {
   const auto json = nlohmann::ordered_json::parse(to_json(sample_row(3, 0.5, 12.25)));
   std::vector<std::string> keys;
   for (const auto& [key, value] : json.items()) keys.push_back(key);
-  CHECK(keys == std::vector<std::string>{"step", "loss", "grad_norm", "lr", "loss_scale", "skipped",
-                                         "tokens", "trained_tokens", "tokens_per_s", "step_s",
-                                         "since_start_s", "peak_rss_mib", "peak_gpu_mib"});
+  CHECK(keys == std::vector<std::string>{"step",         "loss",           "grad_norm",
+                                         "lr",           "loss_scale",     "skipped",
+                                         "tokens",       "trained_tokens", "tokens_per_s",
+                                         "step_s",       "since_start_s",  "peak_rss_mib",
+                                         "peak_gpu_mib", "peak_share",     "data_s",
+                                         "forward_s",    "backward_s",     "reduce_s",
+                                         "update_s",     "compute_s",      "communication_s",
+                                         "waiting_s",    "overlap"});
   CHECK(json["step"] == 3);
   CHECK(json["loss"] == 2.5);
   CHECK(json["lr"] == 5e-5);
@@ -36,6 +41,26 @@ TEST_CASE("a step's line holds exactly the documented keys in their order") {
   CHECK(json["tokens_per_s"] == 2000);
   CHECK(json["since_start_s"] == 12.25);
   CHECK(json["peak_rss_mib"] == 512.5);
+  CHECK(json["peak_share"].is_null());
+  CHECK(json["backward_s"] == 0.25);
+  CHECK(json["overlap"].is_null());
+}
+
+TEST_CASE("a step's time is what its rank computed, moved and waited for") {
+  StepRow row = sample_row(2);  // 0.485 s
+  row.stats.comm = {
+      .working_s = 0.05, .waiting_s = 0.035, .under_way_s = 0.34, .bytes = 9, .collectives = 3};
+  row.peak_share = 0.25;
+  const StepSplit split = split_of(row.stats);
+  CHECK(split.compute_s == doctest::Approx(0.4));
+  CHECK(split.communication_s == 0.05);
+  CHECK(split.waiting_s == 0.035);
+  CHECK(split.overlap == doctest::Approx(0.75));
+  const auto json = nlohmann::json::parse(to_json(row));
+  CHECK(json["overlap"].get<double>() == split.overlap);
+  CHECK(json["peak_share"] == 0.25);
+  row.stats.comm.under_way_s = 0.01;  // clocks of several threads need not agree
+  CHECK(split_of(row.stats).overlap == 0);
 }
 
 TEST_CASE("losses survive the way through JSON to the last bit") {

@@ -30,6 +30,15 @@ TEST_CASE("the progress line shows loss, rate, norm, speed and time left") {
         "step 200/200 | loss 2.5000 | lr 5.00e-05 | norm 1.25 | 2.00K tok/s");
 }
 
+TEST_CASE("the share of the matrix peak and the overlap stand in the line once they are known") {
+  StepRow row = sample_row(12);
+  row.peak_share = 0.414;
+  row.stats.comm = {.working_s = 0.05, .waiting_s = 0.035, .under_way_s = 0.34, .collectives = 3};
+  CHECK(progress_text(row, 200, 185) ==
+        "step 12/200 | loss 2.5000 | lr 5.00e-05 | norm 1.25 | 2.00K tok/s | 41% of peak | overlap "
+        "75% | 3m05s left");
+}
+
 TEST_CASE("a skipped step says so, with the loss scale") {
   StepRow row = sample_row(3);
   row.stats.skipped = true;
@@ -108,6 +117,55 @@ TEST_CASE("the breakdown of a step's time goes to plain lines, also on a termina
                     screen.output());
   progress.step(sample_row(1));
   CHECK(screen.has("| data 0.001 forward 0.200 backward 0.250 reduce 0.030 update 0.004 s\n"));
+  StepRow row = sample_row(2);
+  row.stats.comm = {.working_s = 0.05, .waiting_s = 0.035, .under_way_s = 0.34, .collectives = 3};
+  progress.step(row);
+  CHECK(screen.has(" update 0.004 s = compute 0.400 communication 0.050 waiting 0.035 s\n"));
+}
+
+TEST_CASE("the breakdown of memory stands below each plain line") {
+  Screen screen;
+  Progress progress({.total_steps = 100, .columns = 80, .memory_breakdown = true}, screen.output());
+  StepRow row = sample_row(1);
+  row.stats.memory = {{"after forward", {.host = 3 << 20, .host_peak = 4 << 20}},
+                      {"after backward",
+                       {.host = 3 << 20,
+                        .host_peak = 4 << 20,
+                        .device_allocated = 1 << 20,
+                        .device_reserved = 8 << 20,
+                        .device_peak = 2 << 20}}};
+  progress.step(row);
+  CHECK(screen.has("\nmemory after forward: host 3.00 MiB (peak 4.00 MiB)\n"));
+  CHECK(
+      screen.has("\nmemory after backward: host 3.00 MiB (peak 4.00 MiB); device 1.00 MiB (peak "
+                 "2.00 MiB), 8.00 MiB reserved\n"));
+}
+
+TEST_CASE("log_level leaves out what is less important") {
+  using configs::LogLevel;
+  const auto lines_at = [](LogLevel level) {
+    Screen screen;
+    Progress progress({.total_steps = 100, .steps_per_print = 1, .level = level}, screen.output());
+    for (int step = 1; step <= 20; ++step) progress.step(sample_row(step, 0.01, 0.01 * step));
+    progress.line("saved");
+    progress.evaluation({.step = 3, .eval_loss = 1, .eval_tokens = 5, .since_start_s = 1});
+    progress.warning("the disk is full");
+    CHECK(screen.has("warning: the disk is full\n") == (level <= LogLevel::kWarning));
+    return screen.lines();
+  };
+  CHECK(lines_at(LogLevel::kDebug) == 20 + 20 + 3);
+  CHECK(lines_at(LogLevel::kInfo) == 10 + 20 + 3);
+  CHECK(lines_at(LogLevel::kWarning) == 1);
+  CHECK(lines_at(LogLevel::kError) == 0);
+  CHECK(lines_at(LogLevel::kCritical) == 0);
+}
+
+TEST_CASE("debug output splits the time of every step") {
+  Screen screen;
+  Progress progress({.total_steps = 100, .columns = 80, .level = configs::LogLevel::kDebug},
+                    screen.output());
+  progress.step(sample_row(1));
+  CHECK(screen.has("| data 0.001 forward"));
 }
 
 }  // namespace zeroth::trainer

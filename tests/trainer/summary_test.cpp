@@ -60,18 +60,48 @@ TEST_CASE("the data line counts samples and tokens") {
 TEST_CASE("optimizer, schedule and clipping stand in one line") {
   configs::Config config;
   config.optimizer.lr = 5e-5;
-  CHECK(optimizer_line(config) ==
-        "AdamW lr 5e-05, betas 0.9 0.999, eps 1e-08, weight decay 0; constant rate; clipped at "
-        "norm 1");
+  const engine::DecayCounts all{.decayed = 1000};
+  CHECK(optimizer_line(config, all) ==
+        "AdamW lr 5e-05, betas 0.9 0.999, eps 1e-08, weight decay 0 on 1.00K parameters; constant "
+        "rate; clipped at norm 1");
   config.scheduler.kind = configs::SchedulerConfig::Kind::kWarmupDecayLr;
   config.scheduler.warmup_type = configs::SchedulerConfig::Warmup::kLinear;
   config.scheduler.warmup_num_steps = 5;
   config.scheduler.total_num_steps = 20;
   config.gradient_clipping = 0;
-  CHECK(optimizer_line(config).ends_with(
-      "linear warm-up over 5 steps to 0.001, then linear to 0 at step 20; not clipped"));
+  CHECK(optimizer_line(config, all)
+            .ends_with(
+                "linear warm-up over 5 steps to 0.001, then linear to 0 at step 20; not clipped"));
   config.scheduler.warmup_min_lr = 1e-5;
-  CHECK(optimizer_line(config).ends_with("then linear to 1e-05 at step 20; not clipped"));
+  CHECK(optimizer_line(config, all).ends_with("then linear to 1e-05 at step 20; not clipped"));
+}
+
+TEST_CASE("every optimizer is told by what shapes its update, and what it does not decay") {
+  using Kind = configs::OptimizerConfig::Kind;
+  configs::Config config;
+  config.optimizer.weight_decay = 0.1;
+  const auto line = [&](Kind kind) {
+    config.optimizer.kind = kind;
+    return optimizer_line(config, {.decayed = 5000, .not_decayed = 64});
+  };
+  CHECK(line(Kind::kAdam)
+            .starts_with("Adam lr 0.001, betas 0.9 0.999, eps 1e-08, weight decay 0.1 on 5.00K "
+                         "parameters, none on 64 "
+                         "(norms, biases); "));
+  CHECK(line(Kind::kLion).starts_with("Lion lr 0.001, betas 0.9 0.999, weight decay"));
+  CHECK(line(Kind::kAdagrad).starts_with("Adagrad lr 0.001, eps 1e-08, weight decay"));
+  config.optimizer.momentum = 0.9;
+  config.optimizer.nesterov = true;
+  CHECK(line(Kind::kSgd).starts_with("SGD lr 0.001, momentum 0.9 (Nesterov), weight decay"));
+}
+
+TEST_CASE("the loss is told with its mean and dropout") {
+  RunPlan plan = small_plan();
+  CHECK(loss_line(plan) == "mean over the trained tokens of a step; no dropout");
+  plan.config.loss_mean = configs::LossMean::kMicroBatch;
+  plan.spec.attention_dropout = 0.1;
+  CHECK(loss_line(plan) ==
+        "mean of the micro-batches' means; dropout: embedding 0, attention 0.1, residual 0");
 }
 
 TEST_CASE("precision comes with its loss scale and recompute") {

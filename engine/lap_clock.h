@@ -1,0 +1,51 @@
+// How long the parts of a step take, by the clock of the device that works on them.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/Event.h>
+
+#include <chrono>
+#include <deque>
+#include <vector>
+
+namespace zeroth::engine {
+
+// On the CPU laps are host time. A GPU works behind the host: there each call queues an event
+// behind the work so far, and laps are told when the device has reached them. No call waits for it.
+class LapClock {
+ public:
+  struct Lap {
+    size_t part = 0;
+    double seconds = 0;
+  };
+
+  explicit LapClock(c10::Device device) : device_(device) {}
+
+  // The time until the next lap() starts here; what came since the last one belongs to nobody.
+  void begin() { mark(kNobody); }
+  // The time since the last begin() or lap() belongs to `part`.
+  void lap(size_t part) { mark(part); }
+  // The laps that have ended since the last call, in order. Those that the device is still at stay
+  // for a later call: after a wait for the device none of the laps before it is left.
+  std::vector<Lap> take();
+
+ private:
+  static constexpr size_t kNobody = ~size_t{0};
+  using Clock = std::chrono::steady_clock;
+
+  struct Mark {
+    size_t part;
+    Clock::time_point host;
+    c10::Event event;
+  };
+
+  void mark(size_t part);
+  bool reached(const Mark& mark) const { return device_.is_cpu() || mark.event.query(); }
+  double between(const Mark& from, const Mark& to) const;
+
+  c10::Device device_;
+  std::deque<Mark> marks_;         // the first one was taken already, but starts the next lap
+  std::vector<c10::Event> spare_;  // to be recorded again
+};
+
+}  // namespace zeroth::engine

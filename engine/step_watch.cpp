@@ -1,0 +1,92 @@
+#include "engine/step_watch.h"
+
+#include <algorithm>
+
+namespace zeroth::engine {
+namespace {
+
+double& time_of(StepTimes& times, Phase phase) {
+  switch (phase) {
+    case Phase::kData:
+      return times.data;
+    case Phase::kForward:
+      return times.forward;
+    case Phase::kBackward:
+      return times.backward;
+    case Phase::kReduce:
+      return times.reduce;
+    case Phase::kUpdate:
+      break;
+  }
+  return times.update;
+}
+
+const char* name_of(Phase phase) {
+  switch (phase) {
+    case Phase::kData:
+      return "before forward";
+    case Phase::kForward:
+      return "after forward";
+    case Phase::kBackward:
+      return "after backward";
+    case Phase::kReduce:
+      return "before the update";
+    case Phase::kUpdate:
+      break;
+  }
+  return "after the update";
+}
+
+comm::CommTimes difference(const comm::CommTimes& now, const comm::CommTimes& before) {
+  return {.working_s = now.working_s - before.working_s,
+          .waiting_s = now.waiting_s - before.waiting_s,
+          .under_way_s = now.under_way_s - before.under_way_s,
+          .bytes = now.bytes - before.bytes,
+          .collectives = now.collectives - before.collectives};
+}
+
+int64_t count_parameters(const model::Block& block) {
+  int64_t count = 0;
+  for (const torch::Tensor& parameter : block.parameters()) count += parameter.numel();
+  return count;
+}
+
+}  // namespace
+
+StepWatch::StepWatch(const configs::Config& config, const comm::Mesh& mesh)
+    : config_(config), mesh_(mesh), phases_(mesh.device()), blocks_(mesh.device()) {}
+
+void StepWatch::begin(int64_t steps_done) {
+  profiled_ = config_.flops_profiler.enabled && steps_done == config_.flops_profiler.profile_step;
+  comm_before_ = mesh_.data().times();
+  memory_.clear();
+  phases_.begin();
+}
+
+void StepWatch::ended(Phase phase) {
+  phases_.lap(static_cast<size_t>(phase));
+  if (!config_.memory_breakdown) return;
+  // Of several micro-batches the last one's.
+  const char* name = name_of(phase);
+  std::erase_if(memory_, [&](const MemoryPoint& point) { return point.name == name; });
+  memory_.push_back({name, memory_use(mesh_.device())});
+}
+
+void StepWatch::tell(const model::Blocks& blocks, StepStats& stats) {
+  for (const LapClock::Lap& lap : phases_.take()) {
+    time_of(stats.times, static_cast<Phase>(lap.part)) += lap.seconds;
+  }
+  stats.comm = difference(mesh_.data().times(), comm_before_);
+  stats.memory = std::move(memory_);
+  if (!profiled_) return;
+  for (const auto& block : blocks) {
+    stats.blocks.push_back({.label = block->label(), .parameters = count_parameters(*block)});
+  }
+  for (const LapClock::Lap& lap : blocks_.take()) {
+    const bool forward = lap.part < blocks.size();
+    BlockTime& time = stats.blocks[forward ? lap.part : lap.part - blocks.size()];
+    (forward ? time.forward : time.backward) += lap.seconds;
+  }
+}
+
+}  // namespace zeroth::engine

@@ -1,0 +1,110 @@
+#include "engine/step_watch.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+
+#include "tests/support/chain.h"
+#include "tests/support/ranks.h"
+
+namespace zeroth::engine {
+namespace {
+
+configs::Config chain_config(int64_t accumulation, int ranks) {
+  configs::Config config;
+  config.batch = {12, 12 / accumulation / ranks, accumulation};
+  return config;
+}
+
+double sum(const StepTimes& times) {
+  return times.data + times.forward + times.backward + times.reduce + times.update;
+}
+
+}  // namespace
+
+TEST_CASE("the phases of a step add up to the step") {
+  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+    const auto engine = testing::make_engine(testing::make_chain(), chain_config(3, 1), mesh);
+    testing::ChainLoader loader({.accumulation = 3});
+    for (int step = 0; step < 3; ++step) {
+      const auto start = std::chrono::steady_clock::now();
+      const StepStats stats = engine->train_batch(loader);
+      const double whole =
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      for (const double time : {stats.times.data, stats.times.forward, stats.times.backward,
+                                stats.times.reduce, stats.times.update}) {
+        CHECK(time > 0);
+      }
+      CHECK(sum(stats.times) <= whole);
+      CHECK(sum(stats.times) > 0.5 * whole);
+      CHECK(stats.memory.empty());
+      CHECK(stats.blocks.empty());
+      CHECK(stats.comm.collectives == 0);
+    }
+  });
+}
+
+TEST_CASE("with memory_breakdown a step tells what memory each phase left, once each") {
+  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+    configs::Config config = chain_config(2, 1);
+    config.memory_breakdown = true;
+    const auto engine = testing::make_engine(testing::make_chain(), config, mesh);
+    testing::ChainLoader loader({.accumulation = 2});
+    for (int step = 0; step < 2; ++step) {
+      const StepStats stats = engine->train_batch(loader);
+      std::vector<std::string> names;
+      for (const MemoryPoint& point : stats.memory) {
+        names.push_back(point.name);
+        CHECK(point.use.host > 0);
+      }
+      CHECK(names == std::vector<std::string>{"before forward", "after forward", "after backward",
+                                              "before the update", "after the update"});
+    }
+  });
+}
+
+TEST_CASE("the profiled step, and no other, times every block both ways, recompute too") {
+  for (const int64_t every : {0, 2}) {
+    testing::run_ranks(1, [&](std::shared_ptr<comm::Mesh> mesh) {
+      configs::Config config = chain_config(2, 1);
+      config.flops_profiler.enabled = true;
+      config.flops_profiler.profile_step = 1;
+      config.recompute.every_nth_block = every;
+      const auto engine = testing::make_engine(testing::make_chain(), config, mesh);
+      testing::ChainLoader loader({.accumulation = 2});
+      CHECK(engine->train_batch(loader).blocks.empty());
+      const StepStats stats = engine->train_batch(loader);
+      REQUIRE(stats.blocks.size() == 5);
+      CHECK(stats.blocks[0].label == "embedding");
+      CHECK(stats.blocks[0].parameters == 19 * 6);
+      double forward = 0, backward = 0;
+      for (const BlockTime& block : stats.blocks) {
+        CHECK(block.forward > 0);
+        CHECK(block.backward > 0);
+        forward += block.forward;
+        backward += block.backward;
+      }
+      CHECK(forward <= stats.times.forward);
+      CHECK(backward <= stats.times.backward);
+      CHECK(engine->train_batch(loader).blocks.empty());
+    });
+  }
+}
+
+TEST_CASE("what crosses the ranks is counted step by step") {
+  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+    const auto engine = testing::make_engine(testing::make_chain(), chain_config(1, 2), mesh);
+    testing::ChainLoader loader({.rank = mesh->rank(), .world_size = 2});
+    engine->train_batch(loader);
+    const comm::CommTimes second = engine->train_batch(loader).comm;
+    const comm::CommTimes third = engine->train_batch(loader).comm;
+    CHECK(second.collectives > 0);
+    CHECK(third.collectives == second.collectives);
+    CHECK(third.bytes == second.bytes);
+    CHECK(third.bytes > 0);
+    CHECK(third.under_way_s > 0);
+    CHECK(third.working_s + third.waiting_s > 0);
+  });
+}
+
+}  // namespace zeroth::engine

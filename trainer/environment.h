@@ -1,0 +1,20 @@
+// Where a run runs, in words.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/mesh.h"
+
+namespace zeroth::trainer {
+
+using TitledLines = std::vector<std::pair<std::string, std::string>>;  // title, text
+
+// Versions, machine, ranks, folder and command line of this process. `threads`: of this rank.
+TitledLines environment_lines(const comm::Mesh& mesh, int threads);
+
+// Arguments as a shell would take them.
+std::string command_text(const std::vector<std::string>& arguments);
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,194 @@
+#include "trainer/reporter.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "base/error.h"
+#include "trainer/config_text.h"
+#include "trainer/environment.h"
+#include "trainer/flops_profile.h"
+#include "trainer/page_facts.h"
+#include "trainer/peak_memory.h"
+#include "trainer/step_events.h"
+#include "trainer/summary.h"
+
+namespace zeroth::trainer {
+namespace {
+
+constexpr double kSecondsBetweenPages = 15;
+
+// Of rank 0's output: the launcher knows, else stdout itself.
+std::optional<int> terminal_columns(const comm::RankEnv& env) {
+  if (env.terminal_columns || isatty(STDOUT_FILENO) == 0) return env.terminal_columns;
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return std::nullopt;
+  return size.ws_col;
+}
+
+ProgressOptions progress_options(const RunPlan& plan, const comm::RankEnv& env) {
+  return {.total_steps = plan.total_steps,
+          .columns = terminal_columns(env),
+          .steps_per_print = plan.config.steps_per_print,
+          .wall_clock_breakdown = plan.config.wall_clock_breakdown,
+          .memory_breakdown = plan.config.memory_breakdown,
+          .level = plan.config.log_level,
+          .betas = plan.config.optimizer.betas};
+}
+
+Progress::Output output_of(bool writes) {
+  return [writes](std::string_view text) {
+    if (!writes) return;
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  };
+}
+
+std::string page_path(const RunPlan& plan) {
+  return (std::filesystem::path(plan.flags.output) / "train_log.html").string();
+}
+
+}  // namespace
+
+Reporter::Reporter(const RunPlan& plan, const comm::RankEnv& env, const RunClock& clock)
+    : plan_(plan),
+      clock_(clock),
+      writes_(env.rank == 0),
+      metrics_(writes_ ? plan.flags.metrics : ""),
+      progress_(progress_options(plan, env), output_of(writes_)),
+      peak_share_(plan.spec, plan.seq_len) {
+  if (!writes_ || !plan.train) return;
+  monitors_ =
+      monitor::Monitors(plan.config, [this](const std::string& text) { progress_.warning(text); });
+  const configs::FlopsProfilerConfig& profiler = plan.config.flops_profiler;
+  if (profiler.enabled && !profiler.output_file.empty()) write_profile(profiler.output_file, "");
+}
+
+Reporter::~Reporter() {
+  if (page_) page_->write(monitor::RunPage::State::kStopped);
+}
+
+void Reporter::started(engine::Engine& engine, int threads) {
+  engine_ = &engine;
+  TitledLines lines = summary(plan_, engine, threads);
+  for (const std::string& place : monitors_.places()) lines.emplace_back("monitor", place);
+  if (plan_.config.flops_profiler.enabled && plan_.train &&
+      plan_.config.flops_profiler.profile_step >= plan_.total_steps) {
+    lines.emplace_back("note",
+                       fmt::format("flops_profiler.profile_step {}: the run has only {} "
+                                   "steps, counted from 0; nothing is profiled",
+                                   plan_.config.flops_profiler.profile_step, plan_.total_steps));
+  }
+  for (const std::string& note : engine.mesh().notes()) lines.emplace_back("note", note);
+  for (const auto& [title, text] : lines) {
+    const bool note = title == "note";
+    progress_.line(fmt::format("{:<10} {}", title, text),
+                   note ? configs::LogLevel::kWarning : configs::LogLevel::kInfo);
+  }
+  if (plan_.config.dump_state) progress_.line(config_text(plan_));
+  if (writes_ && plan_.train && !plan_.flags.output.empty()) {
+    page_.emplace(page_path(plan_),
+                  page_facts(plan_, std::move(lines), environment_lines(engine.mesh(), threads)),
+                  [this](const std::string& text) { progress_.warning(text); });
+  }
+  resume();
+}
+
+void Reporter::step(const engine::StepStats& stats) {
+  const double now = clock_.seconds();
+  const double step_s = now - last_end_s_;
+  const StepRow row{
+      .stats = stats,
+      .step_s = step_s,
+      .since_start_s = now,
+      .peak = plan_.flags.metrics.empty() ? PeakMemory{} : largest_peak_memory(engine_->mesh()),
+      .peak_share = peak_share_.of(stats.tokens, step_s)};
+  metrics_.write(to_json(row));
+  progress_.step(row);
+  if (comm::CommLog* log = engine_->mesh().comm_log()) {
+    for (const std::string& line : log->take_lines()) progress_.line(line);
+  }
+  if (writes_) {
+    if (monitors_.any()) {
+      monitors_.write(step_events(row, plan_.config, samples_after(stats.step)));
+    }
+    profile(stats);
+    if (page_) page_->step(page_step(row, engine::memory_use(engine_->mesh().device())));
+    if (stats.step == 1 || now - last_page_s_ >= kSecondsBetweenPages) update_page();
+  }
+  if (stats.step == 1 && plan_.total_steps > 1) {
+    peak_share_.measure(plan_.config.precision, engine_->mesh());
+    resume();
+  } else {
+    last_end_s_ = now;
+  }
+}
+
+void Reporter::profile(const engine::StepStats& stats) {
+  if (stats.blocks.empty()) return;
+  const std::string& path = plan_.config.flops_profiler.output_file;
+  const std::string text = profile_text(stats, {.config = plan_.config,
+                                                .spec = plan_.spec,
+                                                .seq_len = plan_.seq_len,
+                                                .world_size = engine_->mesh().world_size(),
+                                                .num_parameters = engine_->num_parameters()});
+  if (path.empty()) {
+    progress_.line(text.substr(0, text.size() - 1));
+    return;
+  }
+  try {
+    write_profile(path, text);
+  } catch (const Error& error) {
+    progress_.warning(error.what());
+  }
+}
+
+void Reporter::evaluated(int64_t step, const engine::EvalStats& stats) {
+  const EvalRow row{.step = step,
+                    .eval_loss = stats.loss,
+                    .eval_tokens = stats.trained_tokens,
+                    .since_start_s = clock_.seconds()};
+  metrics_.write(to_json(row));
+  progress_.evaluation(row);
+  monitors_.write(eval_events(row, samples_after(step)));
+  if (page_) page_->evaluation(step, stats.loss);
+  update_page();
+  resume();
+}
+
+void Reporter::interrupted(const StopRow& row) {
+  metrics_.write(to_json(row));
+  progress_.line(
+      fmt::format("interrupted by {} after step {}/{}; {}", row.signal, row.step, plan_.total_steps,
+                  plan_.flags.output.empty() ? "without --output nothing is saved" : "saving"));
+}
+
+void Reporter::saved(std::string_view text) {
+  progress_.line(text);
+  update_page();
+  resume();
+}
+
+void Reporter::finished() {
+  if (const comm::CommLog* log = engine_->mesh().comm_log()) {
+    for (const std::string& line : log->table()) progress_.line(line);
+  }
+  if (page_) page_->write(monitor::RunPage::State::kFinished);
+  page_.reset();
+}
+
+int64_t Reporter::samples_after(int64_t step) const {
+  return std::min(step * plan_.config.batch.train_batch_size, plan_.train_samples);
+}
+
+void Reporter::update_page() {
+  if (!page_) return;
+  page_->write(monitor::RunPage::State::kRunning);
+  last_page_s_ = clock_.seconds();
+}
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,67 @@
+// Everything that a run tells while it goes on: progress on the terminal, the metrics file, the
+// monitors, the page. Rank 0 writes; no other rank waits for what it writes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "comm/bootstrap.h"
+#include "engine/engine.h"
+#include "monitor/monitors.h"
+#include "monitor/run_page.h"
+#include "trainer/metrics.h"
+#include "trainer/peak_share.h"
+#include "trainer/progress.h"
+#include "trainer/run_clock.h"
+#include "trainer/run_plan.h"
+
+namespace zeroth::trainer {
+
+// Every rank has one and calls the same functions of it in the same order.
+class Reporter {
+ public:
+  // Opens what rank 0 writes to. Throws an Error that names flag or key, path and reason: before
+  // the ranks connect, so that nobody learns it after an hour. Keeps references to `plan` and
+  // `clock`.
+  Reporter(const RunPlan& plan, const comm::RankEnv& env, const RunClock& clock);
+  // Without finished() the page says that the run has stopped.
+  ~Reporter();
+  Reporter(const Reporter&) = delete;
+  Reporter& operator=(const Reporter&) = delete;
+
+  // Prints the summary and starts the page. `engine` stays in use; `threads`: of this rank.
+  void started(engine::Engine& engine, int threads);
+  // The time since the last step belongs to no step.
+  void resume() { last_end_s_ = clock_.seconds(); }
+  // Collective. Throws an Error when --metrics cannot be written: a program that reads it could not
+  // see the hole. The page and monitors go silent with a warning instead.
+  void step(const engine::StepStats& stats);
+  void evaluated(int64_t step, const engine::EvalStats& stats);
+  void interrupted(const StopRow& row);
+  // A model was saved: the page is brought up to date, too.
+  void saved(std::string_view text);
+  void finished();
+
+  const RunClock& clock() const { return clock_; }
+
+ private:
+  int64_t samples_after(int64_t step) const;
+  void profile(const engine::StepStats& stats);
+  void update_page();
+
+  const RunPlan& plan_;
+  const RunClock& clock_;
+  bool writes_;
+  MetricsFile metrics_;
+  Progress progress_;
+  monitor::Monitors monitors_;
+  PeakShare peak_share_;
+  std::optional<monitor::RunPage> page_;  // rank 0, with --output
+  engine::Engine* engine_ = nullptr;
+  double last_end_s_ = 0;   // end of the previous step, or what came after it
+  double last_page_s_ = 0;  // when the page was written
+};
+
+}  // namespace zeroth::trainer
