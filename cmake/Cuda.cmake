@@ -1,6 +1,6 @@
 # ZEROTH_CUDA=AUTO|ON|OFF -> ZEROTH_HAVE_CUDA and, when that is true, target `libtorch_cuda`: what the shared library of
-# the GPU path compiles and links with. No program links it: it is loaded when a GPU is used. Needs the headers of a CUDA
-# toolkit and of NCCL, and a LibTorch built for CUDA; no GPU.
+# the GPU path compiles and links with. No program links it: it is loaded when a GPU is used. Needs a CUDA toolkit whose
+# nvcc takes the C++ compiler, NCCL's header, and a LibTorch built for CUDA; no GPU.
 set(ZEROTH_HAVE_CUDA FALSE)
 # Machine code for these generations, and code that the driver compiles for later ones.
 set(ZEROTH_CUDA_ARCHITECTURES "75-real;80-real;86-real;89-real;90" CACHE STRING "As CMake's CUDA_ARCHITECTURES")
@@ -12,7 +12,16 @@ endif()
 find_package(CUDAToolkit QUIET)
 find_path(ZEROTH_NCCL_INCLUDE nccl.h HINTS ${torch_folder}/../nvidia/nccl/include ${ZEROTH_BUNDLE}/include)
 set(missing "")
-if(NOT CUDAToolkit_FOUND OR NOT CUDAToolkit_NVCC_EXECUTABLE)
+if(CUDAToolkit_NVCC_EXECUTABLE)
+  set(ENV{CUDACXX} ${CUDAToolkit_NVCC_EXECUTABLE})
+  set(ENV{CUDAHOSTCXX} ${CMAKE_CXX_COMPILER})
+  set(CMAKE_CUDA_ARCHITECTURES ${ZEROTH_CUDA_ARCHITECTURES})
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(NOT CMAKE_CUDA_COMPILER)
+    list(APPEND missing "an nvcc that takes ${CMAKE_CXX_COMPILER} (${CUDAToolkit_NVCC_EXECUTABLE} does not)")
+  endif()
+else()
   list(APPEND missing "a CUDA toolkit with nvcc")
 endif()
 if(NOT ZEROTH_NCCL_INCLUDE)
@@ -26,8 +35,6 @@ list(JOIN missing ", " missing)
 if(NOT missing)
   set(ZEROTH_HAVE_CUDA TRUE)
   message(STATUS "GPU path: on, with CUDA toolkit ${CUDAToolkit_VERSION}")
-  set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
-  set(CMAKE_CUDA_ARCHITECTURES ${ZEROTH_CUDA_ARCHITECTURES})
   enable_language(CUDA)
   add_library(libtorch_cuda INTERFACE)
   target_include_directories(libtorch_cuda SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS} ${ZEROTH_NCCL_INCLUDE})

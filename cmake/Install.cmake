@@ -14,6 +14,9 @@ if(ZEROTH_HAVE_CUDA)
   install(TARGETS zeroth_gpu LIBRARY DESTINATION lib)
 endif()
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/configs/presets DESTINATION share/zeroth)
+foreach(program zeroth finetune)  # one script completes both; a shell looks for it by the program's name
+  install(FILES ${CMAKE_SOURCE_DIR}/completions/zeroth.bash DESTINATION share/bash-completion/completions RENAME ${program})
+endforeach()
 
 set(ZEROTH_TORCH_ROOT ${torch_folder})
 string(COMPARE NOTEQUAL "${ZEROTH_BUNDLE}" "" bundled)
