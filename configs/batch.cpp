@@ -46,6 +46,15 @@ BatchConfig fill_missing(const Given& given, int64_t ranks) {
   return batch;
 }
 
+void tell_origins(Context& context, const Given& given) {
+  if (!given.batch) context.origins[kBatch] = "micro-batch * accumulation * ranks";
+  if (!given.micro) context.origins[kMicro] = "global batch / accumulation / ranks";
+  if (!given.steps) {
+    context.origins[kSteps] =
+        given.batch && given.micro ? "global batch / micro-batch / ranks" : "default";
+  }
+}
+
 // The micro-batch and accumulation nearest to the given ones whose product is `samples`.
 std::pair<int64_t, int64_t> nearest_pair(const Given& given, int64_t samples) {
   std::pair<int64_t, int64_t> best{samples, 1};
@@ -115,10 +124,12 @@ BatchConfig fill_batch(Context& context) {
       return {};
     }
     given.micro = kDefaultMicro;
+    context.origins[kMicro] = "default";
     context.note("no batch size given: {} {}, {} {}", kMicro, *given.micro, kSteps,
                  given.steps.value_or(1));
   }
   const BatchConfig batch = fill_missing(given, ranks);
+  tell_origins(context, given);
   if (batch.train_batch_size != batch.micro_batch_size * batch.accumulation_steps * ranks) {
     context.complain("train_batch_size {} != micro {} * accumulation {} * ranks {}: {}",
                      batch.train_batch_size, batch.micro_batch_size, batch.accumulation_steps,

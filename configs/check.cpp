@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/nearest.h"
 
@@ -16,93 +15,6 @@ std::string join(std::string_view section, std::string_view name) {
   return section.empty() ? std::string(name) : fmt::format("{}.{}", section, name);
 }
 
-std::string type_name(KeyType type) {
-  switch (type) {
-    case KeyType::kBool:
-      return "true or false";
-    case KeyType::kInteger:
-      return "an integer";
-    case KeyType::kNumber:
-      return "a number";
-    case KeyType::kString:
-      return "a string";
-    case KeyType::kPair:
-      return "a list of two numbers";
-    case KeyType::kList:
-      return "a list of names";
-    case KeyType::kSection:
-      return "an object";
-  }
-  return {};
-}
-
-// "an integer > 0", "an integer in 0..3", "\"log\" | \"linear\"".
-std::string accepted_text(const Key& key) {
-  if (key.type == KeyType::kString) return std::string(key.accepts);
-  return fmt::format("{} {}{}", type_name(key.type), key.accepts.starts_with(">") ? "" : "in ",
-                     key.accepts);
-}
-
-std::string table_path(const std::string& path) {
-  for (const Alias& alias : aliases()) {
-    if (path == alias.other) return std::string(alias.path);
-  }
-  return path;
-}
-
-// The value in the type of its key; nothing when it has another type.
-std::optional<Json> converted(const Json& value, const Key& key) {
-  constexpr double kInt64End = 9223372036854775808.0;
-  switch (key.type) {
-    case KeyType::kBool:
-      return value.is_boolean() ? std::optional(value) : std::nullopt;
-    case KeyType::kInteger: {
-      if (!value.is_number()) return std::nullopt;
-      const double number = value.get<double>();
-      if (number == INFINITY && key.accepts.ends_with("Infinity")) return Json(kInfinity);
-      if (number != std::floor(number) || std::abs(number) > kInt64End) return std::nullopt;
-      if (number == kInt64End && value != Json(INT64_MAX)) return std::nullopt;
-      return Json(value.is_number_float() ? static_cast<int64_t>(number) : value.get<int64_t>());
-    }
-    case KeyType::kNumber:
-      return value.is_number() ? std::optional(Json(value.get<double>())) : std::nullopt;
-    case KeyType::kString:
-      return value.is_string() ? std::optional(value) : std::nullopt;
-    case KeyType::kPair: {
-      const bool is_pair =
-          value.is_array() && value.size() == 2 && value[0].is_number() && value[1].is_number();
-      return is_pair ? std::optional(value) : std::nullopt;
-    }
-    case KeyType::kList: {
-      const auto is_name = [](const Json& entry) { return entry.is_string(); };
-      const bool names = value.is_array() && std::all_of(value.begin(), value.end(), is_name);
-      return names ? std::optional(value) : std::nullopt;
-    }
-    case KeyType::kSection:
-      return value.is_object() ? std::optional(value) : std::nullopt;
-  }
-  return std::nullopt;
-}
-
-bool is_one_of(const Json& value, std::string_view list) {
-  const auto values = split_values(list);
-  return std::any_of(values.begin(), values.end(),
-                     [&](std::string_view text) { return value == Json::parse(text); });
-}
-
-bool is_accepted(const Json& value, const Key& key) {
-  switch (key.type) {
-    case KeyType::kInteger:
-    case KeyType::kNumber:
-      return in_range(value.get<double>(), key.accepts);
-    case KeyType::kPair:
-      return in_range(value[0].get<double>(), key.accepts) &&
-             in_range(value[1].get<double>(), key.accepts);
-    default:
-      return key.accepts.empty() || is_one_of(value, key.accepts);
-  }
-}
-
 class Checker {
  public:
   explicit Checker(CheckedKeys& out) : out_(out) {}
@@ -110,20 +22,23 @@ class Checker {
   // `shown` is the section as the file spells it, `section` as the table does.
   void check_section(const Json& object, const std::string& shown, const std::string& section) {
     for (const auto& [name, value] : object.items()) {
-      const std::string path = join(shown, name);
-      const std::string key_path = table_path(join(section, name));
+      const std::string path = join(shown, name), spelled = join(section, name);
+      const Alias* alias = find_alias(spelled);
+      const std::string key_path(alias != nullptr ? alias->path : std::string_view(spelled));
       const Key* key = find_key(key_path);
+      out_.given.push_back({path, key, value});
       if (key == nullptr) {
         complain_unknown(path, section, name);
       } else if (const auto [first, inserted] = seen_.emplace(key_path, path);
                  !inserted && first->second != path) {
         complain(path, "stands in the file also as {}: keep one", first->second);
+      } else if (alias != nullptr && alias->kind == Alias::Kind::kCpuDevice) {
+        check_cpu_device(value, path, *key);
       } else {
-        out_.given.push_back({path, key, value});
-        const size_t before = out_.complaints.size();
-        check_key(value, path, *key);
-        const bool complained = out_.complaints.size() > before;
-        if (complained && out_.values.count(key_path) == 0) out_.bad.insert(key_path);
+        if (alias != nullptr && alias->kind == Alias::Kind::kOldName) {
+          out_.notes.push_back(fmt::format("{} is the old name of {}", path, key_path));
+        }
+        check_known(value, path, *key);
       }
     }
   }
@@ -140,7 +55,10 @@ class Checker {
     if (!near.empty()) {
       const std::string meant = join(section, near);
       complain(path, "unknown key; did you mean {}?", meant);
-      out_.bad.insert(table_path(meant));  // probably given: not to be missed later
+      const Alias* alias = find_alias(meant);
+      out_.bad.insert(std::string(
+          alias != nullptr ? alias->path
+                           : std::string_view(meant)));  // probably given: not to be missed later
       return;
     }
     for (const Key& key : keys()) {
@@ -150,6 +68,26 @@ class Checker {
       }
     }
     complain(path, "unknown key");
+  }
+
+  void check_known(const Json& value, const std::string& path, const Key& key) {
+    const size_t before = out_.complaints.size();
+    check_key(value, path, key);
+    const bool complained = out_.complaints.size() > before;
+    const std::string key_path(key.path);
+    if (complained && out_.values.count(key_path) == 0) out_.bad.insert(key_path);
+  }
+
+  // cpu_offload: true, false or null.
+  void check_cpu_device(const Json& value, const std::string& path, const Key& key) {
+    if (!value.is_boolean() && !value.is_null()) {
+      complain(path, "expected true or false, found {}", describe(value));
+    } else if (value == true) {
+      const Json meant = {{"device", "cpu"}};
+      out_.notes.push_back(
+          fmt::format("{} true is the old form of {} {}", path, key.path, meant.dump()));
+      check_known(meant, std::string(key.path), key);
+    }
   }
 
   void check_key(const Json& value, const std::string& path, const Key& key) {
@@ -178,7 +116,7 @@ class Checker {
   }
 
   void check_value(const Json& value, const std::string& path, const Key& key) {
-    const std::optional<Json> typed = converted(value, key);
+    const std::optional<Json> typed = typed_value(value, key);
     if (!typed) {
       complain(path, "expected {}, found {}", type_name(key.type), describe(value));
     } else if (key.type == KeyType::kSection) {
@@ -244,16 +182,6 @@ class Checker {
 };
 
 }  // namespace
-
-std::string describe(const Json& value) {
-  if (value.is_string()) return "the string " + value.dump();
-  if (value.is_object()) return "an object";
-  if (value.is_array()) return "the list " + value.dump();
-  if (value.is_number_float() && !std::isfinite(value.get<double>())) {
-    return fmt::format("{}", value.get<double>());
-  }
-  return value.dump();
-}
 
 CheckedKeys check_keys(const Json& root, const std::string& name) {
   CheckedKeys out;

@@ -2,7 +2,6 @@
 // or the model comes after it, in resolve.
 #pragma once
 
-#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,17 +9,15 @@
 #include <string>
 #include <vector>
 
+#include "configs/key_value.h"
 #include "configs/keys.h"
 
 namespace zeroth::configs {
 
-// An integer that stands in the file as Infinity, where its range has that.
-inline constexpr int64_t kInfinity = std::numeric_limits<int64_t>::max();
-
-// A key of the table that stands in a file.
+// A key that stands in a file.
 struct GivenKey {
   std::string path;  // as the file spells it
-  const Key* key;
+  const Key* key;    // null: unknown
   nlohmann::ordered_json value;
 };
 
@@ -31,7 +28,7 @@ struct CheckedKeys {
   // Of the file, for messages.
   std::string name;
   std::map<std::string, nlohmann::ordered_json> values = {};
-  // All keys that stand in the file and in the table, in the file's order.
+  // All keys of the file in its order, but for those within a section that is refused.
   std::vector<GivenKey> given = {};
   // Keys that stand in the file with a complaint: their value is unknown.
   std::set<std::string> bad = {};
@@ -55,8 +52,5 @@ struct CheckedKeys {
 };
 
 CheckedKeys check_keys(const nlohmann::ordered_json& root, const std::string& name);
-
-// As a message shows a value: `the string "x"`, `8.5`, `true`, `an object`.
-std::string describe(const nlohmann::ordered_json& value);
 
 }  // namespace zeroth::configs

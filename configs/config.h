@@ -82,7 +82,7 @@ struct RecomputeConfig {
 enum class LossMean {
   kToken,      // over the trained tokens of the global batch
   kMicroBatch  // over micro-batches and ranks, of each one's mean over its trained tokens: bare
-               // DeepSpeed's; one without trained tokens counts as 0
+               // DeepSpeed's. One without trained tokens has no mean and does not count
 };
 
 // What happens at a step whose loss or gradient is not finite.

@@ -24,6 +24,8 @@ struct Context {
   bool facts_known = true;
   std::vector<std::string> complaints = {};
   std::vector<std::string> notes = {};
+  // Where values come from that are neither in the file nor the key's default, by path.
+  Origins origins = {};
   // Sections of an unknown type: what the check said of their keys is not shown.
   std::vector<std::string> moot = {};
 
@@ -45,6 +47,9 @@ struct Context {
     if (value && flag && *value != *flag) {
       complain("{}: {} in the file, but {} {}; make them equal or write \"auto\" in the file", path,
                shown(*value), flag_name, shown(*flag));
+    }
+    if (!value && (flag || keys.is_auto(path))) {
+      origins[path] = flag ? flag_name : fmt::format("default of {}", flag_name);
     }
     return value ? value : flag;
   }
@@ -86,6 +91,15 @@ void fill_gradients(Context& context, Config& config);
 void fill_zero(Context& context, Config& config);
 void fill_recompute(Context& context, Config& config);
 void fill_report(Context& context, Config& config);  // printing, monitors, profilers
+
+// All of it: every value that can be known. What is wrong stands in the context and in its keys.
+Config fill(Context& context);
+
+// The complaints about the file and about how its values fit, in this order.
+std::vector<std::string> all_complaints(const Context& context);
+
+// Of every honoured key.
+Origins all_origins(const Context& context);
 
 // Ranges of the flags.
 void check_flags(Context& context);

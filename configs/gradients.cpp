@@ -24,8 +24,9 @@ void check_types(Context& context, const Config& config, std::optional<Precision
   }
   const Precision accumulation = config.gradients.accumulation;
   if (accumulation != Precision::kFp32 && accumulation != config.precision) {
-    context.complain("data_types.grad_accum_dtype: {} beside a run in {}: expected fp32 or {}",
-                     name_of(accumulation), working, working);
+    context.complain("data_types.grad_accum_dtype: {} beside a run in {}: expected fp32{}",
+                     name_of(accumulation), working,
+                     config.precision == Precision::kFp32 ? "" : fmt::format(" or {}", working));
   }
 }
 

@@ -47,33 +47,16 @@ const std::vector<Key>& keys() {
   return all;
 }
 
-const std::vector<Alias>& aliases() {
-  static const std::vector<Alias> all = {
-      {"bfloat16", "bf16"},
-      {"zero_optimization.prefetch_bucket_size", "zero_optimization.stage3_prefetch_bucket_size"},
-      {"zero_optimization.param_persistence_threshold",
-       "zero_optimization.stage3_param_persistence_threshold"},
-      {"zero_optimization.model_persistence_threshold",
-       "zero_optimization.stage3_model_persistence_threshold"},
-      {"zero_optimization.max_live_parameters", "zero_optimization.stage3_max_live_parameters"},
-      {"zero_optimization.max_reuse_distance", "zero_optimization.stage3_max_reuse_distance"},
-      {"zero_optimization.gather_16bit_weights_on_model_save",
-       "zero_optimization.stage3_gather_16bit_weights_on_model_save"},
-      {"zero_optimization.stage3_gather_fp16_weights_on_model_save",
-       "zero_optimization.stage3_gather_16bit_weights_on_model_save"},
-      {"zero_optimization.module_granularity_threshold",
-       "zero_optimization.stage3_module_granularity_threshold"},
-      {"zero_optimization.use_all_reduce_for_fetch_params",
-       "zero_optimization.stage3_use_all_reduce_for_fetch_params"},
-      {"zero_optimization.allgather_sequential", "zero_optimization.stage3_allgather_sequential"},
-  };
-  return all;
-}
-
 const Key* find_key(std::string_view path) {
   const auto found =
       std::find_if(keys().begin(), keys().end(), [&](const Key& key) { return key.path == path; });
   return found == keys().end() ? nullptr : &*found;
+}
+
+const Alias* find_alias(std::string_view other) {
+  const auto found = std::find_if(aliases().begin(), aliases().end(),
+                                  [&](const Alias& alias) { return alias.other == other; });
+  return found == aliases().end() ? nullptr : &*found;
 }
 
 std::vector<std::string_view> names_in(std::string_view section) {

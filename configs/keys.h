@@ -34,11 +34,18 @@ struct Key {
   // Refused sections: what may stand inside while it is off, as paths relative to it, "a.*" meaning
   // anything below a.
   std::string_view inside = {};
+  bool any_case = false;  // honoured and idle strings: case of letters does not matter
 };
 
 struct Alias {
+  enum class Kind {
+    kSame,
+    kOldName,    // accepted with a warning
+    kCpuDevice,  // old: true means {"device": "cpu"}; accepted with a warning
+  };
   std::string_view other;  // accepted spelling
   std::string_view path;   // the one in the table
+  Kind kind = Kind::kSame;
 };
 
 // In the order of docs/config.md: parents before children.
@@ -47,6 +54,7 @@ const std::vector<Alias>& aliases();
 
 // Null when the table has no such path.
 const Key* find_key(std::string_view path);
+const Alias* find_alias(std::string_view other);
 
 // Last components of the keys and aliases right below `section` ("" for the top level).
 std::vector<std::string_view> names_in(std::string_view section);

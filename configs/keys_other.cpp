@@ -37,8 +37,15 @@ std::vector<Key> service_rows() {
                       "overlap_events use_gds",
                       "not supported yet: it tunes offload to disk"),
       section("checkpoint", "how checkpoints are written"),
-      no_effect("checkpoint.tag_validation", KeyType::kString, "\"Warn\"",
-                "only the final model is saved"),
+      {"checkpoint.tag_validation",
+       KeyType::kString,
+       KeyState::kNoEffect,
+       "\"Warn\"",
+       "\"Ignore\" | \"Warn\" | \"Fail\"",
+       "the default",
+       "only the final model is saved",
+       {},
+       true},
       refused("checkpoint.load_universal", "false", "not supported yet"),
       no_effect("checkpoint.use_node_local_storage", kBool, "false",
                 "only the final model is saved"),
@@ -91,8 +98,6 @@ std::vector<Key> legacy_rows() {
       refused_section("sparse_attention", "", "*", kGone),
       refused_section("nebula", kEnabled, "*", kGone),
       refused("graph_harvesting", "false", kGone),
-      no_effect("allgather_size", KeyType::kInteger, "500000000",
-                "its name today is zero_optimization.allgather_bucket_size"),
   };
 }
 

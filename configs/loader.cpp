@@ -25,46 +25,8 @@ std::string read_file(const std::string& path) {
   throw Error("{}: {} errors\n  {}", name, complaints.size(), fmt::join(complaints, "\n  "));
 }
 
-// The complaints about the file and about how its values fit, in this order.
-std::vector<std::string> all_complaints(const Context& context) {
-  std::vector<std::string> all;
-  for (const std::string& complaint : context.keys.complaints) {
-    const bool moot = std::any_of(context.moot.begin(), context.moot.end(),
-                                  [&](const auto& path) { return complaint.starts_with(path); });
-    if (!moot) all.push_back(complaint);
-  }
-  all.insert(all.end(), context.complaints.begin(), context.complaints.end());
-  return all;
-}
-
-// What has no key in the file.
-void fill_from_flags(const FlagValues& flags, Config& config) {
-  config.seed = flags.seed.value_or(config.seed);
-  config.loss_mean = flags.loss_mean.value_or(config.loss_mean);
-  config.on_non_finite = flags.on_non_finite.value_or(config.on_non_finite);
-  config.dropout = flags.dropout;
-  config.optimizer.no_decay = flags.no_decay.value_or(false);
-}
-
-Config fill(Context& context) {
-  if (context.facts.world_size < 1) {
-    throw Error("ranks: expected >= 1, found {}", context.facts.world_size);
-  }
-  Config config;
-  check_flags(context);
-  if (context.complaints.empty()) config.batch = fill_batch(context);
-  fill_precision(context, config);
-  config.gradient_clipping =
-      context.pick("gradient_clipping", context.flags.max_grad_norm, "--max-grad-norm")
-          .value_or(config.gradient_clipping);
-  fill_optimizer(context, config);
-  fill_scheduler(context, config);
-  fill_gradients(context, config);
-  fill_zero(context, config);
-  fill_recompute(context, config);
-  fill_report(context, config);
-  fill_from_flags(context.flags, config);
-  validate(context, config);
+Config fill_or_throw(Context& context) {
+  Config config = fill(context);
   if (const auto complaints = all_complaints(context); !complaints.empty()) {
     throw_complaints(context.keys.name, complaints);
   }
@@ -109,14 +71,14 @@ BatchConfig resolve_batch(const Document& document, const FlagValues& flags, int
                   .flags = flags,
                   .facts = {.world_size = world_size},
                   .facts_known = false};
-  return fill(context).batch;
+  return fill_or_throw(context).batch;
 }
 
 Resolved resolve(const Document& document, const FlagValues& flags, const RunFacts& facts) {
   Context context{
       .keys = document.keys(), .flags = flags, .facts = facts, .notes = document.keys().notes};
-  Config config = fill(context);
-  return {std::move(config), std::move(context.notes)};
+  Config config = fill_or_throw(context);
+  return {std::move(config), all_origins(context), std::move(context.notes)};
 }
 
 }  // namespace zeroth::configs

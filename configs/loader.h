@@ -12,6 +12,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -82,8 +83,13 @@ Document load(const std::string& file_or_base64);
 // The same for text at hand; `name` stands for the file in messages.
 Document parse_text(const std::string& text, const std::string& name);
 
+// Where the value of a key comes from, by the key's path: "file", "--lr", "default", or what made
+// it of an "auto": "auto: hidden size squared".
+using Origins = std::map<std::string, std::string>;
+
 struct Resolved {
   Config config;
+  Origins origins;
   // What the user should know, one line each: "no precision section: fp32".
   std::vector<std::string> notes;
 };
@@ -95,8 +101,10 @@ BatchConfig resolve_batch(const Document& document, const FlagValues& flags, int
 // Every value. Throws Error with all complaints.
 Resolved resolve(const Document& document, const FlagValues& flags, const RunFacts& facts);
 
-// The configuration as indented JSON in ds_config spelling, for --print-config. Loads back to the
-// same Config, but for the seed and --gradient-checkpointing, which have no key.
-std::string to_json(const Config& config);
+// The configuration as indented JSON in ds_config spelling, for --print-config; with origins, each
+// value's stands behind it in a comment. Loads back to the same Config, but for what has no key:
+// the seed and what --gradient-checkpointing, --no-decay, --loss-mean, --on-non-finite and
+// --dropout say.
+std::string to_json(const Config& config, const Origins& origins = {});
 
 }  // namespace zeroth::configs

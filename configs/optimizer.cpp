@@ -104,6 +104,7 @@ void check_params(Context& context, const std::string& section, std::string_view
   const std::string prefix = section + ".params.";
   const auto names = split_values(takes, ' ');
   for (const GivenKey& given : context.keys.given) {
+    if (given.key == nullptr) continue;
     const std::string path(given.key->path);
     if (!path.starts_with(prefix) || given.key->state == KeyState::kRefused) continue;
     if (std::find(names.begin(), names.end(), path.substr(prefix.size())) != names.end()) continue;

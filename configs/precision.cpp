@@ -33,10 +33,14 @@ const char* name_of(Precision precision) {
 
 void fill_precision(Context& context, Config& config) {
   const CheckedKeys& keys = context.keys;
+  for (const char* path : {"fp16.enabled", "bf16.enabled"}) {
+    if (keys.is_auto(path)) context.origins[path] = "no flag given";
+  }
   if (context.flags.precision) {
     compare(context, "fp16.enabled", Precision::kFp16);
     compare(context, "bf16.enabled", Precision::kBf16);
     config.precision = *context.flags.precision;
+    context.origins["fp16.enabled"] = context.origins["bf16.enabled"] = flag_of(config.precision);
   } else if (keys.get<bool>("fp16.enabled").value_or(false)) {
     config.precision = Precision::kFp16;
   } else if (keys.get<bool>("bf16.enabled").value_or(false)) {

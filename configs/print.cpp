@@ -69,9 +69,46 @@ Json profilers_json(const Config& config) {
   return json;
 }
 
+class Printer {
+ public:
+  explicit Printer(const Origins& origins) : origins_(origins) {}
+
+  std::string print(const Json& root) {
+    print_object(root, "");
+    return std::move(text_);
+  }
+
+ private:
+  void print_object(const Json& object, const std::string& path) {
+    text_ += "{\n";
+    indent_ += 2;
+    size_t left = object.size();
+    for (const auto& [name, value] : object.items()) {
+      const std::string inner = path.empty() ? name : path + "." + name;
+      const size_t start = text_.size();
+      text_ += fmt::format("{:{}}\"{}\": ", "", indent_, name);
+      value.is_object() ? print_object(value, inner) : void(text_ += value.dump());
+      if (--left > 0) text_ += ",";
+      if (const auto origin = origins_.find(inner); origin != origins_.end()) {
+        const size_t width = text_.size() - start;
+        constexpr size_t kColumn = 60;
+        text_ +=
+            fmt::format("{:{}}  // {}", "", width < kColumn ? kColumn - width : 0, origin->second);
+      }
+      text_ += "\n";
+    }
+    indent_ -= 2;
+    text_ += fmt::format("{:{}}}}", "", indent_);
+  }
+
+  const Origins& origins_;
+  std::string text_;
+  size_t indent_ = 0;
+};
+
 }  // namespace
 
-std::string to_json(const Config& config) {
+std::string to_json(const Config& config, const Origins& origins) {
   Json json = {{"train_batch_size", config.batch.train_batch_size},
                {"train_micro_batch_size_per_gpu", config.batch.micro_batch_size},
                {"gradient_accumulation_steps", config.batch.accumulation_steps},
@@ -98,7 +135,7 @@ std::string to_json(const Config& config) {
   json.update(profilers_json(config));
   json["tensorboard"] = monitor_json(config.tensorboard);
   json["csv_monitor"] = monitor_json(config.csv_monitor);
-  return json.dump(2);
+  return Printer(origins).print(json);
 }
 
 }  // namespace zeroth::configs

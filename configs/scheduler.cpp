@@ -114,6 +114,7 @@ void fill_warmup(Context& context, SchedulerConfig& scheduler) {
     scheduler.warmup_num_steps = *steps;
   } else if (steps == 0 || (context.keys.is_auto(path) && context.facts_known)) {
     scheduler.warmup_num_steps = 1;
+    context.origins[path] = "the shortest";
     context.note("{} is 1, the shortest warm-up there is: {}{}", path, flag,
                  steps ? " 0" : " is not given");
   }
@@ -175,6 +176,7 @@ void fill_peak(Context& context, const Config& config, SchedulerConfig& schedule
     scheduler.warmup_max_lr = *peak;
   } else if (to_optimizer) {
     scheduler.warmup_max_lr = config.optimizer.lr;
+    context.origins[path] = "the optimizer's lr";
   }
 }
 

@@ -31,10 +31,15 @@ void fill_zero(Context& context, Config& config) {
                zero.gather_16bit_weights_on_model_save);
   read_size(context, "zero_optimization.reduce_bucket_size", from_hidden_size(1, hidden, true),
             zero.reduce_bucket_elements);
+  // Hugging Face resolves these two at stage 3 only; DeepSpeed takes its default for "auto".
+  const bool stage3 = zero.stage == 3;
   read_size(context, "zero_optimization.stage3_prefetch_bucket_size",
-            from_hidden_size(0.9, hidden, true), zero.prefetch_bucket_elements);
-  read_size(context, "zero_optimization.stage3_param_persistence_threshold",
-            from_hidden_size(10, hidden, false), zero.param_persistence_threshold_elements);
+            stage3 ? from_hidden_size(0.9, hidden, true) : zero.prefetch_bucket_elements,
+            zero.prefetch_bucket_elements);
+  read_size(
+      context, "zero_optimization.stage3_param_persistence_threshold",
+      stage3 ? from_hidden_size(10, hidden, false) : zero.param_persistence_threshold_elements,
+      zero.param_persistence_threshold_elements);
   read_size(context, "zero_optimization.allgather_bucket_size", zero.allgather_bucket_elements,
             zero.allgather_bucket_elements);
   read_size(context, "zero_optimization.sub_group_size", zero.sub_group_size_elements,

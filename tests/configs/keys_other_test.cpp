@@ -18,4 +18,13 @@ TEST_CASE("a section that is off may say what it likes, under names that exist")
         "tensor_parallel.tp.tp_sise: unknown key; did you mean tp.tp_size?");
 }
 
+TEST_CASE("a tag validation that does not exist is refused, in any case of letters") {
+  for (const char* mode : {"Ignore", "Warn", "Fail", "WARN", "fail"}) {
+    CHECK(complaints_of(nested("checkpoint.tag_validation", fmt::format("\"{}\"", mode))) == "");
+  }
+  CHECK(complaints_of(nested("checkpoint.tag_validation", "\"maybe\"")) ==
+        "checkpoint.tag_validation: expected \"Ignore\" | \"Warn\" | \"Fail\", found the string "
+        "\"maybe\"");
+}
+
 }  // namespace zeroth::configs

@@ -27,6 +27,18 @@ std::string cell(std::string_view text) {
   return escaped.empty() ? "" : fmt::format("`{}`", escaped);
 }
 
+const char* alias_word(Alias::Kind kind) {
+  switch (kind) {
+    case Alias::Kind::kSame:
+      return "";
+    case Alias::Kind::kOldName:
+      return "old: one line says so";
+    case Alias::Kind::kCpuDevice:
+      return "old: true means `{\"device\": \"cpu\"}`; one line says so";
+  }
+  return "";
+}
+
 // The row of docs/config.md that a row of the table asks for.
 std::string doc_row(const Key& key) {
   const bool honoured_section = key.type == KeyType::kSection && key.state == KeyState::kHonoured;
@@ -73,7 +85,8 @@ TEST_CASE("docs/config.md has the rows of the table and no others") {
   for (const Key& key : keys()) expected.insert(doc_row(key));
   std::set<std::string> other_names;
   for (const Alias& alias : aliases()) {
-    other_names.insert(fmt::format("| as `{}` | `{}` |", alias.other, alias.path));
+    other_names.insert(
+        fmt::format("| as `{}` | `{}` | {} |", alias.other, alias.path, alias_word(alias.kind)));
   }
   const auto missing = [](const std::set<std::string>& from, const std::set<std::string>& in) {
     std::vector<std::string> rows;

@@ -48,6 +48,39 @@ TEST_CASE("Adam means AdamW unless adam_w_mode is false") {
   CHECK(optimizer_of(R"({"type": "adamw"})").kind == Kind::kAdamW);
 }
 
+TEST_CASE("each optimizer has its own defaults, and takes its own parameters") {
+  const OptimizerConfig lion = optimizer_of(R"({"type": "Lion"})");
+  CHECK(lion.kind == Kind::kLion);
+  CHECK(lion.lr == 1e-3);
+  CHECK(lion.betas == std::array{0.9, 0.999});
+  const OptimizerConfig adagrad = optimizer_of(R"({"type": "Adagrad", "params":
+      {"lr_decay": 0.1, "initial_accumulator_value": 0.2}})");
+  CHECK(adagrad.kind == Kind::kAdagrad);
+  CHECK(adagrad.lr == 1e-2);
+  CHECK(adagrad.eps == 1e-10);
+  CHECK(adagrad.lr_decay == 0.1);
+  CHECK(adagrad.initial_accumulator_value == 0.2);
+  const OptimizerConfig sgd = optimizer_of(
+      R"({"type": "SGD", "params": {"momentum": 0.9, "dampening": 0, "nesterov": true}})");
+  CHECK(sgd.kind == Kind::kSgd);
+  CHECK(sgd.lr == 1e-3);
+  CHECK(sgd.momentum == 0.9);
+  CHECK(sgd.nesterov);
+  CHECK(optimizer_error(R"({"type": "SGD", "params": {"betas": [0.9, 0.99]}})") ==
+        "test.json: optimizer.params.betas: SGD takes no such value; it takes lr, momentum, "
+        "dampening, weight_decay, nesterov, foreach, fused, differentiable");
+  CHECK(optimizer_error(R"({"type": "AdamW", "params": {"momentum": 0.9}})")
+            .find("optimizer.params.momentum: AdamW takes no such value") != std::string::npos);
+  FlagValues flags;
+  flags.eps = 1e-6;
+  CHECK(optimizer_error(R"({"type": "Lion"})", flags) == "test.json: --eps: Lion takes no eps");
+}
+
+TEST_CASE("nesterov needs a momentum without dampening, as in PyTorch") {
+  CHECK(optimizer_error(R"({"type": "SGD", "params": {"nesterov": true}})") ==
+        "test.json: optimizer.params.nesterov: needs momentum > 0 and dampening 0, found 0 and 0");
+}
+
 TEST_CASE("other optimizers are refused by name, without a word on their parameters") {
   CHECK(optimizer_error(R"({"type": "Muon", "params": {"momentum": 0.95}})") ==
         "test.json: optimizer.type: Muon is not supported yet; one of AdamW, Adam, Lion, SGD, "

@@ -55,9 +55,15 @@ TEST_CASE("the loss scale's values are read") {
         1024);
 }
 
+TEST_CASE("bf16 looks for gradients that are not finite unless told not to") {
+  CHECK(config_of(R"({"bf16": {"enabled": true}})").check_grad_overflow);
+  CHECK_FALSE(config_of(R"({"bf16": {"enabled": true, "check_grad_overflow": false}})")
+                  .check_grad_overflow);
+}
+
 TEST_CASE("a loss scale that is no finite number from zero up is refused with its key") {
-  for (const char* value :
-       {"true", "\"NaN\"", "\"inf\"", "-1", "\"128\"", "null", "1e999", "NaN"}) {
+  for (const char* value : {"true", "\"NaN\"", "\"inf\"", "-1", "\"128\"", "null", "1e999", "NaN",
+                            "Infinity", "-Infinity"}) {
     CAPTURE(value);
     const auto message = [&]() -> std::string {
       try {

@@ -94,6 +94,24 @@ TEST_CASE("what is printed loads back to the same configuration") {
   }
 }
 
+TEST_CASE("origins stand behind their values, and the text still loads") {
+  FlagValues flags;
+  flags.lr = 2e-5;
+  const Resolved resolved = resolve_text(R"({"zero_optimization": {"stage": 2}})", flags);
+  const std::string text = to_json(resolved.config, resolved.origins);
+  const auto line_with = [&](const std::string& start) {
+    const size_t at = text.find("\"" + start + "\": ");
+    REQUIRE(at != std::string::npos);
+    return text.substr(at, text.find('\n', at) - at);
+  };
+  CHECK(line_with("stage").ends_with("  // file"));
+  CHECK(line_with("lr").starts_with("\"lr\": 2e-05,"));
+  CHECK(line_with("lr").ends_with("  // --lr"));
+  CHECK(line_with("gradient_clipping").ends_with("  // default"));
+  CHECK(line_with("train_batch_size").ends_with("  // micro-batch * accumulation * ranks"));
+  CHECK(to_json(config_of(text)) == to_json(resolved.config));
+}
+
 TEST_CASE("the resolved defaults load back too") {
   const std::string text = to_json(config_of("{}"));
   CHECK(to_json(config_of(text)) == text);

@@ -72,6 +72,73 @@ TEST_CASE("schedules are named exactly") {
   CHECK(error_of(R"({"scheduler": {}})").find("scheduler.type: missing") != std::string::npos);
 }
 
+TEST_CASE("one cycle has DeepSpeed's defaults, and its second half those of the first") {
+  const OneCycleConfig cycle = config_of(text_of("OneCycle", R"({"cycle_min_lr": 1e-4,
+      "cycle_max_lr": 1e-3, "cycle_first_step_size": 30, "cycle_first_stair_count": 3})"))
+                                   .scheduler.one_cycle;
+  CHECK(cycle.min_lr == 1e-4);
+  CHECK(cycle.max_lr == 1e-3);
+  CHECK(cycle.second_step_size == 30);
+  CHECK(cycle.second_stair_count == 3);
+  CHECK(cycle.decay_step_size == 0);
+  CHECK(cycle.cycle_momentum);
+  CHECK(cycle.min_momentum == 0.8);
+  CHECK(cycle.max_momentum == 0.9);
+}
+
+TEST_CASE("one cycle needs its two rates, positive sizes, and betas for its momentum") {
+  CHECK(error_of(text_of("OneCycle", "{}")) ==
+        "test.json: 2 errors\n"
+        "  scheduler.params.cycle_min_lr: missing; OneCycle needs a number\n"
+        "  scheduler.params.cycle_max_lr: missing; OneCycle needs a number");
+  CHECK(error_of(text_of("OneCycle", R"({"cycle_min_lr": 0, "cycle_max_lr": 1,
+                                         "cycle_first_step_size": 0})")) ==
+        "test.json: scheduler.params.cycle_first_step_size: expected a number > 0, found 0");
+  const Resolved sgd = resolve_text(R"({"optimizer": {"type": "SGD"}, "scheduler":
+      {"type": "OneCycle", "params": {"cycle_min_lr": 0, "cycle_max_lr": 1}}})");
+  CHECK_FALSE(sgd.config.scheduler.one_cycle.cycle_momentum);
+  CHECK(has_note(sgd, "scheduler.params.cycle_momentum is off: the optimizer has no betas"));
+}
+
+TEST_CASE("the range test has DeepSpeed's defaults, and steps of at least one") {
+  const LrRangeTestConfig test = config_of(text_of("LRRangeTest", "{}")).scheduler.range_test;
+  CHECK(test.min_lr == 1e-3);
+  CHECK(test.step_size == 2000);
+  CHECK(test.step_rate == 1.0);
+  CHECK_FALSE(test.staircase);
+  for (const char* size : {"0", "-3", "1.5"}) {
+    CHECK(
+        error_of(text_of("LRRangeTest", fmt::format(R"({{"lr_range_test_step_size": {}}})", size)))
+            .find("scheduler.params.lr_range_test_step_size: expected an integer") !=
+        std::string::npos);
+  }
+}
+
+TEST_CASE("step counts that are no whole numbers above 0 are refused") {
+  for (const char* count : {"0", "-1", "2.5", "true", "\"many\""}) {
+    CAPTURE(count);
+    CHECK(error_of(text_of("WarmupLR", fmt::format(R"({{"warmup_num_steps": {}}})", count)))
+              .find("scheduler.params.warmup_num_steps: expected an integer") != std::string::npos);
+    CHECK(error_of(text_of("WarmupDecayLR", fmt::format(R"({{"total_num_steps": {}}})", count)))
+              .find("scheduler.params.total_num_steps: expected an integer") != std::string::npos);
+  }
+}
+
+TEST_CASE("--warmup-ratio is a part of the run, rounded up") {
+  FlagValues flags;
+  flags.warmup_ratio = 0.031;
+  CHECK(config_of("{}", flags).scheduler.warmup_num_steps == 4);  // of 100 steps
+  CHECK(config_of(text_of("WarmupLR", R"({"warmup_num_steps": "auto"})"), flags)
+            .scheduler.warmup_num_steps == 4);
+  CHECK(error_of(text_of("WarmupLR", R"({"warmup_num_steps": 5})"), flags)
+            .find("5 in the file, but --warmup-ratio comes to 4") != std::string::npos);
+  CHECK(error_of("{}", flags, RunFacts{}) ==
+        "test.json: --warmup-ratio 0.031: needs the length of the run");
+  flags.warmup_steps = 2;
+  CHECK(error_of("{}", flags) ==
+        "test.json: --warmup-ratio 0.031 and --warmup-steps 2: give one of them");
+}
+
 TEST_CASE("a schedule without params is an error") {
   CHECK(error_of(R"({"scheduler": {"type": "WarmupLR"}})") ==
         "test.json: scheduler.params: missing; WarmupLR needs an object here");

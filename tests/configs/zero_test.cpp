@@ -27,6 +27,23 @@ TEST_CASE("auto sizes without a hidden size are errors, one for each key") {
                    "size: give a number") != std::string::npos);
 }
 
+TEST_CASE("below stage 3, automatic sizes of stage 3 are the defaults, and need no hidden size") {
+  const char* text = R"({"zero_optimization": {"stage": 2, "stage3_prefetch_bucket_size": "auto",
+                         "stage3_param_persistence_threshold": "auto"}})";
+  const ZeroConfig zero = config_of(text, {}, {.world_size = 1, .total_steps = 1}).zero;
+  CHECK(zero.prefetch_bucket_elements == 50'000'000);
+  CHECK(zero.param_persistence_threshold_elements == 100'000);
+}
+
+TEST_CASE("the other keys of the section are read") {
+  const ZeroConfig zero = config_of(R"({"zero_optimization": {"stage": 2,
+      "reduce_scatter": false, "ignore_unused_parameters": false, "sub_group_size": 1e6}})")
+                              .zero;
+  CHECK_FALSE(zero.reduce_scatter);
+  CHECK_FALSE(zero.ignore_unused_parameters);
+  CHECK(zero.sub_group_size_elements == 1'000'000);
+}
+
 TEST_CASE("overlap is on at every stage unless it is switched off") {
   for (int stage = 0; stage < 4; ++stage) {
     CHECK(config_of(nested("zero_optimization.stage", std::to_string(stage))).zero.overlap_comm);

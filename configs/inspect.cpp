@@ -1,0 +1,117 @@
+#include "configs/inspect.h"
+
+#include <algorithm>
+#include <set>
+
+#include "configs/context.h"
+
+namespace zeroth::configs {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Where the batch fits some number of ranks, that one.
+int64_t fitting_ranks(const CheckedKeys& keys) {
+  const auto batch = keys.get<int64_t>("train_batch_size");
+  const auto micro = keys.get<int64_t>("train_micro_batch_size_per_gpu");
+  const auto steps = keys.get<int64_t>("gradient_accumulation_steps");
+  if (!batch || !micro || !steps) return 1;
+  return std::max<int64_t>(1, *batch / (*micro * *steps));
+}
+
+std::string value_at(const Json& root, std::string_view path) {
+  const Json* value = &root;
+  for (const std::string_view name : split_values(path, '.')) {
+    if (!value->is_object() || !value->contains(name)) return {};
+    value = &(*value)[std::string(name)];
+  }
+  return value->dump();
+}
+
+bool complains_about(const Inspection& inspection, const std::string& path) {
+  return std::any_of(inspection.complaints.begin(), inspection.complaints.end(),
+                     [&](const std::string& complaint) {
+                       return complaint.starts_with(path + ":") ||
+                              complaint.starts_with(path + ".");
+                     });
+}
+
+class Inspector {
+ public:
+  Inspector(const Context& context, const Config& config, Inspection& out)
+      : keys_(context.keys),
+        origins_(all_origins(context)),
+        resolved_(Json::parse(to_json(config))),
+        out_(out) {}
+
+  void report() {
+    std::set<std::string_view> seen;
+    for (const GivenKey& given : keys_.given) {
+      if (given.key != nullptr) seen.insert(given.key->path);
+      const bool opened =
+          given.value.is_object() && given.key != nullptr && given.key->state != KeyState::kRefused;
+      if (!opened) out_.given.push_back(of_given(given));
+    }
+    for (const Key& key : keys()) {
+      if (key.state != KeyState::kHonoured || seen.count(key.path) > 0) continue;
+      const std::string value = value_at(resolved_, key.path);
+      if (key.type == KeyType::kSection || value.empty()) continue;
+      out_.by_default.push_back(
+          {std::string(key.path), "honoured", value, origins_.at(std::string(key.path))});
+    }
+  }
+
+ private:
+  KeyReport of_given(const GivenKey& given) const {
+    KeyReport report{given.path, "unknown", given.value.dump(), ""};
+    if (given.key == nullptr) return report;
+    const Key& key = *given.key;
+    const bool refused =
+        complains_about(out_, given.path) || complains_about(out_, std::string(key.path));
+    report.origin = key.text;
+    switch (key.state) {
+      case KeyState::kHonoured:
+        report.state = refused ? "refused" : "honoured";
+        report.origin = given.value == "auto" ? origin_of_auto(key, report.value) : "file";
+        break;
+      case KeyState::kNoEffect:
+        report.state = "no effect";
+        break;
+      case KeyState::kRefused:
+        report.state = refused ? "refused" : "off";
+        break;
+    }
+    return report;
+  }
+
+  // Only what needs neither flags, model nor run is known here.
+  std::string origin_of_auto(const Key& key, std::string& value) const {
+    const std::string path(key.path);
+    if (key.automatic == "the default") value = value_at(resolved_, path);
+    return fmt::format("auto: {}", key.automatic);
+  }
+
+  const CheckedKeys& keys_;
+  const Origins origins_;
+  const Json resolved_;
+  Inspection& out_;
+};
+
+}  // namespace
+
+Inspection inspect(const Document& document, std::optional<int64_t> ranks) {
+  const FlagValues no_flags;
+  Context context{.keys = document.keys(),
+                  .flags = no_flags,
+                  .facts = {.world_size = ranks.value_or(fitting_ranks(document.keys()))},
+                  .facts_known = false,
+                  .notes = document.keys().notes};
+  const Config config = fill(context);
+  Inspection inspection;
+  inspection.complaints = all_complaints(context);
+  inspection.notes = std::move(context.notes);
+  Inspector(context, config, inspection).report();
+  return inspection;
+}
+
+}  // namespace zeroth::configs

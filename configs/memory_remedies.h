@@ -1,0 +1,22 @@
+// What a run that lacks memory can change.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "configs/config.h"
+
+namespace zeroth::configs {
+
+struct MemoryFacts {
+  int64_t world_size = 1;
+  int64_t seq_len = 1;
+  bool trains = true;  // false: it only evaluates
+};
+
+// At most three, one line each, what costs least first. Only what this configuration does not do
+// already.
+std::vector<std::string> memory_remedies(const Config& config, const MemoryFacts& facts);
+
+}  // namespace zeroth::configs

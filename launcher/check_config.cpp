@@ -1,0 +1,96 @@
+#include "launcher/check_config.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+#include "configs/inspect.h"
+#include "launcher/cli.h"
+
+namespace zeroth::launcher {
+namespace {
+
+struct Arguments {
+  std::string file;
+  std::optional<int64_t> ranks;
+  std::string help;
+};
+
+Arguments parse(std::vector<std::string> words) {
+  Arguments arguments;
+  CLI::App app("Tells the state and the value of every key of a ds_config.json. Starts nothing.",
+               "zeroth check-config");
+  app.add_option("FILE", arguments.file, "The file, or base64 of it")->required();
+  app.add_option("--ranks", arguments.ranks,
+                 "Ranks that the batch sizes are checked for (default: as many as fit them)")
+      ->check(CLI::PositiveNumber)
+      ->option_text("N");
+  std::reverse(words.begin(), words.end());  // the order that CLI11 takes
+  try {
+    app.parse(words);
+  } catch (const CLI::CallForHelp&) {
+    arguments.help = app.help() + "\nStatus: 0, or 2 where a run would refuse the file.\n";
+  } catch (const CLI::ParseError& error) {
+    throw UsageError("check-config: {} (zeroth check-config --help)", error.what());
+  }
+  return arguments;
+}
+
+std::string shortened(const std::string& value) {
+  constexpr size_t kLongest = 40;
+  return value.size() <= kLongest ? value : value.substr(0, kLongest - 3) + "...";
+}
+
+void add_keys(const std::string& title, const std::vector<configs::KeyReport>& keys,
+              std::string& text) {
+  size_t path = 0, value = 0;
+  for (const configs::KeyReport& key : keys) {
+    path = std::max(path, key.path.size());
+    value = std::max(value, shortened(key.value).size());
+  }
+  text += fmt::format("{}\n", title);
+  for (const configs::KeyReport& key : keys) {
+    std::string line = fmt::format("  {:{}}  {:9}  {:{}}  {}", key.path, path, key.state,
+                                   shortened(key.value), value, key.origin);
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+}
+
+void add_lines(const std::string& title, const std::vector<std::string>& lines, std::string& text) {
+  if (lines.empty()) return;
+  text += title + "\n";
+  for (const std::string& line : lines) text += fmt::format("  {}\n", line);
+}
+
+// What cannot be read at all is refused like a bad command line.
+configs::Inspection inspect(const Arguments& arguments) {
+  try {
+    return configs::inspect(configs::load(arguments.file), arguments.ranks);
+  } catch (const Error& error) {
+    throw UsageError("{}", error.what());
+  }
+}
+
+}  // namespace
+
+ConfigCheck check_config(const std::vector<std::string>& arguments) {
+  const Arguments parsed = parse(arguments);
+  if (!parsed.help.empty()) return {parsed.help, 0};
+  const configs::Inspection found = inspect(parsed);
+  ConfigCheck check;
+  add_keys("In the file:", found.given, check.text);
+  add_keys("Not in the file:", found.by_default, check.text);
+  add_lines("Notes:", found.notes, check.text);
+  add_lines("Refused:", found.complaints, check.text);
+  check.text += found.complaints.empty()
+                    ? "The file is accepted.\n"
+                    : fmt::format("The file is refused: {} error{}.\n", found.complaints.size(),
+                                  found.complaints.size() == 1 ? "" : "s");
+  if (!found.complaints.empty()) check.status = 2;
+  return check;
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,51 @@
+#include "configs/key_value.h"
+
+#include <cmath>
+
+#include "tests/configs/support.h"
+
+namespace zeroth::configs {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Key key_of(KeyType type, std::string_view accepts = "", bool any_case = false) {
+  return {"k", type, KeyState::kHonoured, "null", accepts, "", "", {}, any_case};
+}
+
+}  // namespace
+
+TEST_CASE("integers may be integral floats, numbers may be integers, nothing else changes type") {
+  CHECK(typed_value(Json(5e8), key_of(KeyType::kInteger)) == Json(500'000'000));
+  CHECK_FALSE(typed_value(Json(0.5), key_of(KeyType::kInteger)).has_value());
+  CHECK_FALSE(typed_value(Json(NAN), key_of(KeyType::kInteger)).has_value());
+  CHECK_FALSE(typed_value(Json(1e19), key_of(KeyType::kInteger)).has_value());
+  CHECK(typed_value(Json(2), key_of(KeyType::kNumber))->is_number_float());
+  CHECK_FALSE(typed_value(Json(true), key_of(KeyType::kNumber)).has_value());
+  CHECK_FALSE(typed_value(Json("1"), key_of(KeyType::kNumber)).has_value());
+  CHECK_FALSE(typed_value(Json(1), key_of(KeyType::kBool)).has_value());
+}
+
+TEST_CASE("an integer is infinite only where its range says so") {
+  CHECK(typed_value(Json(INFINITY), key_of(KeyType::kInteger, ">= 0 or Infinity")) ==
+        Json(kInfinity));
+  CHECK_FALSE(typed_value(Json(INFINITY), key_of(KeyType::kInteger, ">= 0")).has_value());
+  CHECK(is_accepted(Json(kInfinity), key_of(KeyType::kInteger, ">= 0 or Infinity")));
+}
+
+TEST_CASE("letters of another case become the table's, where that does not matter") {
+  CHECK(typed_value(Json("SuM"), key_of(KeyType::kString, "\"mean\" | \"sum\"", true)) == "sum");
+  CHECK(typed_value(Json("SuM"), key_of(KeyType::kString, "\"mean\" | \"sum\"")) == "SuM");
+  CHECK_FALSE(is_accepted(Json("SuM"), key_of(KeyType::kString, "\"mean\" | \"sum\"")));
+}
+
+TEST_CASE("messages show values as they stand in the file") {
+  CHECK(describe(Json("x")) == "the string \"x\"");
+  CHECK(describe(Json(8.5)) == "8.5");
+  CHECK(describe(Json(INFINITY)) == "inf");
+  CHECK(describe(Json::object()) == "an object");
+  CHECK(accepted_text(key_of(KeyType::kInteger, "> 0")) == "an integer > 0");
+  CHECK(accepted_text(key_of(KeyType::kNumber, "[0, 1)")) == "a number in [0, 1)");
+}
+
+}  // namespace zeroth::configs

@@ -1,0 +1,90 @@
+#include "launcher/check_config.h"
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+
+#include "launcher/cli.h"
+#include "tests/launcher/launched.h"
+
+namespace zeroth::launcher {
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// The line of a key, its columns one blank apart.
+std::string line_of(const std::string& text, const std::string& key) {
+  for (const std::string& line : lines_of(text)) {
+    if (!line.starts_with("  " + key + " ")) continue;
+    std::string joined;
+    for (const char c : line) {
+      if (c != ' ' || (!joined.empty() && joined.back() != ' ')) joined += c;
+    }
+    return joined;
+  }
+  return "";
+}
+
+std::string write(const TempFolder& folder, const std::string& text) {
+  const std::string file = folder.path() / "ds_config.json";
+  std::ofstream(file) << text;
+  return file;
+}
+
+}  // namespace
+
+TEST_CASE("check-config tells the state and value of every key and starts nothing") {
+  const TempFolder folder;
+  const std::string file = write(folder, R"({"train_batch_size": 8, // a comment
+      "zero_optimization": {"stage": 2, "round_robin_gradients": true}, "bfloat16": {"enabled": true}})");
+  const auto result = run_zeroth({"check-config", file});
+  CHECK(result.status == 0);
+  CHECK(result.err == "");
+  CHECK(line_of(result.out, "zero_optimization.stage") ==
+        "zero_optimization.stage honoured 2 file");
+  CHECK(line_of(result.out, "zero_optimization.round_robin_gradients") ==
+        "zero_optimization.round_robin_gradients no effect true shards are even; it matters only "
+        "with offload");
+  CHECK(line_of(result.out, "gradient_clipping") == "gradient_clipping honoured 1.0 default");
+  CHECK(contains(result.out, "bfloat16 is the old name of bf16"));
+  CHECK(result.out.ends_with("The file is accepted.\n"));
+}
+
+TEST_CASE("a file that a run would refuse ends check-config with 2, and every reason") {
+  const TempFolder folder;
+  const std::string file = write(folder, R"({"gradient_clipp1ng": 1, "sparse_gradients": true,
+      "zero_optimization": {"stage": 4}})");
+  const auto result = run_zeroth({"check-config", file});
+  CHECK(result.status == 2);
+  CHECK(line_of(result.out, "gradient_clipp1ng") == "gradient_clipp1ng unknown 1");
+  CHECK(contains(result.out, "gradient_clipp1ng: unknown key; did you mean gradient_clipping?"));
+  CHECK(contains(result.out, "sparse_gradients: true is refused"));
+  CHECK(contains(result.out, "zero_optimization.stage: expected an integer in 0..3, found 4"));
+  CHECK(result.out.ends_with("The file is refused: 3 errors.\n"));
+}
+
+TEST_CASE("check-config reads base64, and holds the batch against --ranks") {
+  const std::string base64 = "eyJ0cmFpbl9iYXRjaF9zaXplIjogNH0=";  // {"train_batch_size": 4}
+  CHECK(check_config({base64}).status == 0);
+  CHECK(check_config({base64, "--ranks", "2"}).status == 0);
+  const ConfigCheck three = check_config({base64, "--ranks", "3"});
+  CHECK(three.status == 2);
+  CHECK(contains(three.text, "train_batch_size 4 != micro 1 * accumulation 1 * ranks 3"));
+}
+
+TEST_CASE("what check-config cannot understand or read is a usage error") {
+  CHECK_THROWS_AS(check_config({}), UsageError);
+  CHECK_THROWS_AS(check_config({"a.json", "--rank", "2"}), UsageError);
+  CHECK_THROWS_WITH_AS(check_config({"/no/such.json"}),
+                       "/no/such.json: no such configuration file, and not base64 of one",
+                       UsageError);
+  const TempFolder folder;
+  const auto broken = run_zeroth({"check-config", write(folder, "{\"a\": }")});
+  CHECK(broken.status == 2);
+  CHECK(contains(broken.err, "ds_config.json:1:7: a: "));
+  CHECK(check_config({"--help"}).status == 0);
+}
+
+}  // namespace zeroth::launcher
