@@ -71,4 +71,27 @@ struct SwiGluBackward {
 
 void swiglu_backward(Element element, const SwiGluBackward& call, cudaStream_t stream);
 
+// logits [rows, vocab]; lse [rows] fp32 = log(sum(exp(row))), written.
+struct LogSumExp {
+  const void* logits;
+  float* lse;
+  int64_t rows;
+  int64_t vocab;
+};
+
+void log_sum_exp(Element element, const LogSumExp& call, cudaStream_t stream);
+
+// In place: (exp(logit - lse) - 1 at the target) * scale; targets [rows], scale one fp32 on the
+// device.
+struct LogitGradient {
+  void* logits;
+  const float* lse;
+  const int64_t* targets;
+  const float* scale;
+  int64_t rows;
+  int64_t vocab;
+};
+
+void logit_gradient(Element element, const LogitGradient& call, cudaStream_t stream);
+
 }  // namespace zeroth::model::gpu

@@ -156,6 +156,41 @@ std::tuple<Tensor, Tensor> swiglu_backward_cuda(const Tensor& any_dy, const Tens
   return {dgate, dup};
 }
 
+bool is_2d(const Tensor& logits) {
+  return element_of(logits) && logits.dim() == 2 && logits.numel() > 0 && aligned(logits);
+}
+
+Tensor log_sum_exp_cuda(const Tensor& logits) {
+  if (!is_2d(logits)) return formula::log_sum_exp(logits);
+  const c10::cuda::CUDAGuard guard(logits.device());
+  Tensor lse = at::empty({logits.size(0)}, logits.options().dtype(torch::kFloat32));
+  log_sum_exp(*element_of(logits),
+              {.logits = logits.const_data_ptr(),
+               .lse = lse.data_ptr<float>(),
+               .rows = logits.size(0),
+               .vocab = logits.size(1)},
+              stream_of(logits));
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return lse;
+}
+
+void logit_gradient_cuda(Tensor logits, const Tensor& lse, const Tensor& targets,
+                         const Tensor& scale) {
+  if (!is_2d(logits) || !lse.is_contiguous() || !targets.is_contiguous()) {
+    return formula::logit_gradient_(logits, lse, targets, scale);
+  }
+  const c10::cuda::CUDAGuard guard(logits.device());
+  logit_gradient(*element_of(logits),
+                 {.logits = logits.data_ptr(),
+                  .lse = lse.const_data_ptr<float>(),
+                  .targets = targets.const_data_ptr<int64_t>(),
+                  .scale = scale.const_data_ptr<float>(),
+                  .rows = logits.size(0),
+                  .vocab = logits.size(1)},
+                 stream_of(logits));
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(zeroth, CUDA, library) {
@@ -164,6 +199,8 @@ TORCH_LIBRARY_IMPL(zeroth, CUDA, library) {
   library.impl("rotate_pairs", rotate_pairs_cuda);
   library.impl("swiglu", swiglu_cuda);
   library.impl("swiglu_backward", swiglu_backward_cuda);
+  library.impl("log_sum_exp", log_sum_exp_cuda);
+  library.impl("logit_gradient_", logit_gradient_cuda);
 }
 
 }  // namespace zeroth::model::gpu

@@ -4,9 +4,11 @@
 #include <doctest/doctest.h>
 #include <torch/torch.h>
 
+#include <chrono>
 #include <cmath>
 
 #include "model/fused_formula.h"
+#include "model/matrix_peak.h"
 
 namespace zeroth::model {
 namespace {
@@ -124,6 +126,42 @@ TEST_CASE("SwiGLU on the GPU and its gradients equal the formula") {
       CHECK(difference(dup, want_dup) < tolerance(dtype));
     }
   }
+}
+
+TEST_CASE("the head's log-sum-exp and logit gradient on the GPU equal the formula") {
+  torch::manual_seed(5);
+  for (const auto dtype : kDtypes) {
+    for (const int64_t vocab : {5, 509, 512, 32000, 50257}) {
+      CAPTURE(vocab);
+      const Tensor logits = sample({9, vocab}, dtype).mul_(6);
+      const Tensor targets = torch::randint(vocab, {9}, torch::kInt64).to(torch::kCUDA);
+      const Tensor scale = torch::full({}, 0.125f, torch::kCUDA);
+      const Tensor lse = log_sum_exp(logits);
+      CHECK(difference(lse, at::logsumexp(exact(logits), {1})) < 1e-6);
+
+      const Tensor share = at::softmax(exact(logits), 1);
+      const Tensor one = torch::zeros({9, vocab}, torch::kFloat64)
+                             .scatter_(1, targets.to(torch::kCPU).unsqueeze(1), 1.0);
+      Tensor gradient = logits.clone();
+      logit_gradient_(gradient, lse, targets, scale);
+      CHECK(difference(gradient, (share - one) * 0.125) < tolerance(dtype) / 8);
+    }
+  }
+}
+
+TEST_CASE("the measured matrix peak of the GPU is that of a large product") {
+  const double peak = measure_matrix_peak(torch::kBFloat16, torch::Device(torch::kCUDA, 0));
+  const Tensor a = sample({8192, 8192}, torch::kBFloat16);
+  at::mm(a, a);
+  at::mm(a, a)[0][0].item<float>();
+  const auto start = std::chrono::steady_clock::now();
+  Tensor last;
+  for (int i = 0; i < 10; ++i) last = at::mm(a, a);
+  last[0][0].item<float>();
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  const double rate = 10 * 2.0 * 8192 * 8192 * 8192 / elapsed.count();
+  CHECK(peak > 0.8 * rate);
+  CHECK(peak < 1.25 * rate);
 }
 
 }  // namespace zeroth::model
