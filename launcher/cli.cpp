@@ -245,6 +245,8 @@ LaunchOptions parse_command_line(const std::vector<std::string>& arguments) {
   }
   if (!foreign.refusals.empty())
     throw UsageError("{}", fmt::join(foreign.refusals, "\nzeroth: error: "));
+  if (app.count("--num_nodes") > 0 && !(options.include + options.exclude).empty())
+    throw UsageError("--num_nodes and --include or --exclude cannot be combined");
   options.notes = foreign.notes;
   options.command.assign(split, arguments.end());
   check_values(options);

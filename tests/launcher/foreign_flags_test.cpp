@@ -49,6 +49,12 @@ TEST_CASE("flags that would change something are refused with what to do instead
   CHECK(error_of({"--nproc_per_node=2"}).find("--num_gpus") != std::string::npos);
 }
 
+TEST_CASE("--num_nodes and a filter of slots are refused together, as by DeepSpeed") {
+  for (const char* filter : {"--include", "--exclude"})
+    CHECK(error_of({"--num_nodes=1", filter, "localhost:0"}) ==
+          "--num_nodes and --include or --exclude cannot be combined");
+}
+
 TEST_CASE("all refusals come together") {
   CHECK(error_of({"--module", "--num_nodes=3"}).find("--num_nodes 3") != std::string::npos);
   CHECK(error_of({"--module", "--num_nodes=3"}).find("--module") != std::string::npos);
