@@ -14,7 +14,7 @@ namespace zeroth::trainer {
 // A training step as metrics and progress show it.
 struct StepRow {
   engine::StepStats stats;
-  double step_s = 0;         // end of the previous step (or start of training) to the end of this
+  double step_s = 0;         // from the end of what came before (a step, an evaluation, a save)
   double since_start_s = 0;  // end of this step, from the launcher's start
   PeakMemory peak;           // of the largest rank
   // Work done by all ranks as a part of the matrix products that they could do in that time; a NaN

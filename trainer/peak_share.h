@@ -15,7 +15,8 @@ class PeakShare {
   PeakShare(const model::ModelSpec& spec, int64_t seq_len);
 
   // Matrix products of all ranks at once, at most 50 ms for each precision: the working one, and
-  // fp32, which is the faster one on some CPUs. Collective, blocks.
+  // fp32, which is the faster one on some CPUs. Leaves the share unknown where a rank's memory does
+  // not suffice. Collective, blocks.
   void measure(configs::Precision precision, comm::Mesh& mesh);
 
   // Forward and backward of so many tokens, over all ranks, as a part of what the ranks' products

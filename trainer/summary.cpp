@@ -50,6 +50,15 @@ std::string schedule_text(const configs::SchedulerConfig& scheduler) {
                          scheduler.one_cycle.min_lr, scheduler.one_cycle.max_lr);
     case Kind::kLrRangeTest:
       return fmt::format("range test from {:g}", scheduler.range_test.min_lr);
+    case Kind::kLinear:
+    case Kind::kCosine:
+      return fmt::format("{} to 0 at step {}{}",
+                         scheduler.kind == Kind::kLinear ? "linear" : "cosine",
+                         scheduler.total_num_steps,
+                         scheduler.warmup_num_steps == 0
+                             ? ""
+                             : fmt::format(" after a linear warm-up over {}",
+                                           plural(scheduler.warmup_num_steps, "step")));
   }
   return "unknown schedule";
 }
@@ -199,7 +208,9 @@ TitledLines summary(const RunPlan& plan, engine::Engine& engine, int threads) {
   add("memory", memory_line(engine.memory()));
   if (plan.train) add("optimizer", optimizer_line(plan.config, engine.decay_counts()));
   if (plan.train) add("loss", loss_line(plan));
+  for (const std::string& warning : plan.warnings) add("warning", warning);
   for (const std::string& note : plan.notes) add("note", note);
+  for (const std::string& note : mesh.notes()) add("note", note);
   return lines;
 }
 
