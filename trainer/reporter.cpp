@@ -78,16 +78,16 @@ void Reporter::started(engine::Engine& engine, int threads) {
   for (const std::string& place : monitors_.places()) lines.emplace_back("monitor", place);
   if (plan_.config.flops_profiler.enabled && plan_.train &&
       plan_.config.flops_profiler.profile_step >= plan_.total_steps) {
-    lines.emplace_back("note",
+    lines.emplace_back("warning",
                        fmt::format("flops_profiler.profile_step {}: the run has only {} "
                                    "steps, counted from 0; nothing is profiled",
                                    plan_.config.flops_profiler.profile_step, plan_.total_steps));
   }
   for (const std::string& note : engine.mesh().notes()) lines.emplace_back("note", note);
   for (const auto& [title, text] : lines) {
-    const bool note = title == "note";
+    const bool warning = title == "warning";
     progress_.line(fmt::format("{:<10} {}", title, text),
-                   note ? configs::LogLevel::kWarning : configs::LogLevel::kInfo);
+                   warning ? configs::LogLevel::kWarning : configs::LogLevel::kInfo);
   }
   if (plan_.config.dump_state) progress_.line(config_text(plan_));
   if (writes_ && plan_.train && !plan_.flags.output.empty()) {
