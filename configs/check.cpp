@@ -36,7 +36,7 @@ class Checker {
         check_cpu_device(value, path, *key);
       } else {
         if (alias != nullptr && alias->kind == Alias::Kind::kOldName) {
-          out_.notes.push_back(fmt::format("{} is the old name of {}", path, key_path));
+          out_.warnings.push_back(fmt::format("{} is the old name of {}", path, key_path));
         }
         check_known(value, path, *key);
       }
@@ -84,7 +84,7 @@ class Checker {
       complain(path, "expected true or false, found {}", describe(value));
     } else if (value == true) {
       const Json meant = {{"device", "cpu"}};
-      out_.notes.push_back(
+      out_.warnings.push_back(
           fmt::format("{} true is the old form of {} {}", path, key.path, meant.dump()));
       check_known(meant, std::string(key.path), key);
     }
@@ -94,7 +94,7 @@ class Checker {
     if (key.path == "zero_optimization" && value.is_boolean()) {
       const int stage = value.get<bool>() ? 1 : 0;
       out_.values["zero_optimization.stage"] = stage;
-      out_.notes.push_back(
+      out_.warnings.push_back(
           fmt::format("{}: {} is the old form of {{\"stage\": {}}}", path, value.dump(), stage));
     } else if (key.state == KeyState::kRefused) {
       check_refused(value, path, key);
@@ -127,7 +127,7 @@ class Checker {
     } else if (key.state == KeyState::kHonoured) {
       out_.values[std::string(key.path)] = *typed;
     } else if (value != Json::parse(key.fallback)) {
-      out_.notes.push_back(fmt::format("{} {} has no effect: {}", path, value.dump(), key.text));
+      out_.warnings.push_back(fmt::format("{} {} has no effect: {}", path, value.dump(), key.text));
     }
   }
 

@@ -24,6 +24,7 @@ struct Context {
   bool facts_known = true;
   std::vector<std::string> complaints = {};
   std::vector<std::string> notes = {};
+  std::vector<std::string> warnings = {};
   // Where values come from that are neither in the file nor the key's default, by path.
   Origins origins = {};
   // Sections of an unknown type: what the check said of their keys is not shown.
@@ -32,6 +33,11 @@ struct Context {
   template <typename... Args>
   void complain(fmt::format_string<Args...> format, Args&&... args) {
     complaints.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  template <typename... Args>
+  void warn(fmt::format_string<Args...> format, Args&&... args) {
+    warnings.push_back(fmt::format(format, std::forward<Args>(args)...));
   }
 
   template <typename... Args>

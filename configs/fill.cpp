@@ -30,6 +30,8 @@ Config fill(Context& context) {
           .value_or(config.gradient_clipping);
   fill_optimizer(context, config);
   fill_scheduler(context, config);
+  config.dataloader_drop_last =
+      context.pick("dataloader_drop_last", context.flags.drop_last, "--drop-last").value_or(false);
   fill_gradients(context, config);
   fill_zero(context, config);
   fill_recompute(context, config);

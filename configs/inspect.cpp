@@ -105,11 +105,12 @@ Inspection inspect(const Document& document, std::optional<int64_t> ranks) {
                   .flags = no_flags,
                   .facts = {.world_size = ranks.value_or(fitting_ranks(document.keys()))},
                   .facts_known = false,
-                  .notes = document.keys().notes};
+                  .warnings = document.keys().warnings};
   const Config config = fill(context);
   Inspection inspection;
   inspection.complaints = all_complaints(context);
-  inspection.notes = std::move(context.notes);
+  inspection.notes = std::move(context.warnings);
+  inspection.notes.insert(inspection.notes.end(), context.notes.begin(), context.notes.end());
   Inspector(context, config, inspection).report();
   return inspection;
 }

@@ -75,10 +75,13 @@ BatchConfig resolve_batch(const Document& document, const FlagValues& flags, int
 }
 
 Resolved resolve(const Document& document, const FlagValues& flags, const RunFacts& facts) {
-  Context context{
-      .keys = document.keys(), .flags = flags, .facts = facts, .notes = document.keys().notes};
+  Context context{.keys = document.keys(),
+                  .flags = flags,
+                  .facts = facts,
+                  .warnings = document.keys().warnings};
   Config config = fill_or_throw(context);
-  return {std::move(config), all_origins(context), std::move(context.notes)};
+  return {std::move(config), all_origins(context), std::move(context.notes),
+          std::move(context.warnings)};
 }
 
 }  // namespace zeroth::configs

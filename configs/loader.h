@@ -45,6 +45,12 @@ struct FlagValues {
   std::optional<LossMean> loss_mean;         // --loss-mean token | micro-batch
   std::optional<OnNonFinite> on_non_finite;  // --on-non-finite skip | fail
   std::optional<double> dropout;             // --dropout, in [0, 1)
+  std::optional<bool> drop_last;             // --drop-last
+  // --lr_scheduler_type; without a scheduler section: kConstant unless --warmup-steps asks for
+  // more, or kLinear, kCosine. Beside a section it has to be WarmupLR, WarmupDecayLR or
+  // WarmupCosineLR.
+  enum class Schedule { kConstant, kLinear, kCosine };
+  std::optional<Schedule> schedule;
   // --gradient-checkpointing[=N]: RecomputeConfig::every_nth_block, at least 1.
   std::optional<int64_t> gradient_checkpointing;
 };
@@ -92,6 +98,8 @@ struct Resolved {
   Origins origins;
   // What the user should know, one line each: "no precision section: fp32".
   std::vector<std::string> notes;
+  // What the user may have meant otherwise: keys without effect, old names, values that do not fit.
+  std::vector<std::string> warnings;
 };
 
 // The three batch values by DeepSpeed's rules. Throws every complaint that can be known without the
@@ -103,7 +111,8 @@ Resolved resolve(const Document& document, const FlagValues& flags, const RunFac
 
 // The configuration as indented JSON in ds_config spelling, for --print-config; with origins, each
 // value's stands behind it in a comment. Loads back to the same Config, but for what has no key:
-// the seed and what --gradient-checkpointing, --no-decay, --loss-mean, --on-non-finite and
+// the seed and what --gradient-checkpointing, --lr_scheduler_type, --no-decay, --loss-mean,
+// --on-non-finite and
 // --dropout say.
 std::string to_json(const Config& config, const Origins& origins = {});
 

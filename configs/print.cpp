@@ -119,8 +119,8 @@ std::string to_json(const Config& config, const Origins& origins) {
                 {{"enabled", config.precision == Precision::kBf16},
                  {"check_grad_overflow", config.check_grad_overflow}}},
                {"optimizer", optimizer_json(config.optimizer)}};
-  if (config.scheduler.kind != SchedulerConfig::Kind::kConstant) {
-    json["scheduler"] = scheduler_json(config.scheduler);
+  if (const Json scheduler = scheduler_json(config.scheduler); !scheduler.is_null()) {
+    json["scheduler"] = scheduler;
   }
   json["zero_optimization"] = zero_json(config.zero);
   json["activation_checkpointing"] = {{"number_checkpoints", config.recompute.number_checkpoints}};

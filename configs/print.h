@@ -9,7 +9,7 @@ namespace zeroth::configs {
 
 nlohmann::ordered_json optimizer_json(const OptimizerConfig& optimizer);
 
-// Null for a constant rate.
+// Null for a constant rate and for what only a flag can ask for.
 nlohmann::ordered_json scheduler_json(const SchedulerConfig& scheduler);
 
 }  // namespace zeroth::configs

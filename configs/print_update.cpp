@@ -83,7 +83,9 @@ Json scheduler_json(const SchedulerConfig& scheduler) {
   };
   switch (scheduler.kind) {
     case Kind::kConstant:
-      break;
+    case Kind::kLinear:
+    case Kind::kCosine:
+      break;  // no type of a file
     case Kind::kWarmupLr:
       return of("WarmupLR", warmup_params(scheduler));
     case Kind::kWarmupDecayLr:

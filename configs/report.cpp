@@ -44,7 +44,6 @@ void fill_report(Context& context, Config& config) {
   context.read("wall_clock_breakdown", config.wall_clock_breakdown);
   context.read("memory_breakdown", config.memory_breakdown);
   context.read("dump_state", config.dump_state);
-  context.read("dataloader_drop_last", config.dataloader_drop_last);
   const auto level = context.keys.get<std::string>("log_level");
   for (size_t i = 0; i < kLevels.size(); ++i) {
     if (level == kLevels[i]) config.log_level = static_cast<LogLevel>(i);

@@ -78,15 +78,39 @@ std::optional<int64_t> flag_steps(Context& context) {
   return std::nullopt;
 }
 
-SchedulerConfig flag_warmup(Context& context, double lr) {
+// Without a section. DeepSpeed's warm-up then a constant rate, or Hugging Face's schedules.
+SchedulerConfig from_flags(Context& context, double lr) {
   SchedulerConfig scheduler;
   const int64_t steps = flag_steps(context).value_or(0);
-  if (steps == 0) return scheduler;
-  scheduler.kind = Kind::kWarmupLr;
-  scheduler.warmup_type = SchedulerConfig::Warmup::kLinear;
-  scheduler.warmup_max_lr = lr;
-  scheduler.warmup_num_steps = steps;
+  const auto schedule = context.flags.schedule.value_or(FlagValues::Schedule::kConstant);
+  if (schedule != FlagValues::Schedule::kConstant) {
+    scheduler.kind = schedule == FlagValues::Schedule::kLinear ? Kind::kLinear : Kind::kCosine;
+    scheduler.warmup_num_steps = steps;
+    scheduler.total_num_steps = context.facts.total_steps.value_or(0);
+    if (context.facts_known && !context.facts.total_steps) {
+      context.complain("--lr_scheduler_type: needs the length of the run");
+    }
+  } else if (steps > 0) {
+    scheduler.kind = Kind::kWarmupLr;
+    scheduler.warmup_type = SchedulerConfig::Warmup::kLinear;
+    scheduler.warmup_max_lr = lr;
+    scheduler.warmup_num_steps = steps;
+  }
   return scheduler;
+}
+
+// Beside a section, the flag has to mean the same shape.
+void compare_schedule(Context& context, const Type& type) {
+  using Schedule = FlagValues::Schedule;
+  const auto& flag = context.flags.schedule;
+  if (!flag) return;
+  const Kind same = *flag == Schedule::kLinear   ? Kind::kWarmupDecayLr
+                    : *flag == Schedule::kCosine ? Kind::kWarmupCosineLr
+                                                 : Kind::kWarmupLr;
+  if (type.kind == same) return;
+  constexpr const char* kNames[] = {"constant", "linear", "cosine"};
+  context.complain("scheduler.type: {} in the file, but --lr_scheduler_type {}; leave one out",
+                   type.name, kNames[static_cast<int>(*flag)]);
 }
 
 void fill_total(Context& context, SchedulerConfig& scheduler) {
@@ -95,7 +119,7 @@ void fill_total(Context& context, SchedulerConfig& scheduler) {
   if (const auto total = context.keys.get<int64_t>(path)) {
     scheduler.total_num_steps = *total;
     if (run && *run != *total) {
-      context.note("{} is {}, but the run has {} steps", path, *total, *run);
+      context.warn("{} is {}, but the run has {} steps", path, *total, *run);
     }
   } else if (context.keys.is_auto(path)) {
     scheduler.total_num_steps = run.value_or(0);
@@ -150,7 +174,7 @@ void fill_one_cycle(Context& context, const OptimizerConfig& optimizer, OneCycle
   const bool no_betas = optimizer.kind == Optimizer::kSgd || optimizer.kind == Optimizer::kAdagrad;
   if (no_betas && cycle.cycle_momentum) {
     cycle.cycle_momentum = false;
-    context.note("scheduler.params.cycle_momentum is off: the optimizer has no betas");
+    context.warn("scheduler.params.cycle_momentum is off: the optimizer has no betas");
   }
 }
 
@@ -185,11 +209,12 @@ void fill_peak(Context& context, const Config& config, SchedulerConfig& schedule
 void fill_scheduler(Context& context, Config& config) {
   if (context.keys.is_bad("scheduler")) return;
   if (!context.keys.has("scheduler")) {
-    config.scheduler = flag_warmup(context, config.optimizer.lr);
+    config.scheduler = from_flags(context, config.optimizer.lr);
     return;
   }
   const Type* type = type_of(context);
   if (type == nullptr) return;
+  compare_schedule(context, *type);
   SchedulerConfig& scheduler = config.scheduler;
   scheduler.kind = type->kind;
   switch (type->kind) {

@@ -95,19 +95,24 @@ struct SchedulerConfig {
     kWarmupDecayLr,
     kWarmupCosineLr,
     kOneCycle,
-    kLrRangeTest
+    kLrRangeTest,
+    kLinear,
+    kCosine
   };
   enum class Warmup { kLog, kLinear };
-  // kConstant: the optimizer's lr at every update.
+  // kConstant: the optimizer's lr at every update. kLinear, kCosine: as Hugging Face's schedules of
+  // this name: from 0 in warmup_num_steps (0: none) to the optimizer's lr, then down to 0 at
+  // total_num_steps.
   Kind kind = Kind::kConstant;
   // kWarmupLr, kWarmupDecayLr: the rates before and after the warm-up.
   double warmup_min_lr = 0;
   double warmup_max_lr = 1e-3;
-  // Updates of the warm-up as the file says it, at least 1 (DeepSpeed counts 1 as 2).
+  // Updates of the warm-up as the file says it; in the types of a file at least 1, where DeepSpeed
+  // counts 1 as 2.
   int64_t warmup_num_steps = 1000;
   // Shape of the warm-up.
   Warmup warmup_type = Warmup::kLog;
-  // kWarmupDecayLr, kWarmupCosineLr: the rate reaches its end at this update.
+  // kWarmupDecayLr, kWarmupCosineLr, kLinear, kCosine: the rate reaches its end at this update.
   int64_t total_num_steps = 0;
   // kWarmupCosineLr: ratios of the optimizer's lr.
   double warmup_min_ratio = 0;

@@ -51,7 +51,7 @@ void check_optimizer(Context& context) {
 void check_schedule(Context& context, const Config& config) {
   const SchedulerConfig& scheduler = config.scheduler;
   if (scheduler.total_num_steps > 0 && scheduler.total_num_steps < scheduler.warmup_num_steps) {
-    context.note("scheduler.params.total_num_steps {} is less than warmup_num_steps {}",
+    context.warn("scheduler.params.total_num_steps {} is less than warmup_num_steps {}",
                  scheduler.total_num_steps, scheduler.warmup_num_steps);
   }
 }

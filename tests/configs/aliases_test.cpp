@@ -13,8 +13,8 @@ TEST_CASE("every other spelling reaches its key, and an old one is said") {
     const std::string text = nested(std::string(alias.other), value);
     CHECK(complaints_of(text) == "");
     const bool old = alias.kind == Alias::Kind::kOldName;
-    CHECK(has_note(resolve_text(text),
-                   fmt::format("{} is the old name of {}", alias.other, alias.path)) == old);
+    CHECK(has_warning(resolve_text(text),
+                      fmt::format("{} is the old name of {}", alias.other, alias.path)) == old);
   }
 }
 
@@ -25,7 +25,7 @@ TEST_CASE("cpu_offload means offload_optimizer on the CPU, with a warning, and n
   const Document old = parse_text(section(R"("cpu_offload": true)"), "x");
   REQUIRE(old.complaints().size() == 1);  // offload itself is not there yet
   CHECK(old.complaints()[0].starts_with("zero_optimization.offload_optimizer: refused"));
-  CHECK(old.keys().notes ==
+  CHECK(old.keys().warnings ==
         std::vector<std::string>{"zero_optimization.cpu_offload true is the old form of "
                                  "zero_optimization.offload_optimizer {\"device\":\"cpu\"}"});
   CHECK(complaints_of(section(R"("cpu_offload_param": true)"))

@@ -120,8 +120,8 @@ TEST_CASE("a key without effect is noted once when it differs from the default")
   const Resolved resolved = resolve_text(R"({"zero_optimization": {"stage": 2,
       "contiguous_gradients": true, "round_robin_gradients": true}, "bf16": {"enabled": true},
       "train_batch_size": 8})");
-  REQUIRE(resolved.notes.size() == 1);
-  CHECK(resolved.notes[0] ==
+  REQUIRE(resolved.warnings.size() == 1);
+  CHECK(resolved.warnings[0] ==
         "zero_optimization.round_robin_gradients true has no effect: shards "
         "are even; it matters only with offload");
 }

@@ -15,8 +15,10 @@ TEST_CASE("every flag that disagrees with the file stands in one error") {
   flags.warmup_steps = 5;
   flags.precision = Precision::kBf16;
   flags.gradient_checkpointing = 2;
+  flags.drop_last = true;
   const std::string error = error_of(R"({"train_batch_size": 8,
       "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 1,
+      "dataloader_drop_last": false,
       "gradient_clipping": 1.0, "fp16": {"enabled": true}, "bf16": {"enabled": false},
       "optimizer": {"type": "AdamW", "params":
           {"lr": 1e-3, "betas": [0.9, 0.99], "eps": 1e-8, "weight_decay": 0.0}},
@@ -28,6 +30,7 @@ TEST_CASE("every flag that disagrees with the file stands in one error") {
         "train_micro_batch_size_per_gpu: 2 in the file, but --micro-batch 4",
         "gradient_accumulation_steps: 1 in the file, but --accumulation 2",
         "gradient_clipping: 1.0 in the file, but --max-grad-norm 0.5",
+        "dataloader_drop_last: false in the file, but --drop-last true",
         "fp16.enabled: true in the file, but --bf16", "bf16.enabled: false in the file, but --bf16",
         "optimizer.params.lr: 0.001 in the file, but --lr 0.0001",
         "optimizer.params.betas: [0.9,0.99] in the file, but --betas [0.8,0.9]",

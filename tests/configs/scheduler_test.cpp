@@ -97,7 +97,7 @@ TEST_CASE("one cycle needs its two rates, positive sizes, and betas for its mome
   const Resolved sgd = resolve_text(R"({"optimizer": {"type": "SGD"}, "scheduler":
       {"type": "OneCycle", "params": {"cycle_min_lr": 0, "cycle_max_lr": 1}}})");
   CHECK_FALSE(sgd.config.scheduler.one_cycle.cycle_momentum);
-  CHECK(has_note(sgd, "scheduler.params.cycle_momentum is off: the optimizer has no betas"));
+  CHECK(has_warning(sgd, "scheduler.params.cycle_momentum is off: the optimizer has no betas"));
 }
 
 TEST_CASE("the range test has DeepSpeed's defaults, and steps of at least one") {
@@ -122,6 +122,29 @@ TEST_CASE("step counts that are no whole numbers above 0 are refused") {
     CHECK(error_of(text_of("WarmupDecayLR", fmt::format(R"({{"total_num_steps": {}}})", count)))
               .find("scheduler.params.total_num_steps: expected an integer") != std::string::npos);
   }
+}
+
+TEST_CASE("Hugging Face's schedules come from a flag, where the file has none of another shape") {
+  using Schedule = FlagValues::Schedule;
+  FlagValues flags;
+  flags.schedule = Schedule::kLinear;
+  const SchedulerConfig linear = config_of("{}", flags).scheduler;
+  CHECK(linear.kind == Kind::kLinear);
+  CHECK(linear.warmup_num_steps == 0);
+  CHECK(linear.total_num_steps == 100);
+  CHECK(error_of(text_of("WarmupDecayLR", R"({"total_num_steps": 100})"), flags) == "");
+  CHECK(
+      error_of(text_of("WarmupLR", "{}"), flags) ==
+      "test.json: scheduler.type: WarmupLR in the file, but --lr_scheduler_type linear; leave one "
+      "out");
+  flags.schedule = Schedule::kCosine;
+  flags.warmup_ratio = 0.1;
+  const SchedulerConfig cosine = config_of("{}", flags).scheduler;
+  CHECK(cosine.kind == Kind::kCosine);
+  CHECK(cosine.warmup_num_steps == 10);
+  CHECK(error_of("{}", flags, RunFacts{}).find("needs the length of the run") != std::string::npos);
+  flags.schedule = Schedule::kConstant;
+  CHECK(config_of("{}", flags).scheduler.kind == Kind::kWarmupLr);
 }
 
 TEST_CASE("--warmup-ratio is a part of the run, rounded up") {
@@ -178,8 +201,8 @@ TEST_CASE("a warm-up of 0 steps in the file is refused, as by DeepSpeed") {
 }
 
 TEST_CASE("a total that is not the run's is said") {
-  CHECK(has_note(resolve_text(text_of("WarmupDecayLR", R"({"total_num_steps": 30})")),
-                 "scheduler.params.total_num_steps is 30, but the run has 100 steps"));
+  CHECK(has_warning(resolve_text(text_of("WarmupDecayLR", R"({"total_num_steps": 30})")),
+                    "scheduler.params.total_num_steps is 30, but the run has 100 steps"));
 }
 
 }  // namespace zeroth::configs

@@ -38,11 +38,19 @@ inline std::string error_of(const std::string& text, const FlagValues& flags = {
   }
 }
 
-inline bool has_note(const Resolved& resolved, const std::string& text) {
-  for (const std::string& note : resolved.notes) {
-    if (note.find(text) != std::string::npos) return true;
+inline bool holds(const std::vector<std::string>& lines, const std::string& text) {
+  for (const std::string& line : lines) {
+    if (line.find(text) != std::string::npos) return true;
   }
   return false;
+}
+
+inline bool has_note(const Resolved& resolved, const std::string& text) {
+  return holds(resolved.notes, text);
+}
+
+inline bool has_warning(const Resolved& resolved, const std::string& text) {
+  return holds(resolved.warnings, text);
 }
 
 inline std::string read_source(const std::string& path) {

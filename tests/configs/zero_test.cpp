@@ -54,7 +54,7 @@ TEST_CASE("overlap is on at every stage unless it is switched off") {
 TEST_CASE("the old boolean form is stage one or zero, and said") {
   const Resolved on = resolve_text(R"({"zero_optimization": true})");
   CHECK(on.config.zero.stage == 1);
-  CHECK(has_note(on, "zero_optimization: true is the old form of {\"stage\": 1}"));
+  CHECK(has_warning(on, "zero_optimization: true is the old form of {\"stage\": 1}"));
   CHECK(config_of(R"({"zero_optimization": false})").zero.stage == 0);
 }
 
