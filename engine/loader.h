@@ -11,10 +11,14 @@ class Loader {
 
   // Ranks return different samples: the global batch is dealt over ranks and micro-batches, and the
   // same samples make the same step whatever the split (data::Deal does it for datasets). This
-  // rank's next micro-batch: tokens, targets (kUntrained where not trained), rng_seed and samples
-  // filled, tensors on the CPU. Called gradient_accumulation_steps times per step, on the thread
-  // that called the engine. May throw.
+  // rank's next micro-batch: tokens, targets (kUntrained where not trained), row_seeds and
+  // samples filled, tensors on the CPU. Called gradient_accumulation_steps times per step, on the
+  // thread that called the engine. May throw.
   virtual model::MicroBatch next() = 0;
+
+  // Asked once a step, after backward: should training end? What one rank says becomes
+  // StepStats::end_wanted on all of them.
+  virtual bool wants_end() { return false; }
 };
 
 }  // namespace zeroth::engine

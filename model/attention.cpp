@@ -4,6 +4,9 @@
 #include <limits>
 #include <utility>
 
+#include "model/cpu_attention.h"
+#include "model/dropped_attention.h"
+
 namespace zeroth::model {
 
 using torch::Tensor;
@@ -14,20 +17,22 @@ const Tensor& WindowMask::get(int64_t seq, const Tensor& like) {
                     cached_.device() == like.device();
   if (!fits) {
     const torch::NoGradGuard no_grad;
-    const Tensor seen =
-        torch::ones({seq, seq}, like.options().dtype(torch::kBool)).tril_().triu_(1 - window_);
+    Tensor seen = torch::ones({seq, seq}, like.options().dtype(torch::kBool)).tril_();
+    if (window_ > 0) seen.triu_(1 - window_);
     cached_ = torch::zeros({seq, seq}, like.options())
                   .masked_fill_(seen.logical_not(), -std::numeric_limits<double>::infinity());
   }
   return cached_;
 }
 
-Attention::Attention(const ModelSpec& spec, int64_t window, std::shared_ptr<SequenceTables> tables)
+Attention::Attention(const ModelSpec& spec, int64_t window, std::shared_ptr<SequenceTables> tables,
+                     const DropSite& drop)
     : num_heads_(spec.num_heads),
       head_dim_(spec.head_dim),
       window_(window),
       scale_(spec.scale_scores ? 1 / std::sqrt(static_cast<double>(spec.head_dim)) : 1),
       rotary_(!spec.learned_positions),
+      drop_(drop),
       tables_(std::move(tables)) {
   const int64_t q_size = spec.num_heads * spec.head_dim;
   const int64_t kv_size = spec.num_kv_heads * spec.head_dim;
@@ -64,6 +69,10 @@ Attention::Heads Attention::project(const Tensor& x) const {
 }
 
 Tensor Attention::attend(const Heads& heads) {
+  if (cpu_attention_takes(heads.q)) {
+    return cpu_attention(heads.q, heads.k, heads.v, {.scale = scale_, .window = window_})
+        .flatten(2);
+  }
   const int64_t seq = heads.q.size(1);
   std::optional<Tensor> mask;
   if (window_ > 0 && seq > window_) mask = tables_->window.get(seq, heads.q);
@@ -72,6 +81,13 @@ Tensor Attention::attend(const Heads& heads) {
       /*dropout_p=*/0.0, /*is_causal=*/!mask.has_value(), scale_,
       /*enable_gqa=*/heads.k.size(2) != num_heads_);
   return y.transpose(1, 2).flatten(2);
+}
+
+Tensor Attention::attend_dropping(const Heads& heads, const MicroBatch& batch) {
+  WindowMask& mask = window_ > 0 ? tables_->window : tables_->causal;
+  return dropped_attention(heads.q, heads.k, heads.v, mask.get(heads.q.size(1), heads.q),
+                           {.scale = scale_, .site = drop_, .row_seeds = batch.row_seeds})
+      .flatten(2);
 }
 
 Tensor Attention::forward(const Tensor& x, const MicroBatch& batch) {
@@ -87,7 +103,7 @@ Tensor Attention::forward(const Tensor& x, const MicroBatch& batch) {
     heads.q = rotate(heads.q, angles);
     heads.k = rotate(heads.k, angles);
   }
-  return linear(attend(heads), *o_);
+  return linear(drops(drop_, batch) ? attend_dropping(heads, batch) : attend(heads), *o_);
 }
 
 }  // namespace zeroth::model

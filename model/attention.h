@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "model/dropout.h"
 #include "model/linear.h"
 #include "model/micro_batch.h"
 #include "model/norm.h"
@@ -15,9 +16,10 @@
 
 namespace zeroth::model {
 
-// The additive mask of a sliding window, remembered for the last length asked for. Not thread-safe.
+// The additive mask of a window, remembered for the last length asked for. Not thread-safe.
 class WindowMask {
  public:
+  // window: how many tokens a token sees, itself included; 0: all before it.
   explicit WindowMask(int64_t window) : window_(window) {}
 
   // [seq, seq]: 0 where a row sees a column, -inf elsewhere; in the dtype and on the device of
@@ -32,16 +34,20 @@ class WindowMask {
 // What the layers of one chain share.
 struct SequenceTables {
   explicit SequenceTables(const ModelSpec& spec)
-      : rope(spec.rope, spec.head_dim, spec.max_positions), window(spec.sliding_window) {}
+      : rope(spec.rope, spec.head_dim, spec.max_positions),
+        causal(0),
+        window(spec.sliding_window) {}
 
   RopeTable rope;
+  WindowMask causal;
   WindowMask window;
 };
 
 class Attention : public torch::nn::Module {
  public:
-  // window: how many tokens a token sees, itself included; 0: all before it.
-  Attention(const ModelSpec& spec, int64_t window, std::shared_ptr<SequenceTables> tables);
+  // window: as WindowMask. `drop` is where probabilities are dropped.
+  Attention(const ModelSpec& spec, int64_t window, std::shared_ptr<SequenceTables> tables,
+            const DropSite& drop = {});
 
   // x [batch, seq, hidden] -> the same shape.
   torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch);
@@ -51,13 +57,16 @@ class Attention : public torch::nn::Module {
     torch::Tensor q, k, v;  // [batch, seq, heads, head_dim]
   };
   Heads project(const torch::Tensor& x) const;
-  torch::Tensor attend(const Heads& heads);  // [batch, seq, heads * head_dim]
+  // [batch, seq, heads * head_dim]
+  torch::Tensor attend(const Heads& heads);
+  torch::Tensor attend_dropping(const Heads& heads, const MicroBatch& batch);
 
   int64_t num_heads_;
   int64_t head_dim_;
   int64_t window_;
   double scale_;
   bool rotary_;
+  DropSite drop_;
   std::shared_ptr<SequenceTables> tables_;
   std::shared_ptr<Linear> q_, k_, v_;  // or
   std::shared_ptr<Linear> qkv_;

@@ -28,6 +28,10 @@ class Block : public torch::nn::Module {
   // seq, vocab] when batch.targets is undefined.
   virtual torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) = 0;
 
+  // True: backward delivers the gradient of every parameter through model/open_gradient.h, and so
+  // begins it where nothing is to be added to. False costs a pass of zeros over the gradient.
+  virtual bool delivers_gradients() const { return false; }
+
   const std::string& label() const { return label_; }
 
  private:

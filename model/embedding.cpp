@@ -26,6 +26,7 @@ struct Lookup : torch::autograd::Function<Lookup> {
     const Tensor& table = saved[0];
     const Tensor open = open_gradient(table);
     Tensor gradient = open.defined() ? open : at::zeros(table.sizes(), dys[0].options());
+    if (open.defined() && is_fresh(open)) gradient.zero_();
     gradient.index_add_(0, saved[1].reshape({-1}),
                         dys[0].reshape({-1, table.size(1)}).to(gradient.scalar_type()));
     return {open.defined() ? Tensor() : gradient, Tensor()};
@@ -38,7 +39,8 @@ Tensor meta_parameter(int64_t rows, int64_t size) {
 
 }  // namespace
 
-Embedding::Embedding(const ModelSpec& spec) : Block("embedding") {
+Embedding::Embedding(const ModelSpec& spec)
+    : Block("embedding"), drop_(drop_site(spec.embedding_dropout, label())) {
   weight_ = register_parameter("weight", meta_parameter(spec.vocab_size, spec.hidden_size));
   if (spec.learned_positions) {
     positions_ =
@@ -48,7 +50,7 @@ Embedding::Embedding(const ModelSpec& spec) : Block("embedding") {
 
 Tensor Embedding::forward(const Tensor&, const MicroBatch& batch) {
   const Tensor y = Lookup::apply(weight_, batch.tokens);
-  if (!positions_.defined()) return y;
+  if (!positions_.defined()) return dropout(y, drop_, batch);
   const int64_t seq = batch.tokens.size(1);
   if (seq > positions_.size(0)) {
     throw Error("a sequence of {} tokens is longer than the model's {} positions", seq,
@@ -57,7 +59,7 @@ Tensor Embedding::forward(const Tensor&, const MicroBatch& batch) {
   const Tensor positions = batch.positions.defined()
                                ? batch.positions
                                : torch::arange(seq, batch.tokens.options()).unsqueeze(0);
-  return y + Lookup::apply(positions_, positions);
+  return dropout(y + Lookup::apply(positions_, positions), drop_, batch);
 }
 
 }  // namespace zeroth::model

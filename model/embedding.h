@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "model/block.h"
+#include "model/dropout.h"
 #include "model/spec.h"
 
 namespace zeroth::model {
@@ -16,10 +17,12 @@ class Embedding : public Block {
   // Reads batch.tokens and batch.positions; x is not used. Throws an Error when a row is longer
   // than the position table.
   torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) override;
+  bool delivers_gradients() const override { return true; }
 
   const torch::Tensor& weight() const { return weight_; }  // [vocab, hidden]
 
  private:
+  DropSite drop_;
   torch::Tensor weight_;
   torch::Tensor positions_;  // [max_positions, hidden]; undefined with rotary embeddings
 };

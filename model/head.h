@@ -18,6 +18,7 @@ class Head : public Block {
   // The loss does not contain batch.grad_scale: that is the gradient which its backward starts
   // from.
   torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) override;
+  bool delivers_gradients() const override { return true; }
 
  private:
   std::shared_ptr<Norm> norm_;

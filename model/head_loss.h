@@ -10,8 +10,8 @@ namespace zeroth::model {
 
 struct HeadLossOptions {
   double trained_tokens = 1;  // the sum over tokens is divided by it
-  // Most fp32 logits at once: 64 MiB. One chunk keeps them for the backward, several compute them
-  // again.
+  // Most logits at once: 64 MiB in fp32. One chunk keeps them for the backward, several compute
+  // them again.
   int64_t max_logits = int64_t{16} << 20;
 };
 

@@ -25,9 +25,9 @@ struct MicroBatch {
   // Factor on the gradient that enters the head (the fp16 loss scale). The loss itself is not
   // scaled.
   double grad_scale = 1;
-  // hash(seed, step, index in the global batch): random operations draw from it, never from a
-  // global generator.
-  uint64_t rng_seed = 0;
+  // Per row hash(seed, step, index in the global batch), as bits: random operations are functions
+  // of it and draw from no generator. Empty: an evaluation, nothing is random.
+  std::vector<int64_t> row_seeds;
   // Global sample numbers of the rows, for messages.
   std::vector<int64_t> samples;
 };

@@ -4,6 +4,27 @@
 
 namespace zeroth::model {
 
+namespace {
+
+// Versions: as made with a sum in it, or zeros.
+constexpr uint32_t kHoldsSum = 1;
+
+}  // namespace
+
+torch::Tensor make_open_gradient(const torch::Tensor& view, bool fresh) {
+  torch::Tensor open = view.variable_data();  // counts its own versions
+  if (!fresh) open.unsafeGetTensorImpl()->bump_version();
+  return open;
+}
+
+bool is_fresh(const torch::Tensor& open) {
+  return open._version() == 0;
+}
+
+bool was_written(const torch::Tensor& open, bool fresh) {
+  return open._version() > (fresh ? 0 : kHoldsSum);
+}
+
 torch::Tensor open_gradient(const torch::Tensor& parameter) {
   return parameter.grad();
 }
@@ -11,7 +32,7 @@ torch::Tensor open_gradient(const torch::Tensor& parameter) {
 torch::Tensor deliver_gradient(const torch::Tensor& parameter, const torch::Tensor& gradient) {
   const torch::Tensor open = open_gradient(parameter);
   if (!open.defined()) return gradient.to(parameter.scalar_type());
-  open.add_(gradient);
+  is_fresh(open) ? open.copy_(gradient) : open.add_(gradient);
   return {};
 }
 
@@ -19,7 +40,7 @@ torch::Tensor deliver_product(const torch::Tensor& parameter, const torch::Tenso
                               const torch::Tensor& b) {
   const torch::Tensor open = open_gradient(parameter);
   if (open.defined() && open.scalar_type() == a.scalar_type()) {
-    add_matrix_product(open, a.t(), b);
+    is_fresh(open) ? write_matrix_product(open, a.t(), b) : add_matrix_product(open, a.t(), b);
     return {};
   }
   return deliver_gradient(parameter, matrix_product(a.t(), b));

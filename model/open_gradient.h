@@ -6,11 +6,19 @@
 
 namespace zeroth::model {
 
+// An open gradient in `view`. A fresh one holds no gradient yet: its content is unspecified, and
+// the first to deliver writes it. The mark is the version that every write in place raises.
+torch::Tensor make_open_gradient(const torch::Tensor& view, bool fresh);
+bool is_fresh(const torch::Tensor& open);
+// Whether anything was delivered to an open gradient that was made `fresh` or not.
+bool was_written(const torch::Tensor& open, bool fresh);
+
 // The open gradient of `parameter`, or undefined. Its dtype may be wider than the parameter's.
 torch::Tensor open_gradient(const torch::Tensor& parameter);
 
-// Adds `gradient` to the open view and returns undefined, which tells autograd that nothing is left
-// to accumulate; returns `gradient` in the parameter's dtype where no view is open.
+// Adds `gradient` to the open view (writes it to a fresh one) and returns undefined, which tells
+// autograd that nothing is left to accumulate; returns `gradient` in the parameter's dtype where no
+// view is open.
 torch::Tensor deliver_gradient(const torch::Tensor& parameter, const torch::Tensor& gradient);
 
 // The same for the gradient a^T b of a 2-D parameter, without a temporary where the dtypes agree.

@@ -46,6 +46,16 @@ Tensor matrix_product_plus(const Tensor& bias, const Tensor& a, const Tensor& b)
   return product.defined() ? product.add_(bias) : at::addmm(bias, a, b);
 }
 
+void write_matrix_product(Tensor out, const Tensor& a, const Tensor& b) {
+  const torch::NoGradGuard no_grad;
+  const Tensor product = onednn_product(a, b);
+  if (product.defined()) {
+    out.copy_(product);
+  } else {
+    at::mm_out(out, a, b);
+  }
+}
+
 void add_matrix_product(Tensor out, const Tensor& a, const Tensor& b) {
   const torch::NoGradGuard no_grad;
   const Tensor product = onednn_product(a, b);

@@ -17,7 +17,8 @@ torch::Tensor matrix_product(const torch::Tensor& a, const torch::Tensor& b);
 torch::Tensor matrix_product_plus(const torch::Tensor& bias, const torch::Tensor& a,
                                   const torch::Tensor& b);
 
-// out += a b, `out` [m, n] of the same dtype.
+// out = a b and out += a b, `out` [m, n] of the same dtype.
+void write_matrix_product(torch::Tensor out, const torch::Tensor& a, const torch::Tensor& b);
 void add_matrix_product(torch::Tensor out, const torch::Tensor& a, const torch::Tensor& b);
 
 }  // namespace zeroth::model

@@ -58,6 +58,12 @@ struct ModelSpec {
   int64_t sliding_window = 0;
   std::vector<bool> windowed_layers;
 
+  // Chances of an element to become 0 in training: of the embedding's output, of attention's
+  // probabilities, of what attention and MLP add to the residual stream.
+  double embedding_dropout = 0;
+  double attention_dropout = 0;
+  double residual_dropout = 0;
+
   bool tied = false;  // the head's weight is the embedding's
   double initializer_range = 0.02;
   // Precision of the checkpoint as config.json names it ("bfloat16"); empty: not said.
@@ -69,6 +75,9 @@ struct ModelSpec {
   // 0: the layer sees everything before it.
   int64_t layer_window(int64_t layer) const;
 };
+
+// Sets every dropout that the family has: GPT-2 all three, the others attention's.
+void override_dropout(ModelSpec& spec, double p);
 
 // Reads `folder`/config.json. Throws one Error that lists every key that is missing, malformed or
 // would change the computation in a way that is not supported.

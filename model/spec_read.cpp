@@ -75,11 +75,7 @@ const std::set<std::string> kHarmless = {"_name_or_path",
                                          "_commit_hash"};
 
 // Keys of other models and of options that change the computation: fine only while they are off.
-const std::vector<std::string> kRefused = {"attention_dropout",
-                                           "attn_pdrop",
-                                           "resid_pdrop",
-                                           "embd_pdrop",
-                                           "hidden_dropout",
+const std::vector<std::string> kRefused = {"hidden_dropout",
                                            "hidden_dropout_prob",
                                            "residual_dropout",
                                            "embedding_dropout",
@@ -136,6 +132,12 @@ void read_activation(ConfigReader& config, ModelSpec& spec, const std::string& k
   }
 }
 
+double read_dropout(ConfigReader& config, const std::string& key, double fallback) {
+  const double p = config.number(key, fallback);
+  if (p < 0 || p >= 1) config.complain(key, fmt::format("is {}, expected 0 <= p < 1", p));
+  return p;
+}
+
 void read_gpt2(ConfigReader& config, ModelSpec& spec) {
   spec.hidden_size = config.size("n_embd");
   spec.num_layers = config.size("n_layer");
@@ -155,9 +157,10 @@ void read_gpt2(ConfigReader& config, ModelSpec& spec) {
   spec.scale_scores = config.flag("scale_attn_weights", true);
   spec.tied = config.flag("tie_word_embeddings", true);
   read_activation(config, spec, "activation_function", "gelu_new");
-  for (const char* key : {"attn_pdrop", "resid_pdrop", "embd_pdrop"}) {
-    if (!config.has(key)) config.complain(key, "is absent, which means 0.1; only 0 is supported");
-  }
+  spec.embedding_dropout = read_dropout(config, "embd_pdrop", 0.1);
+  spec.attention_dropout = read_dropout(config, "attn_pdrop", 0.1);
+  spec.residual_dropout = read_dropout(config, "resid_pdrop", 0.1);
+  config.refuse("attention_dropout");
 }
 
 // Which layers see only a window: Mistral all, Qwen those that layer_types or max_window_layers
@@ -247,6 +250,8 @@ void read_rotary_family(ConfigReader& config, ModelSpec& spec) {
     config.refuse("mlp_bias");
   }
   spec.tied = config.flag("tie_word_embeddings", false);
+  spec.attention_dropout = read_dropout(config, "attention_dropout", 0);
+  for (const char* key : {"attn_pdrop", "resid_pdrop", "embd_pdrop"}) config.refuse(key);
   read_activation(config, spec, "hidden_act", "silu");
   read_window(config, spec);
 }

@@ -18,8 +18,10 @@ class TransformerLayer : public Block {
   TransformerLayer(const ModelSpec& spec, int64_t index, std::shared_ptr<SequenceTables> tables);
 
   torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) override;
+  bool delivers_gradients() const override { return true; }
 
  private:
+  DropSite drop_attention_, drop_mlp_;  // of what the halves add to the residual stream
   std::shared_ptr<Norm> attention_norm_;
   std::shared_ptr<Attention> attention_;
   std::shared_ptr<Norm> mlp_norm_;

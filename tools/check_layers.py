@@ -40,10 +40,12 @@ PARAMETERS = 6
 # through its program; what is CUDA is tested on machines with a GPU.
 TESTED_BY = {
     "comm/c10d_group.cpp": "tests/comm/group_test.cpp",
+    "comm/device_waits.cpp": "tests/comm/mesh_test.cpp",
     "comm/exchange.cpp": "tests/comm/shared_memory_group_test.cpp",
     "comm/gloo_group.cpp": "tests/comm/group_test.cpp",
     "comm/gpu/gpu_library.cpp": "tests/comm/mesh_test.cpp",
     "comm/gpu_loader.cpp": "tests/comm/mesh_test.cpp",
+    "comm/host_staged_group.cpp": "tests/comm/mesh_test.cpp",
     "comm/logged_group.cpp": "tests/comm/comm_log_test.cpp",
     "comm/shared_ring.cpp": "tests/comm/shared_memory_group_test.cpp",
     "comm/solo_group.cpp": "tests/comm/group_test.cpp",

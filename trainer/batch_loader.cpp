@@ -31,14 +31,21 @@ std::span<const int64_t> without_rest(std::span<const int64_t> rows) {
 }  // namespace
 
 TrainLoader::TrainLoader(const data::Dataset& dataset, data::SampleOrder order, data::Deal deal,
-                         uint64_t seed)
-    : dataset_(dataset), order_(std::move(order)), deal_(deal), seed_(seed) {}
+                         uint64_t seed, std::function<bool()> stop)
+    : dataset_(dataset),
+      order_(std::move(order)),
+      deal_(deal),
+      seed_(seed),
+      stop_(std::move(stop)) {}
 
 model::MicroBatch TrainLoader::next() {
   if (micro_ == 0) batch_ = order_.batch(step_, deal_.global_batch());
   const auto rows = without_rest(deal_.rows(batch_, micro_));
   model::MicroBatch batch = to_micro_batch(make_batch(dataset_, rows));
-  batch.rng_seed = data::sample_seed(seed_, step_, deal_.index(micro_, 0));
+  for (int64_t row = 0; row < batch.tokens.size(0); ++row) {
+    const uint64_t seed = data::sample_seed(seed_, step_, deal_.index(micro_, row));
+    batch.row_seeds.push_back(static_cast<int64_t>(seed));
+  }
   if (++micro_ == deal_.micro_steps) {
     micro_ = 0;
     ++step_;

@@ -118,6 +118,57 @@ TEST_CASE("bf16 stays as close to fp32 as transformers does") {
         0.05);
 }
 
+namespace {
+
+// GPT-2 with its dropout on, and seeds for its two rows.
+Loaded dropping() {
+  ModelSpec spec = read_model_spec(fixture("gpt2"));
+  override_dropout(spec, 0.1);
+  Loaded model = load("gpt2");
+  CheckpointSource source(fixture("gpt2"), spec);
+  model.blocks = build_blocks(spec);
+  model.parameters = materialize(model.blocks, source);
+  model.batch.row_seeds = {101, 102};
+  return model;
+}
+
+MicroBatch row(const MicroBatch& batch, int64_t index) {
+  MicroBatch one = batch;
+  one.tokens = batch.tokens.narrow(0, index, 1);
+  one.targets = batch.targets.narrow(0, index, 1);
+  one.row_seeds = {batch.row_seeds[static_cast<size_t>(index)]};
+  return one;
+}
+
+}  // namespace
+
+TEST_CASE("dropout changes a training loss, by its seeds; evaluation runs without") {
+  Loaded plain = load("gpt2"), model = dropping();
+  const double expected = run(plain.blocks, plain.batch).item<double>();
+  const double dropped = run(model.blocks, model.batch).item<double>();
+  CHECK(std::abs(dropped - expected) > 1e-4);
+  CHECK(run(model.blocks, model.batch).item<double>() == dropped);  // as recompute would run it
+  MicroBatch other = model.batch;
+  other.row_seeds = {103, 104};
+  CHECK(run(model.blocks, other).item<double>() != dropped);
+  other.row_seeds.clear();
+  CHECK(run(model.blocks, other).item<double>() == expected);
+}
+
+TEST_CASE("dropout does not depend on how a batch is split into micro-batches") {
+  Loaded whole = dropping(), split = dropping();
+  open_gradients(whole.parameters);
+  open_gradients(split.parameters);
+  const torch::Tensor loss = train(whole.blocks, whole.batch);
+  torch::Tensor sum = torch::zeros({});
+  for (const int64_t i : {0, 1}) sum += train(split.blocks, row(split.batch, i));
+  CHECK(difference(sum, loss) < 1e-6);
+  for (const auto& [name, parameter] : whole.parameters) {
+    CAPTURE(name);
+    CHECK(difference(split.parameters[name].grad(), parameter.grad()) < 1e-5);
+  }
+}
+
 TEST_CASE("the same forward twice is bit-equal") {
   Loaded model = load("qwen2_window");
   CHECK(torch::equal(run(model.blocks, model.batch), run(model.blocks, model.batch)));

@@ -95,7 +95,8 @@ TEST_CASE("keys that would change the computation are refused by name and value"
       {{{"rope_scaling", 3}}, "rope_scaling is 3, expected an object"},
       {{{"partial_rotary_factor", 0.5}}, "partial_rotary_factor is 0.5"},
       {{{"hidden_act", "mish"}}, "hidden_act is \"mish\""},
-      {{{"attention_dropout", 0.1}}, "attention_dropout is 0.1"},
+      {{{"attention_dropout", 1.0}}, "attention_dropout is 1, expected 0 <= p < 1"},
+      {{{"resid_pdrop", 0.1}}, "resid_pdrop is 0.1"},
       {{{"pretraining_tp", 2}}, "pretraining_tp is 2"},
       {{{"quantization_config", {{"bits", 4}}}}, "quantization_config is {\"bits\":4}"},
       {{{"sliding_window", 16}}, "sliding_window is 16"},
@@ -119,7 +120,8 @@ TEST_CASE("keys that would change the computation are refused by name and value"
       {{{"scale_attn_by_inverse_layer_idx", true}}, "scale_attn_by_inverse_layer_idx is true"},
       {{{"reorder_and_upcast_attn", true}}, "reorder_and_upcast_attn is true"},
       {{{"add_cross_attention", true}}, "add_cross_attention is true"},
-      {{{"resid_pdrop", 0.1}}, "resid_pdrop is 0.1"},
+      {{{"resid_pdrop", -0.1}}, "resid_pdrop is -0.1, expected 0 <= p < 1"},
+      {{{"attention_dropout", 0.1}}, "attention_dropout is 0.1"},
       {{{"n_embd", 30}}, "n_embd is 30, not a multiple of n_head 4"},
   };
   for (const auto& [changes, message] : gpt2_cases) {
@@ -128,10 +130,18 @@ TEST_CASE("keys that would change the computation are refused by name and value"
   }
 }
 
-TEST_CASE("GPT-2's dropout of 0.1, the default of an absent key, is refused") {
+TEST_CASE("dropout is read, absent from GPT-2's it is 0.1, absent from others' it is 0") {
   json config = gpt2();
   config.erase("attn_pdrop");
-  CHECK(refusal(config, json::object()).find("attn_pdrop") != std::string::npos);
+  config["resid_pdrop"] = 0.25;
+  const ModelSpec spec = parse_model_spec(config.dump(), "config.json");
+  CHECK(spec.attention_dropout == 0.1);
+  CHECK(spec.residual_dropout == 0.25);
+  CHECK(spec.embedding_dropout == 0);
+  CHECK(parse_model_spec(llama().dump(), "config.json").attention_dropout == 0);
+  json dropping = llama();
+  dropping["attention_dropout"] = 0.5;
+  CHECK(parse_model_spec(dropping.dump(), "config.json").attention_dropout == 0.5);
 }
 
 TEST_CASE("all complaints come together") {

@@ -17,4 +17,19 @@ TEST_CASE("a layer's window is the model's where its flag is set") {
   CHECK_THROWS_AS(spec.layer_window(2), InternalError);
 }
 
+TEST_CASE("an override sets the dropouts that the family has") {
+  ModelSpec spec;
+  spec.family = "llama";
+  override_dropout(spec, 0.2);
+  CHECK(spec.attention_dropout == 0.2);
+  CHECK(spec.residual_dropout == 0);
+  spec.family = "gpt2";
+  override_dropout(spec, 0.3);
+  CHECK(spec.attention_dropout == 0.3);
+  CHECK(spec.residual_dropout == 0.3);
+  CHECK(spec.embedding_dropout == 0.3);
+  CHECK_THROWS_AS(override_dropout(spec, 1), Error);
+  CHECK_THROWS_AS(override_dropout(spec, -0.1), Error);
+}
+
 }  // namespace zeroth::model

@@ -81,15 +81,27 @@ TEST_CASE(
   CHECK((none.targets == data::kUntrained).all().item<bool>());
 }
 
-TEST_CASE("seeds of random operations differ by step and micro-batch, not by world size") {
+TEST_CASE("seeds of random operations differ by step and row, not by world size") {
   const CountingDataset dataset(100, 8);
   TrainLoader alone = in_order(dataset, deal(2, 2, 1, 0));
   TrainLoader second = in_order(dataset, deal(2, 1, 2, 1));
-  const uint64_t first = alone.next().rng_seed;
-  const uint64_t other = alone.next().rng_seed;
+  const Samples first = alone.next().row_seeds;
+  const Samples other = alone.next().row_seeds;
+  CHECK(first.size() == 2);
   CHECK(first != other);
-  CHECK(second.next().rng_seed == other);
-  CHECK(second.next().rng_seed != other);
+  CHECK(second.next().row_seeds == other);
+  CHECK(second.next().row_seeds != other);
+}
+
+TEST_CASE("a loader wants training to end when it is told so") {
+  const CountingDataset dataset(20, 8);
+  CHECK_FALSE(in_order(dataset, deal(1, 1, 1, 0)).wants_end());
+  bool told = false;
+  TrainLoader loader(dataset, data::SampleOrder(20, 1, false), deal(1, 1, 1, 0), 1,
+                     [&] { return told; });
+  CHECK_FALSE(loader.wants_end());
+  told = true;
+  CHECK(loader.wants_end());
 }
 
 TEST_CASE("an evaluation pass sees each sample once and fills up the last rounds") {

@@ -1,0 +1,32 @@
+// From tensors to the plain memory of kernels.h.
+#pragma once
+
+#include <torch/types.h>
+
+#include <initializer_list>
+
+#include "model/cpu/select.h"
+
+namespace zeroth::model::cpu {
+
+// Calls work(kernels of the dtype, T{}) with T = float or Bf16; false when there are none.
+template <typename Work>
+bool with_kernels(torch::ScalarType dtype, const Work& work) {
+  const Kernels* const all = kernels();
+  if (all == nullptr) return false;
+  if (dtype == torch::kFloat32) {
+    work(all->of_float, float{});
+  } else if (dtype == torch::kBFloat16) {
+    work(all->of_bf16, Bf16{});
+  } else {
+    return false;
+  }
+  return true;
+}
+
+template <typename T>
+T* data(const torch::Tensor& tensor) {
+  return static_cast<T*>(tensor.data_ptr());
+}
+
+}  // namespace zeroth::model::cpu

@@ -1,0 +1,152 @@
+// The operators on the CPU against their formulas. On a processor without loops of ours both sides
+// are the formula.
+#include "model/fused.h"
+
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <vector>
+
+#include "model/fused_formula.h"
+#include "tests/model/materialize.h"
+
+namespace zeroth::model {
+namespace {
+
+using torch::Tensor;
+
+constexpr torch::ScalarType kDtypes[] = {torch::kFloat32, torch::kBFloat16, torch::kHalf,
+                                         torch::kFloat64};
+
+// Rounding of a result to its dtype, and of fp32 on the way.
+double tolerance(torch::ScalarType dtype) {
+  if (dtype == torch::kBFloat16) return 1.6e-2;  // two units in the last place
+  return dtype == torch::kHalf ? 2e-3 : 2e-6;
+}
+
+void check_close(const Tensor& actual, const Tensor& expected) {
+  CHECK((actual.scalar_type() == expected.scalar_type()));
+  CHECK(actual.sizes() == expected.sizes());
+  const double largest = tolerance(actual.scalar_type());
+  CHECK(
+      at::allclose(actual.to(torch::kFloat64), expected.to(torch::kFloat64), largest, largest / 4));
+}
+
+Tensor random(at::IntArrayRef sizes, torch::ScalarType dtype) {
+  return torch::randn(sizes).to(dtype);
+}
+
+}  // namespace
+
+TEST_CASE("RMS norm and its gradients equal the formula, for every dtype and odd sizes") {
+  torch::manual_seed(11);
+  for (const auto dtype : kDtypes) {
+    for (const int64_t size : {7, 16, 33, 512}) {
+      for (const int64_t rows : {1, 3, 600}) {
+        const Tensor x = random({rows, size}, dtype), dy = random({rows, size}, dtype);
+        const Tensor weight = random({size}, dtype);
+        const auto [y, scale] = rms_norm(x, weight, 1e-5);
+        const auto [expected, expected_scale] = formula::rms_norm(x, weight, 1e-5);
+        check_close(y, expected);
+        check_close(scale, expected_scale);
+        const RmsNormGradients both = rms_norm_backward(dy, x, weight, scale, {});
+        const auto [dx, dweight] = formula::rms_norm_backward(dy, x, weight, scale, true, true);
+        check_close(both.dx, dx);
+        CHECK(difference(both.dweight, dweight) < 1e-5);
+        const RmsNormGradients one =
+            rms_norm_backward(dy, x, weight, scale, {.dx = false, .dweight = true});
+        CHECK(!one.dx.defined());
+        CHECK(torch::equal(one.dweight, both.dweight));
+        const RmsNormGradients other =
+            rms_norm_backward(dy, x, weight, scale, {.dx = true, .dweight = false});
+        CHECK(torch::equal(other.dx, both.dx));
+        CHECK(!other.dweight.defined());
+      }
+    }
+  }
+}
+
+TEST_CASE("a rotation equals the formula, forth and back, with angles per row or for all") {
+  torch::manual_seed(12);
+  for (const auto dtype : kDtypes) {
+    for (const int64_t half : {1, 8, 19, 64}) {
+      for (const int64_t angle_rows : {1, 2}) {
+        const Tensor x = random({2, 5, 3, 2 * half}, dtype);
+        const Tensor turns = torch::randn({angle_rows, 5, 1, half});
+        const Tensor cos = turns.cos().to(dtype), sin = turns.sin().to(dtype);
+        for (const double direction : {1.0, -1.0}) {
+          check_close(rotate_pairs(x, cos, sin, direction),
+                      formula::rotate_pairs(x, cos, sin, direction));
+        }
+        const Tensor strided = x.transpose(1, 2).contiguous().transpose(1, 2);
+        CHECK(torch::equal(rotate_pairs(strided, cos, sin, 1), rotate_pairs(x, cos, sin, 1)));
+      }
+    }
+  }
+}
+
+TEST_CASE("SwiGLU and its gradients equal the formula, also far out") {
+  torch::manual_seed(13);
+  for (const auto dtype : kDtypes) {
+    for (const int64_t size : {1, 15, 16, 100, 70001}) {
+      const Tensor gate = random({size}, dtype) * 30, up = random({size}, dtype);
+      const Tensor dy = random({size}, dtype);
+      check_close(swiglu(gate, up), formula::swiglu(gate, up));
+      const auto [dgate, dup] = swiglu_backward(dy, gate, up);
+      const auto [expected_dgate, expected_dup] = formula::swiglu_backward(dy, gate, up);
+      check_close(dgate, expected_dgate);
+      check_close(dup, expected_dup);
+    }
+  }
+}
+
+TEST_CASE("log-sum-exp and the logits' gradient equal the formula, for large logits too") {
+  torch::manual_seed(14);
+  for (const auto dtype : kDtypes) {
+    for (const int64_t size : {1, 5, 16, 1003}) {
+      const Tensor logits = random({4, size}, dtype) * 40;
+      const Tensor targets = torch::randint(size, {4}, torch::kInt64);
+      const Tensor lse = log_sum_exp(logits);
+      check_close(lse, formula::log_sum_exp(logits));
+      const Tensor scale = torch::tensor(0.125F);
+      Tensor actual = logits.clone(), expected = logits.clone();
+      logit_gradient_(actual, lse, targets, scale);
+      formula::logit_gradient_(expected, lse, targets, scale);
+      check_close(actual, expected);
+    }
+  }
+}
+
+TEST_CASE("what is not a number stays visible") {
+  for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
+    Tensor x = random({2, 40}, dtype);
+    x[1][37] = std::numeric_limits<double>::quiet_NaN();
+    const Tensor weight = torch::ones({40}, torch::dtype(dtype));
+    const auto rows_with_nan = [](const Tensor& y) { return y.isnan().any(1); };
+    const Tensor expected = torch::tensor({false, true});
+    CHECK(torch::equal(rows_with_nan(rms_norm(x, weight, 1e-5).first), expected));
+    CHECK(torch::equal(rows_with_nan(swiglu(x, x)), expected));
+    CHECK(torch::equal(log_sum_exp(x).isnan(), expected));
+    x[1][37] = std::numeric_limits<double>::infinity();
+    CHECK(torch::equal(log_sum_exp(x).isfinite().logical_not(), expected));
+  }
+}
+
+TEST_CASE("results do not depend on the number of threads") {
+  torch::manual_seed(15);
+  const Tensor x = torch::randn({3000, 96}), dy = torch::randn({3000, 96});
+  const Tensor weight = torch::randn({96});
+  const int threads = at::get_num_threads();
+  std::vector<Tensor> results;
+  for (const int count : {1, 2}) {
+    at::set_num_threads(count);
+    const auto [y, scale] = rms_norm(x, weight, 1e-5);
+    const RmsNormGradients gradients = rms_norm_backward(dy, x, weight, scale, {});
+    results.push_back(at::cat({y.flatten(), gradients.dx.flatten(), gradients.dweight,
+                               swiglu(x, dy).flatten(), log_sum_exp(x)}));
+  }
+  at::set_num_threads(threads);
+  CHECK(torch::equal(results[0], results[1]));
+}
+
+}  // namespace zeroth::model
