@@ -217,6 +217,12 @@ void take_report(LaunchOptions& options, bool has_flags) {
   options.command.clear();
 }
 
+// CLI11 sets groups apart by two empty lines.
+std::string without_double_gaps(std::string text) {
+  for (size_t at; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
+  return text;
+}
+
 }  // namespace
 
 LaunchOptions parse_command_line(const std::vector<std::string>& arguments) {
@@ -232,7 +238,7 @@ LaunchOptions parse_command_line(const std::vector<std::string>& arguments) {
   try {
     app.parse(flags);
   } catch (const CLI::CallForHelp&) {
-    options.answer = app.help();
+    options.answer = without_double_gaps(app.help());
     return options;
   } catch (const CLI::CallForVersion& version) {
     options.answer = fmt::format("{}\n", version.what());

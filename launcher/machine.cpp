@@ -62,7 +62,7 @@ const char* name_of(Accelerator accelerator) {
 
 LaunchEnvironment LaunchEnvironment::from_process() {
   return {variable("DS_ACCELERATOR"), variable("CUDA_VISIBLE_DEVICES"), variable("OMP_NUM_THREADS"),
-          variable("PATH").value_or("")};
+          variable("PATH").value_or(""), variable("DEEPSPEED_TIMEOUT")};
 }
 
 Machine probe_machine(const LaunchEnvironment& environment) {
@@ -106,6 +106,18 @@ Accelerator resolve_accelerator(const std::optional<std::string>& ds_accelerator
   if (machine.gpus.empty())
     throw Error("DS_ACCELERATOR is cuda, but no GPU is visible (see CUDA_VISIBLE_DEVICES)");
   return Accelerator::kCuda;
+}
+
+void check_timeout(const std::optional<std::string>& deepspeed_timeout) {
+  if (!deepspeed_timeout || deepspeed_timeout->empty()) return;
+  int minutes = 0;
+  const char* end = deepspeed_timeout->data() + deepspeed_timeout->size();
+  const auto parsed = std::from_chars(deepspeed_timeout->data(), end, minutes);
+  if (parsed.ec != std::errc() || parsed.ptr != end || minutes < 1)
+    throw Error(
+        "DEEPSPEED_TIMEOUT is '{}'; it takes whole minutes, at least 1 (zeroth --timeout takes "
+        "seconds)",
+        *deepspeed_timeout);
 }
 
 std::optional<int> terminal_columns(int fd) {

@@ -22,6 +22,7 @@ struct LaunchEnvironment {
   std::optional<std::string> cuda_visible_devices;
   std::optional<std::string> omp_num_threads;
   std::string path;
+  std::optional<std::string> deepspeed_timeout = {};
 
   static LaunchEnvironment from_process();
 };
@@ -38,6 +39,10 @@ std::vector<std::string> visible_gpus(int count, const std::optional<std::string
 // on cuda without GPUs.
 Accelerator resolve_accelerator(const std::optional<std::string>& ds_accelerator,
                                 const Machine& machine);
+
+// Throws Error unless DEEPSPEED_TIMEOUT is unset, empty or a whole number of minutes, at least 1:
+// said once here rather than by every rank.
+void check_timeout(const std::optional<std::string>& deepspeed_timeout);
 
 // Columns of the terminal behind `fd`; empty if there is none.
 std::optional<int> terminal_columns(int fd);

@@ -46,6 +46,7 @@ int report() {
 
 PlanRequest look_around(const LaunchOptions& options, double launch_time) {
   const LaunchEnvironment environment = LaunchEnvironment::from_process();
+  check_timeout(environment.deepspeed_timeout);
   const Machine machine = probe_machine(environment);
   PlanRequest request;
   request.accelerator = resolve_accelerator(environment.ds_accelerator, machine);

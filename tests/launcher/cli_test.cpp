@@ -119,6 +119,7 @@ TEST_CASE("an unknown flag is answered with the nearest one") {
 TEST_CASE("help and version are answers, not programs") {
   CHECK(parse_command_line({"--help"}).answer.find("Usage: zeroth [flags] PROGRAM") !=
         std::string::npos);
+  CHECK(parse_command_line({"-h"}).answer.find("\n\n\n") == std::string::npos);
   CHECK(parse_command_line({"-h"}).answer.find("--bind_cores_to_rank") != std::string::npos);
   CHECK(parse_command_line({"--version"}).answer.starts_with("zeroth "));
 }

@@ -37,17 +37,6 @@ void redirect(int output, const std::filesystem::path& file, int fd) {
 
 }  // namespace
 
-TempFolder::TempFolder() {
-  std::string name = (std::filesystem::temp_directory_path() / "zeroth_launcher_XXXXXX").string();
-  if (::mkdtemp(name.data()) == nullptr) throw Error("no temporary folder {}", name);
-  path_ = name;
-}
-
-TempFolder::~TempFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 Launched::Launched(const std::vector<std::string>& arguments, const Environment& environment,
                    int output)
     : since_(std::chrono::steady_clock::now()) {
@@ -120,12 +109,6 @@ bool eventually(const std::function<bool()>& condition, std::chrono::millisecond
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   return true;
-}
-
-std::string read_text(const std::filesystem::path& file) {
-  std::ostringstream text;
-  text << std::ifstream(file, std::ios::binary).rdbuf();
-  return text.str();
 }
 
 std::vector<std::string> lines_of(const std::string& text) {

@@ -10,21 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/temp_folder.h"
+
 namespace zeroth::launcher {
-
-// A folder that lives as long as this.
-class TempFolder {
- public:
-  TempFolder();
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-  ~TempFolder();
-
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
@@ -74,7 +62,6 @@ bool is_alive(pid_t pid);
 bool eventually(const std::function<bool()>& condition,
                 std::chrono::milliseconds limit = std::chrono::seconds(20));
 
-std::string read_text(const std::filesystem::path& file);
 std::vector<std::string> lines_of(const std::string& text);
 
 }  // namespace zeroth::launcher

@@ -37,6 +37,16 @@ TEST_CASE("DS_ACCELERATOR decides, else the presence of GPUs") {
   CHECK_THROWS_AS(resolve_accelerator("cuda", cpu), Error);
 }
 
+TEST_CASE("DEEPSPEED_TIMEOUT is whole minutes") {
+  for (const char* good : {"", "1", "600"}) CHECK_NOTHROW(check_timeout(std::string(good)));
+  CHECK_NOTHROW(check_timeout(std::nullopt));
+  for (const char* bad : {"0", "-1", "1.5", "soon", "5m", " 5"}) {
+    CAPTURE(bad);
+    CHECK_THROWS_WITH_AS(check_timeout(std::string(bad)),
+                         doctest::Contains("it takes whole minutes, at least 1"), Error);
+  }
+}
+
 TEST_CASE("the machine's cores are those of the process's own mask") {
   const std::vector<int> allowed = allowed_cores();
   std::vector<int> cores = probe_machine({"cpu", {}, {}, ""}).cores;

@@ -98,6 +98,11 @@ TEST_CASE("--timeout is in the environment of the ranks") {
   CHECK(run_zeroth({"--timeout=7", rank_program(), "env", "ZEROTH_TIMEOUT"}).out ==
         "ZEROTH_TIMEOUT=7\n");
   CHECK(run_zeroth({"--timeout=never", rank_program(), "env", "RANK"}).status == 2);
+  const auto refused =
+      run_zeroth({"--num_gpus=2", rank_program(), "env", "RANK"}, {{"DEEPSPEED_TIMEOUT", "soon"}});
+  CHECK(refused.status == 1);
+  CHECK(refused.out.empty());
+  CHECK(count(refused.err, "DEEPSPEED_TIMEOUT is 'soon'") == 1);
 }
 
 TEST_CASE("each rank's log holds both its outputs, the console has them as before") {

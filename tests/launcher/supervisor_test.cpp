@@ -1,6 +1,7 @@
 #include "launcher/supervisor.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,6 +24,24 @@ Words on_ranks(int count, const Words& mode) {
   command.insert(command.end(), mode.begin(), mode.end());
   return command;
 }
+
+// Both outputs of this process go to the file while this lives.
+class Redirected {
+ public:
+  explicit Redirected(const std::filesystem::path& file)
+      : out_(::dup(STDOUT_FILENO)), err_(::dup(STDERR_FILENO)) {
+    const FileDescriptor to(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600));
+    ::dup2(to.get(), STDOUT_FILENO);
+    ::dup2(to.get(), STDERR_FILENO);
+  }
+  ~Redirected() {
+    ::dup2(out_.get(), STDOUT_FILENO);
+    ::dup2(err_.get(), STDERR_FILENO);
+  }
+
+ private:
+  FileDescriptor out_, err_;
+};
 
 bool none_alive(const std::vector<pid_t>& pids) {
   return std::none_of(pids.begin(), pids.end(), is_alive);
@@ -148,6 +167,19 @@ TEST_CASE("ranks that outstay the grace after a signal are killed") {
   CHECK(outcome.status == 143);
   CHECK(contains(outcome.message, "were killed"));
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
+}
+
+TEST_CASE("a rank log on a full disk is given up with a warning, the job goes on") {
+  const TempFolder folder;
+  SupervisorOptions options;
+  options.rank_logs = {::open("/dev/full", O_WRONLY | O_CLOEXEC)};
+  REQUIRE(options.rank_logs[0] >= 0);
+  const Program program{rank_program(), {"rank", "text", "one\\ntwo\\n"}};
+  const Redirected output(folder.path() / "output");
+  CHECK(supervise(program, {RankSpec{}}, options).status == 0);
+  CHECK(read_text(folder.path() / "output") ==
+        "one\nzeroth: warning: the log of rank 0 ends here: No space left on device\ntwo\n");
+  ::close(options.rank_logs[0]);
 }
 
 TEST_CASE("no rank survives the SIGKILL of the launcher") {
