@@ -13,13 +13,17 @@ EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "custom_mod
 CMAKE, BUILD, *OPTIONS = sys.argv[1:]
 
 
+def run(*command, accelerator="cpu"):
+    return subprocess.run(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=120,
+                          env={**os.environ, "DS_ACCELERATOR": accelerator})
+
+
 def output_of(*command):
-    run = subprocess.run(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                         stderr=subprocess.STDOUT, text=True, timeout=280,
-                         env={**os.environ, "DS_ACCELERATOR": "cpu"})
-    if run.returncode != 0:
-        raise AssertionError(f"{command}: status {run.returncode}\n{run.stdout}")
-    return run.stdout
+    done = run(*command)
+    if done.returncode != 0:
+        raise AssertionError(f"{command}: status {done.returncode}\n{done.stdout}")
+    return done.stdout
 
 
 class Installed(unittest.TestCase):
@@ -27,30 +31,37 @@ class Installed(unittest.TestCase):
     def setUpClass(cls):
         folder = tempfile.TemporaryDirectory(prefix="zeroth-install.")
         cls.addClassCleanup(folder.cleanup)
-        cls.folder = pathlib.Path(folder.name)
-        output_of(CMAKE, "--install", BUILD, "--prefix", cls.folder / "staged")
-        cls.prefix = cls.folder / "moved"  # nothing in it may know where it was installed first
-        (cls.folder / "staged").rename(cls.prefix)
+        staged = pathlib.Path(folder.name) / "staged"
+        output_of(CMAKE, "--install", BUILD, "--prefix", staged)
+        cls.prefix = staged.with_name("moved")  # nothing in it may know where it was installed first
+        staged.rename(cls.prefix)
+        cls.example = staged.with_name("example")
+        output_of(CMAKE, "-S", EXAMPLE, "-B", cls.example, f"-DCMAKE_PREFIX_PATH={cls.prefix}", *OPTIONS)
+        output_of(CMAKE, "--build", cls.example)
 
     def test_programs_run_and_find_each_other(self):
         self.assertRegex(output_of(self.prefix / "bin/zeroth", "--version"), r"zeroth \d+\.\d+")
         self.assertIn("--model", output_of(self.prefix / "bin/zeroth", "--num_gpus", "1", "finetune", "--help"))
 
-    def test_presets_and_headers_are_there(self):
-        self.assertTrue((self.prefix / "share/zeroth/presets/zero2.json").is_file())
-        self.assertTrue((self.prefix / "include/zeroth/engine/engine.h").is_file())
+    def test_presets_headers_and_completions_are_there(self):
+        for file in ("share/zeroth/presets/zero2.json", "include/zeroth/engine/engine.h",
+                     "share/bash-completion/completions/zeroth", "share/bash-completion/completions/finetune"):
+            self.assertTrue((self.prefix / file).is_file(), file)
 
-    def test_every_installed_file_forgets_the_build_folder(self):
+    def test_the_package_forgets_the_build_folder(self):
         for file in self.prefix.rglob("*.cmake"):
             self.assertNotIn(str(pathlib.Path(BUILD).resolve()), file.read_text(), file)
 
-    def test_a_project_of_its_own_builds_against_it_and_trains(self):
-        build = self.folder / "example"
-        output_of(CMAKE, "-S", EXAMPLE, "-B", build, f"-DCMAKE_PREFIX_PATH={self.prefix}", *OPTIONS)
-        output_of(CMAKE, "--build", build)
-        text = output_of(self.prefix / "bin/zeroth", "--num_gpus", "2", build / "custom_model",
+    def test_a_project_of_its_own_trains(self):
+        text = output_of(self.prefix / "bin/zeroth", "--num_gpus", "2", self.example / "custom_model",
                          EXAMPLE / "ds_config.json")
         self.assertRegex(text, r"unseen text \| loss [12]\.\d")
+
+    def test_a_project_of_its_own_finds_the_gpu_library(self):
+        if not (self.prefix / "lib/libzeroth_gpu.so").exists():
+            self.skipTest("a build without the GPU library")
+        done = run(self.example / "custom_model", EXAMPLE / "ds_config.json", accelerator="cuda")
+        self.assertRegex(done.stdout, r"no GPU is visible|unseen text \| loss [12]\.\d")
 
 
 if __name__ == "__main__":
