@@ -53,24 +53,23 @@ using Times = std::map<std::pair<std::string, int64_t>, double>;
 
 Times measure(int ranks, Transport transport) {
   Times times;
-  testing::run_ranks(
-      ranks,
-      [&](std::shared_ptr<comm::Mesh> mesh) {
-        comm::Group& group = mesh->data();
-        for (const int64_t bytes : kSizes) {
-          const torch::Tensor whole = torch::zeros({bytes / 4 / ranks * ranks});
-          const torch::Tensor part = torch::zeros({whole.numel() / ranks});
-          const std::map<std::string, std::function<void()>> calls = {
-              {"all-reduce", [&] { group.all_reduce(whole).wait(); }},
-              {"all-gather", [&] { group.all_gather(whole, part).wait(); }},
-              {"reduce-scatter", [&] { group.reduce_scatter(part, whole).wait(); }}};
-          for (const auto& [name, call] : calls) {
-            const double seconds = seconds_per_call(group, call);
-            if (mesh->rank() == 0) times[{name, bytes}] = seconds;
-          }
-        }
-      },
-      transport, bind_to_core);
+  testing::run_ranks(ranks,
+                     [&](std::shared_ptr<comm::Mesh> mesh) {
+                       comm::Group& group = mesh->data();
+                       for (const int64_t bytes : kSizes) {
+                         const torch::Tensor whole = torch::zeros({bytes / 4 / ranks * ranks});
+                         const torch::Tensor part = torch::zeros({whole.numel() / ranks});
+                         const std::map<std::string, std::function<void()>> calls = {
+                             {"all-reduce", [&] { group.all_reduce(whole).wait(); }},
+                             {"all-gather", [&] { group.all_gather(whole, part).wait(); }},
+                             {"reduce-scatter", [&] { group.reduce_scatter(part, whole).wait(); }}};
+                         for (const auto& [name, call] : calls) {
+                           const double seconds = seconds_per_call(group, call);
+                           if (mesh->rank() == 0) times[{name, bytes}] = seconds;
+                         }
+                       }
+                     },
+                     {.transport = transport, .before_joining = bind_to_core});
   return times;
 }
 

@@ -67,6 +67,7 @@ RankEnv RankEnv::from_environment() {
     throw Error("environment variable DS_ACCELERATOR={} is neither cpu nor cuda", *env.accelerator);
   }
   env.share_gpus = variable("ZEROTH_SHARE_GPUS") == "1";
+  env.nccl_shares_gpus = variable("NCCL_MULTI_RANK_GPU_ENABLE") == "1";
   env.num_threads = number<int>("OMP_NUM_THREADS", 1);
   if (const auto minutes = number<int>("DEEPSPEED_TIMEOUT", 1))
     env.timeout = std::chrono::minutes(*minutes);

@@ -18,7 +18,8 @@ struct RankEnv {
   int master_port = 29500;
   bool agent_store = false;                // torchrun's agent already serves the store
   std::optional<std::string> accelerator;  // DS_ACCELERATOR: "cpu" or "cuda"
-  bool share_gpus = false;                 // several ranks per GPU: Gloo instead of NCCL
+  bool share_gpus = false;                 // several ranks per GPU: through host memory
+  bool nccl_shares_gpus = false;           // NCCL_MULTI_RANK_GPU_ENABLE: or through NCCL, from 2.30
   std::optional<int> num_threads;          // OMP_NUM_THREADS
   // Of every collective: ZEROTH_TIMEOUT (--timeout) in seconds, or DEEPSPEED_TIMEOUT in minutes.
   std::chrono::seconds timeout{600};

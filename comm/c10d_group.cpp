@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "comm/call.h"
+#include "comm/device_waits.h"
 
 namespace zeroth::comm {
 namespace {
@@ -27,23 +28,40 @@ struct State {
   c10::intrusive_ptr<c10d::Backend> backend;
   C10dGroupOptions options;
   CommTimes times;
+  DeviceWaits device_waits;
   uint64_t issued = 0;
 
-  [[noreturn]] void fail(const Call& call, uint64_t number, const std::exception& cause) const {
-    std::string reason = cause.what();
-    reason = reason.substr(0, reason.find('\n'));
+  std::string message(const Call& call, uint64_t number, const std::string& why) const {
     const std::string peers =
         options.table ? options.table->explain(number, {}) : std::string("its peers are not known");
-    throw Error("rank {} of {}: {} over '{}' failed: {}; {}", backend->getRank(),
-                backend->getSize(), call.describe(), options.name, reason, peers);
+    return fmt::format("rank {} of {}: {} over '{}' failed: {}; {}", backend->getRank(),
+                       backend->getSize(), call.describe(), options.name, why, peers);
+  }
+  [[noreturn]] void fail(const Call& call, uint64_t number, const std::exception& cause) const {
+    const std::string why = cause.what();
+    throw Error("{}", message(call, number, why.substr(0, why.find('\n'))));
   }
 };
 
-class C10dPending final : public Pending::Impl {
+std::string error_of(c10d::Work& work) {
+  const std::exception_ptr error = work.exception();
+  if (!error) return {};
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& cause) {
+    const std::string why = cause.what();
+    return why.substr(0, why.find('\n'));
+  }
+}
+
+// The host waits in wait().
+class HostPending final : public Pending::Impl {
  public:
-  C10dPending(std::shared_ptr<State> state, c10::intrusive_ptr<c10d::Work> work, Call call,
-              uint64_t number)
-      : state_(std::move(state)), work_(std::move(work)), call_(std::move(call)), number_(number) {}
+  HostPending(std::shared_ptr<State> state, c10::intrusive_ptr<c10d::Work> work, Call call)
+      : state_(std::move(state)),
+        work_(std::move(work)),
+        call_(std::move(call)),
+        number_(state_->issued) {}
 
   void wait() override {
     const Stopwatch waiting;
@@ -65,6 +83,57 @@ class C10dPending final : public Pending::Impl {
   Stopwatch since_issue_;
 };
 
+// The current stream waits; the watchdog sees the end.
+class DevicePending final : public Pending::Impl {
+ public:
+  DevicePending(std::shared_ptr<State> state, c10::intrusive_ptr<c10d::Work> work,
+                DeviceWaits::Span span, Call call)
+      : state_(std::move(state)),
+        work_(std::move(work)),
+        span_(std::move(span)),
+        call_(std::move(call)),
+        number_(state_->issued) {
+    watch();
+  }
+
+  void wait() override {
+    state_->device_waits.begin_wait(span_);
+    try {
+      work_->wait();
+    } catch (const std::exception& cause) {
+      state_->fail(call_, number_, cause);
+    }
+    state_->device_waits.end_wait(std::move(span_));
+  }
+
+ private:
+  // What the watchdog's thread calls must not keep the state alive: this thread ends the watchdog.
+  void watch() const {
+    const std::weak_ptr<State> state = state_;
+    const auto table = state_->options.table;
+    Watchdog::Watched watched;
+    watched.ended = [work = work_] { return work->isCompleted() && error_of(*work).empty(); };
+    watched.lost = [work = work_, table, number = number_] {
+      const std::string error = error_of(*work);
+      return error.empty() && table ? table->lost_before(number) : error;
+    };
+    watched.message = [state, call = call_, number = number_](const std::string& why) {
+      const auto alive = state.lock();
+      return alive ? alive->message(call, number, why) : call.describe() + " failed: " + why;
+    };
+    watched.at_end = [table, number = number_] {
+      if (table) table->finish(number);
+    };
+    state_->options.watchdog->watch(std::move(watched));
+  }
+
+  std::shared_ptr<State> state_;
+  c10::intrusive_ptr<c10d::Work> work_;
+  DeviceWaits::Span span_;
+  Call call_;
+  uint64_t number_;
+};
+
 class C10dGroup final : public Group {
  public:
   C10dGroup(c10::intrusive_ptr<c10d::Backend> backend, C10dGroupOptions options)
@@ -73,12 +142,29 @@ class C10dGroup final : public Group {
     state_->options = std::move(options);
   }
 
+  // Other ranks may hold it up: the watchdog sees to it that it ends.
+  ~C10dGroup() override {
+    const auto watchdog = state_->options.watchdog;
+    if (!watchdog) return;
+    const auto guard =
+        watchdog->guard([rank = rank(), name = state_->options.name](const std::string& why) {
+          return fmt::format("rank {}: the end of group '{}' failed: {}", rank, name, why);
+        });
+    try {
+      state_->backend->shutdown();
+    } catch (const std::exception&) {  // what it held is freed with the process
+    }
+  }
+
   int rank() const override { return state_->backend->getRank(); }
   int size() const override { return state_->backend->getSize(); }
-  CommTimes times() const override { return state_->times; }
+  CommTimes times() const override {
+    state_->device_waits.collect(state_->times);
+    return state_->times;
+  }
 
   Pending all_reduce(const torch::Tensor& tensor, Reduce op, std::string_view what) override {
-    return start({"all-reduce", what, tensor}, [&](c10d::Backend& backend) {
+    return start({"all-reduce", what, tensor}, tensor, [&](c10d::Backend& backend) {
       std::vector<torch::Tensor> tensors = {tensor};
       c10d::AllreduceOptions options;
       options.reduceOp = to_c10d(op);
@@ -89,7 +175,7 @@ class C10dGroup final : public Group {
   Pending all_gather(const torch::Tensor& out, const torch::Tensor& in,
                      std::string_view what) override {
     ZEROTH_CHECK(out.numel() == in.numel() * size(), "out {}, in {}", out.numel(), in.numel());
-    return start({"all-gather", what, out}, [&](c10d::Backend& backend) {
+    return start({"all-gather", what, out}, out, [&](c10d::Backend& backend) {
       torch::Tensor to = out, from = in;
       return backend._allgather_base(to, from);
     });
@@ -98,14 +184,14 @@ class C10dGroup final : public Group {
   Pending reduce_scatter(const torch::Tensor& out, const torch::Tensor& in,
                          std::string_view what) override {
     ZEROTH_CHECK(in.numel() == out.numel() * size(), "out {}, in {}", out.numel(), in.numel());
-    return start({"reduce-scatter", what, in}, [&](c10d::Backend& backend) {
+    return start({"reduce-scatter", what, in}, in, [&](c10d::Backend& backend) {
       torch::Tensor to = out, from = in;
       return backend._reduce_scatter_base(to, from);
     });
   }
 
   Pending broadcast(const torch::Tensor& tensor, int root, std::string_view what) override {
-    return start({"broadcast", what, tensor}, [&](c10d::Backend& backend) {
+    return start({"broadcast", what, tensor}, tensor, [&](c10d::Backend& backend) {
       std::vector<torch::Tensor> tensors = {tensor};
       c10d::BroadcastOptions options;
       options.rootRank = root;
@@ -115,14 +201,18 @@ class C10dGroup final : public Group {
 
  private:
   template <typename Issue>
-  Pending start(Call call, Issue&& issue) {
+  Pending start(Call call, const torch::Tensor& whole, Issue&& issue) {
     const uint64_t number = ++state_->issued;
     if (state_->options.table) state_->options.table->issue(number, call.describe());
     state_->times.bytes += call.bytes;
     ++state_->times.collectives;
     try {
-      return Pending(
-          std::make_shared<C10dPending>(state_, issue(*state_->backend), std::move(call), number));
+      if (!state_->options.watchdog) {
+        return Pending(std::make_shared<HostPending>(state_, issue(*state_->backend), call));
+      }
+      DeviceWaits::Span span = state_->device_waits.issue(whole.device());
+      auto work = issue(*state_->backend);
+      return Pending(std::make_shared<DevicePending>(state_, work, std::move(span), call));
     } catch (const std::exception& cause) {
       state_->fail(call, number, cause);
     }

@@ -6,6 +6,7 @@
 
 #include "comm/group.h"
 #include "comm/rank_table.h"
+#include "comm/watchdog.h"
 
 namespace c10d {
 class Backend;
@@ -14,8 +15,12 @@ class Backend;
 namespace zeroth::comm {
 
 struct C10dGroupOptions {
-  std::string name = "data";         // appears in errors
-  std::shared_ptr<RankTable> table;  // where errors look for what the peers do; may be null
+  std::string name = "data";  // appears in errors
+  // Where errors look for what the peers do; may be null.
+  std::shared_ptr<RankTable> table = nullptr;
+  // For a backend whose collectives a device waits for and not the host (NCCL). Null: the host
+  // waits, at most as long as the backend's own time limit.
+  std::shared_ptr<Watchdog> watchdog = nullptr;
 };
 
 // Takes shared ownership of the backend.

@@ -15,10 +15,10 @@ struct Call {
   Call(const char* collective, std::string_view data, const torch::Tensor& whole)
       : kind(collective), what(data), elements(whole.numel()), bytes(whole.nbytes()) {}
 
-  // "all-gather of parameters of block 3 (layers.2), 1024 elements"
+  // "all-gather of parameters of block 3 (layers.2) (1024 elements)"
   std::string describe() const {
     if (what.empty()) return fmt::format("{} of {} elements", kind, elements);
-    return fmt::format("{} of {}, {} elements", kind, what, elements);
+    return fmt::format("{} of {} ({} elements)", kind, what, elements);
   }
 
   const char* kind;

@@ -1,4 +1,4 @@
-// Groups over Gloo (TCP): CPU ranks, and ranks that share a GPU.
+// Groups over Gloo (TCP): ranks that cannot share memory. CPU tensors.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ struct GlooOptions {
   // resolves to.
   std::string address;
   std::chrono::milliseconds timeout{600'000};
-  std::shared_ptr<RankTable> table;  // for errors; may be null
+  std::shared_ptr<RankTable> table = nullptr;  // for errors; may be null
 };
 
 // Collective. Throws an Error that names rank and address when the ranks do not connect in time.

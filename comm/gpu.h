@@ -12,6 +12,7 @@
 
 #include "comm/group.h"
 #include "comm/rank_table.h"
+#include "comm/watchdog.h"
 
 namespace c10d {
 class Store;
@@ -21,7 +22,8 @@ namespace zeroth::comm {
 
 struct NcclOptions {
   std::chrono::milliseconds timeout{600'000};
-  std::shared_ptr<RankTable> table;  // for errors; may be null
+  std::shared_ptr<RankTable> table = nullptr;  // for errors; may be null
+  OnStuck on_stuck = {};                       // see Watchdog
 };
 
 class Gpu {
@@ -30,7 +32,9 @@ class Gpu {
   virtual int device_count() const = 0;
   // Makes `index` the current device of this thread.
   virtual void select(int index) = 0;
-  // Collective. Throws an Error that names rank and cause.
+  // As NCCL_VERSION_CODE: 23004 for 2.30.4.
+  virtual int nccl_version() const = 0;
+  // Of the selected device. Collective. Throws an Error that names rank and cause.
   virtual std::unique_ptr<Group> make_nccl_group(const c10::intrusive_ptr<c10d::Store>& store,
                                                  int rank, int size,
                                                  const NcclOptions& options) = 0;

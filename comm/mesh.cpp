@@ -9,7 +9,9 @@
 #include "comm/bootstrap.h"
 #include "comm/gloo_group.h"
 #include "comm/gpu.h"
+#include "comm/host_staged_group.h"
 #include "comm/join_host.h"
+#include "comm/logged_group.h"
 #include "comm/shared_memory_group.h"
 
 namespace zeroth::comm {
@@ -61,23 +63,53 @@ std::unique_ptr<Group> gloo(const Ranks& ranks) {
   return make_gloo_group(ranks.store, ranks.env.rank, ranks.env.world_size, options);
 }
 
-std::unique_ptr<Mesh> cpu_mesh(const RankEnv& env) {
-  if (env.world_size == 1) return std::make_unique<Mesh>(torch::kCPU, make_solo_group());
+// A group of CPU tensors, and what the user should know about it.
+std::unique_ptr<Group> host_group(const RankEnv& env, Mesh::Meeting& meeting) {
   const RingSize ring = RingSize::for_ranks(env.world_size);
   const Ranks ranks = meet(env, shared_memory_group_bytes(env.world_size, ring));
-  Mesh::Meeting meeting{ranks.store, {}};
-  std::unique_ptr<Group> group;
+  meeting.store = ranks.store;
   if (ranks.host.segment) {
-    group = make_shared_memory_group(ranks.host.segment, ranks.table, env.rank, env.world_size,
-                                     {.timeout = env.timeout, .ring = ring});
-  } else {
-    if (!ranks.host.why_not.empty()) {
-      meeting.notes.push_back("ranks exchange data over TCP, which is slower than shared memory: " +
-                              ranks.host.why_not);
-    }
-    group = gloo(ranks);
+    return make_shared_memory_group(ranks.host.segment, ranks.table, env.rank, env.world_size,
+                                    {.timeout = env.timeout, .ring = ring});
   }
+  if (!ranks.host.why_not.empty()) {
+    meeting.notes.push_back("ranks exchange data over TCP, which is slower than shared memory: " +
+                            ranks.host.why_not);
+  }
+  return gloo(ranks);
+}
+
+std::unique_ptr<Mesh> cpu_mesh(const RankEnv& env) {
+  if (env.world_size == 1) return std::make_unique<Mesh>(torch::kCPU, make_solo_group());
+  Mesh::Meeting meeting;
+  auto group = host_group(env, meeting);
   return std::make_unique<Mesh>(torch::kCPU, std::move(meeting), std::move(group));
+}
+
+// NCCL up to 2.29 refuses two ranks on one GPU.
+constexpr int kNcclSharesGpus = 23000;
+
+bool through_nccl(const RankEnv& env, const Gpu& gpu) {
+  if (!env.share_gpus) return true;
+  return env.nccl_shares_gpus && gpu.nccl_version() >= kNcclSharesGpus;
+}
+
+std::unique_ptr<Mesh> gpu_mesh(const RankEnv& env, torch::Device device, Gpu& gpu,
+                               const OnStuck& on_stuck) {
+  if (env.world_size == 1) return std::make_unique<Mesh>(device, make_solo_group());
+  Mesh::Meeting meeting;
+  std::unique_ptr<Group> group;
+  if (through_nccl(env, gpu)) {
+    const Ranks ranks = meet(env, RankTable::bytes(env.world_size));
+    meeting.store = ranks.store;
+    group =
+        gpu.make_nccl_group(ranks.store, env.rank, env.world_size,
+                            {.timeout = env.timeout, .table = ranks.table, .on_stuck = on_stuck});
+  } else {
+    group = make_host_staged_group(host_group(env, meeting));
+    meeting.notes.push_back("ranks that share a GPU exchange data through host memory");
+  }
+  return std::make_unique<Mesh>(device, std::move(meeting), std::move(group));
 }
 
 // Without a launcher's word: the GPU where the machine has one and this build can use it.
@@ -98,9 +130,15 @@ Mesh::Mesh(torch::Device device, Meeting meeting, std::unique_ptr<Group> data)
 
 Mesh::~Mesh() = default;
 
+void Mesh::log_collectives(const configs::CommsLoggerConfig& config) {
+  if (log_) return;
+  log_ = std::make_unique<CommLog>(world_size(), config);
+  data_ = make_logged_group(std::move(data_), *log_);
+}
+
 void barrier(const Mesh& mesh) {
   const torch::Tensor nothing = torch::zeros({1}, mesh.device());
-  mesh.data().all_reduce(nothing, Reduce::kSum, "a barrier").wait();
+  mesh.data().all_reduce(nothing, Reduce::kSum, kBarrier).wait();
   nothing.item<float>();  // on a GPU only this waits for the result
 }
 
@@ -108,7 +146,7 @@ void load_device(const RankEnv& env) {
   if (!use_cpu(env)) load_gpu();
 }
 
-std::unique_ptr<Mesh> make_mesh(const RankEnv& env) {
+std::unique_ptr<Mesh> make_mesh(const RankEnv& env, const OnStuck& on_stuck) {
   if (use_cpu(env)) return cpu_mesh(env);
   Gpu& gpu = load_gpu();
   const int devices = gpu.device_count();
@@ -121,13 +159,8 @@ std::unique_ptr<Mesh> make_mesh(const RankEnv& env) {
   }
   const int index = env.local_rank % devices;
   gpu.select(index);
-  const torch::Device device(torch::kCUDA, static_cast<c10::DeviceIndex>(index));
-  if (env.world_size == 1) return std::make_unique<Mesh>(device, make_solo_group());
-  const Ranks ranks = meet(env, RankTable::bytes(env.world_size));
-  auto group = env.share_gpus ? gloo(ranks)
-                              : gpu.make_nccl_group(ranks.store, env.rank, env.world_size,
-                                                    {.timeout = env.timeout, .table = ranks.table});
-  return std::make_unique<Mesh>(device, Mesh::Meeting{ranks.store, {}}, std::move(group));
+  return gpu_mesh(env, torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(index)), gpu,
+                  on_stuck);
 }
 
 }  // namespace zeroth::comm

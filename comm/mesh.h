@@ -5,9 +5,12 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "comm/comm_log.h"
 #include "comm/group.h"
+#include "comm/watchdog.h"
 
 namespace c10d {
 class Store;
@@ -33,14 +36,22 @@ class Mesh {
   Group& data() const { return *data_; }
   int rank() const { return data_->rank(); }
   int world_size() const { return data_->size(); }
+  // From now on collectives are written down, and none of them overlaps with compute. To be called
+  // before anything keeps a reference to data(); a second call changes nothing.
+  void log_collectives(const configs::CommsLoggerConfig& config);
+  CommLog* comm_log() const { return log_.get(); }  // null unless they are
   // What the user should know about the connections, one line each.
   const std::vector<std::string>& notes() const { return meeting_->notes; }
 
  private:
   torch::Device device_;
   std::unique_ptr<Meeting> meeting_;
+  std::unique_ptr<CommLog> log_;
   std::unique_ptr<Group> data_;
 };
+
+// How barrier() names its collective.
+inline constexpr std::string_view kBarrier = "a barrier";
 
 // Returns when every rank of the mesh has called it. Collective.
 void barrier(const Mesh& mesh);
@@ -52,7 +63,8 @@ struct RankEnv;
 void load_device(const RankEnv& env);
 
 // Connects the ranks. Throws an Error that names rank, address and port when that does not succeed
-// in time.
-std::unique_ptr<Mesh> make_mesh(const RankEnv& env);
+// in time. `on_stuck`: how to leave when a GPU waits longer than env.timeout for other ranks,
+// called on another thread; by default the process is terminated with the message.
+std::unique_ptr<Mesh> make_mesh(const RankEnv& env, const OnStuck& on_stuck = {});
 
 }  // namespace zeroth::comm

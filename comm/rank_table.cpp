@@ -69,6 +69,14 @@ bool RankTable::lost(int rank) const {
   return row.left || (row.pid != 0 && has_ended(process_state(row.pid)));
 }
 
+std::string RankTable::lost_before(uint64_t number) const {
+  for (int rank = 0; rank < static_cast<int>(rows_.size()); ++rank) {
+    const bool behind = rows_[static_cast<size_t>(rank)].issued.load() < number;
+    if (behind && lost(rank)) return fmt::format("rank {} is gone", rank);
+  }
+  return {};
+}
+
 std::string RankTable::describe(int rank, uint64_t number) const {
   const RankRow& row = rows_[static_cast<size_t>(rank)];
   if (row.pid == 0) return fmt::format("rank {} has not connected", rank);

@@ -44,6 +44,9 @@ class RankTable {
   // What `rank` did last, for a person.
   std::string last(int rank) const { return describe(rank, UINT64_MAX); }
 
+  // "rank 1 is gone" where a rank is lost that has not begun collective `number`; else empty.
+  std::string lost_before(uint64_t number) const;
+
   // For a collective that does not end: which ranks arrived, which did not, what these did last and
   // whether they are stopped or gone. `late`: ranks known to hold it up; those that did not begin
   // `number` are found here.

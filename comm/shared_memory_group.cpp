@@ -163,7 +163,9 @@ class Worker {
         if (table_->lost(peer) && !ready()) fail(fmt::format("rank {} is gone", peer), late);
       }
       if (std::chrono::duration<double>(options_.timeout).count() <= blocked.seconds()) {
-        fail(fmt::format("waited {:.3g} s, the time limit", blocked.seconds()), late);
+        fail(fmt::format("waited {:.3g} s, the time limit (--timeout, DEEPSPEED_TIMEOUT)",
+                         blocked.seconds()),
+             late);
       }
     }
     return blocked.seconds();

@@ -12,6 +12,9 @@
 namespace zeroth::comm {
 namespace {
 
+// Our watchdog names block and ranks; c10d's own, which kills with a stack trace, comes after it.
+constexpr std::chrono::minutes kBackstop{2};
+
 class CudaGpu final : public Gpu {
  public:
   int device_count() const override { return c10::cuda::device_count(); }
@@ -21,15 +24,26 @@ class CudaGpu final : public Gpu {
     c10::cuda::set_device(static_cast<c10::DeviceIndex>(index));
   }
 
+  int nccl_version() const override {
+    int version = 0;
+    ncclGetVersion(&version);
+    return version;
+  }
+
   std::unique_ptr<Group> make_nccl_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                          int size, const NcclOptions& settings) override {
+    const auto watchdog = std::make_shared<Watchdog>(settings.timeout, settings.on_stuck);
+    const auto guard = watchdog->guard([=, table = settings.table](const std::string& why) {
+      return fmt::format("rank {} of {}: cannot connect over NCCL: {}; {}", rank, size, why,
+                         table ? table->explain(0, {}) : "its peers are not known");
+    });
     try {
       auto options = c10d::ProcessGroupNCCL::Options::create();
-      options->timeout = settings.timeout;
+      options->timeout = settings.timeout + kBackstop;
       auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, size, options);
       backend->eagerConnectSingleDevice(
           torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(c10::cuda::current_device())));
-      return make_c10d_group(backend, {.table = settings.table});
+      return make_c10d_group(backend, {.table = settings.table, .watchdog = watchdog});
     } catch (const std::exception& cause) {
       throw Error("rank {} of {}: cannot connect over NCCL: {}", rank, size, cause.what());
     }

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>
 
+#include <thread>
+
 #include "base/error.h"
 #include "tests/support/ranks.h"
 
@@ -18,8 +20,8 @@ void for_groups(const std::function<void(Group&)>& fn) {
   for (const Transport transport : kTransports) {
     for (const int ranks : {1, 2, 3, 5}) {
       CAPTURE(ranks);
-      testing::run_ranks(
-          ranks, [&](std::shared_ptr<Mesh> mesh) { fn(mesh->data()); }, transport);
+      testing::run_ranks(ranks, [&](std::shared_ptr<Mesh> mesh) { fn(mesh->data()); },
+                         {.transport = transport});
     }
   }
 }
@@ -79,13 +81,13 @@ TEST_CASE("broadcast gives everybody the root's values") {
 
 TEST_CASE("sizes that do not fit are a broken invariant") {
   for (const Transport transport : kTransports) {
-    testing::run_ranks(
-        2,
-        [](std::shared_ptr<Mesh> mesh) {
-          CHECK_THROWS_AS(mesh->data().all_gather(torch::zeros({3}), torch::zeros({2})),
-                          InternalError);
-        },
-        transport);
+    testing::run_ranks(2,
+                       [](std::shared_ptr<Mesh> mesh) {
+                         CHECK_THROWS_AS(
+                             mesh->data().all_gather(torch::zeros({3}), torch::zeros({2})),
+                             InternalError);
+                       },
+                       {.transport = transport});
   }
 }
 
@@ -103,32 +105,60 @@ TEST_CASE("a collective whose peer is gone fails with its name, its ranks and wh
             message = error.what();
           }
         },
-        transport);
+        {.transport = transport});
     CAPTURE(message);
     CHECK(message.find(
-              "rank 0 of 2: all-reduce of a second sum, 100 elements over 'data' failed: ") == 0);
+              "rank 0 of 2: all-reduce of a second sum (100 elements) over 'data' failed: ") == 0);
     CHECK(message.find("rank 0 arrived; missing: rank 1 (process ") != std::string::npos);
-    CHECK(message.find(", has left) last ended all-reduce of a first sum, 1 elements") !=
+    CHECK(message.find(", has left) last ended all-reduce of a first sum (1 elements)") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("a rank that does not come in time is named with what it did last") {
+  for (const Transport transport : kTransports) {
+    std::string message;
+    testing::run_ranks(
+        2,
+        [&](std::shared_ptr<Mesh> mesh) {
+          mesh->data().all_reduce(torch::zeros({1}), Reduce::kSum, "a first sum").wait();
+          if (mesh->rank() == 1) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+            return;
+          }
+          try {
+            mesh->data()
+                .all_gather(torch::zeros({20}), torch::zeros({10}), "parameters of block 3")
+                .wait();
+          } catch (const Error& error) {
+            message = error.what();
+          }
+        },
+        {.transport = transport, .timeout = std::chrono::milliseconds(500)});
+    CAPTURE(message);
+    CHECK(message.find("rank 0 of 2: all-gather of parameters of block 3 (20 elements) over 'data' "
+                       "failed: ") == 0);
+    CHECK(message.find("rank 0 arrived; missing: rank 1 (process ") != std::string::npos);
+    CHECK(message.find(") last ended all-reduce of a first sum (1 elements) ") !=
           std::string::npos);
   }
 }
 
 TEST_CASE("a group counts its collectives, their bytes and the time they take") {
   for (const Transport transport : kTransports) {
-    testing::run_ranks(
-        2,
-        [](std::shared_ptr<Mesh> mesh) {
-          Group& group = mesh->data();
-          CHECK(group.times().collectives == 0);
-          group.all_reduce(torch::zeros({256})).wait();
-          group.all_gather(torch::zeros({512}), torch::zeros({256})).wait();
-          const CommTimes times = group.times();
-          CHECK(times.collectives == 2);
-          CHECK(times.bytes == 1024 + 2048);
-          CHECK(times.under_way_s > 0);
-          CHECK(times.working_s + times.waiting_s <= times.under_way_s * 1.01);
-        },
-        transport);
+    testing::run_ranks(2,
+                       [](std::shared_ptr<Mesh> mesh) {
+                         Group& group = mesh->data();
+                         CHECK(group.times().collectives == 0);
+                         group.all_reduce(torch::zeros({256})).wait();
+                         group.all_gather(torch::zeros({512}), torch::zeros({256})).wait();
+                         const CommTimes times = group.times();
+                         CHECK(times.collectives == 2);
+                         CHECK(times.bytes == 1024 + 2048);
+                         CHECK(times.under_way_s > 0);
+                         CHECK(times.working_s + times.waiting_s <= times.under_way_s * 1.01);
+                       },
+                       {.transport = transport});
   }
 }
 

@@ -159,7 +159,7 @@ TEST_CASE("ranks that issue different collectives are told so") {
     CAPTURE(message);
     if (group.rank() == 0) {
       CHECK(message.find("rank 1 issued something else: rank 1 (process ") != std::string::npos);
-      CHECK(message.find("all-reduce of norms, 6 elements") != std::string::npos);
+      CHECK(message.find("all-reduce of norms (6 elements)") != std::string::npos);
     }
   });
 }
@@ -181,10 +181,10 @@ TEST_CASE("a rank that does not come is named when the time limit has passed, wi
           message = error.what();
         }
         CAPTURE(message);
-        CHECK(message.find("all-gather of parameters of block 3, 30 elements over 'data' failed: "
+        CHECK(message.find("all-gather of parameters of block 3 (30 elements) over 'data' failed: "
                            "waited 0.") != std::string::npos);
         CHECK(message.find("ranks 0, 2 arrived; missing: rank 1 (process ") != std::string::npos);
-        CHECK(message.find("last ended all-reduce of the first sums, 1 elements") !=
+        CHECK(message.find("last ended all-reduce of the first sums (1 elements)") !=
               std::string::npos);
       },
       {.timeout = std::chrono::milliseconds(600)});

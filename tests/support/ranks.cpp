@@ -5,39 +5,49 @@
 #include <cstdlib>
 #include <exception>
 #include <mutex>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "base/error.h"
 #include "comm/gloo_group.h"
+#include "comm/gpu.h"
+#include "comm/host_staged_group.h"
 #include "comm/join_host.h"
 #include "comm/shared_memory_group.h"
 
 namespace zeroth::testing {
 namespace {
 
-constexpr std::chrono::minutes kTimeout{1};
+// ZEROTH_TEST_DEVICE=cuda runs the ranks on the first GPU, which they share; the GPU library has to
+// be in LD_PRELOAD then, to be loaded before torch is used.
+torch::Device device_of_tests() {
+  const char* name = std::getenv("ZEROTH_TEST_DEVICE");
+  if (name == nullptr || std::string_view(name) == "cpu") return torch::kCPU;
+  comm::load_gpu().select(0);
+  return {torch::kCUDA, 0};
+}
 
 std::unique_ptr<comm::Group> connect(const c10::intrusive_ptr<c10d::Store>& store, int rank,
-                                     int count, Transport transport) {
+                                     int count, const RankOptions& options) {
   if (count == 1) return comm::make_solo_group();
   const auto ring = comm::RingSize::for_ranks(count);
   auto host =
       comm::join_host(*store, "host", rank, count, comm::shared_memory_group_bytes(count, ring));
   if (!host.segment) throw Error("the ranks cannot share memory: {}", host.why_not);
   auto table = std::make_shared<comm::RankTable>(host.segment, rank, count);
-  if (transport == Transport::kGloo) {
-    return comm::make_gloo_group(store, rank, count,
-                                 {.address = "127.0.0.1", .timeout = kTimeout, .table = table});
+  if (options.transport == Transport::kGloo) {
+    return comm::make_gloo_group(
+        store, rank, count, {.address = "127.0.0.1", .timeout = options.timeout, .table = table});
   }
   return comm::make_shared_memory_group(host.segment, table, rank, count,
-                                        {.timeout = kTimeout, .ring = ring});
+                                        {.timeout = options.timeout, .ring = ring});
 }
 
 }  // namespace
 
 void run_ranks(int count, const std::function<void(std::shared_ptr<comm::Mesh>)>& fn,
-               Transport transport, const std::function<void(int rank)>& before_joining) {
+               const RankOptions& options) {
   // c10d's flight recorder is one per process and not safe with several ranks in it.
   setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/1);
   const auto store = c10::make_intrusive<c10d::HashStore>();
@@ -48,8 +58,11 @@ void run_ranks(int count, const std::function<void(std::shared_ptr<comm::Mesh>)>
     ranks.emplace_back([&, rank] {
       try {
         at::set_num_threads(1);
-        if (before_joining) before_joining(rank);
-        fn(std::make_shared<comm::Mesh>(torch::kCPU, connect(store, rank, count, transport)));
+        if (options.before_joining) options.before_joining(rank);
+        const torch::Device device = device_of_tests();
+        auto group = connect(store, rank, count, options);
+        if (!device.is_cpu()) group = comm::make_host_staged_group(std::move(group));
+        fn(std::make_shared<comm::Mesh>(device, std::move(group)));
       } catch (...) {
         const std::lock_guard lock(mutex);
         if (!first) first = std::current_exception();

@@ -1,6 +1,7 @@
 // Ranks as threads of this process, joined over an in-process store.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 
@@ -10,10 +11,14 @@ namespace zeroth::testing {
 
 enum class Transport { kSharedMemory, kGloo };
 
+struct RankOptions {
+  Transport transport = Transport::kSharedMemory;
+  std::chrono::milliseconds timeout{60'000};  // of a collective
+  std::function<void(int rank)> before_joining = {};
+};
+
 // Calls fn on `count` ranks at once and waits for all; rethrows the first exception of any of them.
-// A collective that waits longer than a minute fails.
 void run_ranks(int count, const std::function<void(std::shared_ptr<comm::Mesh>)>& fn,
-               Transport transport = Transport::kSharedMemory,
-               const std::function<void(int rank)>& before_joining = {});
+               const RankOptions& options = {});
 
 }  // namespace zeroth::testing

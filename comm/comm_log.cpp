@@ -1,0 +1,62 @@
+#include "comm/comm_log.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/units.h"
+
+namespace zeroth::comm {
+
+bool CommLog::counts(std::string_view operation) const {
+  const auto& named = config_.prof_ops;
+  return config_.prof_all || std::find(named.begin(), named.end(), operation) != named.end();
+}
+
+void CommLog::add(std::string_view operation, std::string_view what, int64_t bytes,
+                  double seconds) {
+  std::string name(operation);
+  if (config_.debug && !what.empty()) name += fmt::format(" ({})", what);
+  Total& total = totals_[{name, bytes}];
+  ++total.count;
+  total.seconds += seconds;
+  if (!config_.verbose) return;
+  const Bandwidth speed = bandwidth(operation, bytes, seconds);
+  lines_.push_back(
+      fmt::format("comm op: {} | time (ms): {:.2f} | msg size: {} | algbw (Gbps): {:.2f} | busbw "
+                  "(Gbps): {:.2f}",
+                  name, seconds * 1e3, format_bytes(bytes), 8 * speed.algorithm, 8 * speed.bus));
+}
+
+CommLog::Bandwidth CommLog::bandwidth(std::string_view operation, int64_t bytes,
+                                      double seconds) const {
+  if (seconds <= 0) return {};
+  const double algorithm = static_cast<double>(bytes) / seconds / 1e9;
+  const double others = static_cast<double>(ranks_ - 1) / ranks_;
+  if (operation.starts_with("all_reduce")) return {algorithm, algorithm * 2 * others};
+  const bool parts = operation.starts_with("all_gather") || operation.starts_with("reduce_scatter");
+  return {algorithm, parts ? algorithm * others : algorithm};
+}
+
+std::vector<std::string> CommLog::table() const {
+  std::vector<std::string> lines;
+  if (totals_.empty()) return lines;
+  const size_t width =
+      std::max_element(totals_.begin(), totals_.end(), [](const auto& a, const auto& b) {
+        return a.first.first.size() < b.first.first.size();
+      })->first.first.size();
+  lines.push_back(fmt::format("{:<{}}  {:>10}  {:>8}  {:>11}  {:>9}  {:>12}  {:>12}", "collective",
+                              width, "size", "count", "total ms", "mean ms", "algbw Gbps",
+                              "busbw Gbps"));
+  for (const auto& [key, total] : totals_) {
+    const auto& [name, bytes] = key;
+    const double mean = total.seconds / static_cast<double>(total.count);
+    const Bandwidth speed = bandwidth(name, bytes, mean);
+    lines.push_back(fmt::format("{:<{}}  {:>10}  {:>8}  {:>11.2f}  {:>9.3f}  {:>12.2f}  {:>12.2f}",
+                                name, width, format_bytes(bytes), total.count, total.seconds * 1e3,
+                                mean * 1e3, 8 * speed.algorithm, 8 * speed.bus));
+  }
+  return lines;
+}
+
+}  // namespace zeroth::comm

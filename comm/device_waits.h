@@ -1,0 +1,38 @@
+// How long a device's stream waits for collectives, by events on the stream; no call waits for the
+// device.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/Event.h>
+
+#include <deque>
+#include <vector>
+
+#include "comm/group.h"
+
+namespace zeroth::comm {
+
+class DeviceWaits {
+ public:
+  struct Span {
+    c10::Event issued, before, after;
+  };
+
+  // The collective is issued now, from the current stream of the device.
+  Span issue(c10::Device device);
+  // The current stream waits for it between these two.
+  void begin_wait(Span& span);
+  void end_wait(Span span);
+
+  // Adds the waits that the device has come through since the last call to waiting_s and
+  // under_way_s.
+  void collect(CommTimes& times);
+
+ private:
+  c10::Event event(c10::Device device);
+
+  std::deque<Span> spans_;
+  std::vector<c10::Event> spare_;  // to be recorded again
+};
+
+}  // namespace zeroth::comm

@@ -1,0 +1,84 @@
+#include "comm/watchdog.h"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <future>
+
+namespace zeroth::comm {
+namespace {
+
+using std::chrono::milliseconds;
+
+// A watchdog whose barking ends the test's wait instead of the process.
+struct Yard {
+  std::promise<std::string> barked;
+  std::atomic<bool> once = false;
+  Watchdog dog;
+
+  explicit Yard(milliseconds limit)
+      : dog(limit, [this](const std::string& message) {
+          if (!once.exchange(true)) barked.set_value(message);
+        }) {}
+
+  // What it says within five seconds, or "".
+  std::string says(milliseconds limit = milliseconds(5000)) {
+    auto future = barked.get_future();
+    return future.wait_for(limit) == std::future_status::ready ? future.get() : "";
+  }
+};
+
+Watchdog::Watched watched(const std::atomic<bool>& ended, const std::string& name) {
+  Watchdog::Watched watched;
+  watched.ended = [&ended] { return ended.load(); };
+  watched.message = [name](const std::string& why) { return name + ": " + why; };
+  return watched;
+}
+
+}  // namespace
+
+TEST_CASE("what does not end in time is named, the oldest first") {
+  const std::atomic<bool> yes = true, no = false;
+  Yard yard(milliseconds(300));
+  yard.dog.watch(watched(yes, "first"));
+  yard.dog.watch(watched(no, "second"));
+  yard.dog.watch(watched(no, "third"));
+  CHECK(yard.says().find("second: waited 0.") == 0);
+}
+
+TEST_CASE("the limit counts from the end of the one before") {
+  std::atomic<bool> first = false, second = false;
+  std::atomic<int> ends = 0;
+  Yard yard(milliseconds(600));
+  for (const auto* ended : {&first, &second}) {
+    auto item = watched(*ended, "item");
+    item.at_end = [&ends] { ++ends; };
+    yard.dog.watch(std::move(item));
+  }
+  std::this_thread::sleep_for(milliseconds(400));
+  first = true;
+  std::this_thread::sleep_for(milliseconds(400));
+  second = true;
+  CHECK(yard.says(milliseconds(600)).empty());
+  CHECK(ends == 2);
+}
+
+TEST_CASE("what cannot end any more is not waited for until the limit") {
+  const std::atomic<bool> no = false;
+  Yard yard(milliseconds(60'000));
+  auto item = watched(no, "item");
+  item.lost = [] { return "rank 1 is gone"; };
+  yard.dog.watch(std::move(item));
+  CHECK(yard.says() == "item: rank 1 is gone");
+}
+
+TEST_CASE("a guard watches what its thread does until it goes") {
+  Yard yard(milliseconds(300));
+  const auto message = [](const std::string& why) { return "connecting: " + why; };
+  { const auto guard = yard.dog.guard(message); }
+  std::this_thread::sleep_for(milliseconds(500));
+  const auto guard = yard.dog.guard(message);
+  CHECK(yard.says().find("connecting: waited 0.") == 0);
+}
+
+}  // namespace zeroth::comm
