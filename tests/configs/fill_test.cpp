@@ -75,6 +75,7 @@ TEST_CASE("values say where they come from") {
       {"zero_optimization.stage", "file"},
       {"zero_optimization.reduce_bucket_size", "auto: hidden size squared"},
       {"zero_optimization.allgather_bucket_size", "auto: the default"},
+      {"zero_optimization.stage3_prefetch_bucket_size", "default"},
       {"zero_optimization.overlap_comm", "default"}};
   for (const auto& [path, origin] : expected) {
     CAPTURE(path);

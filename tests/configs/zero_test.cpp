@@ -30,7 +30,10 @@ TEST_CASE("auto sizes without a hidden size are errors, one for each key") {
 TEST_CASE("below stage 3, automatic sizes of stage 3 are the defaults, and need no hidden size") {
   const char* text = R"({"zero_optimization": {"stage": 2, "stage3_prefetch_bucket_size": "auto",
                          "stage3_param_persistence_threshold": "auto"}})";
-  const ZeroConfig zero = config_of(text, {}, {.world_size = 1, .total_steps = 1}).zero;
+  const Resolved resolved = resolve_text(text, {}, {.world_size = 1, .total_steps = 1});
+  const ZeroConfig& zero = resolved.config.zero;
+  CHECK(resolved.origins.at("zero_optimization.stage3_prefetch_bucket_size") ==
+        "auto: the default");
   CHECK(zero.prefetch_bucket_elements == 50'000'000);
   CHECK(zero.param_persistence_threshold_elements == 100'000);
 }

@@ -18,14 +18,34 @@ TEST_CASE(
   plan.total_steps = 20;
   plan.config.recompute.every_nth_block = 2;
   const std::string text = config_text(plan);
-  for (const char* line : {"// --seed 7\n", "// --seq-len 64\n", "// --steps 20\n",
-                           "// --gradient-checkpointing=2\n"}) {
+  for (const char* line :
+       {"// --seed 7 ", "// --seq-len 64 ", "// --steps 20 ", "// --gradient-checkpointing=2 ",
+        "// --loss-mean token ", "// --on-non-finite skip "}) {
     CHECK_MESSAGE(has(text, line), text);
   }
   const auto again =
       configs::resolve(configs::parse_text(text, "printed"), {}, {.total_steps = 20});
   CHECK(again.config.batch.train_batch_size == 8);
   CHECK(again.config.batch.accumulation_steps == 2);
+}
+
+TEST_CASE("every printed value says where it comes from") {
+  RunPlan plan;
+  plan.flags.values.seed = 7;
+  plan.config.seed = 7;
+  plan.seq_len = 64;
+  plan.spec.attention_dropout = 0.1;
+  plan.origins = {{"gradient_clipping", "file"}, {"optimizer.params.lr", "auto: --lr"}};
+  std::string text;
+  for (const char c : config_text(plan)) {  // columns one blank apart
+    if (c != ' ' || text.empty() || text.back() != ' ') text += c;
+  }
+  for (const char* line :
+       {"// --seed 7 command line\n", "// --seq-len 64 model\n",
+        "// --dropout 0.1 model, its highest\n", "// --loss-mean token default\n",
+        "\"gradient_clipping\": 1.0, // file\n", "// auto: --lr\n"}) {
+    CHECK_MESSAGE(has(text, line), text);
+  }
 }
 
 }  // namespace zeroth::trainer
