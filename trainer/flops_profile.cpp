@@ -165,7 +165,7 @@ void write_profile(const std::string& path, const std::string& text) {
   std::error_code failure;
   if (!folder.empty()) std::filesystem::create_directories(folder, failure);
   errno = 0;
-  std::ofstream file(path, std::ios::app);
+  std::ofstream file(path, text.empty() ? std::ios::app : std::ios::trunc);
   file << text << std::flush;
   if (!file) {
     throw Error("flops_profiler.output_file \"{}\" cannot be written: {}", path,

@@ -23,8 +23,8 @@ struct ProfileFacts {
 // those of one rank in one step; operations are counted, as in model/flops.h, for whole samples.
 std::string profile_text(const engine::StepStats& stats, const ProfileFacts& facts);
 
-// Adds to flops_profiler.output_file, whose folder is made when it is missing; an empty text tries
-// whether that is possible. Throws an Error that names the key and the path.
+// Replaces flops_profiler.output_file, whose folder is made when it is missing; an empty text only
+// tries whether that is possible. Throws an Error that names the key and the path.
 void write_profile(const std::string& path, const std::string& text);
 
 }  // namespace zeroth::trainer
