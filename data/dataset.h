@@ -59,6 +59,8 @@ struct DatasetOptions {
   // first line has; both of them are an Error.
   std::string prompt_field = {};
   std::string completion_field = {};
+  // .jsonl with a prompt: text at its end, as if it stood in the file. Not trained.
+  std::string separator = {};
 };
 
 // .txt and .bin: sample i = tokens[i*T .. i*T+T], floor((n-1)/T) samples. .jsonl: prefix + prompt +

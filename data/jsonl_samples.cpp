@@ -129,6 +129,8 @@ void JsonlSamples::choose_fields(const DatasetOptions& options, const json& firs
     throw Error(
         "both 'text' and 'prompt' with 'completion': name the pair with --prompt-field and "
         "--completion-field, or leave it out to train on 'text'");
+  } else if (text && !options.separator.empty()) {
+    throw Error("--separator stands between prompt and completion, but the samples are 'text'");
   } else if (text) {
     fields_ = {"text", "", ""};
   } else if (pair) {
@@ -147,7 +149,7 @@ void JsonlSamples::add(const DatasetOptions& options, const json& object, int64_
   if (!fields_.text.empty()) {
     append(ids, tokenizer.encode(text_of(object, fields_.text)));
   } else {
-    append(ids, tokenizer.encode(text_of(object, fields_.prompt)));
+    append(ids, tokenizer.encode(text_of(object, fields_.prompt) + options.separator));
     first_trained = std::max<int64_t>(std::ssize(ids) - 1, 0);  // targets are one ahead
     append(ids, tokenizer.encode(text_of(object, fields_.completion)));
   }

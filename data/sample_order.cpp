@@ -42,16 +42,21 @@ uint64_t permute(uint64_t index, uint64_t n, uint64_t key) {
 
 }  // namespace
 
-SampleOrder::SampleOrder(int64_t num_samples, uint64_t seed, bool shuffle, int64_t end)
-    : num_samples_(num_samples), seed_(seed), shuffle_(shuffle), end_(end) {
-  ZEROTH_CHECK(num_samples >= 1, "num_samples {}", num_samples);
+SampleOrder::SampleOrder(int64_t num_samples, uint64_t seed, bool shuffle, int64_t end,
+                         int64_t per_epoch)
+    : num_samples_(num_samples),
+      seed_(seed),
+      shuffle_(shuffle),
+      end_(end),
+      per_epoch_(std::min(per_epoch, num_samples)) {
+  ZEROTH_CHECK(per_epoch_ >= 1, "{} of {} samples in an epoch", per_epoch, num_samples);
 }
 
 int64_t SampleOrder::at(int64_t position) const {
   ZEROTH_CHECK(position >= 0, "position {}", position);
-  const int64_t index = position % num_samples_;
+  const int64_t index = position % per_epoch_;
   if (!shuffle_) return index;
-  const auto epoch = static_cast<uint64_t>(position / num_samples_);
+  const auto epoch = static_cast<uint64_t>(position / per_epoch_);
   return static_cast<int64_t>(permute(static_cast<uint64_t>(index),
                                       static_cast<uint64_t>(num_samples_), combine(seed_, epoch)));
 }

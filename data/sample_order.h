@@ -14,10 +14,13 @@ inline constexpr int64_t kNoSample = -1;
 
 class SampleOrder {
  public:
+  static constexpr int64_t kEndless = std::numeric_limits<int64_t>::max();
+
   // num_samples >= 1. Without shuffling every epoch is 0, 1, 2, ...; with it, each epoch is another
-  // permutation. batch() gives kNoSample from position `end` on.
-  SampleOrder(int64_t num_samples, uint64_t seed, bool shuffle,
-              int64_t end = std::numeric_limits<int64_t>::max());
+  // permutation. batch() gives kNoSample from position `end` on. An epoch ends after `per_epoch`
+  // samples, in [1, num_samples], where that is given.
+  SampleOrder(int64_t num_samples, uint64_t seed, bool shuffle, int64_t end = kEndless,
+              int64_t per_epoch = kEndless);
 
   // The sample at a global position = step * global_batch + index. Epochs follow each other without
   // a gap.
@@ -31,6 +34,7 @@ class SampleOrder {
   uint64_t seed_;
   bool shuffle_;
   int64_t end_;
+  int64_t per_epoch_;
 };
 
 // The global batch of an evaluation pass: samples round*batch ... in file order, kNoSample past the

@@ -1,9 +1,7 @@
-// What the tests of this folder share: fixtures, a folder that goes away, and the message of an
-// Error.
+// What the tests of this folder share: fixtures, and the message of an Error.
 #pragma once
 
 #include <doctest/doctest.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
@@ -14,6 +12,7 @@
 
 #include "base/error.h"
 #include "data/tokenizer.h"
+#include "tests/support/temp_folder.h"
 
 namespace zeroth::data {
 
@@ -27,32 +26,7 @@ inline nlohmann::json read_fixture(const std::string& name) {
   return nlohmann::json::parse(file);
 }
 
-class TempFolder {
- public:
-  TempFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "zeroth_data_XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~TempFolder() { std::filesystem::remove_all(path_); }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-
-  std::filesystem::path write(const std::string& name, std::string_view content) const {
-    std::ofstream(path_ / name, std::ios::binary) << content;
-    return path_ / name;
-  }
-
-  template <typename T>
-  std::filesystem::path write_numbers(const std::string& name, const std::vector<T>& n) const {
-    return write(name, {reinterpret_cast<const char*>(n.data()), n.size() * sizeof(T)});
-  }
-
- private:
-  std::filesystem::path path_;
-};
+using zeroth::TempFolder;
 
 // The message of the Error that the call must throw.
 template <typename Call>

@@ -186,3 +186,27 @@ TEST_CASE("A tokenizer that is larger than the model is an Error where it shows"
       }),
       "the model's vocabulary has 2 ids");
 }
+
+TEST_CASE("A separator belongs to the prompt, as if it stood in the file") {
+  TempFolder folder;
+  const auto plain =
+      folder.write("plain.jsonl", R"({"prompt": "the fox\nA:", "completion": " jumps"})");
+  const auto pair = folder.write("pair.jsonl", R"({"prompt": "the fox", "completion": " jumps"})");
+  const auto separated = open_dataset({.path = pair,
+                                       .tokenizer = &llama(),
+                                       .seq_len = 64,
+                                       .vocab_size = llama().vocab_size(),
+                                       .separator = "\nA:"});
+  const auto expected = open(plain, 64);
+  CHECK(fill(*separated, 0, 64).tokens == fill(*expected, 0, 64).tokens);
+  CHECK(fill(*separated, 0, 64).targets == fill(*expected, 0, 64).targets);
+  const auto texts = folder.write("text.jsonl", R"({"text": "the fox"})");
+  check_contains(error_of([&] {
+                   open_dataset({.path = texts,
+                                 .tokenizer = &llama(),
+                                 .seq_len = 64,
+                                 .vocab_size = llama().vocab_size(),
+                                 .separator = "x"});
+                 }),
+                 "--separator stands between prompt and completion");
+}

@@ -82,6 +82,21 @@ TEST_CASE("From its end on, an order has no samples") {
   CHECK(order.batch(1, 4) == std::vector<int64_t>{1, kNoSample, kNoSample, kNoSample});
 }
 
+TEST_CASE("An epoch that ends early leaves other samples out each time") {
+  const SampleOrder plain(10, 42, false, SampleOrder::kEndless, 8);
+  CHECK(plain.batch(1, 4) == std::vector<int64_t>{4, 5, 6, 7});
+  CHECK(plain.batch(2, 4) == std::vector<int64_t>{0, 1, 2, 3});
+  const SampleOrder shuffled(10, 42, true, SampleOrder::kEndless, 8);
+  std::set<int64_t> seen;
+  for (int64_t epoch = 0; epoch < 20; ++epoch) {
+    std::set<int64_t> in_epoch;
+    for (int64_t i = 0; i < 8; ++i) in_epoch.insert(shuffled.at(epoch * 8 + i));
+    CHECK(in_epoch.size() == 8);
+    seen.merge(in_epoch);
+  }
+  CHECK(seen.size() == 10);
+}
+
 TEST_CASE("A sequential pass fills its last batch with rows of no sample") {
   CHECK(sequential_batch(5, 0, 3) == std::vector<int64_t>{0, 1, 2});
   CHECK(sequential_batch(5, 1, 3) == std::vector<int64_t>{3, 4, kNoSample});

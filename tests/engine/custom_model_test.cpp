@@ -1,7 +1,6 @@
 // The example of a user's own blocks, as a user runs it.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 
 #include <cmath>
@@ -12,24 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/temp_folder.h"
+
 namespace zeroth::engine {
 namespace {
 
 namespace fs = std::filesystem;
-
-class TempFolder {
- public:
-  TempFolder() {
-    std::string name = (fs::temp_directory_path() / "zeroth_custom_XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~TempFolder() { fs::remove_all(path_); }
-  fs::path operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  fs::path path_;
-};
 
 struct Outcome {
   int code = -1;

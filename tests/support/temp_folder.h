@@ -8,6 +8,9 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
 
 namespace zeroth {
 
@@ -18,11 +21,25 @@ class TempFolder {
     REQUIRE(::mkdtemp(name.data()) != nullptr);
     path_ = name;
   }
-  ~TempFolder() { std::filesystem::remove_all(path_); }
+  ~TempFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
   TempFolder(const TempFolder&) = delete;
   TempFolder& operator=(const TempFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+
+  // Both return the file's path.
+  std::filesystem::path write(const std::string& name, std::string_view content) const {
+    std::ofstream(path_ / name, std::ios::binary) << content;
+    return path_ / name;
+  }
+  template <typename T>
+  std::filesystem::path write_numbers(const std::string& name, const std::vector<T>& n) const {
+    return write(name, {reinterpret_cast<const char*>(n.data()), n.size() * sizeof(T)});
+  }
 
  private:
   std::filesystem::path path_;
