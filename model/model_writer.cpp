@@ -22,8 +22,8 @@ void copy_companions(const fs::path& source, const fs::path& output) {
     std::error_code failed;
     fs::copy(entry.path(), output / entry.path().filename(), fs::copy_options::recursive, failed);
     if (failed) {
-      throw Error("{} cannot be copied to {}: {}", entry.path().string(), output.string(),
-                  failed.message());
+      throw Error("{} cannot be copied to {}: {}{}", entry.path().string(), output.string(),
+                  failed.message(), free_text(output));
     }
   }
 }
@@ -32,7 +32,10 @@ void write_json(const fs::path& path, const nlohmann::ordered_json& value) {
   std::ofstream file(path, std::ios::binary);
   file << value.dump(2) << '\n';
   file.close();
-  if (!file) throw Error("{} cannot be written: {}", path.string(), std::strerror(errno));
+  if (!file) {
+    throw Error("{} cannot be written: {}{}", path.string(), std::strerror(errno),
+                free_text(path.parent_path()));
+  }
 }
 
 const char* config_dtype(torch::ScalarType dtype) {

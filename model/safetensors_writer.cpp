@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "model/temporary_folder.h"
 
 namespace zeroth::model {
 namespace {
@@ -76,10 +77,8 @@ void SafetensorsWriter::reserve(int64_t size) {
 
 void SafetensorsWriter::fail(const char* doing, int64_t size) const {
   const int reason = errno;
-  std::error_code unknown;
-  const auto space = std::filesystem::space(path_.parent_path(), unknown);
   throw Error("{}: {} {} bytes failed: {}{}", path_.string(), doing, size, std::strerror(reason),
-              unknown ? "" : fmt::format("; {} bytes are free there", space.available));
+              free_text(path_.parent_path()));
 }
 
 void SafetensorsWriter::write_bytes(const void* data, size_t size, int64_t offset) {

@@ -15,6 +15,7 @@
 #include <system_error>
 #include <vector>
 
+#include "base/error.h"
 #include "model/model_files.h"
 
 namespace zeroth::model {
@@ -114,6 +115,12 @@ fs::path TemporaryFolder::set_aside() {
   const fs::path aside = target_.string() + std::string(kKept) + random;
   if (::rename(path_.c_str(), aside.c_str()) == 0) path_ = aside;
   return path_;
+}
+
+std::string free_text(const fs::path& folder) {
+  std::error_code unknown;
+  const fs::space_info space = fs::space(folder, unknown);
+  return unknown ? "" : fmt::format("; {} bytes are free there", space.available);
 }
 
 fs::path exchange(const fs::path& fresh, const fs::path& target) {

@@ -44,6 +44,10 @@ class TemporaryFolder {
   bool kept_ = false;
 };
 
+// "; 4096 bytes are free there", for a message about a write into `folder`; empty where nobody
+// knows.
+std::string free_text(const std::filesystem::path& folder);
+
 // Puts `fresh` in the place of the folder `target` in one step, where the file system can, and
 // returns where the old one is now. Elsewhere in two, between which a kill leaves only the old one,
 // to which clear_leftovers gives its name back.

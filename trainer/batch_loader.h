@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "data/batch.h"
@@ -16,16 +17,20 @@ namespace zeroth::trainer {
 // has a single row that is not trained. The dataset is not owned.
 class TrainLoader : public engine::Loader {
  public:
-  TrainLoader(const data::Dataset& dataset, data::SampleOrder order, data::Deal deal,
-              uint64_t seed);
+  // `stop` says whether this rank wants training to end.
+  TrainLoader(
+      const data::Dataset& dataset, data::SampleOrder order, data::Deal deal, uint64_t seed,
+      std::function<bool()> stop = [] { return false; });
 
   model::MicroBatch next() override;
+  bool wants_end() override { return stop_(); }
 
  private:
   const data::Dataset& dataset_;
   data::SampleOrder order_;
   data::Deal deal_;
   uint64_t seed_;
+  std::function<bool()> stop_;
   int64_t step_ = 0;
   int64_t micro_ = 0;           // next micro-batch of the step
   std::vector<int64_t> batch_;  // samples of the step's global batch

@@ -7,6 +7,7 @@
 namespace zeroth::trainer {
 
 inline constexpr int kUserErrorCode = 1;
+inline constexpr int kSignalCode = 128;        // plus the signal's number, as shells do
 inline constexpr int kInternalErrorCode = 70;  // EX_SOFTWARE of sysexits.h
 
 struct Failure {

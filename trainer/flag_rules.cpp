@@ -1,9 +1,10 @@
 #include "trainer/flag_rules.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 #include <cmath>
+#include <string_view>
 #include <utility>
 
 namespace zeroth::trainer {
@@ -53,6 +54,66 @@ void settle_seed(RawFlags& raw, Complaints& complaints) {
   raw.flags.values.seed = static_cast<uint64_t>(*raw.seed);
 }
 
+// The value that stands beside `text`; a complaint that lists all of them where none does.
+template <typename T>
+std::optional<T> choose(const char* name, const std::string& text,
+                        const std::vector<std::pair<std::string_view, T>>& values,
+                        Complaints& complaints) {
+  if (text.empty() || text.starts_with("--")) return std::nullopt;
+  std::vector<std::string_view> words;
+  for (const auto& [word, value] : values) {
+    if (word == text) return value;
+    words.push_back(word);
+  }
+  complaints.push_back(fmt::format("{} {}: must be one of {}", name, text, fmt::join(words, ", ")));
+  return std::nullopt;
+}
+
+void settle_choices(RawFlags& raw, Complaints& complaints) {
+  using configs::LossMean, configs::OnNonFinite;
+  auto& values = raw.flags.values;
+  values.loss_mean = choose<LossMean>(
+      "--loss-mean", raw.loss_mean,
+      {{"token", LossMean::kToken}, {"micro-batch", LossMean::kMicroBatch}}, complaints);
+  values.on_non_finite =
+      choose<OnNonFinite>("--on-non-finite", raw.on_non_finite,
+                          {{"skip", OnNonFinite::kSkip}, {"fail", OnNonFinite::kFail}}, complaints);
+  using Schedule = configs::FlagValues::Schedule;
+  values.schedule = choose<Schedule>("--lr_scheduler_type", raw.lr_scheduler_type,
+                                     {{"constant", Schedule::kConstant},
+                                      {"constant_with_warmup", Schedule::kConstant},
+                                      {"linear", Schedule::kLinear},
+                                      {"cosine", Schedule::kCosine}},
+                                     complaints);
+  raw.flags.save_dtype = choose<torch::Dtype>(
+      "--save-dtype", raw.save_dtype,
+      {{"fp32", torch::kFloat32}, {"bf16", torch::kBFloat16}, {"fp16", torch::kFloat16}},
+      complaints);
+  if (raw.no_decay) values.no_decay = true;
+  if (raw.drop_last) values.drop_last = true;
+}
+
+// A shell hands \n over as two characters.
+void settle_separator(Flags& flags, Complaints& complaints) {
+  std::string text;
+  for (size_t i = 0; i < flags.separator.size(); ++i) {
+    const char c = flags.separator[i];
+    if (c != '\\') {
+      text.push_back(c);
+      continue;
+    }
+    const char next = i + 1 < flags.separator.size() ? flags.separator[++i] : '\0';
+    const size_t known = std::string_view("nt\\").find(next);
+    if (known == std::string_view::npos) {
+      complaints.push_back(
+          fmt::format("--separator {}: a \\ stands before n, t or \\ only", flags.separator));
+      return;
+    }
+    text.push_back("\n\t\\"[known]);
+  }
+  flags.separator = text;
+}
+
 template <typename T>
 void require_positive(const char* name, const std::optional<T>& value, Complaints& complaints) {
   if (value && !(*value > 0 && std::isfinite(static_cast<double>(*value)))) {
@@ -66,6 +127,14 @@ void check_numbers(const Flags& flags, Complaints& complaints) {
   require_positive("--seq-len", flags.seq_len, complaints);
   require_positive("--eval-every", flags.eval_every, complaints);
   require_positive("--max-eval-samples", flags.max_eval_samples, complaints);
+  require_positive("--eval-micro-batch", flags.eval_micro_batch, complaints);
+  require_positive("--save-every", flags.save_every, complaints);
+  require_positive("--timeout", flags.timeout_s, complaints);
+}
+
+// No file of the run can have prompts and completions.
+bool is_without_pairs(const Flags& flags) {
+  return !flags.data.ends_with(".jsonl") && !flags.eval_data.ends_with(".jsonl");
 }
 
 void check_files(const Flags& flags, Complaints& complaints) {
@@ -77,7 +146,15 @@ void check_files(const Flags& flags, Complaints& complaints) {
   if (flags.prompt_field.empty() != flags.completion_field.empty()) {
     complaints.push_back("--prompt-field and --completion-field are given together or not at all");
   }
-  if (flags.overwrite && flags.output.empty()) complaints.push_back("--overwrite needs --output");
+  if (!flags.separator.empty() && is_without_pairs(flags)) {
+    complaints.push_back("--separator stands between prompt and completion of .jsonl data");
+  }
+  const auto needs_output = [&](const char* name, bool given) {
+    if (given && flags.output.empty()) complaints.push_back(fmt::format("{} needs --output", name));
+  };
+  needs_output("--overwrite", flags.overwrite);
+  needs_output("--save-every", flags.save_every.has_value());
+  needs_output("--save-dtype", flags.save_dtype.has_value());
 }
 
 void check_evaluation(const Flags& flags, Complaints& complaints) {
@@ -104,6 +181,8 @@ Flags settle(RawFlags raw, Complaints& complaints) {
   settle_precision(raw, complaints);
   settle_recompute(raw, complaints);
   settle_seed(raw, complaints);
+  settle_choices(raw, complaints);
+  settle_separator(raw.flags, complaints);
   raw.flags.shuffle = !raw.no_shuffle;
   if (!raw.betas.empty()) raw.flags.values.betas = {raw.betas.at(0), raw.betas.at(1)};
   if (raw.flags.steps && raw.flags.epochs) {

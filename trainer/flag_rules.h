@@ -22,6 +22,12 @@ struct RawFlags {
   bool fp16 = false;
   bool fp32 = false;
   bool no_shuffle = false;
+  bool drop_last = false;
+  bool no_decay = false;
+  std::string lr_scheduler_type;
+  std::string loss_mean;
+  std::string on_non_finite;
+  std::string save_dtype;
   std::vector<std::string> complaints;  // about values that do not parse
   int local_rank = 0;  // passed by DeepSpeed's launcher; the environment says the same
 };

@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "trainer/flag_rules.h"
+#include "trainer/hf_flag_table.h"
+#include "trainer/hf_flags.h"
 #include "trainer/number_option.h"
 
 namespace zeroth::trainer {
@@ -28,8 +30,6 @@ void add_files(CLI::App& app, RawFlags& raw) {
   app.add_option("--data", flags.data, "training samples: .jsonl, .txt or .bin (token ids)")
       ->option_text("FILE");
   app.add_option("--eval-data", flags.eval_data, "samples to evaluate on")->option_text("FILE");
-  app.add_option("--output", flags.output, "where the fine-tuned model goes")->option_text("DIR");
-  app.add_flag("--overwrite", flags.overwrite, "replace an --output that is not empty");
   app.add_option("--deepspeed", raw.deepspeed, "ds_config.json, or base64 of its text")
       ->expected(0, 1)
       ->option_text("FILE");
@@ -40,6 +40,22 @@ void add_files(CLI::App& app, RawFlags& raw) {
   app.add_option("--completion-field", flags.completion_field,
                  "field of a .jsonl line that is trained")
       ->option_text("NAME");
+  app.add_option("--separator", flags.separator,
+                 "text between prompt and completion, not trained; \\n and \\t are known")
+      ->option_text("TEXT");
+}
+
+void add_saving(CLI::App& app, RawFlags& raw) {
+  Flags& flags = raw.flags;
+  NumberOptions numbers(app, raw.complaints);
+  app.option_defaults()->group("Saving");
+  app.add_option("--output", flags.output, "where the fine-tuned model goes")->option_text("DIR");
+  app.add_flag("--overwrite", flags.overwrite, "replace an --output that is not empty");
+  numbers.add("--save-every", flags.save_every, kMostSteps,
+              "save into DIR/step-N every so many steps; the newest two stay");
+  app.add_option("--save-dtype", raw.save_dtype,
+                 "precision of saved weights: fp32, bf16 or fp16 (that of training)")
+      ->option_text("TYPE");
 }
 
 void add_length(CLI::App& app, RawFlags& raw) {
@@ -52,6 +68,8 @@ void add_length(CLI::App& app, RawFlags& raw) {
   numbers.add("--seq-len", flags.seq_len, kMostRows,
               "positions per sample (as many as the model has, at most 1024)");
   app.add_flag("--no-shuffle", raw.no_shuffle, "take the samples in file order");
+  app.add_flag("--drop-last", raw.drop_last,
+               "leave out what fills no whole global batch at the end of an epoch");
   numbers.add("--seed", raw.seed, std::numeric_limits<int64_t>::max(),
               "of sample order and random weights (42)");
 }
@@ -83,7 +101,19 @@ void add_optimizer(CLI::App& app, RawFlags& raw) {
       ->option_text("X X");
   numbers.add("--eps", values.eps, "epsilon of Adam (1e-8)");
   numbers.add("--warmup-steps", values.warmup_steps, kMostSteps, "steps of linear warm-up (0)");
+  numbers.add("--warmup-ratio", values.warmup_ratio, "the same as a part of all steps");
+  app.add_option("--lr_scheduler_type", raw.lr_scheduler_type,
+                 "constant (default), linear or cosine, as in Hugging Face's Trainer")
+      ->option_text("TYPE");
   numbers.add("--max-grad-norm", values.max_grad_norm, "clip to this norm, 0: never (1.0)");
+  app.add_flag("--no-decay", raw.no_decay, "no weight decay of norms and biases");
+  numbers.add("--dropout", values.dropout, "every dropout of the model (as config.json says)");
+  app.add_option("--loss-mean", raw.loss_mean,
+                 "token: over all trained tokens (default); micro-batch: mean of means")
+      ->option_text("OVER");
+  app.add_option("--on-non-finite", raw.on_non_finite,
+                 "a step whose gradient is not finite: skip it (default), or fail")
+      ->option_text("DO");
 }
 
 void add_evaluation(CLI::App& app, RawFlags& raw) {
@@ -94,10 +124,15 @@ void add_evaluation(CLI::App& app, RawFlags& raw) {
   app.add_flag("--eval-only", flags.eval_only, "evaluate on --eval-data (or --data), and end");
   numbers.add("--max-eval-samples", flags.max_eval_samples, kMostSteps,
               "only the first so many samples");
+  numbers.add("--eval-micro-batch", flags.eval_micro_batch, kMostRows,
+              "samples that a rank evaluates at once (--micro-batch)");
 }
 
 void add_other(CLI::App& app, RawFlags& raw) {
   app.option_defaults()->group("Other");
+  NumberOptions(app, raw.complaints)
+      .add("--timeout", raw.flags.timeout_s, kMostSeconds,
+           "seconds that a collective may wait for a rank (600)");
   app.add_flag("--print-config", raw.flags.print_config, "print the resolved values, and end");
   app.set_version_flag("--version", "finetune (Zeroth) " ZEROTH_VERSION, "print it, and end");
   app.set_help_flag("-h,--help", "print this text, and end");
@@ -111,6 +146,7 @@ std::vector<std::string> known_names(const CLI::App& app) {
     if (option->get_group().empty()) continue;
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
+  for (const HfFlag& flag : hf_flags()) names.push_back(fmt::format("--{}", flag.name));
   return names;
 }
 
@@ -181,9 +217,14 @@ std::string tidy(std::string text) {
 
 Flags parse_flags(std::vector<std::string> arguments) {
   RawFlags raw;
+  HfTranslation translated = translate_hf_flags(arguments, raw.complaints);
+  arguments = std::move(translated.arguments);
+  raw.flags.notes = std::move(translated.notes);
   CLI::App app(kIntroduction, "finetune");
+  app.footer(hf_flags_help());
   app.allow_extras();
   add_files(app, raw);
+  add_saving(app, raw);
   add_length(app, raw);
   add_batch(app, raw);
   add_optimizer(app, raw);

@@ -1,6 +1,8 @@
 // The command line of `finetune`.
 #pragma once
 
+#include <torch/types.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -14,6 +16,8 @@ namespace zeroth::trainer {
 inline constexpr int64_t kMostSteps = 1'000'000'000'000'000;  // or samples of a run
 inline constexpr int64_t kMostRows = 100'000'000;             // or positions of one
 
+inline constexpr int64_t kMostSeconds = 1'000'000'000;  // of a wait
+
 // What the command line says. An empty string or an unset optional means "not given"; what the
 // value then is stands in the flag's help.
 struct Flags {
@@ -25,6 +29,7 @@ struct Flags {
   std::string metrics;    // --metrics: one JSON object per line
   std::string prompt_field;
   std::string completion_field;
+  std::string separator;  // --separator: between prompt and completion, escapes resolved
   bool overwrite = false;
   bool print_config = false;
 
@@ -32,12 +37,18 @@ struct Flags {
   std::optional<double> epochs;
   std::optional<int64_t> seq_len;
   bool shuffle = true;
+  std::optional<int64_t> eval_micro_batch;  // --eval-micro-batch
+  std::optional<int64_t> timeout_s;         // --timeout: of a collective
+
+  std::optional<torch::Dtype> save_dtype;  // --save-dtype; unset: as it was trained
+  std::optional<int64_t> save_every;       // --save-every: into output/step-N
 
   std::optional<int64_t> eval_every;
   std::optional<int64_t> max_eval_samples;
   bool eval_only = false;
 
-  configs::FlagValues values;  // those that a ds_config.json knows too
+  configs::FlagValues values;      // those that a ds_config.json knows too
+  std::vector<std::string> notes;  // what the user should know, one line each
 
   std::string answer;  // text that --help or --version asks for; nothing else is filled then
 };

@@ -4,26 +4,36 @@
 
 namespace zeroth::trainer {
 
+template <typename Action>
+void HfOutput::unless_failed(Action action) {
+  if (failure_) return;
+  try {
+    action();
+  } catch (const Error& error) {
+    failure_ = error.what();
+    writer_.reset();  // and its temporary folder
+  }
+}
+
 void HfOutput::begin(const std::vector<engine::ParameterInfo>& parameters) {
   ZEROTH_CHECK(!parameters.empty(), "a model of {} parameters", parameters.size());
   std::vector<model::SavedParameter> saved;
   for (const engine::ParameterInfo& parameter : parameters) {
     saved.push_back({parameter.name, parameter.shape});
   }
-  const model::WriterOptions options{.source = flags_.model,
-                                     .output = flags_.output,
-                                     .spec = spec_,
-                                     .dtype = parameters.front().dtype,
-                                     .overwrite = flags_.overwrite};
-  writer_.emplace(options, saved);
+  options_.dtype = dtype_.value_or(parameters.front().dtype);
+  unless_failed([&] { writer_.emplace(options_, saved); });
 }
 
 void HfOutput::write(const std::string& name, const torch::Tensor& value) {
-  writer_->write(name, value);
+  unless_failed([&] { writer_->write(name, value); });
 }
 
-void HfOutput::finish() {
-  if (writer_) writer_->commit();
+std::optional<std::string> HfOutput::finish() {
+  unless_failed([&] {
+    if (writer_) writer_->commit();
+  });
+  return failure_;
 }
 
 }  // namespace zeroth::trainer

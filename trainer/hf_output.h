@@ -7,24 +7,30 @@
 
 #include "engine/model_sink.h"
 #include "model/model_writer.h"
-#include "model/spec.h"
-#include "trainer/flags.h"
 
 namespace zeroth::trainer {
 
-// The folder appears, whole, in finish(). On ranks whose sink is never called nothing happens.
+// The folder appears, whole, in finish(). On ranks whose sink is never called nothing happens. An
+// Error waits for finish(): the gathers that feed the sink are collective and must go on.
 class HfOutput : public engine::ModelSink {
  public:
-  HfOutput(const Flags& flags, const model::ModelSpec& spec) : flags_(flags), spec_(spec) {}
+  // `dtype` on the disk; unset: that of the parameters.
+  HfOutput(model::WriterOptions options, std::optional<torch::Dtype> dtype)
+      : options_(std::move(options)), dtype_(dtype) {}
 
   void begin(const std::vector<engine::ParameterInfo>& parameters) override;
   void write(const std::string& name, const torch::Tensor& value) override;
-  void finish();
+  // What went wrong, if anything.
+  std::optional<std::string> finish();
 
  private:
-  const Flags& flags_;
-  const model::ModelSpec& spec_;
+  template <typename Action>
+  void unless_failed(Action action);
+
+  model::WriterOptions options_;
+  std::optional<torch::Dtype> dtype_;
   std::optional<model::ModelWriter> writer_;
+  std::optional<std::string> failure_;
 };
 
 }  // namespace zeroth::trainer

@@ -4,9 +4,11 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <string>
 #include <thread>
 
+#include "base/error.h"
 #include "comm/bootstrap.h"
 #include "comm/mesh.h"
 #include "trainer/config_text.h"
@@ -15,6 +17,7 @@
 #include "trainer/run.h"
 #include "trainer/run_clock.h"
 #include "trainer/run_plan.h"
+#include "trainer/stop_signal.h"
 
 namespace {
 
@@ -29,11 +32,23 @@ int say(const std::string& text, const comm::RankEnv& env) {
   return 0;
 }
 
+// From any thread, and without the destructors of what connects the ranks.
+[[noreturn]] void leave(const std::exception_ptr& error, const comm::RankEnv& env,
+                        bool everybodys) {
+  const auto failure = trainer::describe(error, env.rank, everybodys ? 1 : env.world_size);
+  std::fflush(stdout);
+  fmt::print(stderr, "{}", failure.message);
+  std::_Exit(failure.code);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  trainer::StopSignal stop;  // before any thread
   comm::RankEnv env;
-  trainer::Run run;
+  trainer::Run run([&env](const std::string& message) {
+    leave(std::make_exception_ptr(Error(message)), env, /*everybodys=*/false);
+  });
   bool connecting = false;
   try {
     env = comm::RankEnv::from_environment();
@@ -41,18 +56,15 @@ int main(int argc, char** argv) {
     const trainer::RunClock clock(env.launch_time);
     trainer::Flags flags = trainer::parse_flags({argv + 1, argv + argc});
     if (!flags.answer.empty()) return say(flags.answer, env);
+    if (flags.timeout_s) env.timeout = std::chrono::seconds(*flags.timeout_s);
     const trainer::RunPlan plan = trainer::make_plan(std::move(flags), env.world_size);
     if (plan.flags.print_config) return say(trainer::config_text(plan), env);
     connecting = true;
-    run.execute(plan, env, clock);
-    return 0;
+    const int signal = run.execute(plan, env, clock, stop);
+    return signal == 0 ? 0 : trainer::kSignalCode + signal;
   } catch (...) {
     const bool everybodys = !connecting && env.rank == 0;
-    const auto failure =
-        trainer::describe(std::current_exception(), env.rank, everybodys ? 1 : env.world_size);
     if (!connecting && env.rank > 0) std::this_thread::sleep_for(kRankZeroFirst);
-    std::fflush(stdout);
-    fmt::print(stderr, "{}", failure.message);
-    std::_Exit(failure.code);  // without the destructors of `run`
+    leave(std::current_exception(), env, everybodys);
   }
 }

@@ -1,59 +1,46 @@
 #include "trainer/run.h"
 
 #include <ATen/Parallel.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
-#include <cstdio>
+#include <exception>
 #include <memory>
-#include <optional>
 
+#include "base/error.h"
+#include "configs/memory_remedies.h"
 #include "model/build.h"
 #include "model/checkpoint_source.h"
-#include "trainer/metrics.h"
-#include "trainer/progress.h"
-#include "trainer/summary.h"
+#include "trainer/out_of_memory.h"
+#include "trainer/reporter.h"
 #include "trainer/trainer.h"
 
 namespace zeroth::trainer {
-namespace {
-
-// Of rank 0's output: the launcher knows, else stdout itself.
-std::optional<int> terminal_columns(const comm::RankEnv& env) {
-  if (env.terminal_columns || isatty(STDOUT_FILENO) == 0) return env.terminal_columns;
-  winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return std::nullopt;
-  return size.ws_col;
+int Run::execute(const RunPlan& plan, const comm::RankEnv& env, const RunClock& clock,
+                 StopSignal& stop) {
+  try {
+    return go(plan, env, clock, stop);
+  } catch (...) {
+    const auto failed = failed_allocation(std::current_exception());
+    if (!failed) throw;
+    const auto remedies = configs::memory_remedies(
+        plan.config,
+        {.world_size = env.world_size, .seq_len = plan.seq_len, .trains = plan.train != nullptr});
+    const std::string doing = engine_ ? engine_->doing() : "the building of the model";
+    throw Error("{}", out_of_memory_text(*failed, doing, remedies));
+  }
 }
 
-Progress make_progress(const RunPlan& plan, const comm::RankEnv& env) {
-  const bool speaks = env.rank == 0;
-  return Progress({.total_steps = plan.total_steps,
-                   .columns = terminal_columns(env),
-                   .steps_per_print = plan.config.steps_per_print,
-                   .wall_clock_breakdown = plan.config.wall_clock_breakdown,
-                   .betas = plan.config.optimizer.betas},
-                  [speaks](std::string_view text) {
-                    if (!speaks) return;
-                    std::fwrite(text.data(), 1, text.size(), stdout);
-                    std::fflush(stdout);
-                  });
-}
-
-}  // namespace
-
-void Run::execute(const RunPlan& plan, const comm::RankEnv& env, const RunClock& clock) {
-  MetricsFile metrics(env.rank == 0 ? plan.flags.metrics : "");
-  Progress progress = make_progress(plan, env);
-  mesh_ = comm::make_mesh(env);
+int Run::go(const RunPlan& plan, const comm::RankEnv& env, const RunClock& clock,
+            StopSignal& stop) {
+  Reporter reporter(plan, env, clock);
+  mesh_ = comm::make_mesh(env, on_stuck_);
   if (env.num_threads) at::set_num_threads(*env.num_threads);
   engine_ = engine::initialize(
       model::build_blocks(plan.spec), plan.config, mesh_,
       {.weights = model::open_weights(plan.flags.model, plan.spec, plan.config.seed)});
-  for (const std::string& text : summary(plan, *engine_, at::get_num_threads())) {
-    progress.line(text);
-  }
-  Trainer(plan, *engine_, {.progress = progress, .metrics = metrics, .clock = clock}).run();
+  reporter.started(*engine_, at::get_num_threads());
+  const int signal = Trainer(plan, *engine_, reporter, stop).run();
+  if (signal == 0) reporter.finished();
+  return signal;
 }
 
 }  // namespace zeroth::trainer

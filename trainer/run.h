@@ -7,6 +7,7 @@
 #include "engine/engine.h"
 #include "trainer/run_clock.h"
 #include "trainer/run_plan.h"
+#include "trainer/stop_signal.h"
 
 namespace zeroth::trainer {
 
@@ -14,11 +15,19 @@ namespace zeroth::trainer {
 // destructors of process groups may wait for peers that wait for this rank.
 class Run {
  public:
+  // `on_stuck`: see comm::make_mesh.
+  explicit Run(comm::OnStuck on_stuck) : on_stuck_(std::move(on_stuck)) {}
+
   // Connects the ranks, builds the model, trains, evaluates and saves as planned. Collective. Rank
-  // 0 writes to stdout. Throws Errors that this rank alone may have met.
-  void execute(const RunPlan& plan, const comm::RankEnv& env, const RunClock& clock);
+  // 0 writes to stdout. Returns 0, or the signal that ended training early (Trainer::run). Throws
+  // Errors that this rank alone may have met; where memory was lacking, with what needs less.
+  int execute(const RunPlan& plan, const comm::RankEnv& env, const RunClock& clock,
+              StopSignal& stop);
 
  private:
+  int go(const RunPlan& plan, const comm::RankEnv& env, const RunClock& clock, StopSignal& stop);
+
+  comm::OnStuck on_stuck_;
   std::shared_ptr<comm::Mesh> mesh_;
   std::unique_ptr<engine::Engine> engine_;
 };

@@ -1,6 +1,6 @@
 #include "trainer/run_plan.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,11 +11,14 @@
 #include <utility>
 
 #include "base/error.h"
+#include "configs/check.h"
 #include "configs/loader.h"
 #include "data/tokenizer.h"
 #include "engine/engine.h"
 #include "model/build.h"
 #include "model/output_folder.h"
+#include "model/temporary_folder.h"
+#include "trainer/checkpoints.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -55,9 +58,8 @@ class Opener {
  public:
   explicit Opener(const RunPlan& plan) : plan_(plan) {}
 
-  std::unique_ptr<data::Dataset> open(std::string_view flag, const std::string& path) {
+  std::unique_ptr<data::Dataset> open(const std::string& path) {
     const Flags& flags = plan_.flags;
-    require_file(flag, path);
     const bool text = std::filesystem::path(path).extension() != ".bin";
     if (text && !tokenizer_) tokenizer_.emplace(data::Tokenizer::load(flags.model));
     data::DatasetOptions options{.path = path,
@@ -69,6 +71,7 @@ class Opener {
     if (is_jsonl(path) || !elsewhere) {
       options.prompt_field = flags.prompt_field;
       options.completion_field = flags.completion_field;
+      options.separator = flags.separator;
     }
     return data::open_dataset(options);
   }
@@ -81,10 +84,10 @@ class Opener {
 void open_data(RunPlan& plan) {
   const Flags& flags = plan.flags;
   Opener opener(plan);
-  if (!flags.eval_only && !flags.data.empty()) plan.train = opener.open("--data", flags.data);
-  if (!flags.eval_data.empty()) plan.eval = opener.open("--eval-data", flags.eval_data);
+  if (!flags.eval_only && !flags.data.empty()) plan.train = opener.open(flags.data);
+  if (!flags.eval_data.empty()) plan.eval = opener.open(flags.eval_data);
   if (!plan.eval && flags.eval_only && !flags.data.empty()) {
-    plan.eval = opener.open("--data", flags.data);
+    plan.eval = opener.open(flags.data);
   }
   if (!plan.eval) return;
   plan.eval_samples = plan.eval->size();
@@ -93,12 +96,97 @@ void open_data(RunPlan& plan) {
   }
 }
 
+// Whether a ragged batch at the end of an epoch is left out. That a flag and a file disagree is
+// found by resolve().
+bool drops_last(const Flags& flags, const configs::Document& document) {
+  return flags.values.drop_last.value_or(
+      document.keys().get<bool>("dataloader_drop_last").value_or(false));
+}
+
+// Leaves out what fills no whole batch at the end of every epoch.
+void drop_last(RunPlan& plan, int64_t global_batch) {
+  const int64_t samples = plan.train->size();
+  plan.epoch_samples = samples / global_batch * global_batch;
+  if (plan.epoch_samples == 0) {
+    throw Error(
+        "{}: {} samples fill no global batch of {}, and dataloader_drop_last leaves out "
+        "the rest",
+        plan.flags.data, samples, global_batch);
+  }
+  if (plan.epoch_samples == samples) return;
+  plan.notes.push_back(
+      fmt::format("dataloader_drop_last: {} of {} samples are left out of an epoch",
+                  samples - plan.epoch_samples, samples));
+}
+
 // Unset when neither flags nor data say it (--print-config without --data).
-std::optional<int64_t> count_steps(RunPlan& plan, int64_t global_batch) {
+std::optional<int64_t> count_steps(RunPlan& plan, int64_t global_batch, bool drops) {
+  if (!plan.train) return plan.flags.steps;
+  plan.epoch_samples = plan.train->size();
+  if (drops) drop_last(plan, global_batch);
   if (plan.flags.steps) return plan.flags.steps;
-  if (!plan.train) return std::nullopt;
-  plan.train_samples = samples_of_epochs(plan.flags.epochs.value_or(1), plan.train->size());
-  return (plan.train_samples + global_batch - 1) / global_batch;
+  plan.train_samples = samples_of_epochs(plan.flags.epochs.value_or(1), plan.epoch_samples);
+  const int64_t short_step = drops ? 0 : global_batch - 1;
+  const int64_t steps = std::max<int64_t>(1, (plan.train_samples + short_step) / global_batch);
+  if (drops) plan.train_samples = steps * global_batch;
+  return steps;
+}
+
+// Tries what does not depend on each other, so that everything that is wrong comes in one Error.
+class Attempts {
+ public:
+  template <typename Action>
+  void attempt(Action action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      said_.emplace_back(error.what());
+    }
+  }
+
+  void throw_complaints() const {
+    if (said_.size() == 1) throw Error(said_.front());
+    if (said_.size() > 1) throw Error("{} errors\n  {}", said_.size(), fmt::join(said_, "\n  "));
+  }
+
+ private:
+  std::vector<std::string> said_;
+};
+
+void check_output(const Flags& flags) {
+  if (flags.output.empty()) return;
+  if (!flags.print_config) {
+    model::OutputFolder::clear_leftovers(flags.output);
+    model::clear_leftovers(flags.output, is_step_folder);
+  }
+  model::OutputFolder::check(flags.output, flags.overwrite);
+}
+
+struct Basis {
+  configs::Document document;
+  configs::BatchConfig batch;
+};
+
+// What can be checked before the data is read.
+Basis check_basis(RunPlan& plan, int64_t world_size) {
+  const Flags& flags = plan.flags;
+  Basis basis;
+  Attempts attempts;
+  attempts.attempt([&] {
+    if (!flags.config.empty()) basis.document = configs::load(flags.config);
+    basis.batch = configs::resolve_batch(basis.document, flags.values, world_size);
+  });
+  attempts.attempt([&] {
+    plan.spec = model::read_model_spec(flags.model);
+    plan.seq_len = choose_seq_len(flags, plan.spec, plan.notes);
+  });
+  attempts.attempt([&] { check_output(flags); });
+  if (!flags.data.empty()) attempts.attempt([&] { require_file("--data", flags.data); });
+  if (!flags.eval_data.empty()) {
+    attempts.attempt([&] { require_file("--eval-data", flags.eval_data); });
+  }
+  attempts.throw_complaints();
+  return basis;
 }
 
 }  // namespace
@@ -113,7 +201,12 @@ data::Deal RunPlan::train_deal(int64_t rank, int64_t world_size) const {
 data::Deal RunPlan::eval_deal(int64_t rank, int64_t world_size) const {
   data::Deal deal = train_deal(rank, world_size);
   deal.micro_steps = 1;
+  deal.micro_batch = flags.eval_micro_batch.value_or(deal.micro_batch);
   return deal;
+}
+
+data::SampleOrder RunPlan::sample_order() const {
+  return {train->size(), config.seed, flags.shuffle, train_samples, epoch_samples};
 }
 
 int64_t samples_of_epochs(double epochs, int64_t samples) {
@@ -128,28 +221,25 @@ int64_t samples_of_epochs(double epochs, int64_t samples) {
 RunPlan make_plan(Flags flags, int64_t world_size) {
   RunPlan plan;
   plan.flags = std::move(flags);
-  const auto document =
-      plan.flags.config.empty() ? configs::Document{} : configs::load(plan.flags.config);
-  const auto batch = configs::resolve_batch(document, plan.flags.values, world_size);
-  plan.spec = model::read_model_spec(plan.flags.model);
-  if (!plan.flags.output.empty())
-    model::OutputFolder::check(plan.flags.output, plan.flags.overwrite);
-  std::vector<std::string> notes;
-  plan.seq_len = choose_seq_len(plan.flags, plan.spec, notes);
+  const Basis basis = check_basis(plan, world_size);
+  const bool drops = drops_last(plan.flags, basis.document);
   open_data(plan);
-  const auto steps = count_steps(plan, batch.train_batch_size);
+  const auto steps = count_steps(plan, basis.batch.train_batch_size, drops);
   auto resolved = configs::resolve(
-      document, plan.flags.values,
+      basis.document, plan.flags.values,
       {.world_size = world_size, .hidden_size = plan.spec.hidden_size, .total_steps = steps});
   plan.total_steps = steps.value_or(0);
   plan.config = resolved.config;
+  plan.origins = std::move(resolved.origins);
+  plan.warnings = std::move(resolved.warnings);
+  if (plan.config.dropout) model::override_dropout(plan.spec, *plan.config.dropout);
   engine::check_config(model::build_blocks(plan.spec), plan.config, static_cast<int>(world_size));
-  plan.notes = std::move(resolved.notes);
   if (plan.flags.eval_only) {  // its batch line says the one number that counts
-    std::erase_if(plan.notes,
+    std::erase_if(resolved.notes,
                   [](const std::string& note) { return note.starts_with("no batch size given"); });
   }
-  plan.notes.insert(plan.notes.end(), notes.begin(), notes.end());
+  plan.notes.insert(plan.notes.begin(), resolved.notes.begin(), resolved.notes.end());
+  plan.notes.insert(plan.notes.end(), plan.flags.notes.begin(), plan.flags.notes.end());
   return plan;
 }
 

@@ -7,9 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "configs/config.h"
+#include "configs/loader.h"
 #include "data/batch.h"
 #include "data/dataset.h"
+#include "data/sample_order.h"
 #include "model/spec.h"
 #include "trainer/flags.h"
 
@@ -18,7 +19,9 @@ namespace zeroth::trainer {
 struct RunPlan {
   Flags flags;
   configs::Config config;
-  std::vector<std::string> notes;  // of the configuration and of this plan, one line each
+  configs::Origins origins;           // of its values, by key
+  std::vector<std::string> notes;     // of the configuration and of this plan, one line each
+  std::vector<std::string> warnings;  // the same, of more weight
   model::ModelSpec spec;
   int64_t seq_len = 0;
   std::unique_ptr<data::Dataset> train;  // null with --eval-only
@@ -27,11 +30,14 @@ struct RunPlan {
   // Samples of the whole run, repeated ones included: epochs end within the last step. With --steps
   // there is no such end.
   int64_t train_samples = std::numeric_limits<int64_t>::max();
+  int64_t epoch_samples =
+      0;  // of one epoch: all, but for those that dataloader_drop_last leaves out
   int64_t eval_samples = 0;
 
   // How batches are dealt to `rank`.
   data::Deal train_deal(int64_t rank, int64_t world_size) const;
   data::Deal eval_deal(int64_t rank, int64_t world_size) const;
+  data::SampleOrder sample_order() const;
 };
 
 // Reads the configuration, config.json, tokenizer and data. Every rank calls it on its own and

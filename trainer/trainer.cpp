@@ -1,47 +1,52 @@
 #include "trainer/trainer.h"
 
+#include <fmt/format.h>
+#include <string.h>
+
 #include "base/error.h"
 #include "base/units.h"
-#include "trainer/hf_output.h"
-#include "trainer/peak_memory.h"
+#include "trainer/agreement.h"
 
 namespace zeroth::trainer {
 
-Trainer::Trainer(const RunPlan& plan, engine::Engine& engine, Reports reports)
-    : plan_(plan), engine_(engine), reports_(reports) {}
+Trainer::Trainer(const RunPlan& plan, engine::Engine& engine, Reporter& reporter, StopSignal& stop)
+    : plan_(plan), engine_(engine), reporter_(reporter), stop_(stop), checkpoints_(plan, engine) {}
 
-void Trainer::run() {
-  if (plan_.train) train();
-  if (plan_.eval) evaluate(plan_.total_steps);
-  if (!plan_.flags.output.empty()) save();
+int Trainer::run() {
+  const bool stopped = plan_.train && train();
+  if (plan_.eval && !stopped) evaluate(plan_.total_steps);
+  if (!plan_.flags.output.empty()) save_final();
+  // One that came during the last evaluation or while the model was saved counts too.
+  return static_cast<int>(greatest(engine_.mesh(), stop_.number()));
 }
 
-void Trainer::train() {
+bool Trainer::train() {
   const comm::Mesh& mesh = engine_.mesh();
   const uint64_t seed = plan_.config.seed;
-  TrainLoader loader(
-      *plan_.train,
-      data::SampleOrder(plan_.train->size(), seed, plan_.flags.shuffle, plan_.train_samples),
-      plan_.train_deal(mesh.rank(), mesh.world_size()), seed);
-  last_end_s_ = reports_.clock.seconds();
+  TrainLoader loader(*plan_.train, plan_.sample_order(),
+                     plan_.train_deal(mesh.rank(), mesh.world_size()), seed,
+                     [this] { return stop_.number() != 0; });
+  stop_.heed();
+  reporter_.resume();
   for (int64_t step = 1; step <= plan_.total_steps; ++step) {
     const engine::StepStats stats = engine_.train_batch(loader);
-    report(stats);
+    reporter_.step(stats);
     if (!stats.failure.empty()) throw Error(stats.failure);
+    if (stats.end_wanted) {
+      report_stop(step);
+      return true;
+    }
     if (evaluation_due(step)) evaluate(step);
+    if (checkpoints_.due(step)) save_on_the_way(step);
   }
+  return false;
 }
 
-void Trainer::report(const engine::StepStats& stats) {
-  const double now = reports_.clock.seconds();
-  const StepRow row{
-      .stats = stats,
-      .step_s = now - last_end_s_,
-      .since_start_s = now,
-      .peak = plan_.flags.metrics.empty() ? PeakMemory{} : largest_peak_memory(engine_.mesh())};
-  last_end_s_ = now;
-  reports_.metrics.write(to_json(row));
-  reports_.progress.step(row);
+void Trainer::report_stop(int64_t step) {
+  const auto signal = static_cast<int>(greatest(engine_.mesh(), stop_.number()));
+  reporter_.interrupted({.step = step,
+                         .signal = fmt::format("SIG{}", ::sigabbrev_np(signal)),
+                         .since_start_s = reporter_.clock().seconds()});
 }
 
 // The last step's evaluation belongs to run().
@@ -54,23 +59,22 @@ void Trainer::evaluate(int64_t step) {
   const comm::Mesh& mesh = engine_.mesh();
   EvalLoader loader(*plan_.eval, plan_.eval_samples,
                     plan_.eval_deal(mesh.rank(), mesh.world_size()));
-  const engine::EvalStats stats = engine_.eval_batch(loader, loader.rounds());
-  const EvalRow row{.step = step,
-                    .eval_loss = stats.loss,
-                    .eval_tokens = stats.trained_tokens,
-                    .since_start_s = reports_.clock.seconds()};
-  reports_.metrics.write(to_json(row));
-  reports_.progress.evaluation(row);
+  reporter_.evaluated(step, engine_.eval_batch(loader, loader.rounds()));
 }
 
-void Trainer::save() {
-  const double start = reports_.clock.seconds();
-  HfOutput output(plan_.flags, plan_.spec);
-  engine_.save_model(output);
-  output.finish();
-  comm::barrier(engine_.mesh());
-  reports_.progress.line(fmt::format("saved {} in {}", plan_.flags.output,
-                                     format_duration(reports_.clock.seconds() - start)));
+void Trainer::save_on_the_way(int64_t step) {
+  const double start = reporter_.clock().seconds();
+  const auto folder = checkpoints_.save_step(step);
+  reporter_.saved(fmt::format("saved {} in {}: weights, not the state of the optimizer yet",
+                              folder.string(),
+                              format_duration(reporter_.clock().seconds() - start)));
+}
+
+void Trainer::save_final() {
+  const double start = reporter_.clock().seconds();
+  checkpoints_.save_final();
+  reporter_.saved(fmt::format("saved {} in {}", plan_.flags.output,
+                              format_duration(reporter_.clock().seconds() - start)));
 }
 
 }  // namespace zeroth::trainer

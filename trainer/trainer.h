@@ -5,10 +5,10 @@
 
 #include "engine/engine.h"
 #include "trainer/batch_loader.h"
-#include "trainer/metrics.h"
-#include "trainer/progress.h"
-#include "trainer/run_clock.h"
+#include "trainer/checkpoints.h"
+#include "trainer/reporter.h"
 #include "trainer/run_plan.h"
+#include "trainer/stop_signal.h"
 
 namespace zeroth::trainer {
 
@@ -16,27 +16,26 @@ namespace zeroth::trainer {
 // other than 0 write nowhere.
 class Trainer {
  public:
-  struct Reports {
-    Progress& progress;
-    MetricsFile& metrics;
-    const RunClock& clock;
-  };
+  Trainer(const RunPlan& plan, engine::Engine& engine, Reporter& reporter, StopSignal& stop);
 
-  Trainer(const RunPlan& plan, engine::Engine& engine, Reports reports);
-
-  void run();
+  // Returns 0, or the signal that ended the run early, after its step and with the model saved; the
+  // same on all ranks.
+  int run();
 
  private:
-  void train();
-  void report(const engine::StepStats& stats);
+  // Whether a signal ended it.
+  bool train();
+  void report_stop(int64_t step);
   bool evaluation_due(int64_t step) const;
   void evaluate(int64_t step);
-  void save();
+  void save_on_the_way(int64_t step);
+  void save_final();
 
   const RunPlan& plan_;
   engine::Engine& engine_;
-  Reports reports_;
-  double last_end_s_ = 0;  // end of the previous step, or start of training
+  Reporter& reporter_;
+  StopSignal& stop_;
+  Checkpoints checkpoints_;
 };
 
 }  // namespace zeroth::trainer

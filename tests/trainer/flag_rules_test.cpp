@@ -22,6 +22,29 @@ TEST_CASE("recompute takes every block unless a number follows") {
   CHECK(has(complaint("--gradient-checkpointing=two"), "two"));
 }
 
+TEST_CASE("a flag with few values lists them when another one is given") {
+  using configs::LossMean, configs::OnNonFinite;
+  CHECK_FALSE(parse("").values.loss_mean);
+  CHECK(parse("--loss-mean token").values.loss_mean == LossMean::kToken);
+  CHECK(parse("--loss-mean micro-batch").values.loss_mean == LossMean::kMicroBatch);
+  CHECK(parse("--on-non-finite fail").values.on_non_finite == OnNonFinite::kFail);
+  CHECK(parse("--output o --save-dtype bf16").save_dtype == torch::kBFloat16);
+  CHECK(complaint("--loss-mean tokens") == "--loss-mean tokens: must be one of token, micro-batch");
+  CHECK(complaint("--on-non-finite x") == "--on-non-finite x: must be one of skip, fail");
+  CHECK(has(complaint("--output o --save-dtype int8"), "must be one of fp32, bf16, fp16"));
+  CHECK(complaint("--save-dtype fp32") == "--save-dtype needs --output");
+  CHECK(complaint("--save-every 3") == "--save-every needs --output");
+}
+
+TEST_CASE("a separator knows the escapes that a shell hands over") {
+  const auto line = [](const char* text) {
+    return parse_line("--model m --data d.jsonl --separator " + std::string(text));
+  };
+  CHECK(line(R"(\n\tA:\\)").separator == "\n\tA:\\");
+  CHECK(has(complaint_line(R"(--model m --data d.jsonl --separator \x)"), "before n, t or"));
+  CHECK(has(complaint(R"(--separator x)"), "of .jsonl data"));
+}
+
 TEST_CASE("flags that contradict each other are refused") {
   CHECK(has(complaint("--steps 3 --epochs 1"), "--steps and --epochs"));
   CHECK(has(complaint("--bf16 --fp32"), "--bf16, --fp16 and --fp32 exclude each other"));

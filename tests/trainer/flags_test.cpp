@@ -38,6 +38,12 @@ TEST_CASE("every flag of the run arrives where it belongs") {
   CHECK(flags.prompt_field == "q");
   CHECK(flags.completion_field == "a");
   CHECK(parse("--epochs 2.5").epochs == 2.5);
+  const Flags more =
+      parse("--output o --save-every 5 --timeout 9 --drop-last --eval-micro-batch 3");
+  CHECK(more.save_every == 5);
+  CHECK(more.timeout_s == 9);
+  CHECK(more.values.drop_last == true);
+  CHECK(more.eval_micro_batch == 3);
 }
 
 TEST_CASE("every flag that a configuration knows too arrives where it belongs") {
@@ -57,6 +63,10 @@ TEST_CASE("every flag that a configuration knows too arrives where it belongs") 
   CHECK(values.warmup_steps == 5);
   CHECK(values.max_grad_norm == 0);
   CHECK(values.precision == configs::Precision::kBf16);
+  const auto more = parse("--warmup-ratio 0.1 --no-decay --dropout 0.2").values;
+  CHECK(more.warmup_ratio == 0.1);
+  CHECK(more.no_decay == true);
+  CHECK(more.dropout == 0.2);
   CHECK(parse("--betas 0.8,0.9").values.betas == std::array<double, 2>{0.8, 0.9});
 }
 
@@ -106,7 +116,8 @@ TEST_CASE("help calls float32 the default") {
 TEST_CASE("help lists the flags by group and needs nothing else") {
   const std::string text = parse_line("--help").answer;
   for (const char* part : {"Files:", "Batch and memory:", "Evaluation:", "--gradient-checkpointing",
-                           "--deepspeed_config", "--max-grad-norm"}) {
+                           "--deepspeed_config", "--max-grad-norm",
+                           "Saving:", "--learning_rate                --lr\n"}) {
     CHECK_MESSAGE(has(text, part), part);
   }
   CHECK_FALSE(has(text, "local_rank"));

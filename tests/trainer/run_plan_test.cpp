@@ -21,6 +21,16 @@ RunPlan plan(const Workbench& bench, std::string line, int64_t world_size = 1) {
   return make_plan(parse_line(line), world_size);
 }
 
+template <typename Action>
+std::string complaint_of(Action action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
 bool notes_have(const RunPlan& plan, std::string_view part) {
   return std::any_of(plan.notes.begin(), plan.notes.end(),
                      [&](const std::string& note) { return has(note, part); });
@@ -68,12 +78,8 @@ TEST_CASE("a data file that is missing is named with its flag, before any tokeni
   const Workbench bench;
   std::filesystem::remove(bench / "model/tokenizer.json");
   const auto error_of = [&](const std::string& line) {
-    try {
-      plan(bench, "--model @model --global-batch 1 --seq-len 16 " + line);
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+    return complaint_of(
+        [&] { plan(bench, "--model @model --global-batch 1 --seq-len 16 " + line); });
   };
   for (const char* name : {"none.jsonl", "none.txt", "none.bin"}) {
     CHECK(error_of(fmt::format("--data {}", name)) == fmt::format("--data {}: no such file", name));
@@ -82,6 +88,72 @@ TEST_CASE("a data file that is missing is named with its flag, before any tokeni
   }
   const std::string lengthy(300, 'x');
   CHECK(error_of("--data " + lengthy) == "--data " + lengthy + ": File name too long");
+}
+
+TEST_CASE("everything that is wrong before the data is read comes in one error") {
+  const Workbench bench;
+  bench.write("bad.json", R"({"zero_optimization": {"stage": 7}, "fp17": {}})");
+  std::filesystem::create_directory(bench / "full");
+  bench.write("full/notes.txt", "mine");
+  const std::string text = complaint_of([&] {
+    plan(bench,
+         "--model nowhere --data none.bin --eval-data @train.bin --deepspeed @bad.json --output "
+         "@full");
+  });
+  CHECK(has(text, "4 errors\n"));
+  CHECK(has(text, "fp17: unknown key"));
+  CHECK(has(text, "zero_optimization.stage"));
+  CHECK(has(text, "nowhere"));
+  CHECK(has(text, "full is not empty"));
+  CHECK(has(text, "--data none.bin: no such file"));
+  CHECK_FALSE(has(text, "train.bin"));
+}
+
+TEST_CASE("dataloader_drop_last leaves out what fills no whole batch of an epoch") {
+  const Workbench bench;
+  bench.write("drop.json", R"({"dataloader_drop_last": true})");
+  bench.write("keep.json", R"({"dataloader_drop_last": false})");
+  const std::string line = "--model @model --data @train.bin --seq-len 16 --global-batch 16 ";
+  for (const char* asked : {"--drop-last ", "--deepspeed @drop.json "}) {
+    const RunPlan made = plan(bench, line + asked + "--epochs 3");
+    CHECK(made.total_steps == 6);
+    CHECK(made.train_samples == 96);
+    CHECK(made.epoch_samples == 32);
+    CHECK(made.config.dataloader_drop_last);
+    CHECK(notes_have(made, "dataloader_drop_last: 8 of 40 samples are left out of an epoch"));
+    CHECK(plan(bench, line + asked + "--steps 5").total_steps == 5);
+  }
+  const RunPlan kept = plan(bench, line + "--deepspeed @keep.json");
+  CHECK(kept.total_steps == 3);
+  CHECK(kept.epoch_samples == 40);
+  CHECK_THROWS_WITH_AS(plan(bench, line + "--deepspeed @keep.json --drop-last"),
+                       doctest::Contains("dataloader_drop_last"), Error);
+  CHECK_THROWS_WITH_AS(
+      plan(bench, "--model @model --data @train.bin --seq-len 16 --global-batch 64 --drop-last"),
+      doctest::Contains("40 samples fill no global batch of 64"), Error);
+}
+
+TEST_CASE("--dropout overrides config.json, --eval-micro-batch deals evaluations") {
+  const Workbench bench;
+  const std::string line = "--model @model --data @train.bin --seq-len 16 --micro-batch 2 ";
+  CHECK(plan(bench, line).spec.attention_dropout == 0);
+  const RunPlan made = plan(bench, line + "--dropout 0.25 --eval-micro-batch 5");
+  CHECK(made.spec.attention_dropout == 0.25);
+  CHECK(made.train_deal(0, 1).micro_batch == 2);
+  CHECK(made.eval_deal(0, 1).micro_batch == 5);
+}
+
+TEST_CASE("what a killed run left in the output is cleared away before the next") {
+  const Workbench bench;
+  std::filesystem::create_directories(bench / "out/step-4.zeroth-tmp-abc123");
+  std::filesystem::create_directories(bench / "out.zeroth-tmp-abc123");
+  const std::string line =
+      "--model @model --data @train.bin --seq-len 16 --micro-batch 2 --output @out ";
+  CHECK_THROWS_AS(plan(bench, line + "--print-config"), Error);
+  CHECK(std::filesystem::exists(bench / "out.zeroth-tmp-abc123"));
+  CHECK_NOTHROW(plan(bench, line));
+  CHECK(std::filesystem::is_empty(bench / "out"));
+  CHECK_FALSE(std::filesystem::exists(bench / "out.zeroth-tmp-abc123"));
 }
 
 TEST_CASE("a plan knows data, steps and batch of the run") {

@@ -1,14 +1,12 @@
 #include "tests/trainer/workbench.h"
 
 #include <fmt/format.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
-#include <stdexcept>
 
 namespace zeroth::trainer {
 namespace {
@@ -48,9 +46,6 @@ std::string questions() {
 }  // namespace
 
 Workbench::Workbench() {
-  std::string name = (fs::temp_directory_path() / "zeroth_finetune_XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
-  folder_ = name;
   fs::create_directory(folder_ / "model");
   const fs::path tokenizer = fs::path(ZEROTH_SOURCE_DIR) / "tests/data/fixtures/gpt2";
   for (const char* file : {"tokenizer.json", "tokenizer_config.json"}) {
@@ -59,11 +54,6 @@ Workbench::Workbench() {
   write("model/config.json", kConfig);
   write("train.bin", token_file());
   write("qa.jsonl", questions());
-}
-
-Workbench::~Workbench() {
-  std::error_code ignored;
-  fs::remove_all(folder_, ignored);
 }
 
 void Workbench::write(const std::string& name, const std::string& text) const {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/temp_folder.h"
+
 namespace zeroth::trainer {
 
 class Workbench {
@@ -20,9 +22,6 @@ class Workbench {
   // Holds model/ (a random Llama and a byte-level BPE tokenizer), train.bin of 40 windows of 16
   // positions and qa.jsonl of 13 lines of unequal length.
   Workbench();
-  ~Workbench();
-  Workbench(const Workbench&) = delete;
-  Workbench& operator=(const Workbench&) = delete;
 
   std::filesystem::path operator/(const std::string& name) const { return folder_ / name; }
   void write(const std::string& name, const std::string& text) const;
@@ -39,11 +38,12 @@ class Workbench {
   // The lines of a metrics file: those of steps, or those of evaluations.
   Rows steps(const std::string& file) const { return rows(file, "loss"); }
   Rows evaluations(const std::string& file) const { return rows(file, "eval_loss"); }
-
- private:
+  // All that have `key`.
   Rows rows(const std::string& file, const std::string& key) const;
 
-  std::filesystem::path folder_;
+ private:
+  TempFolder temporary_;
+  const std::filesystem::path& folder_ = temporary_.path();
 };
 
 std::vector<double> losses(const Workbench::Rows& rows);

@@ -1,0 +1,140 @@
+#include "trainer/checkpoints.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/mount.h>
+
+#include <set>
+
+#include "model/safetensors_folder.h"
+#include "tests/trainer/workbench.h"
+
+namespace zeroth::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kTrain =
+    "--model model --data train.bin --seq-len 16 --global-batch 4 --micro-batch 2 ";
+
+std::set<std::string> names_in(const fs::path& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    names.insert(entry.path().filename().string());
+  }
+  return names;
+}
+
+// An empty file system of its own, where one can be had.
+class Disk {
+ public:
+  Disk(const fs::path& place, const char* options) : place_(place) {
+    fs::create_directory(place);
+    mounted_ = ::mount("tmpfs", place.c_str(), "tmpfs", 0, options) == 0;
+    if (!mounted_) MESSAGE("skipped: nothing can be mounted here");
+  }
+  ~Disk() {
+    if (mounted_) ::umount2(place_.c_str(), MNT_DETACH);
+  }
+  bool mounted() const { return mounted_; }
+  void make_read_only() const {
+    CHECK(::mount("", place_.c_str(), "", MS_REMOUNT | MS_RDONLY, "") == 0);
+  }
+
+ private:
+  fs::path place_;
+  bool mounted_ = false;
+};
+
+}  // namespace
+
+TEST_CASE("folders on the way are told by their name") {
+  CHECK(is_step_folder("step-10"));
+  CHECK_FALSE(is_step_folder("step-"));
+  CHECK_FALSE(is_step_folder("step-1a"));
+  CHECK_FALSE(is_step_folder("my-step-10"));
+}
+
+TEST_CASE("every so many steps a model is saved, of which the newest two stay") {
+  const Workbench bench;
+  const auto result = bench.zeroth(
+      2, fmt::format("{} --steps 9 --save-every 2 --save-dtype bf16 --output out", kTrain));
+  REQUIRE_MESSAGE(result.code == 0, result.out << result.err);
+  CHECK(has(result.out, "saved out/step-4 in "));
+  CHECK(has(result.out, ": weights, not the state of the optimizer yet"));
+  const auto names = names_in(bench / "out");
+  CHECK_FALSE(names.contains("step-4"));
+  for (const char* name : {"step-6", "step-8", "config.json", "model.safetensors"}) {
+    CHECK_MESSAGE(names.contains(name), name);
+  }
+  const auto config = nlohmann::json::parse(bench.read("out/step-8/config.json"));
+  CHECK(config["torch_dtype"] == "bfloat16");
+  const model::SafetensorsFolder saved(bench / "out/step-6");
+  CHECK(saved.entries().begin()->second.tensor->dtype == "BF16");
+  const auto again = bench.zeroth(1, "--model out/step-8 --eval-only --data train.bin");
+  CHECK_MESSAGE(again.code == 0, again.out << again.err);
+}
+
+TEST_CASE("a run that is killed while it saves leaves whole models only, and the next clears up") {
+  const Workbench bench;
+  const std::string train = fmt::format("{} --save-every 1 --output out ", kTrain);
+  for (const char* seconds : {"0.00", "0.03", "0.07", "0.11", "0.16"}) {
+    bench.shell(
+        fmt::format("rm -rf out*; \"$FINETUNE\" {} --steps 100000 & pid=$!\n"
+                    "until [ -e out/step-3 ]; do sleep 0.01; done\n"
+                    "sleep {}; kill -9 $pid; wait $pid; true",
+                    train, seconds));
+    int whole = 0;
+    for (const std::string& name : names_in(bench / "out")) {
+      if (!is_step_folder(name)) continue;
+      const model::SafetensorsFolder saved(bench / "out" / name);
+      CHECK(saved.entries().size() > 10);
+      CHECK(fs::exists(bench / "out" / name / "tokenizer.json"));
+      ++whole;
+    }
+    CHECK(whole >= 2);
+  }
+  const auto next = bench.finetune(train + "--overwrite --steps 3");
+  REQUIRE_MESSAGE(next.code == 0, next.out << next.err);
+  for (const std::string& name : names_in(bench / "out")) {
+    CHECK_MESSAGE(!has(name, ".zeroth-"), name);
+  }
+}
+
+TEST_CASE("a disk that fills up while a model is saved is an error on all ranks, without a wait") {
+  const Workbench bench;
+  const Disk disk(bench / "disk", "size=400k");
+  if (!disk.mounted()) return;
+  const auto result = bench.zeroth(
+      2, fmt::format("{} --steps 50 --save-every 1 --output disk/out --timeout 30", kTrain));
+  CHECK(result.code == 1);
+  CHECK(has(result.err, "No space left on device"));
+  CHECK(has(result.err, " bytes are free there"));
+  CHECK(has(result.err, "disk/out/step-"));
+  CHECK(has(result.err, "rank 0: error: "));
+  CHECK(has(result.err, "rank 1: error: rank 0 failed: "));
+  int whole = 0;
+  for (const std::string& name : names_in(bench / "disk/out")) {
+    CHECK_MESSAGE((is_step_folder(name) || name == "train_log.html"), name);
+    if (is_step_folder(name)) {
+      CHECK(model::SafetensorsFolder(bench / "disk/out" / name).entries().size() > 10);
+      ++whole;
+    }
+  }
+  CHECK(whole >= 1);
+}
+
+TEST_CASE("an output on a read-only disk is refused before training") {
+  const Workbench bench;
+  const Disk disk(bench / "disk", "size=400k");
+  if (!disk.mounted()) return;
+  disk.make_read_only();
+  const auto result = bench.zeroth(2, fmt::format("{} --output disk/out", kTrain));
+  CHECK(result.code == 1);
+  CHECK(has(result.err, "disk/out cannot be made: no folder can be made in "));
+  CHECK(has(result.err, "disk: Read-only file system"));
+  CHECK_FALSE(has(result.out, "step 1"));
+}
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,92 @@
+#include "trainer/hf_flags.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/trainer/flag_line.h"
+#include "tests/trainer/workbench.h"
+
+namespace zeroth::trainer {
+
+TEST_CASE("a command line of Hugging Face's scripts is understood") {
+  const Flags flags = parse_line(
+      "--model_name_or_path m --train_file d.jsonl --validation_file e.jsonl --output_dir o "
+      "--overwrite_output_dir True --do_train --per_device_train_batch_size 4 "
+      "--per_device_eval_batch_size 6 --gradient_accumulation_steps=2 --num_train_epochs 3 "
+      "--learning_rate 2e-5 --weight_decay 0.1 --adam_beta1 0.8 --adam_beta2 0.95 "
+      "--adam_epsilon 1e-6 --max_grad_norm 0.5 --warmup_ratio 0.03 --bf16 True "
+      "--gradient_checkpointing True --seed 7 --save_steps 50 --eval_steps 25 --logging_steps 1 "
+      "--max_seq_length 64 --dataloader_drop_last True --report_to none --max_steps -1 "
+      "--lr_scheduler_type cosine --ddp_timeout 60 --save_total_limit 2 --deepspeed ds.json");
+  CHECK(flags.model == "m");
+  CHECK(flags.data == "d.jsonl");
+  CHECK(flags.eval_data == "e.jsonl");
+  CHECK(flags.output == "o");
+  CHECK(flags.overwrite);
+  CHECK(flags.values.micro_batch == 4);
+  CHECK(flags.eval_micro_batch == 6);
+  CHECK(flags.values.accumulation == 2);
+  CHECK(flags.epochs == 3);
+  CHECK_FALSE(flags.steps);
+  CHECK(flags.values.lr == 2e-5);
+  CHECK(flags.values.weight_decay == 0.1);
+  CHECK(flags.values.betas == std::array<double, 2>{0.8, 0.95});
+  CHECK(flags.values.eps == 1e-6);
+  CHECK(flags.values.max_grad_norm == 0.5);
+  CHECK(flags.values.warmup_ratio == 0.03);
+  CHECK(flags.values.precision == configs::Precision::kBf16);
+  CHECK(flags.values.gradient_checkpointing == 1);
+  CHECK(flags.values.seed == 7);
+  CHECK(flags.save_every == 50);
+  CHECK(flags.eval_every == 25);
+  CHECK(flags.seq_len == 64);
+  CHECK(flags.values.drop_last == true);
+  CHECK(flags.timeout_s == 60);
+  CHECK(flags.values.schedule == configs::FlagValues::Schedule::kCosine);
+  CHECK(flags.config == "ds.json");
+  REQUIRE(flags.notes.size() == 2);
+  CHECK(has(flags.notes[0], "--do_train: no effect here: "));
+  CHECK(has(flags.notes[1], "--logging_steps: no effect here: every step is shown"));
+}
+
+TEST_CASE("hyphens and underscores are one, and a truth value may follow our own switches") {
+  CHECK(parse("--learning-rate 1e-3").values.lr == 1e-3);
+  CHECK(parse("--max_grad_norm 2").values.max_grad_norm == 2);
+  CHECK(parse("--bf16 true").values.precision == configs::Precision::kBf16);
+  CHECK_FALSE(parse("--bf16 False").values.precision);
+  CHECK_FALSE(parse("--gradient-checkpointing False").values.gradient_checkpointing);
+  CHECK(parse("--adam_beta2 0.95").values.betas == std::array<double, 2>{0.9, 0.95});
+}
+
+TEST_CASE("two spellings of one flag agree, or are an error") {
+  CHECK(parse("--lr 5e-5 --learning_rate 0.00005").values.lr == 5e-5);
+  CHECK(parse("--learning_rate 5e-5 --lr 5e-5").values.lr == 5e-5);
+  CHECK(parse("--bf16 --bf16 True").values.precision == configs::Precision::kBf16);
+  CHECK(complaint("--learning_rate 1e-3 --lr 2e-3") ==
+        "--learning_rate 1e-3 and --lr 2e-3 are one flag: give it once");
+  CHECK(complaint("--lr 2e-3 --learning_rate 1e-3") ==
+        "--lr 2e-3 and --learning_rate 1e-3 are one flag: give it once");
+  CHECK(complaint("--lr 1 --lr 1") == "--lr is given twice");
+  CHECK(complaint("--betas 0.9 0.95 --adam_beta1 0.8") ==
+        "--adam_beta1 and --betas are one flag: give one of them");
+}
+
+TEST_CASE(
+    "what would change the training and is not there is refused, unless it asks for nothing") {
+  CHECK(has(complaint("--report_to wandb"), "--report_to wandb: refused: monitors stand in"));
+  CHECK(has(complaint("--optim adafactor"), "write \"optimizer\" into ds_config.json"));
+  CHECK(has(complaint("--push_to_hub"), "--push_to_hub: refused: "));
+  CHECK(has(complaint("--lr_scheduler_type polynomial"),
+            "must be one of constant, constant_with_warmup, linear, cosine"));
+  CHECK(complaint("--optim adamw_torch --push_to_hub False --label_smoothing_factor 0.0") == "");
+  CHECK(has(complaint("--bf16 --fp16 True --load_in_4bit"), "quantised"));
+}
+
+TEST_CASE("a value that is missing or wrong is told as of our flag") {
+  CHECK(complaint("--learning_rate") == "--lr needs a value");
+  CHECK(complaint("--learning_rate --bf16") == "--lr needs a value before --bf16");
+  CHECK(complaint("--learning_rate fast") == "--lr fast: must be a number");
+  CHECK(complaint("--overwrite_output_dir maybe --output o") == "'maybe': unexpected");
+  CHECK(has(complaint("--learning_rat 1"), "did you mean --learning_rate?"));
+}
+
+}  // namespace zeroth::trainer

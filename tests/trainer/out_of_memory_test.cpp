@@ -1,0 +1,80 @@
+#include "trainer/out_of_memory.h"
+
+#include <c10/util/Exception.h>
+#include <doctest/doctest.h>
+#include <torch/types.h>
+
+#include <new>
+
+#include "tests/trainer/workbench.h"
+
+namespace zeroth::trainer {
+namespace {
+
+template <typename Action>
+std::optional<FailedAllocation> failure_of(Action action) {
+  try {
+    action();
+  } catch (...) {
+    return failed_allocation(std::current_exception());
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+TEST_CASE("a GPU's allocator says what was asked for and what is free") {
+  const auto failed = failure_of([] {
+    TORCH_CHECK_WITH(OutOfMemoryError, false,
+                     "CUDA out of memory. Tried to allocate 20.50 MiB. GPU 0 has a total capacity "
+                     "of 139.81 GiB of which 512.00 KiB is free. Including non-PyTorch memory ...");
+  });
+  REQUIRE(failed);
+  CHECK(failed->on_gpu);
+  CHECK(failed->requested == 20 * 1048576 + 524288);
+  CHECK(failed->free == 512 * 1024);
+}
+
+TEST_CASE("the CPU's allocator is understood with its real message") {
+  const auto failed = failure_of([] { torch::empty({int64_t{1} << 60}, torch::kUInt8); });
+  REQUIRE(failed);
+  CHECK_FALSE(failed->on_gpu);
+  CHECK(failed->requested == int64_t{1} << 60);
+  CHECK(failed->free == doctest::Approx(static_cast<double>(free_host_bytes())).epsilon(0.5));
+}
+
+TEST_CASE("an allocation of the C++ library has no size") {
+  const auto failed = failure_of([] { throw std::bad_alloc(); });
+  REQUIRE(failed);
+  CHECK_FALSE(failed->requested);
+  CHECK(*failed->free > 0);
+}
+
+TEST_CASE("another error is none of memory") {
+  CHECK_FALSE(failure_of([] { TORCH_CHECK(false, "sizes differ"); }));
+  CHECK_FALSE(failure_of([] { throw 3; }));
+}
+
+TEST_CASE("a rank that reaches its limit says where, how much, and what needs less") {
+  const Workbench bench;
+  const auto result = bench.shell(
+      "ulimit -v 1500000; \"$FINETUNE\" --model model --data train.bin --seq-len 16 --steps 1 "
+      "--micro-batch 40000");
+  CHECK(result.code == 1);
+  CHECK_MESSAGE(has(result.err, "error: out of host memory in forward of block layers."),
+                result.err);
+  CHECK(has(result.err, " bytes) asked for, "));
+  CHECK(has(result.err, " free; what needs less:\n  --micro-batch 20000 with --accumulation 2 "));
+  CHECK(has(result.err, "\n  --gradient-checkpointing: "));
+  CHECK(has(result.err, "\n  --bf16: "));
+}
+
+TEST_CASE("the message names place, bytes and remedies") {
+  CHECK(out_of_memory_text({.on_gpu = true, .requested = 1048576, .free = 1024},
+                           "backward of block layers.3", {"a", "b"}) ==
+        "out of GPU memory in backward of block layers.3: 1.00 MiB (1048576 bytes) asked for, 1.00 "
+        "KiB (1024 bytes) free; what needs less:\n  a\n  b");
+  CHECK(has(out_of_memory_text({}, "", {}), "out of host memory: an unknown number asked for"));
+}
+
+}  // namespace zeroth::trainer

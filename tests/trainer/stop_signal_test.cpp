@@ -1,0 +1,84 @@
+#include "trainer/stop_signal.h"
+
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+
+namespace zeroth::trainer {
+namespace {
+
+// How a process of its own ends that runs `body` and, unless it dies, returns its result.
+template <typename Body>
+int status_of(Body body) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (const int signal : {SIGTERM, SIGINT}) ::signal(signal, SIG_DFL);
+    ::_exit(body());
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return status;
+}
+
+// The signal that `stop` has seen; 0 if it sees none within two seconds.
+int seen(const StopSignal& stop) {
+  using std::chrono::steady_clock;
+  const auto end = steady_clock::now() + std::chrono::seconds(2);
+  while (stop.number() == 0 && steady_clock::now() < end) ::usleep(1000);
+  return stop.number();
+}
+
+}  // namespace
+
+TEST_CASE("the first signal is remembered once it is heeded") {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    const int status = status_of([signal] {
+      StopSignal stop;
+      stop.heed();
+      if (stop.number() != 0) return 1;
+      ::kill(::getpid(), signal);
+      return seen(stop);
+    });
+    REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == signal);
+  }
+}
+
+TEST_CASE("the second signal ends the process at once, whichever they are") {
+  const int status = status_of([] {
+    StopSignal stop;
+    stop.heed();
+    ::kill(::getpid(), SIGTERM);
+    if (seen(stop) != SIGTERM) return 1;
+    ::kill(::getpid(), SIGINT);
+    ::sleep(5);
+    return 2;
+  });
+  REQUIRE(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGINT);
+}
+
+TEST_CASE("before it is heeded a signal ends the process as ever") {
+  const int status = status_of([] {
+    const StopSignal stop;
+    ::kill(::getpid(), SIGTERM);
+    ::sleep(5);
+    return 1;
+  });
+  REQUIRE(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGTERM);
+}
+
+TEST_CASE("without a signal it ends without a trace") {
+  const int status = status_of([] {
+    StopSignal stop;
+    stop.heed();
+    return stop.number();
+  });
+  CHECK(status == 0);
+}
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,39 @@
+// The models that a run writes: into --output at its end, into --output/step-N on the way.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <string>
+
+#include "engine/engine.h"
+#include "trainer/run_plan.h"
+
+namespace zeroth::trainer {
+
+// The name of a folder on the way: "step-N".
+bool is_step_folder(const std::string& name);
+
+// Every function is collective but for due(). What goes wrong on rank 0, which writes, is the same
+// Error on all ranks, and what was saved before stays as it was.
+class Checkpoints {
+ public:
+  static constexpr size_t kKept = 2;  // folders on the way, the newest
+
+  Checkpoints(const RunPlan& plan, engine::Engine& engine) : plan_(plan), engine_(engine) {}
+
+  // --save-every. The last step is none on the way.
+  bool due(int64_t step) const;
+  // Removes the older ones that this run has written. Returns the folder.
+  std::filesystem::path save_step(int64_t step);
+  void save_final();
+
+ private:
+  void save(const std::filesystem::path& folder, bool overwrite);
+
+  const RunPlan& plan_;
+  engine::Engine& engine_;
+  std::deque<std::filesystem::path> on_the_way_;
+};
+
+}  // namespace zeroth::trainer

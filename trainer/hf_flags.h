@@ -1,0 +1,22 @@
+// Hugging Face Trainer's spellings on the command line: --learning_rate is --lr.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace zeroth::trainer {
+
+struct HfTranslation {
+  std::vector<std::string> arguments;  // with our flags in place of theirs
+  std::vector<std::string> notes;      // about flags that change nothing here, one line each
+};
+
+// Underscores and hyphens are one. Appends to `complaints` for a flag that would change the
+// training and does not exist here, and for two spellings of one flag with different values.
+HfTranslation translate_hf_flags(const std::vector<std::string>& arguments,
+                                 std::vector<std::string>& complaints);
+
+// Their names as --help shows them.
+std::string hf_flags_help();
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,31 @@
+// A failed allocation as a message that a user can act on.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace zeroth::trainer {
+
+// What is known of an allocation that failed; sizes in bytes.
+struct FailedAllocation {
+  bool on_gpu = false;
+  std::optional<int64_t> requested = {};
+  std::optional<int64_t> free = {};
+};
+
+// Unset when `error` is something else. On the CPU `free` is free_host_bytes(): by the time that an
+// error is caught, much of what was held then is free again.
+std::optional<FailedAllocation> failed_allocation(const std::exception_ptr& error);
+
+// What this process could still allocate when it held the most memory: by the machine, its control
+// group and its own limits.
+int64_t free_host_bytes();
+
+// `doing`: "backward of block layers.3", or empty. `remedies`: one line each.
+std::string out_of_memory_text(const FailedAllocation& failed, const std::string& doing,
+                               const std::vector<std::string>& remedies);
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,34 @@
+// SIGTERM and SIGINT as a request: finish the step, save, end. The second one ends the process at
+// once.
+#pragma once
+
+#include <atomic>
+#include <thread>
+
+namespace zeroth::trainer {
+
+class StopSignal {
+ public:
+  // Takes both signals from the calling thread and from those it starts later: to be made before
+  // any other thread. Until heed() they still end the process.
+  StopSignal();
+  ~StopSignal();
+  StopSignal(const StopSignal&) = delete;
+  StopSignal& operator=(const StopSignal&) = delete;
+
+  // From now on the first signal is only remembered.
+  void heed() { heeding_ = true; }
+  // SIGTERM or SIGINT, or 0: none came. From any thread.
+  int number() const { return number_; }
+
+ private:
+  void watch();
+
+  std::atomic<bool> heeding_ = false;
+  std::atomic<int> number_ = 0;
+  int signals_ = -1;  // a signalfd
+  int end_ = -1;      // an eventfd that ends the watcher
+  std::jthread watcher_;
+};
+
+}  // namespace zeroth::trainer
