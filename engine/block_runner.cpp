@@ -1,10 +1,14 @@
 #include "engine/block_runner.h"
 
+#include <fmt/format.h>
+
 namespace zeroth::engine {
 
 torch::Tensor BlockRunner::forward(const model::MicroBatch& batch, Tape& tape) {
+  begin_laps();
   torch::Tensor x;
   for (const Segment& segment : segments_) x = run_forward(segment, x, batch, tape);
+  at_ = {};
   return x;
 }
 
@@ -12,9 +16,12 @@ torch::Tensor BlockRunner::run_forward(const Segment& segment, torch::Tensor x,
                                        const model::MicroBatch& batch, Tape& tape) {
   if (segment.recompute) tape.keep_input(segment.first, x);
   for (size_t i = segment.first; i < segment.end; ++i) {
+    at(i, "forward");
     const zero::Lease lease = params_.gather(i);
-    x = segment.recompute ? tape.forward_without_graph(*blocks_[i], x, batch)
-                          : tape.forward(*blocks_[i], i, x, batch);
+    const bool keeps_graph = segment.trained && !segment.recompute;
+    x = keeps_graph ? tape.forward(*blocks_[i], i, x, batch)
+                    : tape.forward_without_graph(*blocks_[i], x, batch);
+    lap(i);
     if (inspecting_) inspect(i, x);
   }
   return x;
@@ -28,10 +35,13 @@ torch::Tensor BlockRunner::evaluate(const model::MicroBatch& batch) {
 }
 
 void BlockRunner::backward(const model::MicroBatch& batch, bool last, Tape& tape) {
+  begin_laps();
   torch::Tensor dy = torch::full({}, batch.grad_scale, batch.tokens.options().dtype(torch::kFloat));
   for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
+    if (!segment->trained) break;
     if (segment->recompute) run_again(*segment, batch, tape);
     for (size_t i = segment->end; i-- > segment->first;) {
+      at(i, "backward");
       const zero::Lease lease = params_.gather(i);
       if (segment->recompute &&
           i + 1 == segment->end) {  // its graph shares the gather of its backward
@@ -40,16 +50,25 @@ void BlockRunner::backward(const model::MicroBatch& batch, bool last, Tape& tape
       grads_.open(i);
       dy = tape.backward(i, dy);
       grads_.add(i, last);
+      lap(blocks_.size() + i);
     }
   }
+  at_ = {};
+}
+
+std::string BlockRunner::doing() const {
+  return at_.way == nullptr ? ""
+                            : fmt::format("{} of block {}", at_.way, blocks_[at_.block]->label());
 }
 
 // Rebuilds the graphs of all blocks of the segment but the last, whose own input it leaves on the
 // tape.
 void BlockRunner::run_again(const Segment& segment, const model::MicroBatch& batch, Tape& tape) {
   for (size_t i = segment.first; i + 1 < segment.end; ++i) {
+    at(i, "recompute");
     const zero::Lease lease = params_.gather(i);
     tape.keep_input(i + 1, tape.forward(*blocks_[i], i, tape.input(i), batch));
+    lap(blocks_.size() + i);
   }
 }
 

@@ -4,8 +4,10 @@
 #include <torch/types.h>
 
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "engine/lap_clock.h"
 #include "engine/model_sink.h"
 #include "engine/schedule.h"
 #include "engine/tape.h"
@@ -32,10 +34,16 @@ class BlockRunner {
   template <typename Visit>
   void for_each_gathered(Visit&& visit) {
     for (size_t i = 0; i < blocks_.size(); ++i) {
+      at(i, "gather");
       const zero::Lease lease = params_.gather(i);
       visit(i);
     }
+    at_ = {};
   }
+
+  // The block that runs, and which way: "backward of block layers.3"; empty where none does. Stays
+  // when a block throws.
+  std::string doing() const;
 
   // Looks at every block's output from now on (one pass over it each): which is the first that is
   // not finite?
@@ -44,18 +52,34 @@ class BlockRunner {
     first_bad_output_.reset();
   }
   std::optional<size_t> first_bad_output() const { return first_bad_output_; }
+  // Marks a lap after each block from now on: part `block` in forward, number of blocks + `block`
+  // in backward. Null: none.
+  void time_blocks(LapClock* clock) { clock_ = clock; }
 
  private:
   torch::Tensor run_forward(const Segment& segment, torch::Tensor x, const model::MicroBatch& batch,
                             Tape& tape);
   void run_again(const Segment& segment, const model::MicroBatch& batch, Tape& tape);
   void inspect(size_t block, const torch::Tensor& output);
+  void begin_laps() const {
+    if (clock_ != nullptr) clock_->begin();
+  }
+  void lap(size_t part) const {
+    if (clock_ != nullptr) clock_->lap(part);
+  }
+  void at(size_t block, const char* way) { at_ = {block, way}; }
 
+  struct Place {
+    size_t block = 0;
+    const char* way = nullptr;
+  };
   const model::Blocks& blocks_;
   zero::ParamStore& params_;
   zero::GradReducer& grads_;
   const std::vector<Segment>& segments_;
+  Place at_;
   bool inspecting_ = false;
+  LapClock* clock_ = nullptr;
   std::optional<size_t> first_bad_output_;
 };
 

@@ -10,37 +10,54 @@
 #include "comm/mesh.h"
 #include "configs/config.h"
 #include "engine/loader.h"
+#include "engine/memory_use.h"
 #include "engine/model_sink.h"
 #include "model/block.h"
 #include "model/weight_source.h"
 
 namespace zeroth::engine {
 
-// Wall-clock seconds of one step on the host; they add up to the step less what the caller does
-// between steps. A GPU works behind the host: there most of its time shows where the host first
-// waits for it, in `reduce`.
+// Seconds of one step by the clock of the device that works; they add up to the step less what the
+// caller does between steps.
 struct StepTimes {
   double data = 0;      // Loader::next and the agreement on trained tokens
   double forward = 0;   // with the waits for gathers in it
   double backward = 0;  // recompute and the start of reductions included
   double reduce = 0;    // waiting for the last reductions, norm
-  double update = 0;
+  double update = 0;    // a GPU is still at it when the step returns: there, of the step before
+};
+
+// Of one block in one step, all micro-batches together.
+struct BlockTime {
+  std::string label;
+  int64_t parameters = 0;  // whole; a tied weight counts in each of its blocks
+  double forward = 0;      // seconds, gathers included
+  double backward = 0;     // recompute and the start of reductions included
+};
+
+struct MemoryPoint {
+  std::string name;  // "after forward"
+  MemoryUse use;
 };
 
 struct StepStats {
   int64_t step = 0;  // 1 for the first
-  double loss = 0;   // mean over the trained tokens of the global batch
+  double loss = 0;   // the mean that Config::loss_mean names
   double grad_norm =
       0;          // global L2 norm before clipping, unscaled; not finite when the step was skipped
   double lr = 0;  // rate that this update used
   double loss_scale = 1;
-  // Not empty: the run cannot go on (ten skips in a row) and why. The next train_batch throws it.
+  // Not empty: the run cannot go on (NonFiniteSkips::End) and why. The next train_batch throws it.
   std::string failure;
-  bool skipped = false;  // gradients were not finite: no update
+  bool skipped = false;     // gradients were not finite: no update
+  bool end_wanted = false;  // some rank's Loader wants training to end; the same on all ranks
   int64_t skipped_total = 0;
   int64_t tokens = 0;          // positions run, over all ranks, padding included
   int64_t trained_tokens = 0;  // over all ranks
   StepTimes times;
+  comm::CommTimes comm;             // of this rank in this step
+  std::vector<MemoryPoint> memory;  // of this rank, with memory_breakdown; else empty
+  std::vector<BlockTime> blocks;    // of this rank, in the step that flops_profiler asks for
 };
 
 struct EvalStats {
@@ -54,6 +71,13 @@ struct MemoryReport {
   int64_t master_and_optimizer = 0;  // fp32 master where it is a copy, and optimizer state
   int64_t gradients = 0;
   int64_t gathered_peak = 0;  // most parameters that a step gathers beyond what rests here
+};
+
+// Trainable parameters (elements, of the whole model) that weight decay acts on, and those that
+// OptimizerConfig::no_decay leaves out.
+struct DecayCounts {
+  int64_t decayed = 0;
+  int64_t not_decayed = 0;
 };
 
 struct InitOptions {
@@ -88,6 +112,10 @@ class Engine {
   virtual comm::Mesh& mesh() const = 0;
   virtual MemoryReport memory() const = 0;
   virtual int64_t num_parameters() const = 0;  // whole model, tied weights once
+  virtual DecayCounts decay_counts() const = 0;
+  // What this rank is doing, or was when it threw: "backward of block layers.3"; empty between
+  // calls.
+  virtual std::string doing() const = 0;
   // One line for the start-up summary: "stage 2: parameters replicated, gradients sharded,
   // optimizer state sharded".
   virtual std::string strategy() const = 0;

@@ -13,7 +13,7 @@ void settle_buffers(const model::Blocks& blocks, comm::Mesh& mesh) {
       torch::Tensor buffer = item.value();
       if (buffer.is_meta()) throw Error("buffer {}.{} has no values", block->label(), item.key());
       const torch::Tensor value = buffer.to(mesh.device()).contiguous();
-      mesh.data().broadcast(value, /*root=*/0).wait();
+      mesh.data().broadcast(value, /*root=*/0, "buffers of " + block->label()).wait();
       buffer.set_data(value);
     }
   }
@@ -28,6 +28,7 @@ void check_config(const model::Blocks& blocks, const configs::Config& config, in
 std::unique_ptr<Engine> initialize(model::Blocks blocks, const configs::Config& config,
                                    std::shared_ptr<comm::Mesh> mesh, const InitOptions& options) {
   if (blocks.size() < 2) throw Error("a model needs at least two blocks, {} given", blocks.size());
+  if (config.comms_logger.enabled) mesh->log_collectives(config.comms_logger);
   std::shared_ptr<model::WeightSource> weights = options.weights;
   if (weights == nullptr) {
     if (lacks_values(blocks))

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "comm/mesh.h"
+#include "configs/config.h"
 #include "zero/grad_reducer.h"
 #include "zero/unit.h"
 
@@ -16,25 +17,43 @@ class NonFiniteSkips {
  public:
   static constexpr int64_t kMostInARow = 10;
 
+  // Which skipped step ends the run.
+  enum class End {
+    kTenthInARow,
+    kFirst,
+    kAtFloor,  // of a dynamic loss scale, as in DeepSpeed; until there it only falls
+  };
+  explicit NonFiniteSkips(End end = End::kTenthInARow) : end_(end) {}
+
   struct Skip {
     int64_t step = 0;
     double loss_scale = 1;
+    bool at_floor = false;             // LossScaler::at_floor() at this overflow
     std::optional<size_t> bad_output;  // this rank's first block whose output was not finite, where
                                        // that was looked at
   };
 
-  void clean_step() { *this = NonFiniteSkips(); }
-  // Looks for the place on the first skip of a row. On the tenth returns why the run cannot go on,
-  // with block and parameter; empty before. Collective.
+  void clean_step() { *this = NonFiniteSkips(end_); }
+  // Looks for the place on the first skip of a row. At the one that ends the run returns why, with
+  // block and parameter; empty before. Collective.
   std::string skipped_step(const Skip& skip, const zero::UnitPlan& plan,
                            const zero::GradReducer& grads, comm::Mesh& mesh);
   bool in_a_row() const { return in_a_row_ > 0; }
 
  private:
+  void find_place(const Skip& skip, const zero::UnitPlan& plan, const zero::GradReducer& grads,
+                  comm::Mesh& mesh);
+  bool ends(const Skip& skip) const;
+  std::string what_happened(const Skip& skip) const;
+
+  End end_;
   int64_t in_a_row_ = 0;
   int64_t first_step_ = 0;
   std::string gradient_;  // "block layers.3, parameter layers.3.attention.q.weight"
   std::string output_;
 };
+
+// As the configuration asks for it.
+NonFiniteSkips make_non_finite_skips(const configs::Config& config);
 
 }  // namespace zeroth::engine

@@ -22,7 +22,17 @@ std::vector<Segment> evenly_spaced(size_t num_blocks, size_t count) {
   return segments;
 }
 
+std::vector<Segment> cut_off(const std::vector<Segment>& segments, size_t first_trained) {
+  std::vector<Segment> rest = {{0, first_trained, false, /*trained=*/false}};
+  for (Segment segment : segments) {
+    segment.first = std::max(segment.first, first_trained);
+    if (segment.first < segment.end) rest.push_back(segment);
+  }
+  return rest;
+}
+
 void visit_backward(const Segment& segment, std::vector<size_t>& visits) {
+  if (!segment.trained) return;
   if (segment.recompute) {
     for (size_t block = segment.first; block + 1 < segment.end; ++block) visits.push_back(block);
   }
@@ -31,7 +41,8 @@ void visit_backward(const Segment& segment, std::vector<size_t>& visits) {
 
 }  // namespace
 
-std::vector<Segment> plan_segments(size_t num_blocks, const configs::RecomputeConfig& config) {
+std::vector<Segment> plan_segments(size_t num_blocks, const configs::RecomputeConfig& config,
+                                   size_t first_trained) {
   std::vector<Segment> segments = {{0, num_blocks, false}};
   if (config.every_nth_block > 0) {
     segments = every_nth(num_blocks, static_cast<size_t>(config.every_nth_block));
@@ -39,7 +50,7 @@ std::vector<Segment> plan_segments(size_t num_blocks, const configs::RecomputeCo
     segments = evenly_spaced(num_blocks, static_cast<size_t>(config.number_checkpoints));
   }
   segments.back().recompute = false;
-  return segments;
+  return first_trained == 0 ? segments : cut_off(segments, first_trained);
 }
 
 std::vector<PipeOp> make_schedule(size_t num_micro_batches) {

@@ -14,12 +14,15 @@ struct Segment {
   size_t first = 0;
   size_t end = 0;
   bool recompute = false;  // keep the first block's input only, and run forward again in backward
+  bool trained = true;     // false: before the first trained block; backward does not come here
   bool operator==(const Segment&) const = default;
 };
 
-// Covers blocks 0 .. num_blocks-1 in order. The segment of the last block is never recomputed: its
-// backward follows its forward at once, so nothing would be saved.
-std::vector<Segment> plan_segments(size_t num_blocks, const configs::RecomputeConfig& config);
+// Covers blocks 0 .. num_blocks-1 in order. Blocks before `first_trained` are one segment of which
+// nothing is kept. The segment of the last block is never recomputed: its backward follows its
+// forward at once, so nothing would be saved.
+std::vector<Segment> plan_segments(size_t num_blocks, const configs::RecomputeConfig& config,
+                                   size_t first_trained = 0);
 
 struct PipeOp {
   enum Kind { kForward, kBackward };

@@ -16,7 +16,8 @@ Start start(const std::string& ds_config, const comm::RankEnv& env, const StartO
                                                  .hidden_size = options.hidden_size,
                                                  .total_steps = options.total_steps});
   Start run{.config = resolved.config, .mesh = comm::make_mesh(env), .notes = {}};
-  run.notes = std::move(resolved.notes);
+  run.notes = std::move(resolved.warnings);
+  run.notes.insert(run.notes.end(), resolved.notes.begin(), resolved.notes.end());
   if (env.num_threads) at::set_num_threads(*env.num_threads);
   return run;
 }

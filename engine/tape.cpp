@@ -9,7 +9,8 @@ torch::Tensor Tape::forward(model::Block& block, size_t index, const torch::Tens
                             const model::MicroBatch& batch) {
   const torch::AutoGradMode with_grad(true);
   Record& record = records_[index];
-  record.input = x.defined() ? x.detach().requires_grad_() : x;
+  record.input = x.defined() ? x.detach() : x;
+  if (x.defined() && index >= first_with_input_gradient_) record.input.requires_grad_();
   record.output = block.forward(record.input, batch);
   return record.output.detach();
 }

@@ -13,7 +13,9 @@ namespace zeroth::engine {
 
 class Tape {
  public:
-  explicit Tape(size_t num_blocks) : records_(num_blocks) {}
+  // Inputs of blocks before `first_with_input_gradient` get none: nothing behind them is trained.
+  explicit Tape(size_t num_blocks, size_t first_with_input_gradient = 0)
+      : records_(num_blocks), first_with_input_gradient_(first_with_input_gradient) {}
 
   // Runs the block on x and keeps its graph until backward(); x is cut off from whatever made it.
   torch::Tensor forward(model::Block& block, size_t index, const torch::Tensor& x,
@@ -35,6 +37,7 @@ class Tape {
     torch::Tensor output;  // the end of the block's graph
   };
   std::vector<Record> records_;
+  size_t first_with_input_gradient_;
 };
 
 }  // namespace zeroth::engine

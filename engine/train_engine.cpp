@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "engine/safetensors_sink.h"
+#include "engine/unused.h"
 
 namespace zeroth::engine {
 
@@ -17,13 +18,17 @@ TrainEngine::TrainEngine(model::Blocks blocks, const configs::Config& config,
       plan_(zero::plan_units(blocks_, mesh_->data().size())),
       strategy_(zero::make_strategy(plan_, config_, *mesh_)),
       rule_(optim::make_update_rule(config_.optimizer)),
-      optimizer_(plan_, *strategy_.params, *strategy_.grads, *strategy_.states, *rule_),
-      lr_(config_.scheduler, config_.optimizer.lr),
+      optimizer_(plan_, *strategy_.params, *strategy_.grads, *strategy_.states, *rule_,
+                 zero::optimizer_options(config_)),
+      lr_(config_.scheduler, config_.optimizer),
       scaler_(optim::make_loss_scaler(config_.precision, config_.loss_scale)),
-      segments_(plan_segments(blocks_.size(), config_.recompute)),
+      first_trained_(zero::first_trained_block(plan_)),
+      segments_(plan_segments(blocks_.size(), config_.recompute, first_trained_)),
       schedule_(make_schedule(static_cast<size_t>(config_.batch.accumulation_steps))),
       step_visits_(visits(schedule_, segments_)),
-      runner_(blocks_, *strategy_.params, *strategy_.grads, segments_) {
+      runner_(blocks_, *strategy_.params, *strategy_.grads, segments_),
+      watch_(config_, *mesh_),
+      skips_(make_non_finite_skips(config_)) {
   strategy_.params->expect(step_visits_);
   planned_live_elements_ = strategy_.params->planned_live_elements();
   strategy_.params->expect({});
@@ -32,67 +37,76 @@ TrainEngine::TrainEngine(model::Blocks blocks, const configs::Config& config,
 StepStats TrainEngine::train_batch(Loader& data) {
   if (!failure_.empty()) throw Error(failure_);
   StepStats stats;
-  StopWatch timer;
+  watch_.begin(steps_);
   StepBatches step = draw_batches(data, config_.batch.accumulation_steps, *mesh_);
   require_trained_tokens(step, steps_ + 1, *mesh_);
-  timer.lap(stats.times.data);
+  watch_.ended(Phase::kData);
 
   runner_.inspect_outputs(skips_.in_a_row());
-  const torch::Tensor loss = run_micro_batches(step, stats.times);
-  timer = StopWatch();
-  torch::Tensor sums = torch::stack({loss, strategy_.grads->finish()});
-  mesh_->data().all_reduce(sums).wait();
-  sums = sums.to(torch::kCPU);
-  timer.lap(stats.times.reduce);
+  runner_.time_blocks(watch_.block_clock());
+  const torch::Tensor loss = run_micro_batches(step);
+  const torch::Tensor squares = strategy_.grads->finish();
+  if (!config_.zero.ignore_unused_parameters) {
+    require_gradients(plan_, *strategy_.grads, steps_ + 1, *mesh_);
+  }
+  const torch::Tensor wish = torch::full({}, data.wants_end() ? 1.0 : 0.0, loss.options());
+  torch::Tensor sums = torch::stack({loss, squares, wish});
+  mesh_->data().all_reduce(sums, comm::Reduce::kSum, "loss and norm of the step").wait();
+  watch_.ended(Phase::kReduce);
+  sums = sums.to(torch::kCPU);  // waits for a GPU
 
   stats.step = ++steps_;
   stats.loss = sums[0].item<double>();
-  stats.grad_norm = std::sqrt(sums[1].item<double>()) / scaler_.scale();
+  stats.grad_norm = std::sqrt(sums[1].item<double>()) * unscale();
+  stats.end_wanted = sums[2].item<double>() > 0;
   stats.tokens = step.tokens;
   stats.trained_tokens = step.trained_tokens;
   apply(stats);
-  timer.lap(stats.times.update);
+  watch_.ended(Phase::kUpdate);
+  watch_.tell(blocks_, stats);
   return stats;
 }
 
-torch::Tensor TrainEngine::run_micro_batches(StepBatches& step, StepTimes& times) {
-  StopWatch timer;
-  Tape tape(blocks_.size());
+torch::Tensor TrainEngine::run_micro_batches(StepBatches& step) {
+  Tape tape(blocks_.size(), first_trained_ + 1);
   torch::Tensor loss =
       torch::zeros({}, torch::TensorOptions(mesh_->device()).dtype(torch::kDouble));
   strategy_.params->expect(step_visits_);
   for (const PipeOp& op : schedule_) {
     model::MicroBatch& batch = step.micro_batches[op.micro];
     if (op.kind == PipeOp::kForward) {
-      batch.step_trained_tokens = static_cast<double>(step.trained_tokens);
-      batch.grad_scale = scaler_.scale();
+      batch.step_trained_tokens = loss_divisor(step, op.micro, config_.loss_mean);
+      batch.grad_scale = scaler_.scale() * strategy_.factors.before;
       loss += runner_.forward(batch, tape).to(torch::kDouble);
-      timer.lap(times.forward);
+      watch_.ended(Phase::kForward);
     } else {
       runner_.backward(batch, op.last, tape);
       batch = {};
-      timer.lap(times.backward);
+      watch_.ended(Phase::kBackward);
     }
   }
   strategy_.params->expect({});
   return loss;
 }
 
+double TrainEngine::unscale() const {
+  return strategy_.factors.after / scaler_.scale();
+}
+
 void TrainEngine::apply(StepStats& stats) {
   stats.lr = lr_.at(applied_updates_);
   stats.loss_scale = scaler_.scale();
-  stats.skipped = !std::isfinite(stats.grad_norm);
+  const bool looks = config_.check_grad_overflow || config_.precision != configs::Precision::kBf16;
+  stats.skipped = looks && !std::isfinite(stats.grad_norm);
   if (stats.skipped) {
-    failure_ = skips_.skipped_step({stats.step, stats.loss_scale, runner_.first_bad_output()},
+    failure_ = skips_.skipped_step({.step = stats.step,
+                                    .loss_scale = stats.loss_scale,
+                                    .at_floor = scaler_.at_floor(),
+                                    .bad_output = runner_.first_bad_output()},
                                    plan_, *strategy_.grads, *mesh_);
     stats.failure = failure_;
   } else {
-    // As torch's clip_grad_norm_ and DeepSpeed: a factor of clip / (norm + 1e-6) where that is
-    // below 1.
-    const double clip = config_.gradient_clipping > 0
-                            ? std::min(1.0, config_.gradient_clipping / (stats.grad_norm + 1e-6))
-                            : 1.0;
-    optimizer_.step(++applied_updates_, stats.lr, clip / scaler_.scale());
+    update(stats);
     skips_.clean_step();
   }
   strategy_.grads->reset();
@@ -100,11 +114,25 @@ void TrainEngine::apply(StepStats& stats) {
   stats.skipped_total = steps_ - applied_updates_;
 }
 
+void TrainEngine::update(const StepStats& stats) {
+  // As torch's clip_grad_norm_ and DeepSpeed: a factor of clip / (norm + 1e-6) where that is below
+  // 1. There is none for a norm that is not finite and that the configuration ignores.
+  const bool clips = config_.gradient_clipping > 0 && std::isfinite(stats.grad_norm);
+  const double clip =
+      clips ? std::min(1.0, config_.gradient_clipping / (stats.grad_norm + 1e-6)) : 1.0;
+  optim::UpdateRule::Step step = optim::usual_step(config_.optimizer, applied_updates_ + 1);
+  step.lr = stats.lr;
+  step.betas = lr_.betas_at(applied_updates_);
+  step.grad_factor = clip * unscale();
+  optimizer_.step(step);
+  ++applied_updates_;
+}
+
 // Ranks that run another number of micro-batches would wait for each other until the time limit.
 void TrainEngine::require_equal(int64_t micro_batches) const {
   const torch::Tensor least =
       torch::tensor({micro_batches, -micro_batches}, torch::kLong).to(mesh_->device());
-  mesh_->data().all_reduce(least, comm::Reduce::kMin).wait();
+  mesh_->data().all_reduce(least, comm::Reduce::kMin, "numbers of micro-batches").wait();
   const int64_t fewest = least[0].item<int64_t>(), most = -least[1].item<int64_t>();
   if (fewest != most) {
     throw Error(
@@ -125,12 +153,13 @@ EvalStats TrainEngine::eval_batch(Loader& data, int64_t micro_batches) {
   for (int64_t i = 0; i < micro_batches; ++i) {
     const StepBatches drawn = draw_local(data, 1, mesh_->device());
     model::MicroBatch batch = drawn.micro_batches.front();
+    batch.row_seeds.clear();        // nothing is dropped
     batch.step_trained_tokens = 1;  // the sum over tokens, to be divided once at the end
     sums[0] += runner_.evaluate(batch).to(torch::kDouble);
     sums[1] += static_cast<double>(drawn.trained_tokens);
   }
   strategy_.params->expect({});
-  mesh_->data().all_reduce(sums).wait();
+  mesh_->data().all_reduce(sums, comm::Reduce::kSum, "loss of the evaluation").wait();
   const double tokens = sums[1].item<double>();
   if (tokens == 0) throw Error("the evaluation set has no trained token");
   return {.loss = sums[0].item<double>() / tokens, .trained_tokens = static_cast<int64_t>(tokens)};
@@ -183,6 +212,17 @@ int64_t TrainEngine::num_parameters() const {
   int64_t count = 0;
   for (const zero::Unit& unit : plan_.units) count += unit.layout.parameter_numel();
   return count;
+}
+
+DecayCounts TrainEngine::decay_counts() const {
+  DecayCounts counts;
+  for (const zero::Unit& unit : plan_.units) {
+    if (!unit.trainable) continue;
+    const int64_t left_out = config_.optimizer.no_decay ? unit.layout.vector_numel() : 0;
+    counts.decayed += unit.layout.parameter_numel() - left_out;
+    counts.not_decayed += left_out;
+  }
+  return counts;
 }
 
 }  // namespace zeroth::engine

@@ -10,7 +10,7 @@
 #include "engine/non_finite.h"
 #include "engine/schedule.h"
 #include "engine/step_batches.h"
-#include "engine/stop_watch.h"
+#include "engine/step_watch.h"
 #include "optim/loss_scaler.h"
 #include "optim/lr_schedule.h"
 #include "optim/update_rule.h"
@@ -33,6 +33,8 @@ class TrainEngine final : public Engine {
   comm::Mesh& mesh() const override { return *mesh_; }
   MemoryReport memory() const override;
   int64_t num_parameters() const override;
+  DecayCounts decay_counts() const override;
+  std::string doing() const override { return runner_.doing(); }
   std::string strategy() const override { return strategy_.description; }
 
   // For set-up and for tests that look inside.
@@ -42,10 +44,13 @@ class TrainEngine final : public Engine {
 
  private:
   // Forward and backward of the whole step; returns this rank's part of the loss, fp64 scalar.
-  torch::Tensor run_micro_batches(StepBatches& step, StepTimes& times);
+  torch::Tensor run_micro_batches(StepBatches& step);
   void require_equal(int64_t micro_batches) const;
   // Skips, or clips and updates; fills what the stats say of it.
   void apply(StepStats& stats);
+  void update(const StepStats& stats);
+  // From the sum that the ranks agreed on to the gradient.
+  double unscale() const;
 
   configs::Config config_;
   std::shared_ptr<comm::Mesh> mesh_;
@@ -56,10 +61,12 @@ class TrainEngine final : public Engine {
   zero::ShardedOptimizer optimizer_;
   optim::LrSchedule lr_;
   optim::LossScaler scaler_;
+  size_t first_trained_;  // block; before it there is no backward
   std::vector<Segment> segments_;
   std::vector<PipeOp> schedule_;
   std::vector<size_t> step_visits_;  // the blocks that a step gathers, in order
   BlockRunner runner_;
+  StepWatch watch_;
   NonFiniteSkips skips_;
   std::string failure_;
   int64_t planned_live_elements_ = 0;

@@ -6,23 +6,23 @@ namespace zeroth::model {
 
 namespace {
 
-// Versions: as made with a sum in it, or zeros.
-constexpr uint32_t kHoldsSum = 1;
+// The version of a fresh gradient: none that a tensor has by itself.
+constexpr uint32_t kFresh = uint32_t{1} << 30;
 
 }  // namespace
 
 torch::Tensor make_open_gradient(const torch::Tensor& view, bool fresh) {
   torch::Tensor open = view.variable_data();  // counts its own versions
-  if (!fresh) open.unsafeGetTensorImpl()->bump_version();
+  if (fresh) open.unsafeGetTensorImpl()->set_version_counter(c10::VariableVersion(kFresh));
   return open;
 }
 
 bool is_fresh(const torch::Tensor& open) {
-  return open._version() == 0;
+  return open._version() == kFresh;
 }
 
 bool was_written(const torch::Tensor& open, bool fresh) {
-  return open._version() > (fresh ? 0 : kHoldsSum);
+  return open._version() != (fresh ? kFresh : 0);
 }
 
 torch::Tensor open_gradient(const torch::Tensor& parameter) {

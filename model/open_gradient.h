@@ -7,7 +7,7 @@
 namespace zeroth::model {
 
 // An open gradient in `view`. A fresh one holds no gradient yet: its content is unspecified, and
-// the first to deliver writes it. The mark is the version that every write in place raises.
+// the first to deliver writes it. The mark is a version, which every write in place raises.
 torch::Tensor make_open_gradient(const torch::Tensor& view, bool fresh);
 bool is_fresh(const torch::Tensor& open);
 // Whether anything was delivered to an open gradient that was made `fresh` or not.

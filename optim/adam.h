@@ -13,7 +13,7 @@ class Adam : public UpdateRule {
   explicit Adam(const configs::OptimizerConfig& config) : config_(config) {}
 
   std::span<const std::string_view> state_names() const override;
-  void apply(const Range& range, int64_t update, double lr, double grad_factor) const override;
+  void apply(const Range& range, const Step& step) const override;
 
  private:
   configs::OptimizerConfig config_;

@@ -5,15 +5,18 @@
 #include <numbers>
 
 #include "base/error.h"
+#include "optim/one_cycle.h"
 
 namespace zeroth::optim {
 
 using Kind = configs::SchedulerConfig::Kind;
 using Warmup = configs::SchedulerConfig::Warmup;
 
-LrSchedule::LrSchedule(const configs::SchedulerConfig& config, double optimizer_lr)
+LrSchedule::LrSchedule(const configs::SchedulerConfig& config,
+                       const configs::OptimizerConfig& optimizer)
     : config_(config),
-      optimizer_lr_(optimizer_lr),
+      optimizer_lr_(optimizer.lr),
+      optimizer_betas_(optimizer.betas),
       warmup_steps_(std::max<int64_t>(2, config.warmup_num_steps)) {}
 
 double LrSchedule::at(int64_t applied_updates) const {
@@ -29,8 +32,41 @@ double LrSchedule::at(int64_t applied_updates) const {
                                                       : decay_share(schedule_step));
     case Kind::kWarmupCosineLr:
       return schedule_step < 0 ? 0.0 : optimizer_lr_ * cosine_ratio(schedule_step);
+    case Kind::kOneCycle:
+      return one_cycle_lr(config_.one_cycle, applied_updates);
+    case Kind::kLrRangeTest:
+      return range_test_lr(applied_updates);
+    case Kind::kLinear:
+    case Kind::kCosine:
+      return optimizer_lr_ * hugging_face_ratio(applied_updates);
   }
   throw InternalError(fmt::format("schedule kind {}", static_cast<int>(config_.kind)));
+}
+
+std::array<double, 2> LrSchedule::betas_at(int64_t applied_updates) const {
+  ZEROTH_CHECK(applied_updates >= 0, "update {} of a schedule", applied_updates);
+  const bool cycles = config_.kind == Kind::kOneCycle && config_.one_cycle.cycle_momentum;
+  return cycles ? one_cycle_betas(config_.one_cycle, applied_updates) : optimizer_betas_;
+}
+
+// transformers' get_linear_schedule_with_warmup and get_cosine_schedule_with_warmup.
+double LrSchedule::hugging_face_ratio(int64_t applied_updates) const {
+  const int64_t warmup = config_.warmup_num_steps;
+  const double step = static_cast<double>(applied_updates);
+  if (applied_updates < warmup) return step / static_cast<double>(warmup);
+  const double length = static_cast<double>(std::max<int64_t>(1, config_.total_num_steps - warmup));
+  if (config_.kind == Kind::kLinear) {
+    return std::max(0.0, (static_cast<double>(config_.total_num_steps) - step) / length);
+  }
+  const double progress = (step - static_cast<double>(warmup)) / length;
+  return progress >= 1 ? 0.0 : 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
+}
+
+double LrSchedule::range_test_lr(int64_t applied_updates) const {
+  const configs::LrRangeTestConfig& test = config_.range_test;
+  const double interval =
+      static_cast<double>(applied_updates) / static_cast<double>(test.step_size);
+  return test.min_lr * (1 + test.step_rate * (test.staircase ? std::floor(interval) : interval));
 }
 
 // 0 at the first schedule step, 1 from the end of the warm-up on.

@@ -3,6 +3,7 @@
 
 #include <torch/types.h>
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -17,8 +18,9 @@ class UpdateRule {
   virtual ~UpdateRule() = default;
 
   // The states that each element carries, by their names in checkpoints ("exp_avg"). Each is fp32,
-  // as long as the master, and starts at zero.
+  // as long as the master, and starts at initial_state().
   virtual std::span<const std::string_view> state_names() const = 0;
+  virtual double initial_state() const { return 0; }
 
   // All 1-D, contiguous, fp32, of one length and on one device, without autograd history; states
   // in the order of state_names().
@@ -28,17 +30,28 @@ class UpdateRule {
     std::span<torch::Tensor> states;
   };
 
-  // Applies update number `update` (from 1) at rate `lr` to master and states, in place, queued on
-  // the device's current stream. The gradient is first multiplied by `grad_factor` (unscaling and
-  // clipping in one; finite and above 0) and may be overwritten. Elements are independent: a range
-  // gives the same bits whole, on any number of threads, or in tiles that begin at multiples of
-  // kTileAlignment.
-  virtual void apply(const Range& range, int64_t update, double lr, double grad_factor) const = 0;
+  // What may differ from update to update and from range to range.
+  struct Step {
+    int64_t update = 1;  // its number, from 1
+    double lr = 0;
+    std::array<double, 2> betas = {0.9, 0.999};  // read by Adam and Lion
+    double weight_decay = 0;
+    double grad_factor = 1;  // unscaling and clipping in one; finite and above 0
+  };
+
+  // Applies an update to master and states, in place, queued on the device's current stream. The
+  // gradient is first multiplied by `grad_factor` and may be overwritten. Elements are independent:
+  // a range gives the same bits whole, on any number of threads, or in tiles that begin at
+  // multiples of kTileAlignment.
+  virtual void apply(const Range& range, const Step& step) const = 0;
 
   // In elements; a multiple of every vector length. The last elements of a tile, short of a vector,
   // are rounded differently by vectorised kernels.
   static constexpr int64_t kTileAlignment = 64;
 };
+
+// Step's rates as `config` sets them, for update `update`.
+UpdateRule::Step usual_step(const configs::OptimizerConfig& config, int64_t update);
 
 std::unique_ptr<UpdateRule> make_update_rule(const configs::OptimizerConfig& config);
 

@@ -3,8 +3,9 @@
 
 Needs torch, transformers and deepspeed: python tools/make_equivalence_fixtures.py
 MODEL.json holds 20 steps at a global batch of 24 rows of 32 tokens, run as one batch:
-  fp32, masked (some targets are not trained), cosine (WarmupCosineLR): transformers and torch's AdamW; losses, grad_norms
-  (before clipping) and the rates;
+  fp32, masked (some targets are not trained), cosine (WarmupCosineLR), no_decay (norms and biases): transformers and torch's
+  AdamW; adam_l2, sgd, adagrad: torch's; lion and one_cycle: DeepSpeed's; losses, grad_norms (before clipping) and the rates;
+  micro_batch_mean: losses and norms of DeepSpeed with the masked batch in four micro-batches;
   bf16, bf16_masked: losses of DeepSpeed with a bf16 model and fp32 masters, which begin at the rounded weights.
 loss_scales.json: DeepSpeed's dynamic loss scale over one pattern of overflows.
 """
@@ -19,6 +20,7 @@ os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR":
 
 import deepspeed  # noqa: E402
 import torch  # noqa: E402
+from deepspeed.ops.lion import DeepSpeedCPULion  # noqa: E402
 from deepspeed.runtime import lr_schedules  # noqa: E402
 from deepspeed.runtime.fp16 import loss_scaler  # noqa: E402
 from transformers import AutoModelForCausalLM  # noqa: E402
@@ -29,6 +31,15 @@ MODELS = ("llama", "qwen3_tied", "gpt2")
 STEPS, GLOBAL_BATCH, LENGTH, VOCAB, UNTRAINED = 20, 24, 32, 64, -100
 ADAMW = {"lr": 1e-3, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
 CLIPPING = 1.0
+OPTIMIZERS = {
+    "adamw": lambda parameters: torch.optim.AdamW(parameters, **ADAMW),
+    "adam_l2": lambda parameters: torch.optim.Adam(parameters, **ADAMW),
+    "lion": lambda parameters: DeepSpeedCPULion(parameters, lr=1e-4, betas=(0.9, 0.99), weight_decay=0.1),
+    "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9, nesterov=True, weight_decay=0.1),
+    "adagrad": lambda parameters: torch.optim.Adagrad(parameters, lr=1e-2, weight_decay=0.1),
+}
+ONE_CYCLE = {"cycle_min_lr": 1e-4, "cycle_max_lr": 2e-3, "cycle_first_step_size": 6, "cycle_second_step_size": 8,
+             "decay_step_size": 2, "decay_lr_rate": 0.5}
 COSINE = {"total_num_steps": 16, "warmup_num_steps": 6, "warmup_min_ratio": 0.1, "cos_min_ratio": 0.05,
           "warmup_type": "linear"}
 
@@ -62,10 +73,19 @@ def load(name):
     return AutoModelForCausalLM.from_pretrained(TESTS / "model/fixtures" / name, dtype=torch.float32).train()
 
 
-def train_torch(name, masked=False, cosine=False):
+def groups_of(model, no_decay):
+    """All parameters, or norms and biases apart without decay."""
+    parameters = list(model.parameters())
+    if not no_decay:
+        return parameters
+    return [{"params": [p for p in parameters if p.dim() > 1]},
+            {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0}]
+
+
+def train_torch(name, masked=False, schedule=None, optimizer="adamw", no_decay=False):
     model = load(name)
-    optimizer = torch.optim.AdamW(model.parameters(), **ADAMW)
-    schedule = lr_schedules.WarmupCosineLR(optimizer, **COSINE) if cosine else None
+    optimizer = OPTIMIZERS[optimizer](groups_of(model, no_decay))
+    schedule = schedule(optimizer) if schedule else None
     run = {"losses": [], "grad_norms": [], "rates": []}
     for step in range(STEPS):
         loss = loss_of(model, *batch(step, masked))
@@ -78,6 +98,32 @@ def train_torch(name, masked=False, cosine=False):
             schedule.step()
         run["losses"].append(round(loss.item(), 7))
         run["grad_norms"].append(float(f"{norm.item():.8g}"))
+    return run
+
+
+def train_deepspeed_micro_batches(name, count=4):
+    """Bare DeepSpeed: each micro-batch's mean over its own trained tokens, averaged."""
+    config = {
+        "train_micro_batch_size_per_gpu": GLOBAL_BATCH // count,
+        "gradient_accumulation_steps": count,
+        "gradient_clipping": CLIPPING,
+        "zero_optimization": {"stage": 1},
+        "optimizer": {"type": "AdamW", "params": {**ADAMW, "torch_adam": True}},
+    }
+    model = load(name)
+    engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)
+    run = {"losses": [], "grad_norms": [], "rates": []}
+    for step in range(STEPS):
+        ids, targets = batch(step, masked=True)
+        losses = []
+        for micro in zip(ids.chunk(count), targets.chunk(count)):
+            loss = loss_of(engine, *micro)
+            engine.backward(loss)
+            engine.step()
+            losses.append(loss.item())
+        run["losses"].append(round(sum(losses) / count, 7))
+        run["grad_norms"].append(float(f"{float(engine.get_global_grad_norm()):.8g}"))
+        run["rates"].append(ADAMW["lr"])
     return run
 
 
@@ -126,10 +172,15 @@ def main():
         runs = {
             "fp32": train_torch(name),
             "masked": train_torch(name, masked=True),
-            "cosine": train_torch(name, cosine=True),
+            "cosine": train_torch(name, schedule=lambda optimizer: lr_schedules.WarmupCosineLR(optimizer, **COSINE)),
+            "no_decay": train_torch(name, no_decay=True),
             "bf16": train_deepspeed_bf16(name),
             "bf16_masked": train_deepspeed_bf16(name, masked=True),
         }
+        if name == "llama":
+            runs |= {kind: train_torch(name, optimizer=kind) for kind in ("adam_l2", "lion", "sgd", "adagrad")}
+            runs["one_cycle"] = train_torch(name, schedule=lambda optimizer: lr_schedules.OneCycle(optimizer, **ONE_CYCLE))
+            runs["micro_batch_mean"] = train_deepspeed_micro_batches(name)
         write(name + ".json", runs)
         print(name, {kind: (run["losses"][0], run["losses"][-1]) for kind, run in runs.items()})
 

@@ -1,19 +1,25 @@
 #!/usr/bin/env python3
-"""Writes tests/optim/fixtures/ with DeepSpeed's schedules and loss scalers and torch's Adam.
+"""Writes tests/optim/fixtures/: schedules, loss scales and Lion by DeepSpeed; Adam, SGD and Adagrad by torch; linear and cosine
+schedules by transformers.
 
-Needs torch and deepspeed: python tools/make_optim_fixtures.py
+Needs torch, transformers and deepspeed, and a C++ compiler for DeepSpeed's Lion: python tools/make_optim_fixtures.py
 """
 
 import itertools
 import json
 import logging
 import math
+import os
 import pathlib
 import random
 
-import torch
-from deepspeed.runtime import lr_schedules
-from deepspeed.runtime.fp16 import loss_scaler
+os.environ["DS_ACCELERATOR"] = "cpu"
+
+import torch  # noqa: E402
+from deepspeed.ops.lion import DeepSpeedCPULion  # noqa: E402
+from deepspeed.runtime import lr_schedules  # noqa: E402
+from deepspeed.runtime.fp16 import loss_scaler  # noqa: E402
+from transformers import get_cosine_schedule_with_warmup, get_linear_schedule_with_warmup  # noqa: E402
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "optim" / "fixtures"
 
@@ -26,19 +32,29 @@ def write(name, cases):
 # -- schedules --------------------------------------------------------------------------------
 
 
-def seen_rates(kind, optimizer_lr, params, updates=60):
-    """The group's rate at each optimizer step, in the order of DeepSpeed's engine."""
+HUGGING_FACE = {"linear": get_linear_schedule_with_warmup, "cosine": get_cosine_schedule_with_warmup}
+
+
+def make_schedule(kind, optimizer, params):
+    if kind in HUGGING_FACE:
+        return HUGGING_FACE[kind](optimizer, params["warmup_num_steps"], params["total_num_steps"])
+    return getattr(lr_schedules, kind)(optimizer, **params) if kind != "Constant" else None
+
+
+def seen_values(kind, optimizer_lr, params, updates=60):
+    """The group's rate and betas at each optimizer step, in the order of DeepSpeed's engine."""
     weight = torch.nn.Parameter(torch.zeros(1))
     weight.grad = torch.zeros(1)
     optimizer = torch.optim.AdamW([weight], lr=optimizer_lr)
-    schedule = getattr(lr_schedules, kind)(optimizer, **params) if kind != "Constant" else None
-    rates = []
+    schedule = make_schedule(kind, optimizer, params)
+    rates, betas = [], []
     for _ in range(updates):
         rates.append(optimizer.param_groups[0]["lr"])
+        betas.append(optimizer.param_groups[0]["betas"])
         optimizer.step()
         if schedule:
             schedule.step()
-    return rates
+    return rates, betas
 
 
 def schedule_cases():
@@ -62,14 +78,49 @@ def schedule_cases():
                 }
 
 
-def schedules(optimizer_lr=3e-4):
-    for kind, params in schedule_cases():
-        yield {
-            "kind": kind,
-            "optimizer_lr": optimizer_lr,
-            "params": params,
-            "rates": seen_rates(kind, optimizer_lr, params),
+def one_cycle_cases():
+    rates = {"cycle_min_lr": 1e-5, "cycle_max_lr": 2e-4}
+    decay = {"decay_step_size": 5, "decay_lr_rate": 0.5, "decay_mom_rate": 0.01}
+    # The cycle ends inside the 60 updates, at their end, and beyond them.
+    for first, second in ((10, None), (10, 20), (7, 3), (1, 1), (20, 0), (30, 30), (200, 100)):
+        sizes = {"cycle_first_step_size": first}
+        if second is not None:
+            sizes["cycle_second_step_size"] = second
+        for more in ({}, decay):
+            yield "OneCycle", {**rates, **sizes, **more}
+        yield "OneCycle", {**rates, **sizes, "cycle_first_stair_count": 3}
+    sizes = {"cycle_first_step_size": 9, "cycle_second_step_size": 12}
+    yield "OneCycle", {**rates, **sizes, "cycle_first_stair_count": 4, "cycle_second_stair_count": 5}
+    yield "OneCycle", {**rates, **sizes, **decay, "cycle_min_mom": 0.6, "cycle_max_mom": 0.95}
+    yield "OneCycle", {**rates, **sizes, "cycle_momentum": False}
+    yield "OneCycle", {**rates, **sizes, "decay_step_size": 4, "decay_lr_rate": 1.0}
+
+
+def range_test_cases():
+    for size, rate, staircase in itertools.product((1, 7, 50, 2000), (0.5, 5.0), (False, True)):
+        yield "LRRangeTest", {
+            "lr_range_test_min_lr": 1e-5,
+            "lr_range_test_step_size": size,
+            "lr_range_test_step_rate": rate,
+            "lr_range_test_staircase": staircase,
         }
+
+
+def hugging_face_cases():
+    for kind, warmup, total in itertools.product(HUGGING_FACE, (0, 1, 10, 58), (60, 100, 1000)):
+        yield kind, {"warmup_num_steps": warmup, "total_num_steps": total}
+    # Behind its end transformers' cosine rises again.
+    for warmup, total in ((0, 30), (10, 40), (10, 10), (10, 5)):
+        yield "linear", {"warmup_num_steps": warmup, "total_num_steps": total}
+
+
+def schedules(optimizer_lr=3e-4):
+    for kind, params in itertools.chain(
+        schedule_cases(), one_cycle_cases(), range_test_cases(), hugging_face_cases()
+    ):
+        rates, betas = seen_values(kind, optimizer_lr, params)
+        case = {"kind": kind, "optimizer_lr": optimizer_lr, "params": params, "rates": rates}
+        yield {**case, "betas": betas} if kind == "OneCycle" else case
 
 
 # -- loss scales ------------------------------------------------------------------------------
@@ -116,7 +167,7 @@ def loss_scales():
         }
 
 
-# -- Adam -------------------------------------------------------------------------------------
+# -- optimizers -------------------------------------------------------------------------------
 
 
 def initial(count):
@@ -128,26 +179,41 @@ def gradient(count, update):
     return torch.tensor([((i * 7919 + update * 104729) % 2003 - 1001) / 1024 for i in range(count)])
 
 
-def adam_case(kind, count, weight_decay, grad_factor, updates=50):
-    lr, betas, eps = 1e-3, (0.9, 0.98), 1e-6
+def path(kind, make, count, grad_factor, params, lr=1e-3, updates=50):
     master = torch.nn.Parameter(initial(count))
-    optimizer = getattr(torch.optim, kind)(
-        [master], lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, foreach=False
-    )
+    optimizer = make([master], lr=lr, **params)
     kept = {}
     for update in range(1, updates + 1):
         master.grad = gradient(count, update) * grad_factor
         optimizer.step()
         if update in (1, 2, updates):
             kept[update] = [float(f"{x:.9g}") for x in master.tolist()]
-    return {"kind": kind, "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
-            "grad_factor": grad_factor, "masters": kept}
+    return {"kind": kind, "lr": lr, "params": params, "grad_factor": grad_factor, "masters": kept}
 
 
 def adam():
-    for kind, count, weight_decay in itertools.product(("AdamW", "Adam"), (1, 7, 100), (0.0, 0.1)):
-        for grad_factor in (1.0, 0.3):
-            yield adam_case(kind, count, weight_decay, grad_factor)
+    for kind, count, decay, factor in itertools.product(("AdamW", "Adam"), (1, 7, 100), (0.0, 0.1), (1.0, 0.3)):
+        params = {"betas": (0.9, 0.98), "eps": 1e-6, "weight_decay": decay}
+        yield path(kind, getattr(torch.optim, kind), count, factor, params)
+
+
+def lion():
+    for count, decay, betas in itertools.product((1, 7, 100), (0.0, 0.1), ((0.9, 0.99), (0.95, 0.98))):
+        yield path("Lion", DeepSpeedCPULion, count, 1.0, {"betas": betas, "weight_decay": decay})
+
+
+def sgd():
+    for decay, factor, (momentum, dampening, nesterov) in itertools.product(
+        (0.0, 0.1), (1.0, 0.3), ((0.0, 0.0, False), (0.9, 0.0, False), (0.9, 0.2, False), (0.9, 0.0, True))
+    ):
+        params = {"momentum": momentum, "dampening": dampening, "nesterov": nesterov, "weight_decay": decay}
+        yield path("SGD", torch.optim.SGD, 37, factor, params)
+
+
+def adagrad():
+    for decay, lr_decay, start, factor in itertools.product((0.0, 0.1), (0.0, 0.05), (0.0, 0.5), (1.0, 0.3)):
+        params = {"lr_decay": lr_decay, "initial_accumulator_value": start, "eps": 1e-10, "weight_decay": decay}
+        yield path("Adagrad", torch.optim.Adagrad, 37, factor, params, lr=1e-2)
 
 
 def main():
@@ -158,6 +224,9 @@ def main():
     write("schedules.json", schedules())
     write("loss_scales.json", loss_scales())
     write("adam.json", adam())
+    write("lion.json", lion())
+    write("sgd.json", sgd())
+    write("adagrad.json", adagrad())
 
 
 if __name__ == "__main__":

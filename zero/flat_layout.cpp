@@ -26,7 +26,9 @@ void FlatLayout::add(std::string name, std::vector<int64_t> shape) {
 }
 
 int64_t FlatLayout::shard_numel() const {
-  return round_up(used_, kAlignment * num_shards_) / num_shards_;
+  // Parameters without elements have a shard too: no collective is about nothing.
+  const int64_t needed = slots_.empty() ? used_ : std::max<int64_t>(used_, 1);
+  return round_up(needed, kAlignment * num_shards_) / num_shards_;
 }
 
 Range FlatLayout::shard(int index) const {
@@ -38,6 +40,27 @@ int64_t FlatLayout::parameter_numel() const {
   int64_t numel = 0;
   for (const Slot& slot : slots_) numel += slot.numel;
   return numel;
+}
+
+int64_t FlatLayout::vector_numel() const {
+  int64_t numel = 0;
+  for (const Slot& slot : slots_) numel += slot.is_matrix() ? 0 : slot.numel;
+  return numel;
+}
+
+std::vector<Run> FlatLayout::runs(const Range& range) const {
+  std::vector<Run> runs;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const int64_t behind = i + 1 < slots_.size() ? slots_[i + 1].offset : numel();
+    const Range part = {std::max(slots_[i].offset, range.begin), std::min(behind, range.end)};
+    if (part.size() <= 0) continue;
+    if (!runs.empty() && runs.back().matrices == slots_[i].is_matrix()) {
+      runs.back().range.end = part.end;
+    } else {
+      runs.push_back({part, slots_[i].is_matrix()});
+    }
+  }
+  return runs;
 }
 
 Range FlatLayout::overlap(size_t index, const Range& range) const {

@@ -13,6 +13,8 @@ struct Slot {
   std::vector<int64_t> shape;
   int64_t offset = 0;  // elements from the start of the flat buffer
   int64_t numel = 0;
+  // A matrix, as opposed to a norm's weight or a bias, which have at most one dimension.
+  bool is_matrix() const { return shape.size() > 1; }
 };
 
 struct Range {
@@ -22,11 +24,18 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
+// Neighbouring parameters, with the padding behind them, that are all matrices or none.
+struct Run {
+  Range range;
+  bool matrices = true;
+  bool operator==(const Run&) const = default;
+};
+
 class FlatLayout {
  public:
   // Slots start and shards end at multiples of this many elements: vector loads stay aligned,
-  // shards stay equal.
-  static constexpr int64_t kAlignment = 16;
+  // shards stay equal, and a run is a tile to every kernel (optim::UpdateRule::kTileAlignment).
+  static constexpr int64_t kAlignment = 64;
 
   explicit FlatLayout(int num_shards) : num_shards_(num_shards) {}
 
@@ -41,6 +50,10 @@ class FlatLayout {
   Range shard(int index) const;
   // Elements of parameters, without padding.
   int64_t parameter_numel() const;
+  // Of these, the ones in norm weights and biases.
+  int64_t vector_numel() const;
+  // Cuts `range` into its runs, in order.
+  std::vector<Run> runs(const Range& range) const;
   // The part of slot `index` that lies in `range`, counted from the slot's first element; empty
   // when none does.
   Range overlap(size_t index, const Range& range) const;

@@ -16,7 +16,8 @@ class GradReducer {
  public:
   virtual ~GradReducer() = default;
 
-  // Points mutable_grad() of the block's trainable parameters at buffers that backward adds into.
+  // Points mutable_grad() of the block's trainable parameters at buffers that backward adds into
+  // (or, where these hold nothing yet, writes: model/open_gradient.h).
   virtual void open(size_t block) = 0;
   // Backward of the block is done for this micro-batch. Starts the reduction, or only accumulates;
   // the reduction overlaps with the next block. `last`: no later micro-batch of this step visits
@@ -26,10 +27,13 @@ class GradReducer {
   // step. Returns the squared L2 norm, fp64 scalar on the device, of the parts that this rank owns:
   // summed over the ranks each element counts once.
   virtual torch::Tensor finish() = 0;
-  // fp32 [range(u).size()], this rank's range of the unit's gradient; undefined for frozen units.
-  // The optimizer may overwrite it.
+  // [range(u).size()], this rank's range of the unit's gradient in the dtype of accumulation;
+  // undefined for frozen units. The optimizer may overwrite it.
   virtual torch::Tensor grad(size_t unit) const = 0;
   virtual Range range(size_t unit) const = 0;  // of the unit's flat buffer
+  // Whether backward has given this parameter a gradient in this step, on this rank. Without one it
+  // counts as zero.
+  virtual bool got_gradient(size_t unit, size_t slot) const = 0;
   // Forgets the step's gradients.
   virtual void reset() = 0;
 
@@ -38,14 +42,17 @@ class GradReducer {
 
 struct GradReducerOptions {
   torch::Device device = torch::kCPU;
-  torch::Dtype wire = torch::kFloat;  // dtype in which gradients cross the group
+  torch::Dtype wire = torch::kFloat;          // dtype in which gradients cross the group
+  torch::Dtype accumulation = torch::kFloat;  // dtype of sums over micro-batches
+  bool reduce_scatter = true;  // false: a rank that wants a shard all-reduces and takes its part
   // Reductions under way when add() returns: at most so many, holding at most so many elements
   // unless it is one.
   size_t max_in_flight = 2;  // 0: no overlap
-  int64_t max_in_flight_elements = INT64_MAX;
+  // A larger unit crosses the group in pieces of this many elements (64 per rank at least).
+  int64_t bucket_elements = INT64_MAX;
 };
 
-// Every rank holds the whole fp32 gradient and adds to it; the last micro-batch all-reduces.
+// Every rank holds the whole gradient and adds to it; the last micro-batch all-reduces.
 // range(u) is all of u.
 std::unique_ptr<GradReducer> make_whole_reducer(const UnitPlan& plan, comm::Group& group,
                                                 const GradReducerOptions& options);
@@ -53,11 +60,11 @@ std::unique_ptr<GradReducer> make_whole_reducer(const UnitPlan& plan, comm::Grou
 std::unique_ptr<GradReducer> make_late_scatter_reducer(const UnitPlan& plan, comm::Group& group,
                                                        const GradReducerOptions& options);
 // Whole gradients exist for a few blocks only: each micro-batch reduce-scatters them (once per use
-// of a tied weight) into fp32 shards.
+// of a tied weight) into the shards.
 std::unique_ptr<GradReducer> make_scatter_reducer(const UnitPlan& plan, comm::Group& group,
                                                   const GradReducerOptions& options);
 
-// Sum of the squares of the fp32 tensors, as an fp64 scalar.
+// Sum of the squares of the tensors, of any floating dtype, as an fp64 scalar.
 torch::Tensor squared_norm(const std::vector<torch::Tensor>& tensors, torch::Device device);
 
 }  // namespace zeroth::zero

@@ -1,20 +1,50 @@
 #include "zero/grad_views.h"
 
+#include "model/open_gradient.h"
 #include "zero/grad_reducer.h"
 
 namespace zeroth::zero {
 
-void open_grad_views(const Unit& unit, const torch::Tensor& flat) {
-  const torch::NoGradGuard no_grad;
-  for (size_t i = 0; i < unit.params.size(); ++i) {
-    const Slot& slot = unit.layout.slots()[i];
-    unit.params[i].mutable_grad() =
-        at::as_strided(flat, slot.shape, c10::contiguous_strides(slot.shape), slot.offset);
+namespace {
+
+torch::Tensor slot_view(const torch::Tensor& flat, const Slot& slot) {
+  return at::as_strided(flat, slot.shape, c10::contiguous_strides(slot.shape), slot.offset);
+}
+
+// What lies between the parameters.
+void zero_padding(const FlatLayout& layout, const torch::Tensor& flat) {
+  const std::vector<Slot>& slots = layout.slots();
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const int64_t begin = slots[i].offset + slots[i].numel;
+    const int64_t end = i + 1 < slots.size() ? slots[i + 1].offset : layout.numel();
+    if (begin < end) flat.narrow(0, begin, end - begin).zero_();
   }
 }
 
-void close_grad_views(const Unit& unit) {
-  for (const torch::Tensor& param : unit.params) param.mutable_grad() = torch::Tensor();
+}  // namespace
+
+void open_grad_views(const Unit& unit, const torch::Tensor& flat, bool holds_sum) {
+  const torch::NoGradGuard no_grad;
+  const bool fresh = !holds_sum && unit.begins_gradients;
+  if (fresh) zero_padding(unit.layout, flat);
+  if (!fresh && !holds_sum) flat.zero_();
+  for (size_t i = 0; i < unit.params.size(); ++i) {
+    unit.params[i].mutable_grad() =
+        model::make_open_gradient(slot_view(flat, unit.layout.slots()[i]), fresh);
+  }
+}
+
+void close_grad_views(const Unit& unit, const torch::Tensor& flat, bool holds_sum,
+                      std::vector<bool>& got) {
+  const torch::NoGradGuard no_grad;
+  const bool fresh = !holds_sum && unit.begins_gradients;
+  got.resize(unit.params.size());
+  for (size_t i = 0; i < unit.params.size(); ++i) {
+    const bool written = model::was_written(unit.params[i].grad(), fresh);
+    if (written) got[i] = true;
+    if (fresh && !written) slot_view(flat, unit.layout.slots()[i]).zero_();
+    unit.params[i].mutable_grad() = torch::Tensor();
+  }
 }
 
 namespace {
@@ -26,8 +56,10 @@ torch::Tensor sum_of_squares(const torch::Tensor& tensor) {
   const int64_t in_rows = tensor.numel() / kRow * kRow;
   const torch::Tensor rows = tensor.narrow(0, 0, in_rows).view({-1, kRow});
   const torch::Tensor rest = tensor.narrow(0, in_rows, tensor.numel() - in_rows);
-  return at::linalg_vector_norm(rows, 2, at::IntArrayRef({1})).to(torch::kDouble).square().sum() +
-         at::linalg_vector_norm(rest).to(torch::kDouble).square();
+  const auto norm = [](const torch::Tensor& x, at::OptionalIntArrayRef dims) {
+    return at::linalg_vector_norm(x, 2, dims, /*keepdim=*/false, torch::kFloat).to(torch::kDouble);
+  };
+  return norm(rows, at::IntArrayRef({1})).square().sum() + norm(rest, std::nullopt).square();
 }
 
 }  // namespace

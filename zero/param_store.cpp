@@ -177,7 +177,8 @@ void ParamStore::start_gather(size_t unit) {
   }
   // An alias with its own version counter: a graph kept from forward still refers to the
   // parameters.
-  state.pending = group_.all_gather(state.full.variable_data(), state.shard);
+  state.pending = group_.all_gather(state.full.variable_data(), state.shard,
+                                    "parameters of " + plan_.units[unit].place());
   state.present = true;
 }
 

@@ -1,8 +1,8 @@
 // The reducer that reduces in every micro-batch and keeps only this rank's shard.
 #include "zero/buffer_pool.h"
+#include "zero/grad_exchange.h"
 #include "zero/grad_reducer.h"
 #include "zero/grad_views.h"
-#include "zero/in_flight.h"
 
 namespace zeroth::zero {
 namespace {
@@ -14,35 +14,40 @@ class ScatterReducer final : public GradReducer {
         group_(group),
         options_(options),
         pool_(options.device),
-        units_(plan.units.size()),
-        in_flight_(options.max_in_flight, options.max_in_flight_elements,
-                   [this](Reduction reduction) { retire(std::move(reduction)); }) {
-    const auto fp32 = torch::TensorOptions(options.device).dtype(torch::kFloat);
+        exchange_(group, options, pool_),
+        units_(plan.units.size()) {
+    const auto like = torch::TensorOptions(options.device).dtype(options.accumulation);
     for (size_t unit = 0; unit < units_.size(); ++unit) {
       if (!plan.units[unit].trainable) continue;
-      units_[unit].shard = torch::empty({plan.units[unit].layout.shard_numel()}, fp32);
+      units_[unit].shard = torch::empty({plan.units[unit].layout.shard_numel()}, like);
     }
   }
 
   void open(size_t block) override {
     for (const size_t unit : plan_.block_units[block]) {
       if (!plan_.units[unit].trainable) continue;
-      units_[unit].open =
-          pool_.take_tensor(plan_.units[unit].layout.numel(), options_.wire).zero_();
-      open_grad_views(plan_.units[unit], units_[unit].open);
+      units_[unit].open = pool_.take_tensor(plan_.units[unit].layout.numel(), options_.wire);
+      open_grad_views(plan_.units[unit], units_[unit].open, /*holds_sum=*/false);
     }
   }
 
   void add(size_t block, bool /*last*/) override {
     for (const size_t unit : plan_.block_units[block]) {
       if (!plan_.units[unit].trainable) continue;
-      close_grad_views(plan_.units[unit]);
-      in_flight_.push(start(unit), plan_.units[unit].layout.numel());
+      UnitState& state = units_[unit];
+      close_grad_views(plan_.units[unit], state.open, /*holds_sum=*/false, state.got);
+      exchange_.start({.whole = std::move(state.open),
+                       .range = range(unit),
+                       .target = state.shard,
+                       .add = state.holds_sum,
+                       .give_back = true,
+                       .what = "gradients of " + plan_.units[unit].place()});
+      state.holds_sum = true;
     }
   }
 
   torch::Tensor finish() override {
-    in_flight_.drain();
+    exchange_.drain();
     std::vector<torch::Tensor> shards;
     for (UnitState& unit : units_) {
       if (!unit.shard.defined()) continue;
@@ -55,8 +60,15 @@ class ScatterReducer final : public GradReducer {
   torch::Tensor grad(size_t unit) const override { return units_[unit].shard; }
   Range range(size_t unit) const override { return plan_.units[unit].layout.shard(group_.rank()); }
 
+  bool got_gradient(size_t unit, size_t slot) const override {
+    return slot < units_[unit].got.size() && units_[unit].got[slot];
+  }
+
   void reset() override {
-    for (UnitState& unit : units_) unit.holds_sum = false;
+    for (UnitState& unit : units_) {
+      unit.holds_sum = false;
+      unit.got.clear();
+    }
   }
 
   int64_t resting_bytes() const override {
@@ -67,45 +79,18 @@ class ScatterReducer final : public GradReducer {
 
  private:
   struct UnitState {
-    torch::Tensor shard;     // fp32 sum over the step's micro-batches so far
+    torch::Tensor shard;     // sum over the step's micro-batches so far
     torch::Tensor open;      // whole gradient of the micro-batch, wire dtype
-    bool holds_sum = false;  // shard has this step's content
+    bool holds_sum = false;  // shard has, or is about to have, this step's content
+    std::vector<bool> got;   // [slot]: a gradient in this step
   };
-  struct Reduction {
-    size_t unit;
-    comm::Pending pending;
-    torch::Tensor from;
-    torch::Tensor result;
-  };
-
-  Reduction start(size_t unit) {
-    UnitState& state = units_[unit];
-    Reduction reduction{unit, {}, std::move(state.open), {}};
-    // The step's first sum lands in the shard itself where dtypes allow it.
-    const bool direct = options_.wire == torch::kFloat && !state.holds_sum;
-    reduction.result = direct ? state.shard : pool_.take_tensor(state.shard.numel(), options_.wire);
-    reduction.pending = group_.reduce_scatter(reduction.result, reduction.from);
-    if (direct) state.holds_sum = true;
-    return reduction;
-  }
-
-  void retire(Reduction reduction) {
-    reduction.pending.wait();
-    UnitState& state = units_[reduction.unit];
-    if (reduction.result.data_ptr() != state.shard.data_ptr()) {
-      state.holds_sum ? state.shard.add_(reduction.result) : state.shard.copy_(reduction.result);
-      state.holds_sum = true;
-      pool_.give_tensor(std::move(reduction.result));
-    }
-    pool_.give_tensor(std::move(reduction.from));
-  }
 
   const UnitPlan& plan_;
   comm::Group& group_;
   GradReducerOptions options_;
   BufferPool pool_;
+  GradExchange exchange_;
   std::vector<UnitState> units_;
-  InFlight<Reduction> in_flight_;
 };
 
 }  // namespace

@@ -62,6 +62,35 @@ ParamStoreOptions param_options(const UnitPlan& plan, const configs::Config& con
   return options;
 }
 
+GradReducerOptions reducer_options(const configs::Config& config, const comm::Mesh& mesh) {
+  GradReducerOptions options;
+  options.device = mesh.device();
+  options.accumulation = dtype_of(config.gradients.accumulation);
+  // One rank sends nothing: its gradients are summed as they come.
+  options.wire = mesh.world_size() == 1
+                     ? options.accumulation
+                     : dtype_of(config.gradients.communication.value_or(config.precision));
+  options.reduce_scatter = config.zero.reduce_scatter;
+  options.max_in_flight = config.zero.overlap_comm ? 2 : 0;
+  options.bucket_elements = config.zero.reduce_bucket_elements;
+  return options;
+}
+
+// As DeepSpeed: a reduce-scatter sums what was divided by the number of ranks, unless
+// gradient_predivide_factor asks for another division; an all-reduce divides by that factor before
+// and by the rest after, or by all before with prescale_gradients.
+GradientFactors gradient_factors(const configs::Config& config, int ranks, bool scatters) {
+  const configs::GradientConfig& gradients = config.gradients;
+  if (gradients.reduce == configs::GradientConfig::Reduce::kSum) {
+    return {.before = static_cast<double>(ranks), .after = 1};
+  }
+  const bool divided_before = gradients.prescale || (scatters && config.zero.reduce_scatter &&
+                                                     gradients.predivide_factor == 1);
+  if (divided_before) return {};
+  const double before = ranks / gradients.predivide_factor;
+  return {.before = before, .after = 1 / before};
+}
+
 }  // namespace
 
 torch::Dtype dtype_of(configs::Precision precision) {
@@ -75,6 +104,11 @@ torch::Dtype dtype_of(configs::Precision precision) {
   }
 }
 
+ShardedOptimizer::Options optimizer_options(const configs::Config& config) {
+  return {.tile_elements = config.zero.sub_group_size_elements,
+          .decay_vectors = !config.optimizer.no_decay};
+}
+
 void check_sizes(const UnitPlan& plan, const configs::Config& config) {
   check_max_live(plan, param_options(plan, config));
 }
@@ -84,13 +118,7 @@ Strategy make_strategy(const UnitPlan& plan, const configs::Config& config, comm
   comm::Group& group = mesh.data();
   const int stage = effective_stage(plan, config);
   const Row& row = row_of(stage);
-  const torch::Dtype dtype = dtype_of(config.precision);
-
-  GradReducerOptions grads;
-  grads.device = mesh.device();
-  grads.wire = group.size() == 1 ? torch::kFloat : dtype;
-  grads.max_in_flight = zero.overlap_comm ? 2 : 0;
-  grads.max_in_flight_elements = zero.reduce_bucket_elements;
+  const GradReducerOptions grads = reducer_options(config, mesh);
   const bool accumulates = config.batch.accumulation_steps > 1;
 
   Strategy strategy;
@@ -99,6 +127,7 @@ Strategy make_strategy(const UnitPlan& plan, const configs::Config& config, comm
   strategy.grads =
       (accumulates ? row.with_accumulation : row.single_micro_batch)(plan, group, grads);
   strategy.states = offload::make_device_store(mesh.device());
+  strategy.factors = gradient_factors(config, group.size(), /*scatters=*/stage > 0);
   strategy.description = fmt::format("ZeRO stage {}{}: {}", zero.stage,
                                      stage == zero.stage ? "" : " (one rank)", row.description);
   return strategy;

@@ -9,17 +9,28 @@
 #include "offload/shard_store.h"
 #include "zero/grad_reducer.h"
 #include "zero/param_store.h"
+#include "zero/sharded_optimizer.h"
 
 namespace zeroth::zero {
+
+// Gradients are sums over ranks and micro-batches of what adds up to the mean. So that they neither
+// overflow nor vanish on the wire, and for gradient_allreduce_op sum, a factor goes with them.
+struct GradientFactors {
+  double before = 1;  // on every rank's gradients, before they cross the group
+  double after = 1;   // on their sum
+};
 
 struct Strategy {
   std::unique_ptr<ParamStore> params;
   std::unique_ptr<GradReducer> grads;
   std::unique_ptr<offload::ShardStore> states;
+  GradientFactors factors;
   std::string description;  // one line for a person
 };
 
 torch::Dtype dtype_of(configs::Precision precision);
+
+ShardedOptimizer::Options optimizer_options(const configs::Config& config);
 
 // Throws an Error that names the key for sizes that cannot work with these units.
 void check_sizes(const UnitPlan& plan, const configs::Config& config);

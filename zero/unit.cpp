@@ -1,5 +1,8 @@
 #include "zero/unit.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -40,7 +43,24 @@ std::vector<Parameter> collect(const model::Blocks& blocks) {
   return parameters;
 }
 
+bool delivered_by_all(const model::Blocks& blocks, const std::vector<size_t>& users) {
+  return std::all_of(users.begin(), users.end(),
+                     [&](size_t b) { return blocks[b]->delivers_gradients(); });
+}
+
 }  // namespace
+
+std::string Unit::place() const {
+  return fmt::format("block {} ({})", blocks.front(), name);
+}
+
+size_t first_trained_block(const UnitPlan& plan) {
+  size_t first = plan.block_units.size();
+  for (const Unit& unit : plan.units) {
+    if (unit.trainable) first = std::min(first, unit.blocks.front());
+  }
+  return first;
+}
 
 UnitPlan plan_units(const model::Blocks& blocks, int num_shards) {
   UnitPlan plan;
@@ -62,7 +82,8 @@ UnitPlan plan_units(const model::Blocks& blocks, int num_shards) {
                             .trainable = trainable,
                             .layout = FlatLayout(num_shards),
                             .params = {},
-                            .blocks = parameter.blocks});
+                            .blocks = parameter.blocks,
+                            .begins_gradients = delivered_by_all(blocks, parameter.blocks)});
       for (const size_t b : parameter.blocks) plan.block_units[b].push_back(at->second);
     }
     Unit& unit = plan.units[at->second];

@@ -18,6 +18,10 @@ struct Unit {
   FlatLayout layout;
   std::vector<torch::Tensor> params;  // the blocks' own tensors, in slot order
   std::vector<size_t> blocks;         // that use it, ascending
+  bool begins_gradients = false;      // all of them do: model::Block::delivers_gradients
+
+  // "block 3 (layers.2)", for messages.
+  std::string place() const;
 };
 
 struct UnitPlan {
@@ -25,6 +29,9 @@ struct UnitPlan {
   std::vector<std::vector<size_t>> block_units;  // [block] -> indices into units
   std::vector<std::string> block_labels;
 };
+
+// The first block that has a trainable parameter; the number of blocks where none has.
+size_t first_trained_block(const UnitPlan& plan);
 
 // Groups the parameters of every block by (shared or not, trainable or not). Throws an Error when
 // two blocks have one label, two parameters one name, or a parameter is not floating point.

@@ -28,7 +28,8 @@ struct Parts {
         plan(zero::plan_units(blocks, mesh->data().size())),
         strategy(zero::make_strategy(plan, config, *mesh)),
         rule(optim::make_update_rule(config.optimizer)),
-        optimizer(plan, *strategy.params, *strategy.grads, *strategy.states, *rule),
+        optimizer(plan, *strategy.params, *strategy.grads, *strategy.states, *rule,
+                  zero::optimizer_options(config)),
         segments(engine::plan_segments(blocks.size(), config.recompute)),
         runner(blocks, *strategy.params, *strategy.grads, segments) {}
 
@@ -75,11 +76,11 @@ class Twins {
   }
 
   // With the gradients that the parts are about to apply.
-  void step(int64_t update, double factor) {
+  void step(const optim::UpdateRule::Step& step) {
     for (size_t unit = 0; unit < by_rule_.size(); ++unit) {
       const torch::Tensor grad = parts_.strategy.grads->grad(unit);
-      by_torch_[unit].mutable_grad() = grad * factor;
-      parts_.rule->apply({by_rule_[unit], grad.clone(), states_[unit]}, update, kRate, factor);
+      by_torch_[unit].mutable_grad() = grad * step.grad_factor;
+      parts_.rule->apply({by_rule_[unit], grad.clone(), states_[unit]}, step);
     }
     torch_->step();
   }
@@ -120,9 +121,10 @@ std::vector<torch::Tensor> train_beside_twins(const Row& row,
   Twins twins(parts);
   SampleLoader loader = loader_of(*mesh);
   for (int64_t update = 1; update <= kUpdates; ++update) {
-    const double factor = parts.backward(loader);
-    twins.step(update, factor);
-    parts.optimizer.step(update, kRate, factor);
+    optim::UpdateRule::Step step = optim::usual_step(parts.config.optimizer, update);
+    step.grad_factor = parts.backward(loader);
+    twins.step(step);
+    parts.optimizer.step(step);
     parts.strategy.grads->reset();
     twins.check_equal();
   }

@@ -26,6 +26,21 @@ std::string zero_name(const configs::ZeroConfig& zero) {
   if (zero.max_live_elements != usual.max_live_elements)
     name += fmt::format(", max live {}", zero.max_live_elements);
   if (!zero.overlap_comm) name += ", no overlap";
+  if (!zero.reduce_scatter) name += ", no reduce-scatter";
+  if (zero.reduce_bucket_elements != usual.reduce_bucket_elements)
+    name += fmt::format(", reduce bucket {}", zero.reduce_bucket_elements);
+  if (zero.allgather_bucket_elements != usual.allgather_bucket_elements)
+    name += fmt::format(", allgather bucket {}", zero.allgather_bucket_elements);
+  if (zero.sub_group_size_elements != usual.sub_group_size_elements)
+    name += fmt::format(", tiles of {}", zero.sub_group_size_elements);
+  return name;
+}
+
+std::string gradients_name(const configs::GradientConfig& gradients) {
+  std::string name;
+  if (gradients.prescale) name += ", prescaled";
+  if (gradients.predivide_factor != 1) name += fmt::format(", / {}", gradients.predivide_factor);
+  if (gradients.communication) name += fmt::format(", wire {}", name_of(*gradients.communication));
   return name;
 }
 
@@ -37,13 +52,62 @@ std::string recompute_name(const configs::RecomputeConfig& recompute) {
   return "";
 }
 
+configs::OptimizerConfig optimizer_of(const Row& row) {
+  using Kind = configs::OptimizerConfig::Kind;
+  switch (row.training) {
+    case Training::kAdamL2:
+      return {.kind = Kind::kAdam, .lr = row.lr, .betas = {0.9, 0.95}, .weight_decay = 0.1};
+    case Training::kLion:
+      return {.kind = Kind::kLion, .lr = 1e-4, .betas = {0.9, 0.99}, .weight_decay = 0.1};
+    case Training::kSgd:
+      return {
+          .kind = Kind::kSgd, .lr = 0.05, .weight_decay = 0.1, .momentum = 0.9, .nesterov = true};
+    case Training::kAdagrad:
+      return {.kind = Kind::kAdagrad, .lr = 1e-2, .eps = 1e-10, .weight_decay = 0.1};
+    default:
+      return {.lr = row.lr,
+              .betas = {0.9, 0.95},
+              .eps = 1e-8,
+              .weight_decay = 0.1,
+              .no_decay = row.training == Training::kNoDecay};
+  }
+}
+
+configs::SchedulerConfig scheduler_of(const Row& row) {
+  using Kind = configs::SchedulerConfig::Kind;
+  if (row.training == Training::kOneCycle) {
+    return {.kind = Kind::kOneCycle,
+            .one_cycle = {.min_lr = 1e-4,
+                          .max_lr = 2e-3,
+                          .first_step_size = 6,
+                          .second_step_size = 8,
+                          .decay_step_size = 2,
+                          .decay_lr_rate = 0.5}};
+  }
+  if (!row.cosine) return {};
+  return {.kind = Kind::kWarmupCosineLr,
+          .warmup_num_steps = 6,
+          .warmup_type = configs::SchedulerConfig::Warmup::kLinear,
+          .total_num_steps = 16,
+          .warmup_min_ratio = 0.1,
+          .cos_min_ratio = 0.05};
+}
+
 }  // namespace
 
+std::string name_of(Training training) {
+  constexpr const char* kNames[] = {"adamw",   "adam_l2",  "lion",     "sgd",
+                                    "adagrad", "no_decay", "one_cycle"};
+  return kNames[static_cast<size_t>(training)];
+}
+
 std::string name_of(const Row& row) {
-  return fmt::format("{}, {}, stage {}, {} ranks, accumulation {}, rate {}{}{}{}{}", row.model,
-                     name_of(row.precision), row.zero.stage, row.ranks, row.accumulation, row.lr,
-                     recompute_name(row.recompute), zero_name(row.zero),
-                     row.masked ? ", masked" : "", row.cosine ? ", cosine" : "");
+  return fmt::format("{}, {}, {}, stage {}, {} ranks, accumulation {}, rate {}{}{}{}{}{}{}",
+                     row.model, name_of(row.training), name_of(row.precision), row.zero.stage,
+                     row.ranks, row.accumulation, row.lr, recompute_name(row.recompute),
+                     zero_name(row.zero), gradients_name(row.gradients),
+                     row.masked ? ", masked" : "", row.cosine ? ", cosine" : "",
+                     row.micro_batch_mean ? ", mean of micro-batches" : "");
 }
 
 configs::Config config_of(const Row& row) {
@@ -53,15 +117,10 @@ configs::Config config_of(const Row& row) {
                   .accumulation_steps = row.accumulation};
   config.precision = row.precision;
   config.loss_scale.static_scale = 1024;
-  config.optimizer = {.lr = row.lr, .betas = {0.9, 0.95}, .eps = 1e-8, .weight_decay = 0.1};
-  if (row.cosine) {
-    config.scheduler = {.kind = configs::SchedulerConfig::Kind::kWarmupCosineLr,
-                        .warmup_num_steps = 6,
-                        .warmup_type = configs::SchedulerConfig::Warmup::kLinear,
-                        .total_num_steps = 16,
-                        .warmup_min_ratio = 0.1,
-                        .cos_min_ratio = 0.05};
-  }
+  config.optimizer = optimizer_of(row);
+  config.scheduler = scheduler_of(row);
+  config.gradients = row.gradients;
+  if (row.micro_batch_mean) config.loss_mean = configs::LossMean::kMicroBatch;
   config.zero = row.zero;
   config.recompute = row.recompute;
   return config;
@@ -72,6 +131,9 @@ Row plain(const Row& row) {
   result.recompute = {};
   result.zero = Row{}.zero;
   result.zero.stage = row.zero.stage;
+  // These may change the order of sums.
+  result.zero.reduce_scatter = row.zero.reduce_scatter;
+  result.zero.reduce_bucket_elements = row.zero.reduce_bucket_elements;
   return result;
 }
 
@@ -82,6 +144,9 @@ Row single(const Row& row) {
   result.masked = row.masked;
   result.lr = row.lr;
   result.cosine = row.cosine;
+  result.training = row.training;
+  result.micro_batch_mean = row.micro_batch_mean;
+  if (row.micro_batch_mean) result.accumulation = row.accumulation * row.ranks;
   return result;
 }
 

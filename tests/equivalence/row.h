@@ -11,6 +11,17 @@ namespace zeroth::equivalence {
 inline constexpr int64_t kSteps = 20;
 inline constexpr int64_t kGlobalBatch = 24;
 
+// What is trained with: AdamW that decays everything, or a run of its own in the fixtures.
+enum class Training {
+  kAdamW,
+  kAdamL2,  // decay as part of the gradient
+  kLion,
+  kSgd,
+  kAdagrad,
+  kNoDecay,   // AdamW that leaves norm weights and biases out of its decay
+  kOneCycle,  // AdamW whose rate and first beta cycle
+};
+
 struct Row {
   // Everything is sharded in stage 3 unless the row says otherwise: the tiny models lie wholly
   // under the default threshold.
@@ -23,10 +34,16 @@ struct Row {
   bool masked = false;          // some targets are not trained, more in some rows than in others
   double lr = 1e-3;
   bool cosine = false;  // WarmupCosineLR instead of a constant rate
+  Training training = Training::kAdamW;
+  // Mean of the means of four micro-batches, over ranks and accumulation.
+  bool micro_batch_mean = false;
+  configs::GradientConfig gradients = {};
 };
 
 // Names everything that differs from a Row{} besides what every row has.
 std::string name_of(const Row& row);
+// "adamw", "lion": also the name of its run in the fixtures.
+std::string name_of(Training training);
 
 configs::Config config_of(const Row& row);
 
@@ -34,7 +51,7 @@ configs::Config config_of(const Row& row);
 // parameters rest and travel as by default.
 Row plain(const Row& row);
 
-// The same training on one rank at stage 0 in one micro-batch.
+// The same training on one rank at stage 0, in one micro-batch if the loss does not depend on it.
 Row single(const Row& row);
 
 }  // namespace zeroth::equivalence

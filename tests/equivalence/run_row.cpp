@@ -18,7 +18,7 @@ class Collected final : public engine::ModelSink {
   explicit Collected(std::map<std::string, torch::Tensor>& values) : values_(values) {}
   void begin(const std::vector<engine::ParameterInfo>&) override {}
   void write(const std::string& name, const torch::Tensor& value) override {
-    values_[name] = value.clone();
+    values_[name] = value.to(torch::kCPU, /*non_blocking=*/false, /*copy=*/true);
   }
 
  private:

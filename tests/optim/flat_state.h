@@ -23,24 +23,34 @@ inline torch::Tensor gradient(int64_t count, int64_t update) {
 }
 
 struct FlatState {
+  configs::OptimizerConfig config;
+  std::unique_ptr<UpdateRule> rule;
   torch::Tensor master;
   std::vector<torch::Tensor> states;
 
-  FlatState(const UpdateRule& rule, torch::Tensor start) : master(std::move(start)) {
-    for (size_t i = 0; i < rule.state_names().size(); ++i) states.push_back(at::zeros_like(master));
+  FlatState(const configs::OptimizerConfig& optimizer, torch::Tensor start)
+      : config(optimizer), rule(make_update_rule(optimizer)), master(std::move(start)) {
+    for (size_t i = 0; i < rule->state_names().size(); ++i) {
+      states.push_back(at::full_like(master, rule->initial_state()));
+    }
   }
 
-  void apply(const UpdateRule& rule, torch::Tensor grad, int64_t update, double factor = 1) {
-    rule.apply({master, std::move(grad), states}, update, /*lr=*/1e-3, factor);
+  UpdateRule::Step step(int64_t update, double factor) const {
+    UpdateRule::Step step = usual_step(config, update);
+    step.grad_factor = factor;
+    return step;
+  }
+
+  void apply(torch::Tensor grad, int64_t update, double factor = 1) {
+    rule->apply({master, std::move(grad), states}, step(update, factor));
   }
 
   // Elements [begin, end), sharing memory.
-  void apply_tile(const UpdateRule& rule, const torch::Tensor& grad, int64_t update, int64_t begin,
-                  int64_t end) {
+  void apply_tile(const torch::Tensor& grad, int64_t update, int64_t begin, int64_t end) {
     std::vector<torch::Tensor> tile_states;
     for (const torch::Tensor& state : states) tile_states.push_back(state.slice(0, begin, end));
-    rule.apply({master.slice(0, begin, end), grad.slice(0, begin, end), tile_states}, update,
-               /*lr=*/1e-3, /*grad_factor=*/0.3);
+    rule->apply({master.slice(0, begin, end), grad.slice(0, begin, end), tile_states},
+                step(update, /*factor=*/0.3));
   }
 };
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "tests/optim/fixtures.h"
+#include "tests/optim/schedule_params.h"
 
 namespace zeroth::optim {
 
@@ -15,12 +15,25 @@ namespace {
 
 using configs::SchedulerConfig;
 
+configs::LrRangeTestConfig range_test_of(const nlohmann::json& params) {
+  configs::LrRangeTestConfig config;
+  config.min_lr = params.value("lr_range_test_min_lr", config.min_lr);
+  config.step_size = params.value("lr_range_test_step_size", config.step_size);
+  config.step_rate = params.value("lr_range_test_step_rate", config.step_rate);
+  config.staircase = params.value("lr_range_test_staircase", config.staircase);
+  return config;
+}
+
 SchedulerConfig config_of(const nlohmann::json& fixture) {
   static const std::map<std::string, SchedulerConfig::Kind> kKinds = {
       {"Constant", SchedulerConfig::Kind::kConstant},
       {"WarmupLR", SchedulerConfig::Kind::kWarmupLr},
       {"WarmupDecayLR", SchedulerConfig::Kind::kWarmupDecayLr},
-      {"WarmupCosineLR", SchedulerConfig::Kind::kWarmupCosineLr}};
+      {"WarmupCosineLR", SchedulerConfig::Kind::kWarmupCosineLr},
+      {"OneCycle", SchedulerConfig::Kind::kOneCycle},
+      {"LRRangeTest", SchedulerConfig::Kind::kLrRangeTest},
+      {"linear", SchedulerConfig::Kind::kLinear},
+      {"cosine", SchedulerConfig::Kind::kCosine}};
   const nlohmann::json& params = fixture["params"];
   SchedulerConfig config;
   config.kind = kKinds.at(fixture["kind"]);
@@ -33,23 +46,40 @@ SchedulerConfig config_of(const nlohmann::json& fixture) {
   config.total_num_steps = params.value("total_num_steps", config.total_num_steps);
   config.warmup_min_ratio = params.value("warmup_min_ratio", config.warmup_min_ratio);
   config.cos_min_ratio = params.value("cos_min_ratio", config.cos_min_ratio);
+  config.one_cycle = one_cycle_of(params);
+  config.range_test = range_test_of(params);
   return config;
 }
 
 }  // namespace
 
-TEST_CASE("every update sees the rate that DeepSpeed's optimizer sees") {
+TEST_CASE("every update sees the rate that DeepSpeed's or Hugging Face's optimizer sees") {
+  std::map<std::string, int> curves;
   for (const nlohmann::json& fixture : load_fixture("schedules.json")) {
-    const LrSchedule schedule(config_of(fixture), fixture["optimizer_lr"]);
+    const LrSchedule schedule(config_of(fixture), {.lr = fixture["optimizer_lr"]});
     const std::vector<double> rates = fixture["rates"];
     REQUIRE(rates.size() == 60);
+    ++curves[fixture["kind"]];
     CAPTURE(fixture["kind"].dump());
     CAPTURE(fixture["params"].dump());
     for (size_t update = 0; update < rates.size(); ++update) {
       CAPTURE(update);
       const double rate = schedule.at(static_cast<int64_t>(update));
-      CHECK(std::abs(rate - rates[update]) <= 1e-12 * rates[update]);
+      // The cosine's last steps are differences of nearly equal numbers.
+      CHECK(std::abs(rate - rates[update]) <= 1e-12 * rates[update] + 1e-19);
     }
+  }
+  CHECK(curves.size() == 8);
+}
+
+TEST_CASE("betas are the optimizer's under every schedule that does not cycle them") {
+  for (const SchedulerConfig::Kind kind :
+       {SchedulerConfig::Kind::kConstant, SchedulerConfig::Kind::kWarmupLr,
+        SchedulerConfig::Kind::kLrRangeTest, SchedulerConfig::Kind::kOneCycle}) {
+    const LrSchedule schedule({.kind = kind, .one_cycle = {.cycle_momentum = false}},
+                              {.betas = {0.7, 0.95}});
+    CHECK(schedule.betas_at(0) == std::array{0.7, 0.95});
+    CHECK(schedule.betas_at(3000) == std::array{0.7, 0.95});
   }
 }
 
@@ -59,7 +89,7 @@ TEST_CASE("the first two updates of a warm-up run at its minimum rate") {
                              .warmup_max_lr = 1e-3,
                              .warmup_num_steps = 4,
                              .warmup_type = SchedulerConfig::Warmup::kLinear},
-                            0.5);
+                            {.lr = 0.5});
   CHECK(schedule.at(0) == 1e-6);
   CHECK(schedule.at(1) == 1e-6);
   CHECK(schedule.at(2) > 1e-6);
@@ -72,13 +102,22 @@ TEST_CASE("a cosine schedule's first update is at rate zero whatever its minimum
                              .warmup_num_steps = 2,
                              .total_num_steps = 10,
                              .warmup_min_ratio = 0.5},
-                            1e-3);
+                            {.lr = 1e-3});
   CHECK(schedule.at(0) == 0.0);
   CHECK(schedule.at(1) == 0.5e-3);
 }
 
+TEST_CASE("a cosine to zero stays there") {
+  const LrSchedule schedule(
+      {.kind = SchedulerConfig::Kind::kCosine, .warmup_num_steps = 0, .total_num_steps = 10},
+      {.lr = 1e-3});
+  CHECK(schedule.at(0) == 1e-3);
+  CHECK(schedule.at(10) == 0.0);
+  CHECK(schedule.at(15) == 0.0);
+}
+
 TEST_CASE("a schedule has no update before the first") {
-  CHECK_THROWS_AS(LrSchedule({}, 1e-3).at(-1), InternalError);
+  CHECK_THROWS_AS(LrSchedule({}, {}).at(-1), InternalError);
 }
 
 }  // namespace zeroth::optim

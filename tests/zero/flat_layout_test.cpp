@@ -12,18 +12,18 @@ TEST_CASE("slots begin at aligned offsets and shards are equal") {
   layout.add("b", {2});
   CHECK(layout.slots()[0].offset == 0);
   CHECK(layout.slots()[0].numel == 15);
-  CHECK(layout.slots()[1].offset == 16);
-  CHECK(layout.shard_numel() == 16);
-  CHECK(layout.numel() == 48);
+  CHECK(layout.slots()[1].offset == 64);
+  CHECK(layout.shard_numel() == 64);
+  CHECK(layout.numel() == 192);
   CHECK(layout.parameter_numel() == 17);
-  CHECK((layout.shard(0) == Range{0, 16}));
-  CHECK((layout.shard(2) == Range{32, 48}));
+  CHECK((layout.shard(0) == Range{0, 64}));
+  CHECK((layout.shard(2) == Range{128, 192}));
 }
 
 TEST_CASE("a parameter smaller than the world leaves shards that hold padding only") {
   FlatLayout layout(8);
   layout.add("a", {3});
-  CHECK(layout.shard_numel() == 16);
+  CHECK(layout.shard_numel() == 64);
   CHECK((layout.overlap(0, layout.shard(0)) == Range{0, 3}));
   CHECK(layout.overlap(0, layout.shard(7)).size() == 0);
 }
@@ -54,6 +54,30 @@ TEST_CASE("a zero-size parameter has a slot of its own") {
   CHECK(layout.slots()[0].numel == 0);
   CHECK(layout.parameter_numel() == 1);
   CHECK_THROWS_AS(layout.shard(2), InternalError);
+}
+
+TEST_CASE("a unit of zero-size parameters has shards of padding") {
+  FlatLayout layout(2);
+  layout.add("empty", {0});
+  CHECK(layout.parameter_numel() == 0);
+  CHECK(layout.shard_numel() == 64);
+  CHECK(FlatLayout(2).shard_numel() == 0);
+}
+
+TEST_CASE("a range is cut into runs of matrices and of norm weights and biases") {
+  FlatLayout layout(2);
+  layout.add("a.weight", {10, 10});  // 0 .. 128 with its padding
+  layout.add("b.weight", {64, 2});   // 128 .. 256
+  layout.add("b.bias", {2});         // 256 .. 320
+  layout.add("norm", {70});          // 320 .. 448
+  layout.add("scale", {});           // 448 .. 512
+  layout.add("c.weight", {1, 1});    // 512 .. 640, with the padding of the last shard
+  CHECK((layout.runs({0, layout.numel()}) ==
+         std::vector<Run>{{{0, 256}, true}, {{256, 512}, false}, {{512, 640}, true}}));
+  CHECK((layout.runs(layout.shard(0)) == std::vector<Run>{{{0, 256}, true}, {{256, 320}, false}}));
+  CHECK(
+      (layout.runs(layout.shard(1)) == std::vector<Run>{{{320, 512}, false}, {{512, 640}, true}}));
+  CHECK(layout.vector_numel() == 2 + 70 + 1);
 }
 
 }  // namespace zeroth::zero

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>
 
+#include "model/open_gradient.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
 #include "zero/grad_views.h"
@@ -23,14 +24,31 @@ const Case kCases[] = {{"whole", make_whole_reducer, Retention::kWhole},
                        {"late scatter", make_late_scatter_reducer, Retention::kRefresh},
                        {"scatter", make_scatter_reducer, Retention::kRefresh}};
 
+struct OptionsCase {
+  const char* name;
+  GradReducerOptions options;
+};
+// Pieces as small as they get; smaller than a unit and no divisor of it; a unit at a time; all.
+const OptionsCase kOptions[] = {
+    {"fp32", {}},
+    {"bf16 wire", {.wire = torch::kBFloat16}},
+    {"fp16 wire, no overlap", {.wire = torch::kHalf, .max_in_flight = 0}},
+    {"bucket of 1", {.bucket_elements = 1}},
+    {"bucket of 300", {.bucket_elements = 300}},
+    {"bucket of 300, bf16 wire", {.wire = torch::kBFloat16, .bucket_elements = 300}},
+    {"all-reduce", {.reduce_scatter = false}},
+    {"all-reduce in pieces",
+     {.wire = torch::kBFloat16, .reduce_scatter = false, .bucket_elements = 100}},
+    {"all in bf16", {.wire = torch::kBFloat16, .accumulation = torch::kBFloat16}},
+    {"bf16 sums, fp32 wire", {.accumulation = torch::kBFloat16, .bucket_elements = 129}}};
+
 // What backward would add in micro-batch `micro` of `rank`: small integers, exact in every dtype.
 torch::Tensor contribution(const torch::Tensor& like, int rank, int64_t micro) {
   return (torch::arange(like.numel(), torch::kFloat) % 5 + rank + 2 * static_cast<double>(micro))
       .reshape(like.sizes());
 }
 
-// Runs `micros` micro-batches over the chain and returns the sum that every parameter's gradient
-// should be.
+// Runs `micros` micro-batches over the chain.
 void run_step(const UnitPlan& plan, GradReducer& grads, int rank, int64_t micros) {
   const torch::NoGradGuard no_grad;
   for (int64_t micro = 0; micro < micros; ++micro) {
@@ -39,7 +57,7 @@ void run_step(const UnitPlan& plan, GradReducer& grads, int rank, int64_t micros
       for (const size_t unit : plan.block_units[block]) {
         for (const torch::Tensor& param : plan.units[unit].params) {
           if (!plan.units[unit].trainable) continue;
-          param.mutable_grad().add_(contribution(param, rank, micro));
+          model::deliver_gradient(param, contribution(param, rank, micro));
         }
       }
       grads.add(block, micro + 1 == micros);
@@ -67,18 +85,24 @@ torch::Tensor expected(const UnitPlan& plan, size_t unit, int ranks, int64_t mic
 TEST_CASE("every reducer gives the sum over ranks and micro-batches, step after step") {
   for (const Case& reducer : kCases) {
     for (const int ranks : {1, 2, 3}) {
-      for (const torch::Dtype wire : {torch::kFloat, torch::kBFloat16}) {
+      for (const OptionsCase& options : kOptions) {
         for (const bool tied : {false, true}) {
           CAPTURE(reducer.name);
+          CAPTURE(options.name);
           CAPTURE(ranks);
           CAPTURE(tied);
           testing::run_ranks(ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
-            const model::Blocks blocks = testing::make_chain({.tied = tied, .frozen = true});
-            const UnitPlan plan = plan_units(blocks, ranks);
+            const model::Blocks blocks =
+                testing::make_chain({.hidden = 20, .tied = tied, .frozen = true});
+            UnitPlan plan = plan_units(blocks, ranks);
+            // Some begin their gradients in what lies there, others in zeros.
+            for (size_t unit = 0; unit < plan.units.size(); ++unit) {
+              plan.units[unit].begins_gradients = unit % 2 == 0;
+            }
             ParamStore params(
                 plan, mesh->data(), torch::kCPU,
                 {.retention = std::vector<Retention>(plan.units.size(), reducer.retention)});
-            const auto grads = reducer.make(plan, mesh->data(), {.wire = wire});
+            const auto grads = reducer.make(plan, mesh->data(), options.options);
             for (const int64_t micros : {1, 3, 2}) {
               run_step(plan, *grads, mesh->rank(), micros);
               double owned = grads->finish().item<double>();
@@ -90,7 +114,8 @@ TEST_CASE("every reducer gives the sum over ranks and micro-batches, step after 
                 }
                 const torch::Tensor sum = expected(plan, unit, ranks, micros);
                 const Range range = grads->range(unit);
-                CHECK(at::equal(grads->grad(unit), sum.narrow(0, range.begin, range.size())));
+                CHECK(at::equal(grads->grad(unit).to(torch::kFloat),
+                                sum.narrow(0, range.begin, range.size())));
                 squares += sum.square().sum().item<double>();
               }
               const torch::Tensor norm = torch::tensor({owned}, torch::kDouble);
@@ -103,6 +128,80 @@ TEST_CASE("every reducer gives the sum over ranks and micro-batches, step after 
       }
     }
   }
+}
+
+TEST_CASE("a parameter that backward leaves out has a gradient of zero and is known") {
+  for (const Case& reducer : kCases) {
+    for (const bool begins : {false, true}) {
+      CAPTURE(reducer.name);
+      CAPTURE(begins);
+      testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+        const torch::NoGradGuard no_grad;
+        const model::Blocks blocks = testing::make_chain({.layers = 1});
+        UnitPlan plan = plan_units(blocks, 2);
+        for (Unit& unit : plan.units) unit.begins_gradients = begins;
+        ParamStore params(
+            plan, mesh->data(), torch::kCPU,
+            {.retention = std::vector<Retention>(plan.units.size(), reducer.retention)});
+        const auto grads = reducer.make(plan, mesh->data(), {});
+        for (const bool bias_used : {true, false, true}) {
+          for (size_t block = 3; block-- > 0;) {
+            grads->open(block);
+            const std::vector<torch::Tensor>& own = plan.units[block].params;
+            model::deliver_gradient(own[0], torch::ones_like(own[0]));
+            if (bias_used && block == 1) model::deliver_gradient(own[1], torch::ones_like(own[1]));
+            grads->add(block, true);
+          }
+          grads->finish();
+          CHECK(grads->got_gradient(1, 0));
+          CHECK(grads->got_gradient(1, 1) == bias_used);
+          const Slot& bias = plan.units[1].layout.slots()[1];
+          const Range part = plan.units[1].layout.overlap(1, grads->range(1));
+          if (part.size() > 0) {
+            const int64_t begin = bias.offset + part.begin - grads->range(1).begin;
+            CHECK(grads->grad(1)
+                      .narrow(0, begin, part.size())
+                      .eq(bias_used ? 2 : 0)
+                      .all()
+                      .item<bool>());
+          }
+          grads->reset();
+          CHECK_FALSE(grads->got_gradient(1, 0));
+        }
+      });
+    }
+  }
+}
+
+TEST_CASE("two ranks sum to the same bits in pieces of any size, scattered or not") {
+  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+    const model::Blocks blocks = testing::make_chain({.hidden = 24});
+    const UnitPlan plan = plan_units(blocks, 2);
+    ParamStore params(
+        plan, mesh->data(), torch::kCPU,
+        {.retention = std::vector<Retention>(plan.units.size(), Retention::kRefresh)});
+    std::vector<torch::Tensor> first;
+    for (const OptionsCase& options : kOptions) {
+      if (options.options.wire != torch::kFloat || options.options.accumulation != torch::kFloat)
+        continue;
+      CAPTURE(options.name);
+      const auto grads = make_scatter_reducer(plan, mesh->data(), options.options);
+      const torch::NoGradGuard no_grad;
+      for (size_t block = blocks.size(); block-- > 0;) {
+        grads->open(block);
+        for (const torch::Tensor& param : blocks[block]->parameters()) {
+          const torch::Tensor counter = torch::arange(param.numel(), torch::kFloat);
+          param.mutable_grad().add_((counter * (1.7 + mesh->rank())).sin().reshape(param.sizes()));
+        }
+        grads->add(block, true);
+      }
+      grads->finish();
+      for (size_t unit = 0; unit < plan.units.size(); ++unit) {
+        if (first.size() <= unit) first.push_back(grads->grad(unit).clone());
+        CHECK(at::equal(grads->grad(unit), first[unit]));
+      }
+    }
+  });
 }
 
 TEST_CASE("a gradient that accumulates keeps small additions that bf16 would lose") {

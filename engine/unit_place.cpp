@@ -1,0 +1,36 @@
+#include "engine/unit_place.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+
+namespace zeroth::engine {
+namespace {
+
+constexpr int64_t kSlotsPerUnit = int64_t{1} << 24;
+
+}  // namespace
+
+int64_t place_of(const zero::UnitPlan& plan, size_t unit, size_t slot) {
+  const size_t units_behind = plan.units.size() - 1 - unit;
+  const size_t slots_behind = plan.units[unit].layout.slots().size() - 1 - slot;
+  return static_cast<int64_t>(units_behind) * kSlotsPerUnit + static_cast<int64_t>(slots_behind);
+}
+
+std::string describe_place(const zero::UnitPlan& plan, int64_t place) {
+  ZEROTH_CHECK(place != kNowhere, "no place");
+  const zero::Unit& unit =
+      plan.units[plan.units.size() - 1 - static_cast<size_t>(place / kSlotsPerUnit)];
+  const auto& slots = unit.layout.slots();
+  return fmt::format("block {}, parameter {}", plan.block_labels[unit.blocks.front()],
+                     slots[slots.size() - 1 - static_cast<size_t>(place % kSlotsPerUnit)].name);
+}
+
+int64_t least_over_ranks(int64_t value, const comm::Mesh& mesh) {
+  const torch::Tensor tensor =
+      torch::full({1}, value, torch::TensorOptions(mesh.device()).dtype(torch::kLong));
+  mesh.data().all_reduce(tensor, comm::Reduce::kMin).wait();
+  return tensor.item<int64_t>();
+}
+
+}  // namespace zeroth::engine

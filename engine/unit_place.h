@@ -1,0 +1,25 @@
+// A parameter as one integer, so that a single all-reduce finds the first one over the ranks.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "comm/mesh.h"
+#include "zero/unit.h"
+
+namespace zeroth::engine {
+
+inline constexpr int64_t kNowhere = std::numeric_limits<int64_t>::max();
+
+// Smaller is earlier in backward: units from the last to the first, slots from the last to the
+// first.
+int64_t place_of(const zero::UnitPlan& plan, size_t unit, size_t slot);
+
+// "block layers.3, parameter layers.3.attention.q.weight"
+std::string describe_place(const zero::UnitPlan& plan, int64_t place);
+
+// Collective.
+int64_t least_over_ranks(int64_t value, const comm::Mesh& mesh);
+
+}  // namespace zeroth::engine

@@ -1,0 +1,38 @@
+#include "engine/unused.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "engine/unit_place.h"
+
+namespace zeroth::engine {
+namespace {
+
+int64_t first_unused(const zero::UnitPlan& plan, const zero::GradReducer& grads) {
+  int64_t first = kNowhere;
+  for (size_t unit = 0; unit < plan.units.size(); ++unit) {
+    if (!plan.units[unit].trainable) continue;
+    const auto& slots = plan.units[unit].layout.slots();
+    for (size_t slot = 0; slot < slots.size(); ++slot) {
+      if (slots[slot].numel == 0 || grads.got_gradient(unit, slot)) continue;
+      first = std::min(first, place_of(plan, unit, slot));
+    }
+  }
+  return first;
+}
+
+}  // namespace
+
+void require_gradients(const zero::UnitPlan& plan, const zero::GradReducer& grads, int64_t step,
+                       const comm::Mesh& mesh) {
+  const int64_t mine = first_unused(plan, grads);
+  const int64_t place = least_over_ranks(mine, mesh);
+  if (place == kNowhere) return;
+  const int64_t rank = least_over_ranks(mine == place ? mesh.rank() : kNowhere, mesh);
+  throw Error(
+      "step {}: {} got no gradient on rank {}: zero_optimization.ignore_unused_parameters is false "
+      "(with true its gradient counts as zero)",
+      step, describe_place(plan, place), rank);
+}
+
+}  // namespace zeroth::engine

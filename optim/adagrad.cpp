@@ -1,0 +1,26 @@
+#include "optim/adagrad.h"
+
+#include <ATen/ops/_fused_adagrad_ops.h>
+#include <ATen/ops/full.h>
+
+#include <array>
+
+#include "optim/range_checks.h"
+
+namespace zeroth::optim {
+
+std::span<const std::string_view> Adagrad::state_names() const {
+  static constexpr std::array<std::string_view, 1> kNames = {"sum"};
+  return kNames;
+}
+
+void Adagrad::apply(const Range& range, const Step& step) const {
+  check_arguments(*this, range, step);
+  const std::optional<torch::Tensor> grad_scale = fold_factor(range.grad, step.grad_factor);
+  const torch::Tensor update = at::full({}, step.update, range.master.options());
+  at::_ops::_fused_adagrad_::call({range.master}, {range.grad}, {range.states[0]}, {update},
+                                  step.lr, config_.lr_decay, step.weight_decay, config_.eps,
+                                  /*maximize=*/false, grad_scale, /*found_inf=*/{});
+}
+
+}  // namespace zeroth::optim

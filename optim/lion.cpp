@@ -1,0 +1,52 @@
+#include "optim/lion.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/copysign.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/mul.h>
+
+#include <algorithm>
+#include <array>
+
+#include "optim/range_checks.h"
+
+namespace zeroth::optim {
+namespace {
+
+// Elements that pass through all operations of the formula while the cache holds them.
+constexpr int64_t kChunk = 16384;
+static_assert(kChunk % UpdateRule::kTileAlignment == 0);
+
+void apply_chunk(torch::Tensor master, torch::Tensor grad, torch::Tensor momentum,
+                 const UpdateRule::Step& step) {
+  const torch::NoGradGuard no_grad;  // the threads of a parallel loop do not inherit it
+  const auto [beta1, beta2] = step.betas;
+  if (step.grad_factor != 1) grad.mul_(step.grad_factor);
+  const torch::Tensor direction = at::mul(momentum, beta1).add_(grad, 1 - beta1);
+  if (step.weight_decay != 0) master.mul_(1 - step.lr * step.weight_decay);
+  master.sub_(at::copysign(at::full({}, step.lr, master.options()), direction));
+  momentum.mul_(beta2).add_(grad, 1 - beta2);
+}
+
+}  // namespace
+
+std::span<const std::string_view> Lion::state_names() const {
+  static constexpr std::array<std::string_view, 1> kNames = {"exp_avg"};
+  return kNames;
+}
+
+void Lion::apply(const Range& range, const Step& step) const {
+  check_arguments(*this, range, step);
+  const int64_t numel = range.master.numel();
+  const int64_t chunk = range.master.is_cpu() ? kChunk : std::max<int64_t>(numel, 1);
+  at::parallel_for(0, (numel + chunk - 1) / chunk, 1, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      const int64_t begin = i * chunk;
+      const int64_t length = std::min(chunk, numel - begin);
+      apply_chunk(range.master.narrow(0, begin, length), range.grad.narrow(0, begin, length),
+                  range.states[0].narrow(0, begin, length), step);
+    }
+  });
+}
+
+}  // namespace zeroth::optim

@@ -1,0 +1,74 @@
+// Every optimizer, the groups of weight decay, a schedule that cycles betas, and both means.
+#include <doctest/doctest.h>
+
+#include "tests/equivalence/expect_row.h"
+
+namespace zeroth::equivalence {
+namespace {
+
+Row of(Training training, int stage, int ranks, int64_t accumulation) {
+  Row row = {.accumulation = accumulation, .ranks = ranks, .training = training};
+  row.zero.stage = stage;
+  return row;
+}
+
+}  // namespace
+
+TEST_CASE("every optimizer takes the reference's path, sharded or not") {
+  RowChecker checker;
+  for (const Training training : {Training::kAdamL2, Training::kLion, Training::kSgd,
+                                  Training::kAdagrad, Training::kOneCycle}) {
+    checker.check(of(training, 0, 1, 1));
+    checker.check(of(training, 2, 3, 2));
+    Row row = of(training, 3, 2, 1);
+    row.zero.sub_group_size_elements = 1'000;
+    row.recompute.every_nth_block = 1;
+    checker.check(row);
+  }
+  MESSAGE(checker.worst());
+}
+
+TEST_CASE("norms and biases are left out of the decay in every stage") {
+  RowChecker checker;
+  for (const char* model : {"llama", "qwen3_tied", "gpt2"}) {
+    for (const int stage : {0, 1, 2, 3}) {
+      Row row = of(Training::kNoDecay, stage, stage == 0 ? 1 : 4 - stage, 1);
+      row.model = model;
+      checker.check(row);
+    }
+  }
+  MESSAGE(checker.worst());
+}
+
+TEST_CASE("a mean of micro-batches is bare DeepSpeed's, however four of them are dealt") {
+  RowChecker checker;
+  for (const int ranks : {1, 2, 4}) {
+    for (const int stage : {0, 1, 2, 3}) {
+      if (ranks == 1 && stage > 0) continue;
+      Row row = of(Training::kAdamW, stage, ranks, 4 / ranks);
+      row.masked = true;
+      row.micro_batch_mean = true;
+      checker.check(row);
+    }
+  }
+  CHECK(load_fixture("llama")["micro_batch_mean"]["losses"] !=
+        load_fixture("llama")["masked"]["losses"]);
+  MESSAGE(checker.worst());
+}
+
+TEST_CASE("how gradients cross the ranks leaves the losses where they are") {
+  RowChecker checker;
+  for (const int stage : {0, 2, 3}) {
+    Row row = of(Training::kAdamW, stage, 3, 2);
+    row.gradients = {.predivide_factor = 2};
+    checker.check(row);
+    row.gradients = {.prescale = true};
+    row.zero.reduce_scatter = false;
+    row.zero.reduce_bucket_elements = 777;
+    row.zero.allgather_bucket_elements = 4'321;
+    checker.check(row);
+  }
+  MESSAGE(checker.worst());
+}
+
+}  // namespace zeroth::equivalence

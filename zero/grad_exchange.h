@@ -1,0 +1,55 @@
+// A gradient's way over the group: in pieces of at most a bucket, a few of them under way.
+#pragma once
+
+#include <torch/types.h>
+
+#include <string>
+
+#include "comm/group.h"
+#include "zero/buffer_pool.h"
+#include "zero/flat_layout.h"
+#include "zero/grad_reducer.h"
+#include "zero/in_flight.h"
+
+namespace zeroth::zero {
+
+class GradExchange {
+ public:
+  // Keeps references to `group` and `pool`.
+  GradExchange(comm::Group& group, const GradReducerOptions& options, BufferPool& pool);
+
+  struct Transfer {
+    torch::Tensor whole;     // [numel], this rank's addend; written to. May lie in any dtype
+    Range range;             // the elements of the sum that this rank wants: all, or its shard
+    torch::Tensor target;    // [range.size()], where they go; may be that part of `whole`
+    bool add = false;        // to what target holds
+    bool give_back = false;  // `whole` to the pool in the end
+    std::string what = {};   // for messages
+  };
+  // Starts to sum `whole` over the ranks. Transfers end in the order of their start, some before
+  // this returns; the target is theirs until then. Collective.
+  void start(const Transfer& transfer);
+  // Waits until all have ended.
+  void drain() { in_flight_.drain(); }
+
+ private:
+  struct Piece {
+    comm::Pending pending;
+    torch::Tensor sent;      // crosses the group, in the wire's dtype
+    torch::Tensor received;  // what target shall hold; undefined where this rank wants nothing
+    torch::Tensor target;
+    bool add = false;
+    std::vector<torch::Tensor> borrowed;  // goes back to the pool
+  };
+
+  Piece scatter_piece(const Transfer& transfer, const Range& columns);
+  Piece all_reduce_piece(const Transfer& transfer, const Range& part);
+  void finish(Piece piece);
+
+  comm::Group& group_;
+  GradReducerOptions options_;
+  BufferPool& pool_;
+  InFlight<Piece> in_flight_;
+};
+
+}  // namespace zeroth::zero
