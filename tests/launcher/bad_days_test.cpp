@@ -46,7 +46,7 @@ Words in_cgroup(const ChildCgroup& group, const Words& arguments) {
 }  // namespace
 
 TEST_CASE("a rank that memory's end kills is told from one that somebody kills") {
-  const ChildCgroup group(int64_t{64} << 20);
+  const ChildCgroup group(int64_t{256} << 20);
   if (!group.obstacle().empty()) {
     MESSAGE("skipped, a child control group cannot be made: " << group.obstacle());
     return;
@@ -55,7 +55,7 @@ TEST_CASE("a rank that memory's end kills is told from one that somebody kills")
   CHECK(result.status == 137);
   CHECK(contains(result.err,
                  "zeroth: rank 1 was killed by SIGKILL (out of memory: the kernel's out-of-memory "
-                 "killer ended 1 process of this control group; the group may use 64.0 MiB; "));
+                 "killer ended 1 process of this control group; the group may use 256 MiB; "));
   Launched job(in_cgroup(group, on_ranks(1, {"sleep"})));
   ::kill(job.wait_for_pids(1)[0], SIGKILL);
   CHECK(contains(job.wait().err, "rank 0 was killed by SIGKILL (somebody sent it: "));
