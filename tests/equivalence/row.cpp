@@ -102,12 +102,13 @@ std::string name_of(Training training) {
 }
 
 std::string name_of(const Row& row) {
-  return fmt::format("{}, {}, {}, stage {}, {} ranks, accumulation {}, rate {}{}{}{}{}{}{}",
+  return fmt::format("{}, {}, {}, stage {}, {} ranks, accumulation {}, rate {}{}{}{}{}{}{}{}",
                      row.model, name_of(row.training), name_of(row.precision), row.zero.stage,
                      row.ranks, row.accumulation, row.lr, recompute_name(row.recompute),
                      zero_name(row.zero), gradients_name(row.gradients),
                      row.masked ? ", masked" : "", row.cosine ? ", cosine" : "",
-                     row.micro_batch_mean ? ", mean of micro-batches" : "");
+                     row.micro_batch_mean ? ", mean of micro-batches" : "",
+                     row.dropout > 0 ? fmt::format(", dropout {}", row.dropout) : "");
 }
 
 configs::Config config_of(const Row& row) {
@@ -145,6 +146,7 @@ Row single(const Row& row) {
   result.lr = row.lr;
   result.cosine = row.cosine;
   result.training = row.training;
+  result.dropout = row.dropout;
   result.micro_batch_mean = row.micro_batch_mean;
   if (row.micro_batch_mean) result.accumulation = row.accumulation * row.ranks;
   return result;

@@ -38,6 +38,7 @@ struct Row {
   // Mean of the means of four micro-batches, over ranks and accumulation.
   bool micro_batch_mean = false;
   configs::GradientConfig gradients = {};
+  double dropout = 0;  // every probability that the model's family has
 };
 
 // Names everything that differs from a Row{} besides what every row has.

@@ -114,7 +114,8 @@ std::shared_ptr<model::WeightSource> weights_of(const Row& row, const model::Mod
 
 std::unique_ptr<engine::TrainEngine> make_row_engine(const Row& row,
                                                      std::shared_ptr<comm::Mesh> mesh) {
-  const model::ModelSpec spec = model::read_model_spec(checkpoint_of(row));
+  model::ModelSpec spec = model::read_model_spec(checkpoint_of(row));
+  model::override_dropout(spec, row.dropout);
   auto engine = engine::initialize(model::build_blocks(spec), config_of(row), std::move(mesh),
                                    {.weights = weights_of(row, spec)});
   return std::unique_ptr<engine::TrainEngine>(dynamic_cast<engine::TrainEngine*>(engine.release()));

@@ -34,4 +34,87 @@ TEST_CASE("after every step each working weight equals its master rounded") {
   }
 }
 
+namespace {
+
+using Kind = configs::OptimizerConfig::Kind;
+
+// This rank's masters and states after five steps of a chain whose sizes fill no vector.
+std::vector<torch::Tensor> after_training(const configs::Config& config,
+                                          const std::shared_ptr<comm::Mesh>& mesh) {
+  const auto engine =
+      testing::make_engine(testing::make_chain({.vocab = 19, .hidden = 37}), config, mesh);
+  testing::ChainLoader loader({.rank = mesh->rank(), .world_size = mesh->world_size()});
+  for (int step = 0; step < 5; ++step) CHECK_FALSE(engine->train_batch(loader).skipped);
+  std::vector<torch::Tensor> all;
+  for (size_t unit = 0; unit < engine->plan().units.size(); ++unit) {
+    all.push_back(engine->optimizer().master(unit));
+    all.push_back(engine->optimizer().state(unit, 0));
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("tiles of any size give the bits of a whole shard, with and without decay groups") {
+  for (const Kind kind : {Kind::kAdamW, Kind::kAdam, Kind::kLion, Kind::kSgd, Kind::kAdagrad}) {
+    for (const configs::Precision precision :
+         {configs::Precision::kFp32, configs::Precision::kBf16, configs::Precision::kFp16}) {
+      for (const bool no_decay : {false, true}) {
+        CAPTURE(static_cast<int>(kind));
+        CAPTURE(static_cast<int>(precision));
+        CAPTURE(no_decay);
+        testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+          configs::Config config;
+          config.batch = {.train_batch_size = 12, .micro_batch_size = 6, .accumulation_steps = 1};
+          config.precision = precision;
+          config.loss_scale.static_scale = 16;
+          config.zero.stage = 2;
+          config.optimizer = {.kind = kind,
+                              .lr = 1e-3,
+                              .weight_decay = 0.1,
+                              .no_decay = no_decay,
+                              .momentum = 0.9,
+                              .initial_accumulator_value = 0.1};
+          const std::vector<torch::Tensor> whole = after_training(config, mesh);
+          for (const int64_t tile : {1, 64, 200, 1'000}) {
+            config.zero.sub_group_size_elements = tile;
+            const std::vector<torch::Tensor> tiled = after_training(config, mesh);
+            for (size_t i = 0; i < whole.size(); ++i) CHECK(at::equal(tiled[i], whole[i]));
+          }
+        });
+      }
+    }
+  }
+}
+
+TEST_CASE("decay that leaves norms and biases out shrinks matrices only") {
+  for (const int stage : {0, 3}) {
+    testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+      const auto bias_and_matrix = [&](double decay, bool no_decay) {
+        configs::Config config;
+        config.batch = {.train_batch_size = 12, .micro_batch_size = 6, .accumulation_steps = 1};
+        config.zero.stage = stage;
+        config.optimizer.weight_decay = decay;
+        config.optimizer.no_decay = no_decay;
+        const auto engine = testing::make_engine(testing::make_chain({.hidden = 64}), config, mesh);
+        const engine::DecayCounts counts = engine->decay_counts();
+        CHECK(counts.decayed + counts.not_decayed == engine->num_parameters());
+        CHECK(counts.not_decayed == (no_decay ? 3 * 64 : 0));
+        testing::ChainLoader loader({.rank = mesh->rank(), .world_size = 2});
+        engine->train_batch(loader);
+        const zero::Lease lease = engine->params().gather(1);
+        const std::vector<torch::Tensor>& layer = engine->plan().units[1].params;
+        return std::pair(layer[1].clone(), layer[0].clone());
+      };
+      const auto [bias, matrix] = bias_and_matrix(0, false);
+      const auto [free_bias, decayed_matrix] = bias_and_matrix(0.5, true);
+      const auto [decayed_bias, same_matrix] = bias_and_matrix(0.5, false);
+      CHECK(at::equal(free_bias, bias));
+      CHECK_FALSE(at::equal(decayed_bias, bias));
+      CHECK_FALSE(at::equal(decayed_matrix, matrix));
+      CHECK(at::equal(decayed_matrix, same_matrix));
+    });
+  }
+}
+
 }  // namespace zeroth::zero
