@@ -29,9 +29,10 @@ struct GradientConfig {
   // kSum: every gradient, and so the norm that is printed and clipped, is the number of ranks times
   // that of kMean.
   Reduce reduce = Reduce::kMean;
-  // When gradients are divided by the number of ranks R: before they are summed (true) or after.
-  // With false, predivide_factor f > 0 divides by f before and by R/f after. The mean is the same;
-  // range and rounding on the wire are not. kSum ignores both, as DeepSpeed.
+  // When an all-reduce divides gradients by the number of ranks R: before it sums (true) or after.
+  // With false, predivide_factor f > 0 divides by f before and by R/f after. A reduce-scatter
+  // divides before unless f says otherwise. The mean is the same; range and rounding on the wire
+  // are not. kSum ignores both, as DeepSpeed.
   bool prescale = false;
   double predivide_factor = 1.0;
   // Precision in which gradients cross the wire. Unset: the working precision.

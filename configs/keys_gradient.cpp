@@ -15,9 +15,13 @@ std::vector<Key> gradient_rows() {
       refused("managed_gradient_accumulation", "true",
               "not supported yet: the engine counts the micro-batches"),
       honoured("prescale_gradients", kBool, "false", "",
-               "gradients are divided by the number of ranks before they are summed, not after"),
+               "an all-reduce divides by the number of ranks before the sum, not after; a "
+               "reduce-scatter does "
+               "so in any case"),
       honoured("gradient_predivide_factor", KeyType::kNumber, "1.0", "> 0",
-               "without prescale_gradients: part of that division that comes before the sum"),
+               "without prescale_gradients: the part of that division that comes before the sum; "
+               "other than 1 "
+               "it holds for a reduce-scatter too"),
       {"gradient_allreduce_op",
        kString,
        KeyState::kHonoured,

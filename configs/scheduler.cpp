@@ -99,10 +99,16 @@ SchedulerConfig from_flags(Context& context, double lr) {
   return scheduler;
 }
 
-// Beside a section, the flag has to mean the same shape.
-void compare_schedule(Context& context, const Type& type) {
+// Beside a section, the flags have to mean the same shape.
+void compare_flags(Context& context, const Type& type) {
+  const FlagValues& flags = context.flags;
+  const bool warms_up = type.takes.find("warmup_num_steps") != std::string_view::npos;
+  if (!warms_up && (flags.warmup_steps || flags.warmup_ratio)) {
+    context.complain("{}: {} has no warm-up",
+                     flags.warmup_steps ? "--warmup-steps" : "--warmup-ratio", type.name);
+  }
   using Schedule = FlagValues::Schedule;
-  const auto& flag = context.flags.schedule;
+  const auto& flag = flags.schedule;
   if (!flag) return;
   const Kind same = *flag == Schedule::kLinear   ? Kind::kWarmupDecayLr
                     : *flag == Schedule::kCosine ? Kind::kWarmupCosineLr
@@ -214,7 +220,7 @@ void fill_scheduler(Context& context, Config& config) {
   }
   const Type* type = type_of(context);
   if (type == nullptr) return;
-  compare_schedule(context, *type);
+  compare_flags(context, *type);
   SchedulerConfig& scheduler = config.scheduler;
   scheduler.kind = type->kind;
   switch (type->kind) {

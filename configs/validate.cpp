@@ -40,18 +40,19 @@ void check_dynamic_scale(Context& context, const Config& config) {
   }
 }
 
-void check_optimizer(Context& context) {
+void check_optimizer(Context& context, const Config& config) {
   const std::string path = "optimizer.params.adam_w_mode";
-  const std::string type = context.keys.get<std::string>("optimizer.type").value_or("");
-  if (context.keys.get<bool>(path) == false && type.size() > std::string("adam").size()) {
-    context.complain("{}: false contradicts optimizer.type {}: write type Adam", path, type);
+  const auto type = context.keys.get<std::string>("optimizer.type");
+  const bool decoupled = config.optimizer.kind == OptimizerConfig::Kind::kAdamW;
+  if (type && decoupled && context.keys.get<bool>(path) == false) {
+    context.complain("{}: false contradicts optimizer.type {}: write type Adam", path, *type);
   }
 }
 
 void check_schedule(Context& context, const Config& config) {
   const SchedulerConfig& scheduler = config.scheduler;
   if (scheduler.total_num_steps > 0 && scheduler.total_num_steps < scheduler.warmup_num_steps) {
-    context.warn("scheduler.params.total_num_steps {} is less than warmup_num_steps {}",
+    context.warn("the schedule has {} steps, fewer than its warm-up of {}",
                  scheduler.total_num_steps, scheduler.warmup_num_steps);
   }
 }
@@ -90,7 +91,7 @@ void check_flags(Context& context) {
 void validate(Context& context, const Config& config) {
   check_precision(context);
   check_dynamic_scale(context, config);
-  check_optimizer(context);
+  check_optimizer(context, config);
   check_schedule(context, config);
   check_recompute(context, config);
 }

@@ -100,6 +100,13 @@ TEST_CASE("one cycle needs its two rates, positive sizes, and betas for its mome
   CHECK(has_warning(sgd, "scheduler.params.cycle_momentum is off: the optimizer has no betas"));
 }
 
+TEST_CASE("a warm-up flag beside a schedule without warm-up is an error") {
+  FlagValues flags;
+  flags.warmup_steps = 3;
+  CHECK(error_of(text_of("LRRangeTest", "{}"), flags) ==
+        "test.json: --warmup-steps: LRRangeTest has no warm-up");
+}
+
 TEST_CASE("the range test has DeepSpeed's defaults, and steps of at least one") {
   const LrRangeTestConfig test = config_of(text_of("LRRangeTest", "{}")).scheduler.range_test;
   CHECK(test.min_lr == 1e-3);

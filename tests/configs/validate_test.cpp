@@ -48,7 +48,7 @@ TEST_CASE("each schedule takes its own parameters") {
 TEST_CASE("a schedule shorter than its warm-up is said") {
   CHECK(has_warning(resolve_text(R"({"scheduler": {"type": "WarmupDecayLR", "params":
                      {"total_num_steps": 100}}})"),
-                    "total_num_steps 100 is less than warmup_num_steps 1000"));
+                    "the schedule has 100 steps, fewer than its warm-up of 1000"));
 }
 
 TEST_CASE("recompute is asked for in one way") {
