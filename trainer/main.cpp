@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/heap.h"
 #include "comm/bootstrap.h"
 #include "comm/mesh.h"
 #include "trainer/config_text.h"
@@ -44,6 +45,7 @@ int say(const std::string& text, const comm::RankEnv& env) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  keep_freed_memory();
   trainer::StopSignal stop;  // before any thread
   comm::RankEnv env;
   trainer::Run run([&env](const std::string& message) {
