@@ -23,10 +23,15 @@ Tensor negative_log_likelihood(const Tensor& logits, const Tensor& lse, const Te
   return lse.sub(chosen).sum(torch::kFloat64);
 }
 
+int64_t usual_max_logits(const Tensor& x) {
+  return int64_t{x.is_cpu() ? 16 : 64} << 20;
+}
+
 struct HeadLoss : torch::autograd::Function<HeadLoss> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight,
                         const Tensor& targets, const HeadLossOptions& options) {
-    const int64_t chunk = std::max<int64_t>(1, options.max_logits / weight.size(0));
+    const int64_t most = options.max_logits > 0 ? options.max_logits : usual_max_logits(x);
+    const int64_t chunk = std::max<int64_t>(1, most / weight.size(0));
     Tensor sum = torch::zeros({}, x.options().dtype(torch::kFloat64));
     Tensor kept;
     Tensor lse = at::empty({x.size(0)}, x.options().dtype(torch::kFloat32));

@@ -10,9 +10,10 @@ namespace zeroth::model {
 
 struct HeadLossOptions {
   double trained_tokens = 1;  // the sum over tokens is divided by it
-  // Most logits at once: 64 MiB in fp32. One chunk keeps them for the backward, several compute
-  // them again.
-  int64_t max_logits = int64_t{16} << 20;
+  // Most logits at once, in the dtype of x; 0 chooses by device: 16Mi on the CPU, 64Mi on a GPU,
+  // whose products need more rows. One chunk keeps them for the backward, several compute them
+  // again.
+  int64_t max_logits = 0;
 };
 
 // x [tokens, hidden] and weight [vocab, hidden] of one dtype, targets [tokens] int64 or kUntrained.

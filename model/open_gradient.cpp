@@ -39,7 +39,7 @@ torch::Tensor deliver_gradient(const torch::Tensor& parameter, const torch::Tens
 torch::Tensor deliver_product(const torch::Tensor& parameter, const torch::Tensor& a,
                               const torch::Tensor& b) {
   const torch::Tensor open = open_gradient(parameter);
-  if (open.defined() && open.scalar_type() == a.scalar_type()) {
+  if (open.defined() && (open.scalar_type() == a.scalar_type() || adds_wider(open, a))) {
     is_fresh(open) ? write_matrix_product(open, a.t(), b) : add_matrix_product(open, a.t(), b);
     return {};
   }

@@ -46,8 +46,16 @@ Tensor matrix_product_plus(const Tensor& bias, const Tensor& a, const Tensor& b)
   return product.defined() ? product.add_(bias) : at::addmm(bias, a, b);
 }
 
+bool adds_wider(const Tensor& out, const Tensor& a) {
+  return a.is_cuda() && out.scalar_type() == torch::kFloat && a.element_size() == 2;
+}
+
 void write_matrix_product(Tensor out, const Tensor& a, const Tensor& b) {
   const torch::NoGradGuard no_grad;
+  if (adds_wider(out, a)) {
+    at::mm_out(out, a, b, torch::kFloat);
+    return;
+  }
   const Tensor product = onednn_product(a, b);
   if (product.defined()) {
     out.copy_(product);
@@ -58,6 +66,10 @@ void write_matrix_product(Tensor out, const Tensor& a, const Tensor& b) {
 
 void add_matrix_product(Tensor out, const Tensor& a, const Tensor& b) {
   const torch::NoGradGuard no_grad;
+  if (adds_wider(out, a)) {
+    at::addmm_out(out, out, a, b, torch::kFloat);
+    return;
+  }
   const Tensor product = onednn_product(a, b);
   if (product.defined()) {
     out.add_(product);

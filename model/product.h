@@ -17,7 +17,10 @@ torch::Tensor matrix_product(const torch::Tensor& a, const torch::Tensor& b);
 torch::Tensor matrix_product_plus(const torch::Tensor& bias, const torch::Tensor& a,
                                   const torch::Tensor& b);
 
-// out = a b and out += a b, `out` [m, n] of the same dtype.
+// Whether a product of 16-bit factors can be summed straight into fp32, as a GPU's can.
+bool adds_wider(const torch::Tensor& out, const torch::Tensor& a);
+
+// out = a b and out += a b, `out` [m, n] of the same dtype, or fp32 where adds_wider says so.
 void write_matrix_product(torch::Tensor out, const torch::Tensor& a, const torch::Tensor& b);
 void add_matrix_product(torch::Tensor out, const torch::Tensor& a, const torch::Tensor& b);
 

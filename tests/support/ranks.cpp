@@ -25,6 +25,7 @@ torch::Device device_of_tests() {
   const char* name = std::getenv("ZEROTH_TEST_DEVICE");
   if (name == nullptr || std::string_view(name) == "cpu") return torch::kCPU;
   comm::load_gpu().select(0);
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);  // bits are compared
   return {torch::kCUDA, 0};
 }
 

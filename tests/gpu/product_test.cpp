@@ -1,0 +1,28 @@
+// Products on the GPU whose sum is wider than their factors.
+#include "model/product.h"
+
+#include <doctest/doctest.h>
+#include <torch/torch.h>
+
+namespace zeroth::model {
+
+TEST_CASE("products of 16-bit factors are summed into fp32 on the GPU") {
+  torch::manual_seed(6);
+  for (const auto dtype : {torch::kBFloat16, torch::kHalf}) {
+    for (const int64_t rows : {1, 100, 513}) {
+      const auto options = torch::dtype(torch::kFloat32).device(torch::kCUDA);
+      const torch::Tensor a = torch::randn({rows, 64}, options).to(dtype);
+      const torch::Tensor b = torch::randn({rows, 96}, options).to(dtype);
+      const torch::Tensor exact =
+          at::mm(a.to(torch::kFloat64).t(), b.to(torch::kFloat64)).to(torch::kFloat32);
+      torch::Tensor out = torch::full({64, 96}, 3.f, options);
+      REQUIRE(adds_wider(out, a));
+      write_matrix_product(out, a.t(), b);
+      CHECK(at::allclose(out, exact, 1e-5, 1e-4));
+      add_matrix_product(out, a.t(), b);
+      CHECK(at::allclose(out, 2 * exact, 1e-5, 1e-4));
+    }
+  }
+}
+
+}  // namespace zeroth::model
