@@ -1,7 +1,8 @@
 #include "comm/watchdog.h"
 
 #include <algorithm>
-#include <atomic>
+#include <condition_variable>
+#include <stop_token>
 #include <utility>
 
 #include "base/error.h"
@@ -14,7 +15,9 @@ constexpr std::chrono::milliseconds kGlance{100};
 constexpr std::chrono::seconds kGrace{2};
 
 [[noreturn]] void terminate(const std::string& message) {
-  throw Error(message);  // on a thread without a handler
+  // Passes every handler, also that of look(), and names the message.
+  std::thread([&] { throw Error(message); }).join();
+  std::terminate();
 }
 
 }  // namespace
@@ -22,14 +25,27 @@ constexpr std::chrono::seconds kGrace{2};
 Watchdog::Watchdog(std::chrono::milliseconds limit, OnStuck on_stuck)
     : limit_(limit),
       on_stuck_(on_stuck ? std::move(on_stuck) : OnStuck(terminate)),
-      thread_([this](const std::stop_token& stop) { run(stop); }) {}
+      looks_(repeat(&Watchdog::look)),
+      times_(repeat(&Watchdog::check_time)) {}
 
 Watchdog::~Watchdog() = default;
+
+std::jthread Watchdog::repeat(void (Watchdog::*task)()) {
+  return std::jthread([this, task](const std::stop_token& stop) {
+    std::mutex mutex;
+    std::condition_variable_any never;
+    std::unique_lock lock(mutex);
+    while (!stop.stop_requested()) {
+      never.wait_for(lock, stop, std::min(kGlance, limit_), [] { return false; });
+      (this->*task)();
+    }
+  });
+}
 
 void Watchdog::watch(Watched watched) {
   const std::lock_guard lock(mutex_);
   if (queue_.empty()) front_since_ = Clock::now();
-  queue_.push_back(std::move(watched));
+  queue_.push_back(std::make_shared<Watched>(std::move(watched)));
 }
 
 std::shared_ptr<void> Watchdog::guard(std::function<std::string(const std::string&)> message) {
@@ -41,33 +57,50 @@ std::shared_ptr<void> Watchdog::guard(std::function<std::string(const std::strin
   return {over.get(), [over](void*) { over->store(true); }};
 }
 
-void Watchdog::run(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  while (!stop.stop_requested()) {
-    changed_.wait_for(lock, stop, std::min(kGlance, limit_), [] { return false; });
-    look();
-  }
+std::shared_ptr<Watchdog::Watched> Watchdog::front() {
+  const std::lock_guard lock(mutex_);
+  return queue_.empty() ? nullptr : queue_.front();
 }
 
 void Watchdog::look() {
   try {
-    while (!queue_.empty() && queue_.front().ended()) {
-      queue_.front().at_end();
+    std::shared_ptr<Watched> first = front();
+    for (; first && first->ended(); first = front()) {
+      first->at_end();
+      const std::lock_guard lock(mutex_);
       queue_.pop_front();
       front_since_ = Clock::now();
     }
+    const std::string lost = first ? first->lost() : "";
+    if (lost.empty()) {
+      lost_since_ = Clock::time_point::max();
+    } else if (lost_since_ == Clock::time_point::max()) {
+      lost_since_ = Clock::now();
+    } else if (Clock::now() - lost_since_ >= std::min<Clock::duration>(kGrace, limit_)) {
+      give_up(*first, lost);
+    }
   } catch (const std::exception&) {  // the device has failed, which the host will meet itself
+    const std::lock_guard lock(mutex_);
     queue_.clear();
   }
-  if (queue_.empty()) return;
-  const Watched& front = queue_.front();
-  const auto waited = Clock::now() - front_since_;
-  const double seconds = std::chrono::duration<double>(waited).count();
-  const std::string lost = waited >= std::min<Clock::duration>(kGrace, limit_) ? front.lost() : "";
-  if (!lost.empty()) on_stuck_(front.message(lost));
+}
+
+void Watchdog::check_time() {
+  std::shared_ptr<Watched> first;
+  Clock::duration waited{};
+  {
+    const std::lock_guard lock(mutex_);
+    if (queue_.empty()) return;
+    first = queue_.front();
+    waited = Clock::now() - front_since_;
+  }
   if (waited < limit_) return;
-  on_stuck_(front.message(
-      fmt::format("waited {:.3g} s, the time limit (--timeout, DEEPSPEED_TIMEOUT)", seconds)));
+  give_up(*first, fmt::format("waited {:.3g} s, the time limit (--timeout, DEEPSPEED_TIMEOUT)",
+                              std::chrono::duration<double>(waited).count()));
+}
+
+void Watchdog::give_up(const Watched& watched, const std::string& why) {
+  if (!given_up_.exchange(true)) on_stuck_(watched.message(why));
 }
 
 }  // namespace zeroth::comm

@@ -1,26 +1,26 @@
 // Ends a run whose device waits for ever. A host thread that waits can give up by itself; a GPU's
-// collective cannot be called back, and the host only learns of it when it waits for the GPU. So a
-// thread looks after what is under way.
+// collective cannot be called back, and the host only learns of it when it waits for the GPU. So
+// one thread asks whether what is under way has ended (the question may block while another thread
+// waits for the device), and a second one watches the time.
 #pragma once
 
+#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <stop_token>
 #include <string>
 #include <thread>
 
 namespace zeroth::comm {
 
-// Must not return: the process cannot go on. Called on the watchdog's thread.
+// Ends the process, which cannot go on. Called once, on a thread of the watchdog.
 using OnStuck = std::function<void(const std::string& message)>;
 
 class Watchdog {
  public:
-  // Things end in the order in which they were handed over. Called on the watchdog's thread.
+  // Things end in the order in which they were handed over. Called on the watchdog's threads.
   struct Watched {
     std::function<bool()> ended;
     // Why it cannot end any more ("rank 1 is gone"); empty while it may.
@@ -43,16 +43,21 @@ class Watchdog {
  private:
   using Clock = std::chrono::steady_clock;
 
-  void run(const std::stop_token& stop);
-  void look();
+  std::shared_ptr<Watched> front();
+  void look();  // takes what has ended off the queue
+  void check_time();
+  void give_up(const Watched& watched, const std::string& why);
+  // Calls `task` again and again until the end.
+  std::jthread repeat(void (Watchdog::*task)());
 
   std::chrono::milliseconds limit_;
   OnStuck on_stuck_;
   std::mutex mutex_;
-  std::condition_variable_any changed_;
-  std::deque<Watched> queue_;
+  std::deque<std::shared_ptr<Watched>> queue_;
   Clock::time_point front_since_;
-  std::jthread thread_;
+  Clock::time_point lost_since_ = Clock::time_point::max();  // of look() alone
+  std::atomic<bool> given_up_ = false;
+  std::jthread looks_, times_;
 };
 
 }  // namespace zeroth::comm

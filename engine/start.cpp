@@ -18,6 +18,8 @@ Start start(const std::string& ds_config, const comm::RankEnv& env, const StartO
   Start run{.config = resolved.config, .mesh = comm::make_mesh(env), .notes = {}};
   run.notes = std::move(resolved.warnings);
   run.notes.insert(run.notes.end(), resolved.notes.begin(), resolved.notes.end());
+  const auto& of_mesh = run.mesh->notes();
+  run.notes.insert(run.notes.end(), of_mesh.begin(), of_mesh.end());
   if (env.num_threads) at::set_num_threads(*env.num_threads);
   return run;
 }

@@ -45,7 +45,9 @@ class Environment {
                                            "ZEROTH_TTY",
                                            "ZEROTH_COLUMNS",
                                            "ZEROTH_LAUNCH_TIME",
-                                           "ZEROTH_SHARE_GPUS"};
+                                           "ZEROTH_SHARE_GPUS",
+                                           "ZEROTH_TIMEOUT",
+                                           "NCCL_MULTI_RANK_GPU_ENABLE"};
   std::map<std::string, std::string> saved_;
 };
 
@@ -85,6 +87,23 @@ TEST_CASE("torchrun's and Open MPI's variables are understood") {
   CHECK(env.rank == 1);
   CHECK(env.world_size == 2);
   CHECK(env.master_addr == "127.0.0.1");
+}
+
+TEST_CASE("a time limit in seconds wins over one in minutes") {
+  const Environment environment({{"DEEPSPEED_TIMEOUT", "2"}, {"ZEROTH_TIMEOUT", "7"}});
+  CHECK(RankEnv::from_environment().timeout == std::chrono::seconds(7));
+}
+
+TEST_CASE("ranks may share GPUs, through NCCL only where its own variable says so") {
+  {
+    const Environment environment(std::map<std::string, std::string>{{"ZEROTH_SHARE_GPUS", "1"}});
+    CHECK(RankEnv::from_environment().share_gpus);
+    CHECK_FALSE(RankEnv::from_environment().nccl_shares_gpus);
+  }
+  const Environment environment(
+      std::map<std::string, std::string>{{"NCCL_MULTI_RANK_GPU_ENABLE", "1"}});
+  CHECK_FALSE(RankEnv::from_environment().share_gpus);
+  CHECK(RankEnv::from_environment().nccl_shares_gpus);
 }
 
 TEST_CASE("a bad value names the variable and what it holds") {

@@ -15,12 +15,13 @@ using testing::Transport;
 
 constexpr Transport kTransports[] = {Transport::kSharedMemory, Transport::kGloo};
 
-// One suite over every kind of group; at size 1 it is the solo one.
-void for_groups(const std::function<void(Group&)>& fn) {
+// One suite over every kind of group; at size 1 it is the solo one. `on` is the ranks' device.
+void for_groups(const std::function<void(Group&, torch::TensorOptions on)>& fn) {
   for (const Transport transport : kTransports) {
     for (const int ranks : {1, 2, 3, 5}) {
       CAPTURE(ranks);
-      testing::run_ranks(ranks, [&](std::shared_ptr<Mesh> mesh) { fn(mesh->data()); },
+      testing::run_ranks(ranks,
+                         [&](std::shared_ptr<Mesh> mesh) { fn(mesh->data(), mesh->device()); },
                          {.transport = transport});
     }
   }
@@ -29,15 +30,15 @@ void for_groups(const std::function<void(Group&)>& fn) {
 }  // namespace
 
 TEST_CASE("all-reduce sums, and takes the least and the most") {
-  for_groups([](Group& group) {
+  for_groups([](Group& group, torch::TensorOptions on) {
     const double rank = group.rank(), size = group.size();
     for (const auto dtype :
          {torch::kFloat, torch::kBFloat16, torch::kHalf, torch::kDouble, torch::kLong}) {
-      const torch::Tensor tensor = torch::full({5}, rank + 1, dtype);
+      const torch::Tensor tensor = torch::full({5}, rank + 1, on.dtype(dtype));
       group.all_reduce(tensor).wait();
-      CHECK(at::equal(tensor, torch::full({5}, size * (size + 1) / 2, dtype)));
+      CHECK(at::equal(tensor, torch::full({5}, size * (size + 1) / 2, on.dtype(dtype))));
     }
-    const torch::Tensor least = torch::full({1}, rank), most = torch::full({1}, rank);
+    const torch::Tensor least = torch::full({1}, rank, on), most = torch::full({1}, rank, on);
     group.all_reduce(least, Reduce::kMin).wait();
     group.all_reduce(most, Reduce::kMax).wait();
     CHECK(least.item<double>() == 0);
@@ -46,14 +47,14 @@ TEST_CASE("all-reduce sums, and takes the least and the most") {
 }
 
 TEST_CASE("all-gather lays the ranks' parts side by side, also in place") {
-  for_groups([](Group& group) {
-    const torch::Tensor expected = torch::arange(group.size() * 4, torch::kFloat);
+  for_groups([](Group& group, torch::TensorOptions on) {
+    const torch::Tensor expected = torch::arange(group.size() * 4, on.dtype(torch::kFloat));
     const torch::Tensor mine = expected.narrow(0, group.rank() * 4, 4).clone();
-    const torch::Tensor out = torch::zeros({group.size() * 4});
+    const torch::Tensor out = torch::zeros({group.size() * 4}, on);
     group.all_gather(out, mine).wait();
     CHECK(at::equal(out, expected));
 
-    const torch::Tensor in_place = torch::zeros({group.size() * 4});
+    const torch::Tensor in_place = torch::zeros({group.size() * 4}, on);
     const torch::Tensor part = in_place.narrow(0, group.rank() * 4, 4);
     part.copy_(mine);
     group.all_gather(in_place, part).wait();
@@ -62,9 +63,9 @@ TEST_CASE("all-gather lays the ranks' parts side by side, also in place") {
 }
 
 TEST_CASE("reduce-scatter gives each rank its part of the sum") {
-  for_groups([](Group& group) {
-    const torch::Tensor base = torch::arange(group.size() * 3, torch::kFloat);
-    const torch::Tensor out = torch::zeros({3});
+  for_groups([](Group& group, torch::TensorOptions on) {
+    const torch::Tensor base = torch::arange(group.size() * 3, on.dtype(torch::kFloat));
+    const torch::Tensor out = torch::zeros({3}, on);
     group.reduce_scatter(out, base + group.rank()).wait();
     const double ranks_sum = group.size() * (group.size() - 1) / 2.0;
     CHECK(at::equal(out, base.narrow(0, group.rank() * 3, 3) * group.size() + ranks_sum));
@@ -72,8 +73,8 @@ TEST_CASE("reduce-scatter gives each rank its part of the sum") {
 }
 
 TEST_CASE("broadcast gives everybody the root's values") {
-  for_groups([](Group& group) {
-    const torch::Tensor tensor = torch::full({2}, group.rank());
+  for_groups([](Group& group, torch::TensorOptions on) {
+    const torch::Tensor tensor = torch::full({2}, group.rank(), on);
     group.broadcast(tensor, group.size() - 1).wait();
     CHECK(tensor[0].item<int64_t>() == group.size() - 1);
   });
