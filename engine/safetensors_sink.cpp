@@ -8,6 +8,7 @@ void SafetensorsSink::begin(const std::vector<ParameterInfo>& parameters) {
   ZEROTH_CHECK(!parameters.empty(), "a model without parameters goes to {}", dir_.string());
   std::vector<model::PlannedTensor> planned;
   for (const ParameterInfo& info : parameters) planned.push_back({info.name, info.shape});
+  model::OutputFolder::clear_leftovers(dir_);
   model::OutputFolder::check(dir_, /*overwrite=*/false);
   folder_.emplace(dir_, /*overwrite=*/false);
   writer_.emplace(folder_->path() / "model.safetensors", parameters.front().dtype, planned);

@@ -5,8 +5,12 @@
 #include <algorithm>
 #include <cctype>
 #include <optional>
+#include <set>
+#include <system_error>
 
 #include "base/error.h"
+#include "base/units.h"
+#include "model/build.h"
 #include "model/temporary_folder.h"
 #include "trainer/agreement.h"
 #include "trainer/hf_output.h"
@@ -16,12 +20,68 @@ namespace {
 
 constexpr std::string_view kStep = "step-";
 
+torch::Dtype saved_dtype(const RunPlan& plan) {
+  const configs::Precision precision = plan.config.precision;
+  const torch::Dtype trained = precision == configs::Precision::kFp32   ? torch::kFloat32
+                               : precision == configs::Precision::kBf16 ? torch::kBFloat16
+                                                                        : torch::kFloat16;
+  return plan.flags.save_dtype.value_or(trained);
+}
+
+// Of one saved model; a tied weight counts once.
+int64_t model_bytes(const RunPlan& plan) {
+  std::set<const void*> seen;
+  int64_t elements = 0;
+  for (const auto& block : model::build_blocks(plan.spec)) {
+    for (const torch::Tensor& parameter : block->parameters()) {
+      if (seen.insert(parameter.unsafeGetTensorImpl()).second) elements += parameter.numel();
+    }
+  }
+  return elements * static_cast<int64_t>(c10::elementSize(saved_dtype(plan)));
+}
+
+// Where the output is, or the nearest folder above it that there is.
+std::filesystem::path existing_part(const std::string& output) {
+  std::filesystem::path place = std::filesystem::absolute(output);
+  while (!std::filesystem::exists(place)) place = place.parent_path();
+  return place;
+}
+
 }  // namespace
 
 bool is_step_folder(const std::string& name) {
   return name.starts_with(kStep) && name.size() > kStep.size() &&
          std::all_of(name.begin() + kStep.size(), name.end(),
                      [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+std::vector<std::string> saving_warnings(const RunPlan& plan) {
+  std::vector<std::string> warnings;
+  const std::string& output = plan.flags.output;
+  if (output.empty()) return warnings;
+  const std::filesystem::path place = existing_part(output);
+  // At the end the final model stands beside those on the way.
+  const int64_t models = plan.flags.save_every ? 1 + static_cast<int64_t>(Checkpoints::kKept) : 1;
+  const int64_t needed = models * model_bytes(plan);
+  std::error_code unknown;
+  const auto space = std::filesystem::space(place, unknown);
+  if (!unknown && static_cast<int64_t>(space.available) < needed) {
+    warnings.push_back(fmt::format("--output {}: {} will be written and {} are free there", output,
+                                   format_bytes(needed),
+                                   format_bytes(static_cast<int64_t>(space.available))));
+  }
+  if (saved_dtype(plan) == torch::kFloat32 && plan.config.precision != configs::Precision::kFp32) {
+    warnings.push_back(
+        "--save-dtype fp32: the working weights are saved, widened, not their fp32 masters");
+  }
+  if (std::filesystem::is_directory(output, unknown)) {
+    for (const auto& entry : std::filesystem::directory_iterator(output)) {
+      const std::string name = entry.path().filename().string();
+      if (!is_step_folder(name)) continue;
+      warnings.push_back(fmt::format("{}/{} is of an earlier run and stays", output, name));
+    }
+  }
+  return warnings;
 }
 
 bool Checkpoints::due(int64_t step) const {

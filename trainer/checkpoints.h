@@ -5,6 +5,7 @@
 #include <deque>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "engine/engine.h"
 #include "trainer/run_plan.h"
@@ -13,6 +14,10 @@ namespace zeroth::trainer {
 
 // The name of a folder on the way: "step-N".
 bool is_step_folder(const std::string& name);
+
+// What a user should know about --output before training, one line each: a disk with less room than
+// the models need, folders of an earlier run, an fp32 that is none.
+std::vector<std::string> saving_warnings(const RunPlan& plan);
 
 // Every function is collective but for due(). What goes wrong on rank 0, which writes, is the same
 // Error on all ranks, and what was saved before stays as it was.

@@ -109,7 +109,8 @@ class Translator {
   }
 
   void take(const HfFlag& flag, const Typed& typed) {
-    if (typed.value && listed(flag.neutral, *typed.value)) return;
+    const bool ours = typed.spelling == flag.target;
+    if (!ours && typed.value && listed(flag.neutral, *typed.value)) return;
     switch (flag.kind) {
       case Kind::kIdle:
         result_.notes.push_back(fmt::format("{}: no effect here: {}", typed.spelling, flag.text));

@@ -8,7 +8,7 @@ template <typename Action>
 void HfOutput::unless_failed(Action action) {
   if (failure_) return;
   try {
-    action();
+    model::naming_errors(action);
   } catch (const Error& error) {
     failure_ = error.what();
     writer_.reset();  // and its temporary folder

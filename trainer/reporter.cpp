@@ -83,7 +83,6 @@ void Reporter::started(engine::Engine& engine, int threads) {
                                    "steps, counted from 0; nothing is profiled",
                                    plan_.config.flops_profiler.profile_step, plan_.total_steps));
   }
-  for (const std::string& note : engine.mesh().notes()) lines.emplace_back("note", note);
   for (const auto& [title, text] : lines) {
     const bool warning = title == "warning";
     progress_.line(fmt::format("{:<10} {}", title, text),

@@ -232,6 +232,7 @@ RunPlan make_plan(Flags flags, int64_t world_size) {
   plan.config = resolved.config;
   plan.origins = std::move(resolved.origins);
   plan.warnings = std::move(resolved.warnings);
+  for (std::string& warning : saving_warnings(plan)) plan.warnings.push_back(std::move(warning));
   if (plan.config.dropout) model::override_dropout(plan.spec, *plan.config.dropout);
   engine::check_config(model::build_blocks(plan.spec), plan.config, static_cast<int>(world_size));
   if (plan.flags.eval_only) {  // its batch line says the one number that counts

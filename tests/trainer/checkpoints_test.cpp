@@ -56,6 +56,27 @@ TEST_CASE("folders on the way are told by their name") {
   CHECK_FALSE(is_step_folder("my-step-10"));
 }
 
+TEST_CASE("what is odd about an output is told before training") {
+  const Workbench bench;
+  const auto said = [&](const std::string& more) {
+    const auto result =
+        bench.finetune(fmt::format("{} --steps 1 --overwrite --output disk/out {}", kTrain, more));
+    CHECK_MESSAGE(result.code == 0, result.out << result.err);
+    return result.out;
+  };
+  fs::create_directories(bench / "disk/out/step-7");
+  const std::string out = said("--bf16 --save-dtype fp32");
+  CHECK(has(out, "warning    --save-dtype fp32: the working weights are saved, widened"));
+  CHECK(has(out, "warning    disk/out/step-7 is of an earlier run and stays"));
+  CHECK_FALSE(has(out, "are free there"));
+  const Disk disk(bench / "disk", "size=400k");
+  if (!disk.mounted()) return;
+  const auto small =
+      bench.finetune(fmt::format("{} --steps 1 --save-every 5 --output disk/out", kTrain));
+  CHECK(has(small.out, "warning    --output disk/out: "));
+  CHECK(has(small.out, "will be written and "));
+}
+
 TEST_CASE("every so many steps a model is saved, of which the newest two stay") {
   const Workbench bench;
   const auto result = bench.zeroth(

@@ -84,6 +84,7 @@ TEST_CASE(
 TEST_CASE("a value that is missing or wrong is told as of our flag") {
   CHECK(complaint("--learning_rate") == "--lr needs a value");
   CHECK(complaint("--learning_rate --bf16") == "--lr needs a value before --bf16");
+  CHECK(complaint("--steps -1") == "--steps -1: must be above 0");
   CHECK(complaint("--learning_rate fast") == "--lr fast: must be a number");
   CHECK(complaint("--overwrite_output_dir maybe --output o") == "'maybe': unexpected");
   CHECK(has(complaint("--learning_rat 1"), "did you mean --learning_rate?"));
