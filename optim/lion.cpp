@@ -1,6 +1,5 @@
 #include "optim/lion.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/copysign.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/mul.h>
@@ -8,6 +7,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/parallel.h"
 #include "optim/range_checks.h"
 
 namespace zeroth::optim {
@@ -17,15 +17,15 @@ namespace {
 constexpr int64_t kChunk = 16384;
 static_assert(kChunk % UpdateRule::kTileAlignment == 0);
 
-void apply_chunk(torch::Tensor master, torch::Tensor grad, torch::Tensor momentum,
+void apply_chunk(torch::Tensor master, const torch::Tensor& grad, torch::Tensor momentum,
                  const UpdateRule::Step& step) {
   const torch::NoGradGuard no_grad;  // the threads of a parallel loop do not inherit it
   const auto [beta1, beta2] = step.betas;
-  if (step.grad_factor != 1) grad.mul_(step.grad_factor);
-  const torch::Tensor direction = at::mul(momentum, beta1).add_(grad, 1 - beta1);
+  torch::Tensor direction = at::mul(momentum, beta1).add_(grad, (1 - beta1) * step.grad_factor);
+  at::copysign_out(direction, at::full({}, step.lr, master.options()), direction);
   if (step.weight_decay != 0) master.mul_(1 - step.lr * step.weight_decay);
-  master.sub_(at::copysign(at::full({}, step.lr, master.options()), direction));
-  momentum.mul_(beta2).add_(grad, 1 - beta2);
+  master.sub_(direction);
+  momentum.mul_(beta2).add_(grad, (1 - beta2) * step.grad_factor);
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ void Lion::apply(const Range& range, const Step& step) const {
   check_arguments(*this, range, step);
   const int64_t numel = range.master.numel();
   const int64_t chunk = range.master.is_cpu() ? kChunk : std::max<int64_t>(numel, 1);
-  at::parallel_for(0, (numel + chunk - 1) / chunk, 1, [&](int64_t first, int64_t last) {
+  parallel_for((numel + chunk - 1) / chunk, 1, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
       const int64_t begin = i * chunk;
       const int64_t length = std::min(chunk, numel - begin);
