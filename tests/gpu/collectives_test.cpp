@@ -1,0 +1,97 @@
+// Collectives of tensors on the GPU: NCCL as far as one rank can show it, and host memory between
+// ranks that share the GPU.
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <doctest/doctest.h>
+#include <torch/torch.h>
+
+#include <chrono>
+#include <thread>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include "comm/gpu.h"
+#include "comm/host_staged_group.h"
+#include "comm/shared_memory_group.h"
+
+namespace zeroth::comm {
+namespace {
+
+const torch::TensorOptions kOn = torch::device(torch::kCUDA);
+
+// A group of one rank, whose watchdog would end the test.
+std::unique_ptr<Group> nccl_group() {
+  return load_gpu().make_nccl_group(c10::make_intrusive<c10d::HashStore>(), 0, 1,
+                                    {.timeout = std::chrono::seconds(30)});
+}
+
+}  // namespace
+
+TEST_CASE("NCCL's collectives of one rank give back what went in, for each dtype") {
+  CHECK(load_gpu().nccl_version() > 20000);
+  const auto group = nccl_group();
+  for (const auto dtype :
+       {torch::kFloat, torch::kBFloat16, torch::kHalf, torch::kDouble, torch::kLong}) {
+    const torch::Tensor in = torch::arange(1000, kOn.dtype(dtype));
+    const torch::Tensor sum = in.clone(), out = torch::zeros_like(in), part = torch::zeros_like(in);
+    group->all_reduce(sum).wait();
+    group->all_reduce(sum, Reduce::kMax).wait();
+    group->all_gather(out, in, "parameters").wait();
+    group->reduce_scatter(part, in, "gradients").wait();
+    group->broadcast(out, 0).wait();
+    for (const torch::Tensor& tensor : {sum, out, part}) CHECK(at::equal(tensor, in));
+  }
+}
+
+TEST_CASE("a collective is ordered against work before and after it on the current stream") {
+  const auto group = nccl_group();
+  const torch::Tensor large = torch::ones({4096, 4096}, kOn);
+  torch::Tensor in = at::mm(large, large);  // takes a while
+  const torch::Tensor out = torch::zeros_like(in);
+  Pending pending = group->all_gather(out.view(-1), in.view(-1));
+  pending.wait();
+  in.zero_();  // after the collective has read it
+  CHECK(at::equal(out, torch::full({4096, 4096}, 4096.0, kOn)));
+}
+
+TEST_CASE("the stream's waits for NCCL are measured when the device has come through them") {
+  const auto group = nccl_group();
+  const torch::Tensor tensor = torch::ones({1 << 22}, kOn);
+  for (int i = 0; i < 10; ++i) group->all_reduce(tensor).wait();
+  c10::impl::VirtualGuardImpl(torch::kCUDA).synchronizeDevice(tensor.device().index());
+  const CommTimes times = group->times();
+  CHECK(times.collectives == 10);
+  CHECK(times.bytes == 10 * (int64_t{4} << 22));
+  CHECK(times.under_way_s > 0);
+  CHECK(times.waiting_s <= times.under_way_s);
+  CHECK(times.under_way_s < 10);
+}
+
+TEST_CASE("ranks that share the GPU sum through host memory, in rank order") {
+  constexpr int kRanks = 2;
+  const RingSize ring = RingSize::for_ranks(kRanks);
+  const auto segment = SharedSegment::create(shared_memory_group_bytes(kRanks, ring));
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    ranks.emplace_back([&, rank] {
+      load_gpu().select(0);
+      const auto group = make_host_staged_group(make_shared_memory_group(
+          segment, std::make_shared<RankTable>(segment, rank, kRanks), rank, kRanks,
+          {.timeout = std::chrono::seconds(30), .ring = ring}));
+      for (const auto dtype : {torch::kFloat, torch::kBFloat16, torch::kHalf}) {
+        const int64_t part = 3'000'000;
+        const torch::Tensor in = torch::full({part * kRanks}, rank + 1, kOn.dtype(dtype));
+        const torch::Tensor own = torch::empty({part}, kOn.dtype(dtype));
+        const torch::Tensor whole = torch::empty({part * kRanks}, kOn.dtype(dtype));
+        Pending first = group->reduce_scatter(own, in);
+        first.wait();
+        group->all_gather(whole, own * (rank + 1)).wait();
+        CHECK(at::equal(whole.narrow(0, 0, part), torch::full({part}, 3, kOn.dtype(dtype))));
+        CHECK(at::equal(whole.narrow(0, part, part), torch::full({part}, 6, kOn.dtype(dtype))));
+        group->all_reduce(in).wait();
+        CHECK(at::equal(in, torch::full({part * kRanks}, 3, kOn.dtype(dtype))));
+      }
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+}
+
+}  // namespace zeroth::comm
