@@ -36,7 +36,7 @@ PeakMemory largest_peak_memory(comm::Mesh& mesh) {
   const PeakMemory own = own_peak_memory(mesh.device());
   const auto values = torch::tensor({own.rss_mib, own.gpu_mib},
                                     torch::dtype(torch::kFloat64).device(mesh.device()));
-  mesh.data().all_reduce(values, comm::Reduce::kMax).wait();
+  mesh.data().all_reduce(values, comm::Reduce::kMax, "peak memory").wait();
   const auto largest = values.cpu();
   return {.rss_mib = largest[0].item<double>(), .gpu_mib = largest[1].item<double>()};
 }

@@ -17,7 +17,7 @@ int Trainer::run() {
   if (plan_.eval && !stopped) evaluate(plan_.total_steps);
   if (!plan_.flags.output.empty()) save_final();
   // One that came during the last evaluation or while the model was saved counts too.
-  return static_cast<int>(greatest(engine_.mesh(), stop_.number()));
+  return static_cast<int>(greatest(engine_.mesh(), stop_.number(), "stop signal"));
 }
 
 bool Trainer::train() {
@@ -43,7 +43,7 @@ bool Trainer::train() {
 }
 
 void Trainer::report_stop(int64_t step) {
-  const auto signal = static_cast<int>(greatest(engine_.mesh(), stop_.number()));
+  const auto signal = static_cast<int>(greatest(engine_.mesh(), stop_.number(), "stop signal"));
   reporter_.interrupted({.step = step,
                          .signal = fmt::format("SIG{}", ::sigabbrev_np(signal)),
                          .since_start_s = reporter_.clock().seconds()});

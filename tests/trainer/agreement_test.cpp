@@ -9,7 +9,7 @@ namespace zeroth::trainer {
 
 TEST_CASE("the greatest value is known to all ranks") {
   testing::run_ranks(3, [](std::shared_ptr<comm::Mesh> mesh) {
-    CHECK(greatest(*mesh, mesh->rank() == 1 ? 15 : 0) == 15);
+    CHECK(greatest(*mesh, mesh->rank() == 1 ? 15 : 0, "numbers") == 15);
   });
 }
 

@@ -2,6 +2,8 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "tests/trainer/free_port.h"
 #include "tests/trainer/workbench.h"
 
@@ -51,6 +53,32 @@ TEST_CASE("a configuration file and flags give the same run") {
   REQUIRE(found.size() == expected.size());
   for (size_t i = 0; i < found.size(); ++i)
     CHECK(found[i] == doctest::Approx(expected[i]).epsilon(2e-5));
+}
+
+TEST_CASE("Hugging Face's spellings run what ours run") {
+  const Workbench bench;
+  bench.write("ds.json", R"({"train_micro_batch_size_per_gpu": "auto",
+    "gradient_accumulation_steps": "auto", "train_batch_size": "auto", "bf16": {"enabled": "auto"},
+    "gradient_clipping": "auto", "zero_optimization": {"stage": 3}})");
+  REQUIRE(bench
+              .zeroth(2,
+                      "--model model --data train.bin --seq-len 16 --deepspeed ds.json --bf16 "
+                      "--micro-batch 2 --accumulation 2 --epochs 1 --lr 1e-3 --warmup-ratio 0.25 "
+                      "--lr_scheduler_type linear --max-grad-norm 0.5 --metrics m.jsonl")
+              .code == 0);
+  const auto expected = losses(bench.steps("m.jsonl"));
+  const auto result = bench.zeroth(
+      2,
+      "--model_name_or_path model --train_file train.bin --block_size 16 --deepspeed ds.json "
+      "--bf16 True --do_train --per_device_train_batch_size 2 --gradient_accumulation_steps 2 "
+      "--num_train_epochs 1 --learning_rate 0.001 --warmup_ratio 0.25 --lr_scheduler_type linear "
+      "--max_grad_norm 0.5 --output_dir out --overwrite_output_dir --save_steps 2 --logging_steps "
+      "1 "
+      "--report_to none --metrics m.jsonl");
+  REQUIRE_MESSAGE(result.code == 0, result.out << result.err);
+  CHECK(expected.size() == 5);
+  CHECK(losses(bench.steps("m.jsonl")) == expected);
+  CHECK(std::filesystem::exists(bench / "out/step-4/model.safetensors"));
 }
 
 TEST_CASE("the configuration is printed without a model's weights or data") {
