@@ -20,6 +20,18 @@ else()
   target_link_libraries(zeroth_utf8proc INTERFACE ${ZEROTH_UTF8PROC})
 endif()
 
+# io_uring for files on NVMe, which threads read and write without it. The static library is preferred: programs then run
+# where it is not installed.
+find_path(ZEROTH_URING_INCLUDE liburing.h)
+find_library(ZEROTH_URING NAMES liburing.a uring)
+set(ZEROTH_HAVE_LIBURING FALSE)
+if(ZEROTH_URING_INCLUDE AND ZEROTH_URING)
+  set(ZEROTH_HAVE_LIBURING TRUE)
+  message(STATUS "io_uring: on, with ${ZEROTH_URING}")
+else()
+  message(STATUS "io_uring: off, for want of liburing (liburing-dev)")
+endif()
+
 set(ZEROTH_TORCH_ROOT ${CMAKE_SOURCE_DIR}/.deps/torch)  # what tools/setup brings
 file(STRINGS ${CMAKE_SOURCE_DIR}/tools/versions ZEROTH_TORCH_VERSION REGEX "^TORCH_VERSION=")
 string(REPLACE "TORCH_VERSION=" "" ZEROTH_TORCH_VERSION ${ZEROTH_TORCH_VERSION})

@@ -1,5 +1,6 @@
 # zeroth_library(base SOURCES error.cpp LINKS fmt::fmt [TORCH] [INTERNAL])   one folder, what it may link, whether it sees
-#                       torch; INTERNAL belongs to one program, others are installed with their headers
+#                       torch; INTERNAL belongs to one program, others are installed with their folder's headers. A
+#                       folder's second library, which sees no torch, has a longer name.
 # zeroth_program(zeroth SOURCES main.cpp LINKS launcher [TORCH])  -> build/bin/zeroth
 # zeroth_test(base SOURCES error_test.cpp LINKS zeroth_base [TORCH]) -> build/bin/tests/base_test, one ctest case
 
@@ -28,7 +29,8 @@ function(zeroth_library folder)
     set_target_properties(zeroth_${folder} PROPERTIES EXPORT_NAME ${folder})
     install(TARGETS zeroth_${folder} EXPORT Zeroth ARCHIVE DESTINATION lib)
     file(GLOB headers *.h)
-    install(FILES ${headers} DESTINATION include/zeroth/${folder})
+    cmake_path(GET CMAKE_CURRENT_SOURCE_DIR FILENAME folder_name)
+    install(FILES ${headers} DESTINATION include/zeroth/${folder_name})
   endif()
 endfunction()
 

@@ -63,6 +63,8 @@ TESTED_BY = {
     "model/cpu/select_none.cpp": "tests/model/fused_test.cpp",
     "model/fused_cpu.cpp": "tests/model/fused_test.cpp",
     "model/fused_formula.cpp": "tests/model/fused_test.cpp",
+    "offload/file_lane_uring.cpp": "tests/offload/file_lane_test.cpp",
+    "offload/file_lane_uring_none.cpp": "tests/offload/file_lane_test.cpp",
     "offload/device_store.cpp": "tests/offload/shard_store_test.cpp",
     "zero/accumulating_reducer.cpp": "tests/zero/grad_reducer_test.cpp",
     "zero/grad_exchange.cpp": "tests/zero/grad_reducer_test.cpp",

@@ -1,0 +1,66 @@
+#include "offload/buffer_pool.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "offload/file_lane.h"
+
+namespace zeroth::offload {
+
+BufferPool::BufferPool(size_t num_buffers, size_t buffer_bytes)
+    : buffer_bytes_(buffer_bytes), fewest_free_(num_buffers) {
+  ZEROTH_CHECK(num_buffers > 0 && buffer_bytes > 0 && buffer_bytes % kFileAlignment == 0,
+               "{} buffers of {} bytes", num_buffers, buffer_bytes);
+  size_t size = 0;
+  ZEROTH_CHECK(!__builtin_mul_overflow(num_buffers, buffer_bytes, &size), "{} buffers of {} bytes",
+               num_buffers, buffer_bytes);
+  void* const memory =
+      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    throw Error("cannot have {} of host memory ({} file buffers of {} bytes): {}",
+                format_bytes(static_cast<int64_t>(size)), num_buffers, buffer_bytes,
+                std::strerror(errno));
+  }
+  memory_ = {static_cast<std::byte*>(memory), size};
+  for (size_t i = num_buffers; i-- > 0;) free_.push_back(memory_.data() + i * buffer_bytes);
+}
+
+BufferPool::~BufferPool() {
+  ::munmap(memory_.data(), memory_.size());
+}
+
+std::optional<BufferPool::Buffer> BufferPool::take() {
+  const std::lock_guard lock(mutex_);
+  if (free_.empty()) return std::nullopt;
+  std::byte* const data = free_.back();
+  free_.pop_back();
+  fewest_free_ = std::min(fewest_free_, free_.size());
+  return Buffer(*this, {data, buffer_bytes_});
+}
+
+size_t BufferPool::taken_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return memory_.size() - free_.size() * buffer_bytes_;
+}
+
+size_t BufferPool::most_taken_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return memory_.size() - fewest_free_ * buffer_bytes_;
+}
+
+BufferPool::Buffer::Buffer(Buffer&& other) noexcept
+    : pool_(std::exchange(other.pool_, nullptr)), bytes_(other.bytes_) {}
+
+BufferPool::Buffer::~Buffer() {
+  if (pool_ == nullptr) return;
+  const std::lock_guard lock(pool_->mutex_);
+  pool_->free_.push_back(bytes_.data());
+}
+
+}  // namespace zeroth::offload

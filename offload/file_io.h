@@ -1,0 +1,95 @@
+// Reads and writes of a swap file that go on while the caller computes. Needs no LibTorch.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "offload/file_lane.h"
+#include "offload/swap_file.h"
+
+namespace zeroth::offload {
+
+// Requests are cut into pieces, of which the lanes keep as many under way as they can, begun in the
+// order of the requests and ended in any: a request that overlaps one not yet waited for finds old
+// or new bytes. All methods may be called from any thread.
+//
+// Failure: a piece that came short is continued, one that was interrupted repeated; anything else
+// fails its request with an Error that holds path, offset, length and the system's reason. Other
+// requests are not touched by it. There is no time limit: the kernel ends what a device does not
+// answer, by its own limits, with EIO.
+class FileIo {
+ public:
+  using Ticket = uint64_t;
+
+  // The file, and the memory of requests, must outlive this object.
+  FileIo(const SwapFile& file, FileLanes lanes, size_t piece_bytes = size_t{1} << 20);
+  // Waits for what is under way; what was not begun is dropped.
+  ~FileIo();
+  FileIo(const FileIo&) = delete;
+  FileIo& operator=(const FileIo&) = delete;
+
+  // Begin a transfer of bytes [offset, offset + size) of the file and return at once. The memory
+  // belongs to the transfer until its ticket was waited for. Offset, size (not 0) and address are
+  // multiples of kFileAlignment; the range lies within the file.
+  Ticket read(uint64_t offset, std::span<std::byte> into);
+  Ticket write(uint64_t offset, std::span<const std::byte> from);
+
+  // Blocks until nothing of the request is under way; then throws its Error if it failed. Each
+  // ticket is waited for once.
+  void wait(Ticket ticket);
+  // Waits for every ticket that was not waited for; then throws the Error of the oldest that
+  // failed.
+  void wait_all();
+
+  const std::string& engine() const { return engine_; }  // for the user, as in FileLanes
+  uint64_t bytes_read() const { return bytes_read_; }    // since the start
+  uint64_t bytes_written() const { return bytes_written_; }
+
+ private:
+  struct Piece : FilePiece {
+    Ticket ticket = 0;
+    int repeats = 0;
+  };
+  struct Request {
+    size_t pieces_left = 0;
+    std::string error;  // the first; empty if none
+  };
+
+  Ticket begin(const FilePiece& whole);
+  void run(FileLane& lane);
+  bool take(Piece& piece);
+  void finish(Piece piece, int64_t bytes);
+  void fail(const Piece& piece, const std::string& reason);
+  void end(Ticket ticket);
+  std::string take_error(Ticket ticket, std::unique_lock<std::mutex>& lock);
+
+  const std::string path_;
+  const uint64_t size_bytes_;
+  const size_t piece_bytes_;
+  const std::string engine_;
+  const std::vector<std::unique_ptr<FileLane>> lanes_;
+
+  std::mutex mutex_;
+  std::condition_variable work_;      // something to do, or stop_
+  std::condition_variable finished_;  // a request has no pieces left
+  // Under the mutex.
+  std::deque<Piece> waiting_;
+  std::map<Ticket, Request> requests_;  // until waited for
+  Ticket next_ticket_ = 0;
+  bool stop_ = false;
+
+  std::atomic<uint64_t> bytes_read_ = 0;
+  std::atomic<uint64_t> bytes_written_ = 0;
+  std::vector<std::jthread> threads_;  // one for each lane
+};
+
+}  // namespace zeroth::offload

@@ -1,0 +1,213 @@
+#include <liburing.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "offload/file_lane.h"
+
+namespace zeroth::offload {
+namespace {
+
+constexpr size_t kLargestRegistered = size_t{1} << 30;  // the kernel's limit for one buffer
+constexpr size_t kMostRegistered = 1024;                // the limit of older kernels
+constexpr size_t kWake = ~size_t{0};
+constexpr int kFile = 0;  // its place in the ring's table
+
+class Uring : public FileLane {
+ public:
+  // Takes over the ring, which has room for depth + 1 entries and knows the file.
+  Uring(const io_uring& ring, size_t depth, std::vector<iovec> registered)
+      : ring_(ring), depth_(depth), registered_(std::move(registered)) {
+    event_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (event_ < 0) {
+      const int error = errno;
+      ::io_uring_queue_exit(&ring_);
+      throw Error("no eventfd for io_uring: {}", std::strerror(error));
+    }
+    watch_event();
+  }
+  ~Uring() override {
+    ::io_uring_queue_exit(&ring_);
+    ::close(event_);
+  }
+  Uring(const Uring&) = delete;
+  Uring& operator=(const Uring&) = delete;
+
+  size_t depth() const override { return depth_; }
+
+  void start(size_t slot, const FilePiece& piece) override {
+    io_uring_sqe* const entry = next_entry();
+    const auto length = static_cast<unsigned>(piece.length);
+    const int buffer = buffer_of(piece);
+    if (piece.op == FileOp::kRead && buffer >= 0) {
+      ::io_uring_prep_read_fixed(entry, kFile, piece.data, length, piece.offset, buffer);
+    } else if (piece.op == FileOp::kRead) {
+      ::io_uring_prep_read(entry, kFile, piece.data, length, piece.offset);
+    } else if (buffer >= 0) {
+      ::io_uring_prep_write_fixed(entry, kFile, piece.data, length, piece.offset, buffer);
+    } else {
+      ::io_uring_prep_write(entry, kFile, piece.data, length, piece.offset);
+    }
+    ::io_uring_sqe_set_flags(entry, IOSQE_FIXED_FILE);
+    ::io_uring_sqe_set_data(entry, reinterpret_cast<void*>(slot));
+  }
+
+  void wait(std::vector<PieceResult>& ended) override {
+    const int error = -::io_uring_submit_and_wait(&ring_, 1);
+    if (error == EAGAIN || error == EBUSY) {  // the kernel is short of memory for requests
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    } else {
+      ZEROTH_CHECK(error <= 0 || error == EINTR, "io_uring_enter: {}", std::strerror(error));
+    }
+    io_uring_cqe* completion = nullptr;
+    while (::io_uring_peek_cqe(&ring_, &completion) == 0) {
+      const auto slot = reinterpret_cast<size_t>(::io_uring_cqe_get_data(completion));
+      const PieceResult result{slot, completion->res};
+      ::io_uring_cqe_seen(&ring_, completion);
+      if (result.slot == kWake) {
+        watch_event();
+      } else {
+        ended.push_back(result);
+      }
+    }
+  }
+
+  void wake() override {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t full_is_awake = ::write(event_, &one, sizeof(one));
+  }
+
+ private:
+  io_uring_sqe* next_entry() {
+    io_uring_sqe* const entry = ::io_uring_get_sqe(&ring_);
+    ZEROTH_CHECK(entry != nullptr, "more than {} pieces under way", depth_);
+    return entry;
+  }
+
+  void watch_event() {
+    uint64_t count = 0;
+    [[maybe_unused]] const ssize_t none_is_fine = ::read(event_, &count, sizeof(count));
+    io_uring_sqe* const entry = next_entry();
+    ::io_uring_prep_poll_add(entry, event_, POLLIN);
+    ::io_uring_sqe_set_data(entry, reinterpret_cast<void*>(kWake));
+  }
+
+  // The registered buffer that holds the piece, or -1.
+  int buffer_of(const FilePiece& piece) const {
+    auto after = std::upper_bound(
+        registered_.begin(), registered_.end(), piece.data,
+        [](const std::byte* data, const iovec& buffer) { return data < buffer.iov_base; });
+    if (after == registered_.begin()) return -1;
+    const iovec& buffer = *--after;
+    const auto* const end = static_cast<const std::byte*>(buffer.iov_base) + buffer.iov_len;
+    return piece.data + piece.length <= end ? static_cast<int>(after - registered_.begin()) : -1;
+  }
+
+  io_uring ring_;
+  size_t depth_;
+  std::vector<iovec> registered_;  // by address
+  int event_ = -1;
+};
+
+std::vector<iovec> as_buffers(const std::vector<std::span<std::byte>>& memory) {
+  std::vector<iovec> buffers;
+  for (const auto& region : memory) {
+    for (size_t begin = 0; begin < region.size(); begin += kLargestRegistered) {
+      buffers.push_back(
+          {region.data() + begin, std::min(kLargestRegistered, region.size() - begin)});
+    }
+  }
+  std::sort(buffers.begin(), buffers.end(),
+            [](const iovec& a, const iovec& b) { return a.iov_base < b.iov_base; });
+  return buffers;
+}
+
+std::string locked_memory() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_MEMLOCK, &limit);
+  return "locked memory, ulimit -l, is " +
+         (limit.rlim_cur == RLIM_INFINITY ? "unlimited"
+                                          : format_bytes(static_cast<int64_t>(limit.rlim_cur)));
+}
+
+std::string why_not_registered(int error, const std::vector<iovec>& buffers) {
+  int64_t needed = 0;
+  for (const auto& buffer : buffers) needed += static_cast<int64_t>(buffer.iov_len);
+  return fmt::format(
+      "{} of buffers cannot be registered with io_uring ({}; {}): they are used unregistered, "
+      "which "
+      "costs some speed",
+      format_bytes(needed), std::strerror(error), locked_memory());
+}
+
+// Registers what is allowed; empty when nothing is.
+std::vector<iovec> register_buffers(io_uring& ring, const LaneOptions& options,
+                                    std::vector<std::string>& notes) {
+  std::vector<iovec> buffers = as_buffers(options.registered);
+  if (buffers.empty()) return {};
+  const int error = buffers.size() > kMostRegistered
+                        ? E2BIG
+                        : -::io_uring_register_buffers(&ring, buffers.data(),
+                                                       static_cast<unsigned>(buffers.size()));
+  if (error == 0) return buffers;
+  notes.push_back(why_not_registered(error, buffers));
+  return {};
+}
+
+// Why the kernel gives no ring.
+std::string why_refused(int error) {
+  std::string reason = fmt::format("io_uring: {}", std::strerror(error));
+  int disabled = 0;
+  if (std::ifstream("/proc/sys/kernel/io_uring_disabled") >> disabled && disabled > 0) {
+    reason += fmt::format(", kernel.io_uring_disabled is {}", disabled);
+  } else if (error == EPERM || error == EACCES) {
+    reason += ", as by a container's seccomp profile";
+  } else if (error == ENOMEM) {
+    reason += ", " + locked_memory();
+  }
+  return reason;
+}
+
+bool has_operations(io_uring& ring) {
+  io_uring_probe* const probe = ::io_uring_get_probe_ring(&ring);
+  const bool has = probe != nullptr && ::io_uring_opcode_supported(probe, IORING_OP_READ) != 0 &&
+                   ::io_uring_opcode_supported(probe, IORING_OP_WRITE) != 0;
+  ::io_uring_free_probe(probe);
+  return has;
+}
+
+}  // namespace
+
+UringLane make_uring_lane(const LaneOptions& options) {
+  UringLane made;
+  io_uring ring{};
+  int error = -::io_uring_queue_init(static_cast<unsigned>(options.queue_depth + 1), &ring, 0);
+  if (error != 0) {
+    made.refused = why_refused(error);
+    return made;
+  }
+  error = -::io_uring_register_files(&ring, &options.descriptor, 1);
+  if (error != 0 || !has_operations(ring)) {
+    made.refused = error != 0 ? why_refused(error) : "io_uring of a kernel before 5.6";
+    ::io_uring_queue_exit(&ring);
+    return made;
+  }
+  std::vector<iovec> registered = register_buffers(ring, options, made.notes);
+  made.registered = !registered.empty();
+  made.lane = std::make_unique<Uring>(ring, options.queue_depth, std::move(registered));
+  return made;
+}
+
+}  // namespace zeroth::offload

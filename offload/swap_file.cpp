@@ -1,0 +1,145 @@
+#include "offload/swap_file.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "offload/file_lane.h"
+
+namespace zeroth::offload {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What cannot be read or removed, as another user's, stays.
+void remove_left_over(const fs::path& nvme_path) {
+  std::error_code ignored;
+  for (const auto& run : fs::directory_iterator(nvme_path, ignored)) {
+    if (!run.path().filename().string().starts_with("zeroth-") || !run.is_directory(ignored)) {
+      continue;
+    }
+    std::vector<fs::path> files;
+    for (const auto& file : fs::directory_iterator(run, ignored)) {
+      const std::string name = file.path().filename();
+      if (name.starts_with("rank-") && name.ends_with(".swap")) files.push_back(file.path());
+    }
+    for (const auto& file : files) fs::remove(file, ignored);
+    if (!files.empty()) fs::remove(run, ignored);
+  }
+}
+
+// A file that is held in memory saves none.
+bool is_in_memory(int descriptor) {
+  struct statfs status {};
+  return ::fstatfs(descriptor, &status) == 0 &&
+         (status.f_type == TMPFS_MAGIC || status.f_type == RAMFS_MAGIC);
+}
+
+}  // namespace
+
+std::optional<uint64_t> free_bytes(const fs::path& folder) {
+  struct statvfs status {};
+  if (::statvfs(folder.c_str(), &status) != 0) {
+    throw Error("cannot see the free space of {}: {}", folder.string(), std::strerror(errno));
+  }
+  if (status.f_blocks == 0) return std::nullopt;
+  return uint64_t{status.f_bavail} * status.f_frsize;
+}
+
+SwapFile::SwapFile(const SwapPlace& place, uint64_t bytes, bool direct)
+    : size_bytes_((bytes + kFileAlignment - 1) / kFileAlignment * kFileAlignment) {
+  std::error_code error;
+  fs::create_directories(place.nvme_path, error);
+  if (error) throw Error("cannot make {}: {}", place.nvme_path.string(), error.message());
+  remove_left_over(place.nvme_path);
+  const fs::path folder = place.nvme_path / ("zeroth-" + place.run_id);
+  path_ = folder / fmt::format("rank-{}.swap", place.rank);
+  make(folder);
+  try {
+    reserve(place.nvme_path);
+    if (direct) set_direct();
+  } catch (...) {
+    ::close(descriptor_);
+    throw;
+  }
+  if (is_in_memory(descriptor_)) {
+    notes_.push_back(
+        fmt::format("{} is held in memory (tmpfs), not on a disk: what rests there "
+                    "saves no memory",
+                    place.nvme_path.string()));
+  }
+}
+
+SwapFile::~SwapFile() {
+  ::close(descriptor_);
+}
+
+void SwapFile::fail(const char* action, int error) {
+  throw Error("cannot {} {}: {}", action, path_, std::strerror(error));
+}
+
+// Other ranks of this node make and remove the same folder at the same time.
+void SwapFile::make(const fs::path& run_folder) {
+  for (int attempt = 0; attempt < 1000 && descriptor_ < 0; ++attempt) {
+    if (::mkdir(run_folder.c_str(), 0700) != 0 && errno != EEXIST)
+      fail("make the folder of", errno);
+    descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (descriptor_ >= 0) break;
+    if (errno == EEXIST) {
+      ::unlink(path_.c_str());
+    } else if (errno != ENOENT) {
+      fail("make", errno);
+    }
+  }
+  if (descriptor_ < 0) fail("make", EBUSY);
+  ::unlink(path_.c_str());
+  ::rmdir(run_folder.c_str());
+}
+
+void SwapFile::reserve(const fs::path& nvme_path) {
+  const auto free = free_bytes(nvme_path);
+  if (free && *free < size_bytes_) {
+    throw Error("{} needs {} ({} bytes), but {} has {} free ({} bytes)", path_,
+                format_bytes(static_cast<int64_t>(size_bytes_)), size_bytes_, nvme_path.string(),
+                format_bytes(static_cast<int64_t>(*free)), *free);
+  }
+  const auto length = static_cast<off_t>(size_bytes_);
+  if (length == 0 || ::fallocate(descriptor_, 0, 0, length) == 0) return;
+  if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG) {
+    throw Error("{} needs {} ({} bytes): {}", path_,
+                format_bytes(static_cast<int64_t>(size_bytes_)), size_bytes_, std::strerror(errno));
+  }
+  // Not every file system reserves; a full disk is then an error of the write that finds it.
+  if (errno != EOPNOTSUPP && errno != ENOSYS) fail("reserve the bytes of", errno);
+  if (::ftruncate(descriptor_, length) != 0) fail("set the size of", errno);
+}
+
+// Some file systems refuse the flag, others the first transfer.
+void SwapFile::set_direct() {
+  const int flags = ::fcntl(descriptor_, F_GETFL);
+  int error = ::fcntl(descriptor_, F_SETFL, flags | O_DIRECT) == 0 ? 0 : errno;
+  if (error == 0 && size_bytes_ > 0) {
+    alignas(kFileAlignment) const std::byte zeros[kFileAlignment] = {};
+    error = ::pwrite(descriptor_, zeros, sizeof(zeros), 0) < 0 ? errno : 0;
+  }
+  is_direct_ = error == 0;
+  if (is_direct_) return;
+  if (error != EINVAL) fail("write to", error);
+  if (::fcntl(descriptor_, F_SETFL, flags) != 0) fail("set the flags of", errno);
+  notes_.push_back(
+      fmt::format("{}: its file system refuses O_DIRECT, so transfers take the page "
+                  "cache's memory and time",
+                  path_));
+}
+
+}  // namespace zeroth::offload

@@ -1,0 +1,55 @@
+// The file of one rank on NVMe: it has no name while it is used, so nothing is left of it however
+// the process ends.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace zeroth::offload {
+
+// What this user may still write to the file system that holds `folder`; none where it does not
+// say. Throws an Error for a folder that is missing.
+std::optional<uint64_t> free_bytes(const std::filesystem::path& folder);
+
+struct SwapPlace {
+  std::filesystem::path nvme_path;  // made if it is missing
+  std::string run_id;
+  int rank = 0;
+};
+
+// nvme_path/zeroth-RUN/rank-N.swap, all of its bytes reserved and zero. Its name is removed right
+// after it was made; the names that another run left between these two steps are removed too. That
+// never hurts a living run, whose file needs no name.
+class SwapFile {
+ public:
+  // `bytes` is rounded up to kFileAlignment. Throws an Error with path, needed and free bytes, and
+  // the system's reason. Without `direct`, and with a note where O_DIRECT is refused, transfers go
+  // through the page cache.
+  SwapFile(const SwapPlace& place, uint64_t bytes, bool direct = true);
+  ~SwapFile();
+  SwapFile(const SwapFile&) = delete;
+  SwapFile& operator=(const SwapFile&) = delete;
+
+  int descriptor() const { return descriptor_; }
+  const std::string& path() const { return path_; }  // the name it was made with, for messages
+  uint64_t size_bytes() const { return size_bytes_; }
+  bool is_direct() const { return is_direct_; }
+  const std::vector<std::string>& notes() const { return notes_; }  // for the user
+
+ private:
+  void make(const std::filesystem::path& run_folder);
+  void reserve(const std::filesystem::path& nvme_path);
+  void set_direct();
+  [[noreturn]] void fail(const char* action, int error);
+
+  std::string path_;
+  uint64_t size_bytes_;
+  int descriptor_ = -1;
+  bool is_direct_ = false;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace zeroth::offload

@@ -1,0 +1,240 @@
+#include "offload/file_io.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <iterator>
+#include <set>
+#include <thread>
+
+#include "base/error.h"
+#include "offload/buffer_pool.h"
+#include "tests/offload/faulty_lane.h"
+#include "tests/support/temp_folder.h"
+
+namespace zeroth::offload {
+namespace {
+
+constexpr size_t kBlock = kFileAlignment;
+constexpr size_t kPiece = 4 * kBlock;
+constexpr size_t kFile = 256 * kBlock;  // 1 MiB
+
+// A file, what is to lie in it, and a place to read to.
+struct Fixture {
+  TempFolder folder;
+  SwapFile file{{folder.path(), "test", 3}, kFile};
+  BufferPool pool{2, kFile};
+  BufferPool::Buffer written = *pool.take();
+  BufferPool::Buffer back = *pool.take();
+
+  Fixture() { fill_randomly(written.bytes(), 7); }
+
+  FileLanes lanes(Engine engine) const { return make_file_lanes(lane_options(file, engine)); }
+
+  void write_all(FileIo& io) { io.wait(io.write(0, written.bytes())); }
+  void read_all(FileIo& io) { io.wait(io.read(0, back.bytes())); }
+};
+
+}  // namespace
+
+TEST_CASE("bytes come back as they were written, whatever order requests end and are waited in") {
+  Fixture f;
+  for (const auto engine : engines()) {
+    FileIo io(f.file, f.lanes(engine), kPiece);
+    INFO(io.engine());
+    std::fill(f.back.bytes().begin(), f.back.bytes().end(), std::byte{0});
+    std::vector<FileIo::Ticket> tickets;
+    for (size_t at = 0, blocks = 1; at < kFile; at += blocks * kBlock, blocks = blocks % 13 + 1) {
+      blocks = std::min(blocks, (kFile - at) / kBlock);
+      tickets.push_back(io.write(at, f.written.bytes().subspan(at, blocks * kBlock)));
+    }
+    for (auto ticket = tickets.rbegin(); ticket != tickets.rend(); ++ticket) io.wait(*ticket);
+    const auto second = io.read(kFile / 2, f.back.bytes().subspan(kFile / 2));
+    const auto first = io.read(0, f.back.bytes().first(kFile / 2));
+    io.wait(second);
+    io.wait(first);
+    CHECK(same(f.back.bytes(), f.written.bytes()));
+    CHECK(io.bytes_written() == kFile);
+    CHECK(io.bytes_read() == kFile);
+  }
+}
+
+TEST_CASE("requests of several threads do not disturb each other") {
+  Fixture f;
+  for (const auto engine : engines()) {
+    FileIo io(f.file, f.lanes(engine), kBlock);
+    std::fill(f.back.bytes().begin(), f.back.bytes().end(), std::byte{0});
+    std::vector<std::jthread> callers;
+    for (size_t i = 0; i < 4; ++i) {
+      callers.emplace_back([&, begin = i * kFile / 4] {
+        for (size_t at = begin; at < begin + kFile / 4; at += kPiece) {
+          io.wait(io.write(at, f.written.bytes().subspan(at, kPiece)));
+          io.wait(io.read(at, f.back.bytes().subspan(at, kPiece)));
+        }
+      });
+    }
+    callers.clear();
+    CHECK(same(f.back.bytes(), f.written.bytes()));
+  }
+}
+
+TEST_CASE("a short transfer is continued and an interrupted one repeated") {
+  Fixture f;
+  for (const auto engine : engines()) {
+    // 5000 bytes end within a block; 12288 with one.
+    size_t calls = 0;
+    const auto rule = [&](const FilePiece& piece) -> std::optional<int64_t> {
+      switch (++calls % 5) {
+        case 0:
+          return -EINTR;
+        case 1:
+          return -EAGAIN;
+        case 2:
+          return std::min<int64_t>(5000, static_cast<int64_t>(piece.length));
+        case 3:
+          return std::min<int64_t>(12288, static_cast<int64_t>(piece.length));
+        default:
+          return std::nullopt;
+      }
+    };
+    FileIo io(f.file, faulty(f.lanes(engine), rule), kPiece);
+    std::fill(f.back.bytes().begin(), f.back.bytes().end(), std::byte{0});
+    f.write_all(io);
+    f.read_all(io);
+    CHECK(same(f.back.bytes(), f.written.bytes()));
+    CHECK(io.bytes_read() == kFile);
+    CHECK(io.bytes_written() == kFile);
+  }
+}
+
+TEST_CASE("an error names path, offset, length and reason, and leaves other requests alone") {
+  Fixture f;
+  for (const auto engine : engines()) {
+    const auto rule = [](const FilePiece& piece) -> std::optional<int64_t> {
+      if (piece.op == FileOp::kRead && piece.offset == 2 * kPiece) return -EIO;
+      if (piece.op == FileOp::kWrite && piece.offset == 8 * kPiece) return -ENOSPC;
+      return std::nullopt;
+    };
+    FileIo io(f.file, faulty(f.lanes(engine), rule), kPiece);
+    const auto bad = io.write(4 * kPiece, f.written.bytes().subspan(4 * kPiece, 6 * kPiece));
+    const auto good = io.write(0, f.written.bytes().first(4 * kPiece));
+    CHECK(message_of<Error>([&] { io.wait(bad); }) ==
+          fmt::format("cannot write 16384 bytes at offset 131072 of {}: No space left on device",
+                      f.file.path()));
+    io.wait(good);
+    CHECK(message_of<Error>([&] { io.wait(io.read(0, f.back.bytes().first(4 * kPiece))); }) ==
+          fmt::format("cannot read 16384 bytes at offset 32768 of {}: Input/output error",
+                      f.file.path()));
+    io.wait(io.read(0, f.back.bytes().first(2 * kPiece)));
+    CHECK(same(f.back.bytes().first(2 * kPiece), f.written.bytes().first(2 * kPiece)));
+  }
+}
+
+TEST_CASE("a request that failed has nothing under way when its error is thrown") {
+  Fixture f;
+  for (const auto engine : engines()) {
+    size_t started = 0;
+    const auto rule = [&](const FilePiece&) -> std::optional<int64_t> {
+      if (++started == 3) return -EIO;
+      return std::nullopt;
+    };
+    FileIo io(f.file, faulty(f.lanes(engine), rule), kBlock);
+    CHECK_THROWS_WITH_AS(f.read_all(io), doctest::Contains("Input/output error"), Error);
+    // What came later was not even begun: 8 pieces are under way at most.
+    CHECK(started < 64);
+    f.write_all(io);  // its buffer is not read into any more
+    f.read_all(io);
+    CHECK(same(f.back.bytes(), f.written.bytes()));
+  }
+}
+
+TEST_CASE("a transfer that makes no progress for ever is an error") {
+  Fixture f;
+  for (const auto engine : engines()) {
+    for (const int64_t result : {int64_t{-EAGAIN}, int64_t{-EINTR}, int64_t{0}, int64_t{100}}) {
+      const auto rule = [&](const FilePiece& piece) -> std::optional<int64_t> {
+        if (piece.offset == kPiece) return result;
+        return std::nullopt;
+      };
+      FileIo io(f.file, faulty(f.lanes(engine), rule), kPiece);
+      CHECK_THROWS_WITH_AS(f.write_all(io), doctest::Contains("at offset 16384 of"), Error);
+    }
+  }
+}
+
+TEST_CASE("a truncated file is an error that says where it ends") {
+  Fixture f;
+  for (const auto engine : engines()) {
+    FileIo io(f.file, f.lanes(engine), kPiece);
+    REQUIRE(::ftruncate(f.file.descriptor(), kFile / 2 + 100) == 0);
+    CHECK(message_of<Error>([&] { f.read_all(io); }).find("of " + f.file.path() + ": only ") !=
+          std::string::npos);
+    io.wait(io.read(0, f.back.bytes().first(kFile / 2)));  // up to there all is well
+    f.write_all(io);                                       // and a write makes it whole again
+    f.read_all(io);
+    CHECK(same(f.back.bytes(), f.written.bytes()));
+  }
+}
+
+TEST_CASE("waiting for all throws the oldest error once and leaves nothing") {
+  Fixture f;
+  for (const auto engine : engines()) {
+    const auto rule = [](const FilePiece& piece) -> std::optional<int64_t> {
+      if (piece.offset >= kPiece) return -EIO;
+      return std::nullopt;
+    };
+    FileIo io(f.file, faulty(f.lanes(engine), rule), kPiece);
+    const auto first = io.write(0, f.written.bytes().first(kPiece));
+    io.write(5 * kPiece, f.written.bytes().first(kPiece));
+    io.write(3 * kPiece, f.written.bytes().first(kPiece));
+    CHECK_THROWS_WITH_AS(io.wait_all(), doctest::Contains("at offset 81920 of"), Error);
+    io.wait_all();
+    CHECK_THROWS_AS(io.wait(first), InternalError);
+  }
+}
+
+TEST_CASE("requests that nobody waited for end before the memory they use") {
+  TempFolder folder;
+  const SwapFile file({folder.path(), "test", 0}, kFile);
+  for (const auto engine : engines()) {
+    for (int round = 0; round < 20; ++round) {
+      const BufferPool pool(1, kFile);
+      FileIo io(file, make_file_lanes(lane_options(file, engine)), kBlock);
+      io.write(0, pool.memory());
+      io.read(0, pool.memory());
+    }
+  }
+}
+
+TEST_CASE("no file descriptor is left behind") {
+  Fixture f;
+  const auto open_descriptors = [] {
+    const std::filesystem::directory_iterator files("/proc/self/fd");
+    return std::distance(begin(files), end(files));
+  };
+  const auto before = open_descriptors();
+  for (const auto engine : engines()) {
+    for (int round = 0; round < 10; ++round) {
+      FileIo io(f.file, f.lanes(engine), kPiece);
+      f.write_all(io);
+    }
+  }
+  { const SwapFile another({f.folder.path(), "test", 4}, kFile); }
+  CHECK(open_descriptors() == before);
+}
+
+TEST_CASE("requests that are not aligned or leave the file are bugs") {
+  Fixture f;
+  FileIo io(f.file, f.lanes(Engine::kThreads), kPiece);
+  CHECK_THROWS_AS(io.read(1, f.back.bytes().first(kBlock)), InternalError);
+  CHECK_THROWS_AS(io.read(0, f.back.bytes().first(100)), InternalError);
+  CHECK_THROWS_AS(io.read(0, f.back.bytes().subspan(8, kBlock)), InternalError);
+  CHECK_THROWS_AS(io.read(kFile, f.back.bytes().first(kBlock)), InternalError);
+  CHECK_THROWS_AS(io.write(0, f.back.bytes().first(0)), InternalError);
+  CHECK_THROWS_AS(io.wait(0), InternalError);
+}
+
+}  // namespace zeroth::offload

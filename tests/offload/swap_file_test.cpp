@@ -1,0 +1,204 @@
+#include "offload/swap_file.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "offload/buffer_pool.h"
+#include "offload/file_io.h"
+#include "tests/offload/faulty_lane.h"
+#include "tests/support/temp_folder.h"
+
+namespace zeroth::offload {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+// A file system of its own kind and size, where the machine allows it.
+class Mount {
+ public:
+  Mount(const fs::path& folder, const char* kind, const char* options) : folder_(folder) {
+    mounted_ = ::mount("test", folder.c_str(), kind, 0, options) == 0;
+    if (!mounted_) MESSAGE("skipped: cannot mount ", kind, ": ", std::strerror(errno));
+  }
+  ~Mount() {
+    if (mounted_) ::umount2(folder_.c_str(), MNT_DETACH);
+  }
+  Mount(const Mount&) = delete;
+  Mount& operator=(const Mount&) = delete;
+  explicit operator bool() const { return mounted_; }
+
+ private:
+  fs::path folder_;
+  bool mounted_;
+};
+
+}  // namespace
+
+TEST_CASE("a swap file has its size and zeros, and no name") {
+  TempFolder folder;
+  const SwapFile file({folder / "nvme", "run7", 2}, 3 * kMiB + 1);
+  CHECK(file.path() == (folder / "nvme/zeroth-run7/rank-2.swap").string());
+  CHECK(file.size_bytes() == 3 * kMiB + kFileAlignment);
+  CHECK(fs::is_empty(folder / "nvme"));
+  struct stat status {};
+  REQUIRE(::fstat(file.descriptor(), &status) == 0);
+  CHECK(static_cast<uint64_t>(status.st_size) == file.size_bytes());
+  CHECK(static_cast<uint64_t>(status.st_blocks) * 512 >= file.size_bytes());
+  CHECK(status.st_nlink == 0);
+  CHECK((status.st_mode & 0777) == 0600);
+
+  BufferPool pool(1, file.size_bytes());
+  fill_randomly(pool.memory(), 1);
+  FileIo io(file, make_file_lanes(lane_options(file, Engine::kAuto)));
+  io.wait(io.read(0, pool.memory()));
+  CHECK(std::all_of(pool.memory().begin(), pool.memory().end(),
+                    [](std::byte byte) { return byte == std::byte{0}; }));
+}
+
+TEST_CASE("what a killed run left is removed at the next start, and nothing else") {
+  TempFolder folder;
+  fs::create_directories(folder / "zeroth-old");
+  folder.write("zeroth-old/rank-0.swap", "left over");
+  folder.write("zeroth-old/rank-11.swap", "left over");
+  fs::create_directories(folder / "zeroth-notes");
+  folder.write("zeroth-notes/rank-0.swap", "left over");
+  folder.write("zeroth-notes/mine.txt", "a user's");
+  fs::create_directories(folder / "other");
+  folder.write("other/rank-0.swap", "a user's");
+  fs::create_directories(folder / "zeroth-empty");
+  const SwapFile file({folder.path(), "new", 0}, kMiB);
+  CHECK_FALSE(fs::exists(folder / "zeroth-old"));
+  CHECK_FALSE(fs::exists(folder / "zeroth-notes/rank-0.swap"));
+  CHECK(fs::exists(folder / "zeroth-notes/mine.txt"));
+  CHECK(fs::exists(folder / "other/rank-0.swap"));
+  CHECK(fs::exists(folder / "zeroth-empty"));
+}
+
+TEST_CASE("a process that is killed while it writes leaves nothing") {
+  TempFolder folder;
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const SwapFile file({folder.path(), "killed", 0}, 4 * kMiB);
+    BufferPool pool(1, 4 * kMiB);
+    FileIo io(file, make_file_lanes(lane_options(file, Engine::kAuto)), kFileAlignment);
+    for (;;) {
+      io.wait(io.write(0, pool.memory()));
+      if (::write(ends[1], "w", 1) != 1) ::_exit(1);
+    }
+  }
+  char byte = 0;
+  REQUIRE(::read(ends[0], &byte, 1) == 1);
+  REQUIRE(::kill(child, SIGKILL) == 0);
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFSIGNALED(status));
+  ::close(ends[0]);
+  ::close(ends[1]);
+  CHECK(fs::is_empty(folder.path()));
+}
+
+TEST_CASE("ranks that start and end at the same time get files of their own") {
+  TempFolder folder;
+  std::vector<std::jthread> ranks;
+  std::vector<int> wrong(6, 0);
+  for (int rank = 0; rank < 6; ++rank) {
+    ranks.emplace_back([&, rank] {
+      for (int round = 0; round < 30; ++round) {
+        // Two ranks of the same number, as of two jobs with the same run id.
+        const SwapFile file({folder.path(), "run", rank / 2}, kFileAlignment, false);
+        char byte = static_cast<char>('a' + rank);
+        const bool written = ::pwrite(file.descriptor(), &byte, 1, 0) == 1;
+        std::this_thread::yield();
+        char back = 0;
+        if (!written || ::pread(file.descriptor(), &back, 1, 0) != 1 || back != byte) ++wrong[rank];
+      }
+    });
+  }
+  ranks.clear();
+  CHECK(wrong == std::vector<int>(6, 0));
+  CHECK(fs::is_empty(folder.path()));
+}
+
+TEST_CASE("a file that does not fit is an error with path, needed and free bytes") {
+  TempFolder folder;
+  const uint64_t needed = *free_bytes(folder.path()) * 2 / kFileAlignment * kFileAlignment;
+  const std::string said = message_of<Error>([&] { SwapFile({folder.path(), "big", 1}, needed); });
+  CHECK(said.find((folder / "zeroth-big/rank-1.swap needs ").string()) == 0);
+  CHECK(said.find(fmt::format("({} bytes), but {} has ", needed, folder.path().string())) !=
+        std::string::npos);
+  CHECK(said.find(" free (") != std::string::npos);
+  CHECK(fs::is_empty(folder.path()));
+}
+
+TEST_CASE("a folder that cannot be made is an error with its path") {
+  TempFolder folder;
+  folder.write("file", "");
+  CHECK_THROWS_WITH_AS(SwapFile({folder / "file/nvme", "run", 0}, kMiB),
+                       doctest::Contains("file/nvme: Not a directory"), Error);
+  CHECK_THROWS_WITH_AS(free_bytes(folder / "none"), doctest::Contains("No such file"), Error);
+}
+
+TEST_CASE("a disk that is really full fails the write, not the run's other files") {
+  TempFolder folder;
+  const Mount small(folder.path(), "tmpfs", "size=8m");
+  if (!small) return;
+  CHECK_THROWS_WITH_AS(SwapFile({folder.path(), "big", 0}, 16 * kMiB),
+                       doctest::Contains("8.00 MiB free (8388608 bytes)"), Error);
+  const SwapFile file({folder.path(), "run", 0}, 6 * kMiB);
+  CHECK(file.notes().back().find("is held in memory (tmpfs)") != std::string::npos);
+  BufferPool pool(1, 6 * kMiB);
+  for (const auto engine : engines()) {
+    // Somebody takes the place of what the file gives up.
+    REQUIRE(::fallocate(file.descriptor(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4 * kMiB,
+                        2 * kMiB) == 0);
+    folder.write("filler", std::string(*free_bytes(folder.path()), 'x'));
+    FileIo io(file, make_file_lanes(lane_options(file, engine)), kMiB);
+    INFO(io.engine());
+    CHECK_THROWS_WITH_AS(io.wait(io.write(0, pool.memory())),
+                         doctest::Contains("zeroth-run/rank-0.swap: No space left on device"),
+                         Error);
+    io.wait(io.write(0, pool.memory().first(4 * kMiB)));
+    fs::remove(folder / "filler");
+    io.wait(io.write(0, pool.memory()));
+  }
+}
+
+TEST_CASE("a file system that refuses O_DIRECT is used through the page cache, with a note") {
+  TempFolder folder;
+  const Mount plain(folder.path(), "ramfs", "");
+  if (!plain) return;
+  const SwapFile file({folder.path(), "run", 0}, 2 * kMiB);
+  CHECK_FALSE(file.is_direct());
+  CHECK(file.size_bytes() == 2 * kMiB);
+  CHECK(file.notes().front().find("zeroth-run/rank-0.swap: its file system refuses O_DIRECT") !=
+        std::string::npos);
+  BufferPool pool(2, 2 * kMiB);
+  const auto written = *pool.take();
+  const auto back = *pool.take();
+  fill_randomly(written.bytes(), 3);
+  for (const auto engine : engines()) {
+    FileIo io(file, make_file_lanes(lane_options(file, engine)));
+    io.wait(io.write(0, written.bytes()));
+    io.wait(io.read(0, back.bytes()));
+    CHECK(same(written.bytes(), back.bytes()));
+    std::fill(back.bytes().begin(), back.bytes().end(), std::byte{0});
+  }
+}
+
+}  // namespace zeroth::offload
