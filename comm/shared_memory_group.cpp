@@ -1,7 +1,9 @@
 #include "comm/shared_memory_group.h"
 
+#include <algorithm>
 #include <deque>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "comm/call.h"

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <vector>
