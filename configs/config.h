@@ -46,7 +46,8 @@ struct ZeroConfig {
   // 0 replicates everything; 1 shards optimizer state; 2 also gradients; 3 also parameters.
   int stage = 0;
   // Gradient reductions under way together hold at most this many elements, or one block. More of
-  // them overlap better and cost memory.
+  // them overlap better and cost memory. A larger block crosses in pieces of this size, which are
+  // copied for it.
   int64_t reduce_bucket_elements = 500'000'000;
   // Stages 1 and 2: updated parameters of whole blocks that fit in this many elements are gathered
   // ahead of use.

@@ -11,8 +11,9 @@ GradExchange::GradExchange(comm::Group& group, const GradReducerOptions& options
     : group_(group),
       options_(options),
       pool_(pool),
-      in_flight_(options.max_in_flight, options.bucket_elements,
-                 [this](Piece piece) { finish(std::move(piece)); }) {}
+      in_flight_(options.max_in_flight, options.bucket_elements, [this](std::vector<Piece> pieces) {
+        for (Piece& piece : pieces) finish(piece);
+      }) {}
 
 void GradExchange::start(const Transfer& transfer) {
   const int64_t numel = transfer.whole.numel();
@@ -25,15 +26,18 @@ void GradExchange::start(const Transfer& transfer) {
   const int64_t length = numel / ranks;
   constexpr int64_t kLeast = FlatLayout::kAlignment;
   const int64_t step = std::max(options_.bucket_elements / ranks / kLeast, int64_t{1}) * kLeast;
+  std::vector<Piece> pieces;
   for (int64_t begin = 0; begin < length;) {
     const int64_t end = step < length - begin ? begin + step : length;
-    Piece piece =
-        scatters ? scatter_piece(transfer, {begin, end}) : all_reduce_piece(transfer, {begin, end});
-    piece.add = transfer.add;
-    if (transfer.give_back && end == length) piece.borrowed.push_back(transfer.whole);
-    in_flight_.push(std::move(piece), (end - begin) * ranks);
+    pieces.push_back(scatters ? scatter_piece(transfer, {begin, end})
+                              : all_reduce_piece(transfer, {begin, end}));
+    pieces.back().add = transfer.add;
+    // Without overlap a piece's copy makes room for the next one.
+    if (options_.max_in_flight == 0) finish(pieces.back());
     begin = end;
   }
+  if (transfer.give_back) pieces.back().borrowed.push_back(transfer.whole);
+  in_flight_.push(std::move(pieces), numel);
 }
 
 GradExchange::Piece GradExchange::scatter_piece(const Transfer& transfer, const Range& columns) {
@@ -74,12 +78,14 @@ GradExchange::Piece GradExchange::all_reduce_piece(const Transfer& transfer, con
   return piece;
 }
 
-void GradExchange::finish(Piece piece) {
+void GradExchange::finish(Piece& piece) {
   piece.pending.wait();
   if (piece.received.defined() && piece.received.data_ptr() != piece.target.data_ptr()) {
     piece.add ? piece.target.add_(piece.received) : piece.target.copy_(piece.received);
   }
+  piece.received = torch::Tensor();
   for (torch::Tensor& tensor : piece.borrowed) pool_.give_tensor(std::move(tensor));
+  piece.borrowed.clear();
 }
 
 }  // namespace zeroth::zero

@@ -1,7 +1,9 @@
-// A gradient's way over the group: in pieces of at most a bucket, a few of them under way.
+// A gradient's way over the group: in pieces of at most a bucket, one or two gradients under way.
 #pragma once
 
 #include <torch/types.h>
+
+#include <vector>
 
 #include <string>
 
@@ -44,12 +46,12 @@ class GradExchange {
 
   Piece scatter_piece(const Transfer& transfer, const Range& columns);
   Piece all_reduce_piece(const Transfer& transfer, const Range& part);
-  void finish(Piece piece);
+  void finish(Piece& piece);
 
   comm::Group& group_;
   GradReducerOptions options_;
   BufferPool& pool_;
-  InFlight<Piece> in_flight_;
+  InFlight<std::vector<Piece>> in_flight_;
 };
 
 }  // namespace zeroth::zero

@@ -124,4 +124,34 @@ TEST_CASE("frozen parameters stay as they are in every stage while the others tr
   }
 }
 
+TEST_CASE("parameters smaller than the world, some ranks with padding only, train as on one rank") {
+  const auto losses = [](int ranks, int stage) {
+    std::vector<double> result;
+    testing::run_ranks(ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+      configs::Config config = chain_config(12 / ranks, 1, ranks);
+      config.zero.stage = stage;
+      const auto engine =
+          testing::make_engine(testing::make_chain({.vocab = 5, .hidden = 3}), config, mesh);
+      testing::ChainLoader loader({.rank = mesh->rank(), .world_size = ranks}, /*vocab=*/5);
+      for (int step = 0; step < 8; ++step) {
+        const double loss = engine->train_batch(loader).loss;
+        if (mesh->rank() == 0) result.push_back(loss);
+      }
+    });
+    return result;
+  };
+  const std::vector<double> alone = losses(1, 0);
+  CHECK(alone.back() < alone.front());
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const int ranks : {2, 4, 6}) {
+      CAPTURE(stage);
+      CAPTURE(ranks);
+      const std::vector<double> shared = losses(ranks, stage);
+      for (size_t step = 0; step < alone.size(); ++step) {
+        CHECK(std::abs(shared[step] - alone[step]) < 2e-5);
+      }
+    }
+  }
+}
+
 }  // namespace zeroth::engine
