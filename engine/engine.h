@@ -80,6 +80,9 @@ struct DecayCounts {
   int64_t not_decayed = 0;
 };
 
+// Which values of the parameters are saved.
+enum class SavedValues { kWorking, kMasters };
+
 struct InitOptions {
   // First values of parameters on the meta device; not needed when the blocks' own parameters hold
   // values.
@@ -103,7 +106,8 @@ class Engine {
 
   // Every parameter once, whole, in working precision, block by block: `sink` is called on rank 0
   // only, the other ranks take part in the gathers. Collective.
-  virtual void save_model(ModelSink& sink) = 0;
+  // With kMasters in fp32: the masters of what is trained, the rest widened.
+  virtual void save_model(ModelSink& sink, SavedValues values = SavedValues::kWorking) = 0;
   // DIR/model.safetensors with the blocks' own parameter names. Collective; the file is there when
   // any rank returns.
   virtual void save_model(const std::filesystem::path& dir) = 0;

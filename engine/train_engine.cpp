@@ -165,7 +165,19 @@ EvalStats TrainEngine::eval_batch(Loader& data, int64_t micro_batches) {
   return {.loss = sums[0].item<double>() / tokens, .trained_tokens = static_cast<int64_t>(tokens)};
 }
 
-void TrainEngine::save_model(ModelSink& sink) {
+torch::Tensor TrainEngine::whole_master(size_t unit) {
+  const zero::Unit& owner = plan_.units[unit];
+  const torch::Tensor own = optimizer_.master(unit);
+  if (own.numel() == owner.layout.numel()) return own;
+  const torch::Tensor whole = torch::empty({owner.layout.numel()}, own.options());
+  mesh_->data().all_gather(whole, own, "masters of " + owner.place()).wait();
+  return whole;
+}
+
+void TrainEngine::save_model(ModelSink& sink, SavedValues values) {
+  const bool masters =
+      values == SavedValues::kMasters && config_.precision != configs::Precision::kFp32;
+  const torch::Dtype dtype = masters ? torch::kFloat32 : zero::dtype_of(config_.precision);
   std::vector<ParameterInfo> infos;
   std::vector<size_t> visits(blocks_.size());
   for (size_t block = 0; block < blocks_.size(); ++block) {
@@ -173,7 +185,7 @@ void TrainEngine::save_model(ModelSink& sink) {
     for (const size_t unit : plan_.block_units[block]) {
       if (plan_.units[unit].blocks.front() != block) continue;
       for (const zero::Slot& slot : plan_.units[unit].layout.slots()) {
-        infos.push_back({slot.name, slot.shape, zero::dtype_of(config_.precision)});
+        infos.push_back({slot.name, slot.shape, dtype});
       }
     }
   }
@@ -182,9 +194,15 @@ void TrainEngine::save_model(ModelSink& sink) {
   strategy_.params->expect(std::move(visits));
   runner_.for_each_gathered([&](size_t block) {
     for (const size_t unit : plan_.block_units[block]) {
-      if (!writes || plan_.units[unit].blocks.front() != block) continue;
-      for (size_t i = 0; i < plan_.units[unit].params.size(); ++i) {
-        sink.write(plan_.units[unit].layout.slots()[i].name, plan_.units[unit].params[i].detach());
+      const zero::Unit& saved = plan_.units[unit];
+      if (saved.blocks.front() != block) continue;
+      const torch::Tensor whole = masters && saved.trainable ? whole_master(unit) : torch::Tensor();
+      if (!writes) continue;
+      for (size_t i = 0; i < saved.params.size(); ++i) {
+        const zero::Slot& slot = saved.layout.slots()[i];
+        sink.write(slot.name, whole.defined()
+                                  ? whole.narrow(0, slot.offset, slot.numel).view(slot.shape)
+                                  : saved.params[i].detach().to(dtype));
       }
     }
   });

@@ -26,7 +26,7 @@ class TrainEngine final : public Engine {
 
   StepStats train_batch(Loader& data) override;
   EvalStats eval_batch(Loader& data, int64_t micro_batches) override;
-  void save_model(ModelSink& sink) override;
+  void save_model(ModelSink& sink, SavedValues values = SavedValues::kWorking) override;
   void save_model(const std::filesystem::path& dir) override;
 
   const configs::Config& config() const override { return config_; }
@@ -46,6 +46,8 @@ class TrainEngine final : public Engine {
   // Forward and backward of the whole step; returns this rank's part of the loss, fp64 scalar.
   torch::Tensor run_micro_batches(StepBatches& step);
   void require_equal(int64_t micro_batches) const;
+  // The unit's whole buffer in fp32. Collective.
+  torch::Tensor whole_master(size_t unit);
   // Skips, or clips and updates; fills what the stats say of it.
   void apply(StepStats& stats);
   void update(const StepStats& stats);

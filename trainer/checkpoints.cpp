@@ -70,10 +70,6 @@ std::vector<std::string> saving_warnings(const RunPlan& plan) {
                                    format_bytes(needed),
                                    format_bytes(static_cast<int64_t>(space.available))));
   }
-  if (saved_dtype(plan) == torch::kFloat32 && plan.config.precision != configs::Precision::kFp32) {
-    warnings.push_back(
-        "--save-dtype fp32: the working weights are saved, widened, not their fp32 masters");
-  }
   if (std::filesystem::is_directory(output, unknown)) {
     for (const auto& entry : std::filesystem::directory_iterator(output)) {
       const std::string name = entry.path().filename().string();
@@ -116,7 +112,9 @@ void Checkpoints::save(const std::filesystem::path& folder, bool overwrite) {
   HfOutput output(
       {.source = plan_.flags.model, .output = folder, .spec = plan_.spec, .overwrite = overwrite},
       plan_.flags.save_dtype);
-  engine_.save_model(output);
+  const bool masters = plan_.flags.save_dtype == torch::kFloat32;
+  engine_.save_model(output,
+                     masters ? engine::SavedValues::kMasters : engine::SavedValues::kWorking);
   throw_if_rank_0_failed(engine_.mesh(), output.finish());
 }
 

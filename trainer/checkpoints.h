@@ -16,7 +16,7 @@ namespace zeroth::trainer {
 bool is_step_folder(const std::string& name);
 
 // What a user should know about --output before training, one line each: a disk with less room than
-// the models need, folders of an earlier run, an fp32 that is none.
+// the models need, folders of an earlier run.
 std::vector<std::string> saving_warnings(const RunPlan& plan);
 
 // Every function is collective but for due(). What goes wrong on rank 0, which writes, is the same

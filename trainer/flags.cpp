@@ -54,7 +54,7 @@ void add_saving(CLI::App& app, RawFlags& raw) {
   numbers.add("--save-every", flags.save_every, kMostSteps,
               "save into DIR/step-N every so many steps; the newest two stay");
   app.add_option("--save-dtype", raw.save_dtype,
-                 "precision of saved weights: fp32, bf16 or fp16 (that of training)")
+                 "precision of saved weights: fp32 (masters), bf16 or fp16 (that of training)")
       ->option_text("TYPE");
 }
 

@@ -70,6 +70,45 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("masters are saved as they are in fp32, frozen parameters widened, at every stage") {
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const int ranks : {1, 3}) {
+      CAPTURE(stage);
+      CAPTURE(ranks);
+      testing::run_ranks(ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+        const testing::ChainOptions options{.tied = true, .frozen = true};
+        configs::Config config = stage_config(stage);
+        config.precision = configs::Precision::kBf16;
+        config.batch = {2 * ranks, 2, 1};
+        const auto engine = initialize(testing::make_chain(options), config, mesh);
+        Collected first, masters, working;
+        engine->save_model(first, SavedValues::kMasters);
+        testing::ChainLoader loader(
+            {.global_batch = 2 * ranks, .rank = mesh->rank(), .world_size = ranks});
+        engine->train_batch(loader);
+        engine->save_model(masters, SavedValues::kMasters);
+        engine->save_model(working);
+        if (mesh->rank() != 0) return;
+        bool rounded = false;
+        for (const auto& block : testing::make_chain(options)) {
+          for (const auto& item : block->named_parameters()) {
+            const std::string name = block->label() + "." + item.key();
+            if (name == "head.weight") continue;
+            CAPTURE(name);
+            const torch::Tensor& value = masters.values.at(name);
+            REQUIRE((value.scalar_type() == torch::kFloat32));
+            CHECK(at::equal(value.to(torch::kBFloat16), working.values.at(name)));
+            rounded = rounded || !at::equal(value, working.values.at(name).to(torch::kFloat32));
+            if (item.value().requires_grad())
+              CHECK(at::equal(first.values.at(name), item.value().detach()));
+          }
+        }
+        CHECK(rounded);
+      });
+    }
+  }
+}
+
 TEST_CASE("blocks whose values differ between ranks start from rank 0's") {
   testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
     model::Blocks blocks = testing::make_chain();
