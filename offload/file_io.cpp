@@ -11,6 +11,8 @@
 namespace zeroth::offload {
 namespace {
 
+constexpr size_t kLargestPiece = size_t{1} << 30;  // the kernel transfers less than 2 GiB at once
+
 // A piece is interrupted, or the kernel short of memory for it, at most so often.
 constexpr int kMostRepeats = 1000;
 
@@ -26,8 +28,8 @@ FileIo::FileIo(const SwapFile& file, FileLanes lanes, size_t piece_bytes)
       piece_bytes_(piece_bytes),
       engine_(std::move(lanes.engine)),
       lanes_(std::move(lanes.lanes)) {
-  ZEROTH_CHECK(piece_bytes > 0 && piece_bytes % kFileAlignment == 0, "pieces of {} bytes",
-               piece_bytes);
+  ZEROTH_CHECK(piece_bytes > 0 && piece_bytes % kFileAlignment == 0 && piece_bytes <= kLargestPiece,
+               "pieces of {} bytes", piece_bytes);
   for (const auto& lane : lanes_) {
     threads_.emplace_back([this, &lane] { run(*lane); });
   }

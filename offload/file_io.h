@@ -30,7 +30,8 @@ class FileIo {
  public:
   using Ticket = uint64_t;
 
-  // The file, and the memory of requests, must outlive this object.
+  // The file, and the memory of requests, must outlive this object. Pieces are a multiple of
+  // kFileAlignment and at most 1 GiB.
   FileIo(const SwapFile& file, FileLanes lanes, size_t piece_bytes = size_t{1} << 20);
   // Waits for what is under way; what was not begun is dropped.
   ~FileIo();

@@ -25,9 +25,8 @@ namespace fs = std::filesystem;
 void remove_left_over(const fs::path& nvme_path) {
   std::error_code ignored;
   for (const auto& run : fs::directory_iterator(nvme_path, ignored)) {
-    if (!run.path().filename().string().starts_with("zeroth-") || !run.is_directory(ignored)) {
-      continue;
-    }
+    const bool is_folder = run.symlink_status(ignored).type() == fs::file_type::directory;
+    if (!is_folder || !run.path().filename().string().starts_with("zeroth-")) continue;
     std::vector<fs::path> files;
     for (const auto& file : fs::directory_iterator(run, ignored)) {
       const std::string name = file.path().filename();
@@ -114,13 +113,16 @@ void SwapFile::reserve(const fs::path& nvme_path) {
                 format_bytes(static_cast<int64_t>(*free)), *free);
   }
   const auto length = static_cast<off_t>(size_bytes_);
-  if (length == 0 || ::fallocate(descriptor_, 0, 0, length) == 0) return;
-  if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG) {
+  if (length == 0) return;
+  int error = EINTR;
+  while (error == EINTR) error = ::fallocate(descriptor_, 0, 0, length) == 0 ? 0 : errno;
+  if (error == 0) return;
+  if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
     throw Error("{} needs {} ({} bytes): {}", path_,
-                format_bytes(static_cast<int64_t>(size_bytes_)), size_bytes_, std::strerror(errno));
+                format_bytes(static_cast<int64_t>(size_bytes_)), size_bytes_, std::strerror(error));
   }
   // Not every file system reserves; a full disk is then an error of the write that finds it.
-  if (errno != EOPNOTSUPP && errno != ENOSYS) fail("reserve the bytes of", errno);
+  if (error != EOPNOTSUPP && error != ENOSYS) fail("reserve the bytes of", error);
   if (::ftruncate(descriptor_, length) != 0) fail("set the size of", errno);
 }
 

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -84,8 +87,10 @@ inline FileLanes faulty(FileLanes lanes, FaultRule rule) {
 inline std::vector<Engine> engines() {
   const std::string refused = [] {
     LaneOptions options;
-    options.descriptor = 0;
-    return make_uring_lane(options).refused;
+    options.descriptor = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    const std::string reason = make_uring_lane(options).refused;
+    ::close(options.descriptor);
+    return reason;
   }();
   if (refused.empty()) return {Engine::kUring, Engine::kThreads};
   MESSAGE("skipped: io_uring, for ", refused);

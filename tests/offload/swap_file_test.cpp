@@ -80,6 +80,7 @@ TEST_CASE("what a killed run left is removed at the next start, and nothing else
   fs::create_directories(folder / "other");
   folder.write("other/rank-0.swap", "a user's");
   fs::create_directories(folder / "zeroth-empty");
+  fs::create_directory_symlink(folder / "other", folder / "zeroth-link");
   const SwapFile file({folder.path(), "new", 0}, kMiB);
   CHECK_FALSE(fs::exists(folder / "zeroth-old"));
   CHECK_FALSE(fs::exists(folder / "zeroth-notes/rank-0.swap"));
