@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <iterator>
 #include <set>
@@ -206,6 +207,23 @@ TEST_CASE("requests that nobody waited for end before the memory they use") {
       io.write(0, pool.memory());
       io.read(0, pool.memory());
     }
+  }
+}
+
+TEST_CASE("requests that were not begun are dropped with the object") {
+  Fixture f;
+  for (const auto engine : engines()) {
+    size_t started = 0;
+    const auto slowly = [&](const FilePiece&) -> std::optional<int64_t> {
+      ++started;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return std::nullopt;
+    };
+    {
+      FileIo io(f.file, faulty(f.lanes(engine), slowly), kBlock);
+      io.read(0, f.back.bytes());
+    }
+    CHECK(started < kFile / kBlock);
   }
 }
 
