@@ -76,10 +76,17 @@ Tensor Attention::attend(const Heads& heads) {
   const int64_t seq = heads.q.size(1);
   std::optional<Tensor> mask;
   if (window_ > 0 && seq > window_) mask = tables_->window.get(seq, heads.q);
+  const int64_t sharing = num_heads_ / heads.k.size(2);
+  // On a GPU only the kernels for 16-bit inputs without a mask share keys. The one for the rest
+  // does not; asked to, LibTorch takes the formula, whose scores fill [heads, seq, seq].
+  const bool copies =
+      sharing > 1 && heads.q.is_cuda() && (mask || heads.q.scalar_type() == torch::kFloat);
+  const auto keys = [&](const Tensor& x) {
+    return (copies ? x.repeat_interleave(sharing, 2) : x).transpose(1, 2);
+  };
   const Tensor y = at::scaled_dot_product_attention(
-      heads.q.transpose(1, 2), heads.k.transpose(1, 2), heads.v.transpose(1, 2), mask,
-      /*dropout_p=*/0.0, /*is_causal=*/!mask.has_value(), scale_,
-      /*enable_gqa=*/heads.k.size(2) != num_heads_);
+      heads.q.transpose(1, 2), keys(heads.k), keys(heads.v), mask, /*dropout_p=*/0.0,
+      /*is_causal=*/!mask.has_value(), scale_, /*enable_gqa=*/sharing > 1 && !copies);
   return y.transpose(1, 2).flatten(2);
 }
 
