@@ -2,7 +2,32 @@
 
 #include <fmt/format.h>
 
+#include <memory>
+#include <vector>
+
 namespace zeroth::engine {
+namespace {
+
+// A block's modules are in evaluation while it lives: torch's own, as Dropout, know no row_seeds.
+class Evaluating {
+ public:
+  explicit Evaluating(model::Block& block) : modules_(block.modules()) {
+    for (const auto& module : modules_) were_training_.push_back(module->is_training());
+    block.eval();
+  }
+  // Each as it was: modules come before those in them, which train() sets too.
+  ~Evaluating() {
+    for (size_t i = 0; i < modules_.size(); ++i) modules_[i]->train(were_training_[i]);
+  }
+  Evaluating(const Evaluating&) = delete;
+  Evaluating& operator=(const Evaluating&) = delete;
+
+ private:
+  std::vector<std::shared_ptr<torch::nn::Module>> modules_;
+  std::vector<bool> were_training_;
+};
+
+}  // namespace
 
 torch::Tensor BlockRunner::forward(const model::MicroBatch& batch, Tape& tape) {
   begin_laps();
@@ -30,7 +55,10 @@ torch::Tensor BlockRunner::run_forward(const Segment& segment, torch::Tensor x,
 torch::Tensor BlockRunner::evaluate(const model::MicroBatch& batch) {
   const torch::NoGradGuard no_grad;
   torch::Tensor x;
-  for_each_gathered([&](size_t i) { x = blocks_[i]->forward(x, batch); });
+  for_each_gathered([&](size_t i) {
+    const Evaluating evaluating(*blocks_[i]);
+    x = blocks_[i]->forward(x, batch);
+  });
   return x;
 }
 
@@ -43,8 +71,7 @@ void BlockRunner::backward(const model::MicroBatch& batch, bool last, Tape& tape
     for (size_t i = segment->end; i-- > segment->first;) {
       at(i, "backward");
       const zero::Lease lease = params_.gather(i);
-      if (segment->recompute &&
-          i + 1 == segment->end) {  // its graph shares the gather of its backward
+      if (segment->recompute && i + 1 == segment->end) {  // shares the gather of its backward
         tape.forward(*blocks_[i], i, tape.input(i), batch);
       }
       grads_.open(i);

@@ -26,7 +26,7 @@ class BlockRunner {
 
   // The last block's output: the loss, or logits. Leaves on the tape what backward needs.
   torch::Tensor forward(const model::MicroBatch& batch, Tape& tape);
-  // The same output without a tape.
+  // The output without a tape, of blocks in evaluation (torch::nn::Module::eval).
   torch::Tensor evaluate(const model::MicroBatch& batch);
   // From the loss back to the first block; gradients reach the reducer block by block.
   void backward(const model::MicroBatch& batch, bool last, Tape& tape);

@@ -43,8 +43,8 @@ struct MemoryPoint {
 struct StepStats {
   int64_t step = 0;  // 1 for the first
   double loss = 0;   // the mean that Config::loss_mean names
-  double grad_norm =
-      0;          // global L2 norm before clipping, unscaled; not finite when the step was skipped
+  // Global L2 norm before clipping, unscaled; not finite when the step was skipped.
+  double grad_norm = 0;
   double lr = 0;  // rate that this update used
   double loss_scale = 1;
   // Not empty: the run cannot go on (NonFiniteSkips::End) and why. The next train_batch throws it.
@@ -101,7 +101,7 @@ class Engine {
   virtual StepStats train_batch(Loader& data) = 0;
 
   // Loss without training over `micro_batches` micro-batches of every rank (all ranks pass the same
-  // number).
+  // number). Blocks are in evaluation meanwhile, as by torch::nn::Module::eval().
   virtual EvalStats eval_batch(Loader& data, int64_t micro_batches) = 0;
 
   // Every parameter once, whole, in working precision, block by block: `sink` is called on rank 0
@@ -120,7 +120,7 @@ class Engine {
   // What this rank is doing, or was when it threw: "backward of block layers.3"; empty between
   // calls.
   virtual std::string doing() const = 0;
-  // One line for the start-up summary: "stage 2: parameters replicated, gradients sharded,
+  // One line for the start-up summary: "ZeRO stage 2: parameters replicated, gradients and
   // optimizer state sharded".
   virtual std::string strategy() const = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>
+#include <torch/nn/modules/dropout.h>
 
 #include <cmath>
 
@@ -13,7 +14,7 @@
 namespace zeroth::engine {
 namespace {
 
-// A loader whose every target is untrained from step `from` on.
+// A loader of which no target is trained.
 class Untrained final : public Loader {
  public:
   explicit Untrained(int rank) : inner_({.rank = rank, .world_size = 2}) {}
@@ -25,6 +26,19 @@ class Untrained final : public Loader {
 
  private:
   testing::ChainLoader inner_;
+};
+
+// A layer of a user who takes torch's own dropout.
+struct Dropping final : model::Block {
+  Dropping() : Block("dropping") {
+    inner = register_module("inner", torch::nn::Dropout(0.5));
+    asleep = register_module("asleep", torch::nn::Dropout(0.5));
+    asleep->eval();
+  }
+  torch::Tensor forward(const torch::Tensor& x, const model::MicroBatch&) override {
+    return asleep->forward(inner->forward(x));
+  }
+  torch::nn::Dropout inner{nullptr}, asleep{nullptr};
 };
 
 }  // namespace
@@ -71,6 +85,23 @@ TEST_CASE("evaluation changes nothing and equals the loss of the next step") {
       CHECK(eval.trained_tokens == step.trained_tokens);
       CHECK(eval.loss == doctest::Approx(step.loss).epsilon(1e-6));
     }
+  });
+}
+
+TEST_CASE("torch's own dropout drops nothing in an evaluation and is as before behind it") {
+  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+    const auto loss = [&](const model::Blocks& blocks) {
+      const auto engine = testing::make_engine(blocks, chain_config(12, 1, 1), mesh);
+      testing::ChainLoader loader({});
+      return engine->eval_batch(loader, 1).loss;
+    };
+    model::Blocks blocks = testing::make_chain();
+    const auto dropping = std::make_shared<Dropping>();
+    blocks.insert(blocks.begin() + 1, dropping);
+    CHECK(loss(blocks) == loss(testing::make_chain()));
+    CHECK(dropping->is_training());
+    CHECK(dropping->inner->is_training());
+    CHECK_FALSE(dropping->asleep->is_training());
   });
 }
 
