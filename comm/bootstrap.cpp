@@ -1,13 +1,18 @@
+#include "comm/bootstrap.h"
+
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <limits>
 #include <string_view>
 
 #include "base/error.h"
-#include "comm/bootstrap.h"
 
 namespace zeroth::comm {
 namespace {
+
+// As ZEROTH_TIMEOUT's most: an int of minutes may have more nanoseconds than an int64 holds.
+constexpr std::chrono::seconds kLongestTimeout{std::numeric_limits<int>::max()};
 
 std::optional<std::string> variable(const char* name) {
   const char* value = std::getenv(name);
@@ -70,7 +75,7 @@ RankEnv RankEnv::from_environment() {
   env.nccl_shares_gpus = variable("NCCL_MULTI_RANK_GPU_ENABLE") == "1";
   env.num_threads = number<int>("OMP_NUM_THREADS", 1);
   if (const auto minutes = number<int>("DEEPSPEED_TIMEOUT", 1))
-    env.timeout = std::chrono::minutes(*minutes);
+    env.timeout = std::min<std::chrono::seconds>(std::chrono::minutes(*minutes), kLongestTimeout);
   if (const auto seconds = number<int>("ZEROTH_TIMEOUT", 1))
     env.timeout = std::chrono::seconds(*seconds);
   env.launch_time = number<double>("ZEROTH_LAUNCH_TIME", 0);

@@ -38,6 +38,10 @@ class Environment {
                                            "OMPI_COMM_WORLD_SIZE",
                                            "OMPI_COMM_WORLD_LOCAL_RANK",
                                            "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                           "PMI_RANK",
+                                           "PMI_SIZE",
+                                           "MPI_LOCALRANKID",
+                                           "MPI_LOCALNRANKS",
                                            "DS_ACCELERATOR",
                                            "DEEPSPEED_TIMEOUT",
                                            "OMP_NUM_THREADS",
@@ -92,6 +96,13 @@ TEST_CASE("torchrun's and Open MPI's variables are understood") {
 TEST_CASE("a time limit in seconds wins over one in minutes") {
   const Environment environment({{"DEEPSPEED_TIMEOUT", "2"}, {"ZEROTH_TIMEOUT", "7"}});
   CHECK(RankEnv::from_environment().timeout == std::chrono::seconds(7));
+}
+
+TEST_CASE("a time limit that means never is longer than any run, in nanoseconds too") {
+  const Environment environment(
+      std::map<std::string, std::string>{{"DEEPSPEED_TIMEOUT", "2147483647"}});
+  const std::chrono::nanoseconds timeout = RankEnv::from_environment().timeout;
+  CHECK(timeout > std::chrono::hours(24 * 365));
 }
 
 TEST_CASE("ranks may share GPUs, through NCCL only where its own variable says so") {
