@@ -38,8 +38,7 @@ struct State {
                        backend->getSize(), call.describe(), options.name, why, peers);
   }
   [[noreturn]] void fail(const Call& call, uint64_t number, const std::exception& cause) const {
-    const std::string why = cause.what();
-    throw Error("{}", message(call, number, why.substr(0, why.find('\n'))));
+    throw Error("{}", message(call, number, first_line(cause)));
   }
 };
 
@@ -49,8 +48,7 @@ std::string error_of(c10d::Work& work) {
   try {
     std::rethrow_exception(error);
   } catch (const std::exception& cause) {
-    const std::string why = cause.what();
-    return why.substr(0, why.find('\n'));
+    return first_line(cause);
   }
 }
 

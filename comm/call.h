@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <string_view>
 
@@ -26,6 +27,12 @@ struct Call {
   int64_t elements;  // of the whole tensor
   int64_t bytes;
 };
+
+// What c10d says; its stack trace follows on further lines.
+inline std::string first_line(const std::exception& cause) {
+  const std::string text = cause.what();
+  return text.substr(0, text.find('\n'));
+}
 
 // Seconds since it was made.
 class Stopwatch {

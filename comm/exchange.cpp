@@ -1,6 +1,5 @@
 #include "comm/exchange.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
@@ -14,15 +13,12 @@ namespace zeroth::comm {
 namespace {
 
 constexpr size_t kAlignment = 64;
-constexpr int64_t kCopyGrain = 256 << 10;
 // Below it every rank reduces everything for itself: one round instead of two.
 constexpr size_t kSmallBytes = 16 << 10;
 
 void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) {
   if (to == from || bytes == 0) return;
-  at::parallel_for(0, static_cast<int64_t>(bytes), kCopyGrain, [&](int64_t begin, int64_t end) {
-    std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));
-  });
+  std::memcpy(to, from, bytes);
 }
 
 uint64_t pieces_of(int64_t elements, int64_t per_piece) {

@@ -48,8 +48,8 @@ struct CommTimes {
   int64_t collectives = 0;
 };
 
-// `what` names the data for messages ("parameters of block 3 (layers.2)"); only read during the
-// call.
+// Tensors are contiguous and of one dtype. `what` names the data for messages ("parameters of block
+// 3 (layers.2)"); only read during the call.
 class Group {
  public:
   virtual ~Group() = default;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "comm/call.h"
 
 namespace zeroth::comm {
 namespace {
@@ -16,8 +17,7 @@ std::string get(c10d::Store& store, const std::string& key, int rank, int from) 
     const std::vector<uint8_t> value = store.get(key);
     return {value.begin(), value.end()};
   } catch (const std::exception& cause) {
-    throw Error("rank {}: rank {} did not connect: {}", rank, from,
-                std::string(cause.what()).substr(0, std::string(cause.what()).find('\n')));
+    throw Error("rank {}: rank {} did not connect: {}", rank, from, first_line(cause));
   }
 }
 

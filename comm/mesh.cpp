@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "comm/bootstrap.h"
+#include "comm/call.h"
 #include "comm/gloo_group.h"
 #include "comm/gpu.h"
 #include "comm/host_staged_group.h"
@@ -27,9 +28,8 @@ c10::intrusive_ptr<c10d::Store> connect_store(const RankEnv& env) {
     auto store = c10::make_intrusive<c10d::TCPStore>(env.master_addr, options);
     return c10::make_intrusive<c10d::PrefixStore>("zeroth", store);
   } catch (const std::exception& cause) {
-    const std::string reason = cause.what();
     throw Error("rank {} of {}: cannot reach the store at {}:{}: {}", env.rank, env.world_size,
-                env.master_addr, env.master_port, reason.substr(0, reason.find('\n')));
+                env.master_addr, env.master_port, first_line(cause));
   }
 }
 

@@ -55,12 +55,13 @@ void NonFiniteSkips::find_place(const Skip& skip, const zero::UnitPlan& plan,
                                 const zero::GradReducer& grads, comm::Mesh& mesh) {
   if (in_a_row_ == 0) {
     first_step_ = skip.step;
-    const int64_t place = least_over_ranks(first_bad_slot(plan, grads), mesh);
+    const int64_t place = least_over_ranks(first_bad_slot(plan, grads),
+                                           "the first gradient that is not finite", mesh);
     gradient_ = place == kNowhere ? "no single parameter (the norm itself overflowed)"
                                   : describe_place(plan, place);
   } else if (output_.empty()) {
     const int64_t mine = skip.bad_output ? static_cast<int64_t>(*skip.bad_output) : kNowhere;
-    const int64_t first = least_over_ranks(mine, mesh);
+    const int64_t first = least_over_ranks(mine, "the first output that is not finite", mesh);
     output_ = first == kNowhere
                   ? "every block's output is finite in forward"
                   : fmt::format("in forward the output of block {} is the first that is not finite",

@@ -26,10 +26,10 @@ std::string describe_place(const zero::UnitPlan& plan, int64_t place) {
                      slots[slots.size() - 1 - static_cast<size_t>(place % kSlotsPerUnit)].name);
 }
 
-int64_t least_over_ranks(int64_t value, const comm::Mesh& mesh) {
+int64_t least_over_ranks(int64_t value, std::string_view what, const comm::Mesh& mesh) {
   const torch::Tensor tensor =
       torch::full({1}, value, torch::TensorOptions(mesh.device()).dtype(torch::kLong));
-  mesh.data().all_reduce(tensor, comm::Reduce::kMin).wait();
+  mesh.data().all_reduce(tensor, comm::Reduce::kMin, what).wait();
   return tensor.item<int64_t>();
 }
 

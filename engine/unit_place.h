@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <string_view>
 
 #include "comm/mesh.h"
 #include "zero/unit.h"
@@ -19,7 +20,7 @@ int64_t place_of(const zero::UnitPlan& plan, size_t unit, size_t slot);
 // "block layers.3, parameter layers.3.attention.q.weight"
 std::string describe_place(const zero::UnitPlan& plan, int64_t place);
 
-// Collective.
-int64_t least_over_ranks(int64_t value, const comm::Mesh& mesh);
+// `what` names the value in messages. Collective.
+int64_t least_over_ranks(int64_t value, std::string_view what, const comm::Mesh& mesh);
 
 }  // namespace zeroth::engine

@@ -8,6 +8,8 @@
 namespace zeroth::engine {
 namespace {
 
+constexpr const char* kWhat = "parameters without a gradient";
+
 int64_t first_unused(const zero::UnitPlan& plan, const zero::GradReducer& grads) {
   int64_t first = kNowhere;
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
@@ -26,9 +28,9 @@ int64_t first_unused(const zero::UnitPlan& plan, const zero::GradReducer& grads)
 void require_gradients(const zero::UnitPlan& plan, const zero::GradReducer& grads, int64_t step,
                        const comm::Mesh& mesh) {
   const int64_t mine = first_unused(plan, grads);
-  const int64_t place = least_over_ranks(mine, mesh);
+  const int64_t place = least_over_ranks(mine, kWhat, mesh);
   if (place == kNowhere) return;
-  const int64_t rank = least_over_ranks(mine == place ? mesh.rank() : kNowhere, mesh);
+  const int64_t rank = least_over_ranks(mine == place ? mesh.rank() : kNowhere, kWhat, mesh);
   throw Error(
       "step {}: {} got no gradient on rank {}: zero_optimization.ignore_unused_parameters is false "
       "(with true its gradient counts as zero)",

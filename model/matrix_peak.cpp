@@ -58,7 +58,7 @@ double measure_matrix_peak(torch::ScalarType dtype, torch::Device device) {
   double best = 0;
   for (int64_t size = kSmallest; size <= kLargest; size *= 2) {
     const torch::Tensor values = torch::rand({size}, torch::dtype(dtype).device(device));
-    const torch::Tensor a = at::outer(values, values);  // equal bits would spare a GPU some power
+    const torch::Tensor a = at::outer(values, values);  // drawing size^2 numbers takes longer
     const double work = 2.0 * static_cast<double>(size * size) * static_cast<double>(size);
     const double set_up = time_product(a, a);  // maps memory, chooses a kernel
     // Half of what is left goes to this size, the other half to larger ones.

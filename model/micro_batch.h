@@ -18,12 +18,12 @@ struct MicroBatch {
                             // head returns logits
   torch::Tensor positions;  // [batch, seq] int64; undefined: 0 .. seq-1 in every row
 
-  // Trained tokens of the whole step, over all ranks and micro-batches. The head's loss is the sum
-  // over this micro-batch's trained tokens divided by it, so that losses and gradients of a step
-  // simply add up to the mean.
+  // The head's loss is the sum over this micro-batch's trained tokens divided by it, so that losses
+  // and gradients of a step simply add up to the mean: the trained tokens of the whole step, over
+  // all ranks and micro-batches, or what makes a mean of micro-batches; 1 in an evaluation.
   double step_trained_tokens = 1;
-  // Factor on the gradient that enters the head (the fp16 loss scale). The loss itself is not
-  // scaled.
+  // Factor on the gradient that enters the head (the fp16 loss scale, the number of ranks where
+  // gradients are divided after they were summed). The loss itself is not scaled.
   double grad_scale = 1;
   // Per row hash(seed, step, index in the global batch), as bits: random operations are functions
   // of it and draw from no generator. Empty: an evaluation, nothing is random.

@@ -59,9 +59,10 @@ FileIo::Ticket FileIo::begin(const FilePiece& whole) {
   ZEROTH_CHECK((whole.offset | whole.length | address) % kFileAlignment == 0,
                "unaligned {} of {} bytes at offset {}, address {:#x}", name(whole.op), whole.length,
                whole.offset, address);
-  ZEROTH_CHECK(whole.length > 0 && whole.offset + whole.length <= size_bytes_,
-               "{} of {} bytes at offset {} of a file of {}", name(whole.op), whole.length,
-               whole.offset, size_bytes_);
+  ZEROTH_CHECK(
+      whole.length > 0 && whole.length <= size_bytes_ && whole.offset <= size_bytes_ - whole.length,
+      "{} of {} bytes at offset {} of a file of {}", name(whole.op), whole.length, whole.offset,
+      size_bytes_);
   Ticket ticket = 0;
   {
     const std::lock_guard lock(mutex_);

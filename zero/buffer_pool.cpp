@@ -3,7 +3,6 @@
 #include <c10/core/CPUAllocator.h>
 
 #include <algorithm>
-
 #include <bit>
 
 namespace zeroth::zero {

@@ -3,9 +3,8 @@
 
 #include <torch/types.h>
 
-#include <vector>
-
 #include <string>
+#include <vector>
 
 #include "comm/group.h"
 #include "zero/buffer_pool.h"

@@ -64,7 +64,4 @@ std::unique_ptr<GradReducer> make_late_scatter_reducer(const UnitPlan& plan, com
 std::unique_ptr<GradReducer> make_scatter_reducer(const UnitPlan& plan, comm::Group& group,
                                                   const GradReducerOptions& options);
 
-// Sum of the squares of the tensors, of any floating dtype, as an fp64 scalar.
-torch::Tensor squared_norm(const std::vector<torch::Tensor>& tensors, torch::Device device);
-
 }  // namespace zeroth::zero

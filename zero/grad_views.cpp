@@ -1,10 +1,8 @@
 #include "zero/grad_views.h"
 
 #include "model/open_gradient.h"
-#include "zero/grad_reducer.h"
 
 namespace zeroth::zero {
-
 namespace {
 
 torch::Tensor slot_view(const torch::Tensor& flat, const Slot& slot) {
@@ -19,6 +17,19 @@ void zero_padding(const FlatLayout& layout, const torch::Tensor& flat) {
     const int64_t end = i + 1 < slots.size() ? slots[i + 1].offset : layout.numel();
     if (begin < end) flat.narrow(0, begin, end - begin).zero_();
   }
+}
+
+// In fp64 over rows: the fp32 norm of a long tensor adds its squares in a few lanes and is off by
+// percents at 10^8 elements.
+torch::Tensor sum_of_squares(const torch::Tensor& tensor) {
+  constexpr int64_t kRow = 4096;
+  const int64_t in_rows = tensor.numel() / kRow * kRow;
+  const torch::Tensor rows = tensor.narrow(0, 0, in_rows).view({-1, kRow});
+  const torch::Tensor rest = tensor.narrow(0, in_rows, tensor.numel() - in_rows);
+  const auto norm = [](const torch::Tensor& x, at::OptionalIntArrayRef dims) {
+    return at::linalg_vector_norm(x, 2, dims, /*keepdim=*/false, torch::kFloat).to(torch::kDouble);
+  };
+  return norm(rows, at::IntArrayRef({1})).square().sum() + norm(rest, std::nullopt).square();
 }
 
 }  // namespace
@@ -46,23 +57,6 @@ void close_grad_views(const Unit& unit, const torch::Tensor& flat, bool holds_su
     unit.params[i].mutable_grad() = torch::Tensor();
   }
 }
-
-namespace {
-
-// In fp64 over rows: the fp32 norm of a long tensor adds its squares in a few lanes and is off by
-// percents at 10^8 elements.
-torch::Tensor sum_of_squares(const torch::Tensor& tensor) {
-  constexpr int64_t kRow = 4096;
-  const int64_t in_rows = tensor.numel() / kRow * kRow;
-  const torch::Tensor rows = tensor.narrow(0, 0, in_rows).view({-1, kRow});
-  const torch::Tensor rest = tensor.narrow(0, in_rows, tensor.numel() - in_rows);
-  const auto norm = [](const torch::Tensor& x, at::OptionalIntArrayRef dims) {
-    return at::linalg_vector_norm(x, 2, dims, /*keepdim=*/false, torch::kFloat).to(torch::kDouble);
-  };
-  return norm(rows, at::IntArrayRef({1})).square().sum() + norm(rest, std::nullopt).square();
-}
-
-}  // namespace
 
 torch::Tensor squared_norm(const std::vector<torch::Tensor>& tensors, torch::Device device) {
   torch::Tensor sum = torch::zeros({}, torch::TensorOptions(device).dtype(torch::kDouble));

@@ -251,6 +251,7 @@ TEST_CASE("requests that are not aligned or leave the file are bugs") {
   CHECK_THROWS_AS(io.read(0, f.back.bytes().first(100)), InternalError);
   CHECK_THROWS_AS(io.read(0, f.back.bytes().subspan(8, kBlock)), InternalError);
   CHECK_THROWS_AS(io.read(kFile, f.back.bytes().first(kBlock)), InternalError);
+  CHECK_THROWS_AS(io.read(uint64_t{0} - kBlock, f.back.bytes().first(kBlock)), InternalError);
   CHECK_THROWS_AS(io.write(0, f.back.bytes().first(0)), InternalError);
   CHECK_THROWS_AS(io.wait(0), InternalError);
 }
