@@ -53,6 +53,34 @@ TEST_CASE("units up to the persistence threshold stay whole") {
   CHECK(mixed < rest(2, 0).parameters);
 }
 
+TEST_CASE("gradients are divided before or after they cross four ranks as DeepSpeed divides them") {
+  testing::run_ranks(4, [](std::shared_ptr<comm::Mesh> mesh) {
+    const model::Blocks blocks = testing::make_chain();
+    const UnitPlan plan = plan_units(blocks, 4);
+    const auto check = [&](const configs::GradientConfig& gradients, bool scatter,
+                           double all_reduced, double scattered) {
+      for (const int stage : {0, 1, 2, 3}) {
+        configs::Config config;
+        config.zero.stage = stage;
+        config.zero.reduce_scatter = scatter;
+        config.gradients = gradients;
+        const GradientFactors factors = make_strategy(plan, config, *mesh).factors;
+        CAPTURE(stage);
+        CHECK(factors.before == (stage == 0 ? all_reduced : scattered));
+        const bool sums = gradients.reduce == configs::GradientConfig::Reduce::kSum;
+        CHECK(factors.before * factors.after == (sums ? 4 : 1));
+      }
+    };
+    check({}, true, 4, 1);
+    check({}, false, 4, 4);
+    check({.prescale = true}, true, 1, 1);
+    check({.prescale = true}, false, 1, 1);
+    check({.predivide_factor = 2}, true, 2, 2);
+    check({.predivide_factor = 2}, false, 2, 2);
+    check({.reduce = configs::GradientConfig::Reduce::kSum}, true, 4, 4);
+  });
+}
+
 TEST_CASE("one rank is not sharded whatever the stage") {
   testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
     configs::Config config;
