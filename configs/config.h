@@ -58,6 +58,7 @@ struct ZeroConfig {
   // Stage 3: units of at most this many elements stay whole on every rank.
   int64_t param_persistence_threshold_elements = 100'000;
   // Stage 3: at most this many gathered elements at a time; must hold two neighbouring blocks.
+  // 0: only the block in use, nothing is gathered ahead.
   int64_t max_live_elements = 1'000'000'000;
   // Whether gathers and reductions run beside compute. Changes no result.
   bool overlap_comm = true;

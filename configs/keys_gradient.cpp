@@ -57,7 +57,7 @@ std::vector<Key> gradient_rows() {
                 "buffers are always fp32"),
       refused_section("torch_autocast", "enabled = false", "dtype lower_precision_safe_modules",
                       "not supported yet: use bf16 or fp16"),
-      refused_section("amp", "enabled = false", "opt_level *",
+      refused_section("amp", "enabled = false | \"auto\"", "opt_level *",
                       "not supported, by DeepSpeed neither"),
       no_effect("zero_allow_untested_optimizer", kBool, "false",
                 "every supported optimizer works at every stage"),

@@ -5,6 +5,8 @@ namespace {
 
 constexpr KeyType kBool = KeyType::kBool;
 constexpr std::string_view kEnabled = "enabled = false";
+constexpr std::string_view kWholeModels =
+    "rank 0 writes whole models, at the end and by --save-every";
 
 std::vector<Key> parallel_rows() {
   return {
@@ -43,18 +45,14 @@ std::vector<Key> service_rows() {
        "\"Warn\"",
        "\"Ignore\" | \"Warn\" | \"Fail\"",
        "the default",
-       "only the final model is saved",
+       kWholeModels,
        {},
        true},
       refused("checkpoint.load_universal", "false", "not supported yet"),
-      no_effect("checkpoint.use_node_local_storage", kBool, "false",
-                "only the final model is saved"),
-      no_effect("checkpoint.checkpoint_serialization", kBool, "true",
-                "only the final model is saved"),
-      no_effect("checkpoint.parallel_write", KeyType::kSection, "null",
-                "only the final model is saved"),
-      no_effect("checkpoint.parallel_write.pipeline_stage", kBool, "false",
-                "only the final model is saved"),
+      no_effect("checkpoint.use_node_local_storage", kBool, "false", kWholeModels),
+      no_effect("checkpoint.checkpoint_serialization", kBool, "true", kWholeModels),
+      no_effect("checkpoint.parallel_write", KeyType::kSection, "null", kWholeModels),
+      no_effect("checkpoint.parallel_write.pipeline_stage", kBool, "false", kWholeModels),
       refused_section("checkpoint.writer", "",
                       "type decoupled io_buffer_size io_buffer_double data_parallel io_multiplier "
                       "show_statistics",

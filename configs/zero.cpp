@@ -49,6 +49,9 @@ void fill_zero(Context& context, Config& config) {
   read("ignore_unused_parameters", zero.ignore_unused_parameters);
   read("allgather_bucket_size", zero.allgather_bucket_elements);
   read("sub_group_size", zero.sub_group_size_elements);
+  if (zero.sub_group_size_elements == 0) {
+    zero.sub_group_size_elements = ZeroConfig().sub_group_size_elements;
+  }
   read("stage3_max_live_parameters", zero.max_live_elements);
   read("stage3_gather_16bit_weights_on_model_save", zero.gather_16bit_weights_on_model_save);
   read_size(context, "zero_optimization.reduce_bucket_size", kReduceBucket,

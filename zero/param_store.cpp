@@ -52,11 +52,11 @@ void check_max_live(const UnitPlan& plan, const ParamStoreOptions& options) {
       where = block;
     }
   }
-  if (needed > options.max_live_elements) {
+  if (options.max_live_elements > 0 && needed > options.max_live_elements) {
     throw Error(
         "zero_optimization.stage3_max_live_parameters is {}, but block {} and the one after it "
-        "hold "
-        "{} elements together: the smallest value that works is {}",
+        "hold {} elements together: 0 gathers no block ahead, else the smallest value that works "
+        "is {}",
         options.max_live_elements, plan.block_labels[where], needed, needed);
   }
 }

@@ -42,18 +42,19 @@ struct ParamStoreOptions {
   torch::Dtype dtype = torch::kFloat;  // working precision
   // Gathered ahead of use: whole blocks that fit, at least one unless 0.
   int64_t prefetch_elements = 0;
-  int64_t max_live_elements = INT64_MAX;  // of kRelease units whose whole buffers are present
+  // Of kRelease units whose whole buffers are present; 0: only those of the block in use.
+  int64_t max_live_elements = INT64_MAX;
 };
 
 // Throws an Error that names the key and the smallest value that works when max_live_elements
-// cannot hold two neighbouring blocks.
+// is not 0 and cannot hold two neighbouring blocks.
 void check_max_live(const UnitPlan& plan, const ParamStoreOptions& options);
 
 class ParamStore {
  public:
   // Turns the plan's parameters into views of flat buffers (contents undefined until shards are
-  // written and `updated`). Keeps references to `plan` and `group`. Throws an Error when
-  // max_live_elements cannot hold two neighbouring blocks.
+  // written and `updated`). Keeps references to `plan` and `group`. Throws an Error as
+  // check_max_live.
   ParamStore(const UnitPlan& plan, comm::Group& group, torch::Device device,
              ParamStoreOptions options);
   ~ParamStore();

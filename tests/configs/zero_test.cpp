@@ -47,6 +47,14 @@ TEST_CASE("the other keys of the section are read") {
   CHECK(zero.sub_group_size_elements == 1'000'000);
 }
 
+TEST_CASE("the zeros of common stage 3 files mean nothing ahead and tiles as by default") {
+  const ZeroConfig zero = config_of(R"({"zero_optimization": {"stage": 3, "sub_group_size": 0,
+      "stage3_max_live_parameters": 0, "stage3_max_reuse_distance": 0}})")
+                              .zero;
+  CHECK(zero.sub_group_size_elements == 1'000'000'000);
+  CHECK(zero.max_live_elements == 0);
+}
+
 TEST_CASE("overlap is on at every stage unless it is switched off") {
   for (int stage = 0; stage < 4; ++stage) {
     CHECK(config_of(nested("zero_optimization.stage", std::to_string(stage))).zero.overlap_comm);

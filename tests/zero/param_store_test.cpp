@@ -108,6 +108,22 @@ TEST_CASE("prefetch takes at least one block and never more than the live limit"
   });
 }
 
+TEST_CASE("a live limit of 0 gathers no block ahead") {
+  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+    Numbered store(*mesh, Retention::kRelease, /*prefetch=*/100000, /*max_live=*/0);
+    store.store.expect(kStep);
+    for (const size_t block : kStep) {
+      const Lease lease = store.store.gather(block);
+      int64_t own = 0;
+      for (const size_t unit : store.plan.block_units[block]) {
+        own += store.plan.units[unit].layout.numel();
+        CHECK(store.holds(unit, 0));
+      }
+      CHECK(store.store.live_elements() == own);
+    }
+  });
+}
+
 TEST_CASE("a live limit below two neighbours names the smallest that works") {
   testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
     std::string message;
