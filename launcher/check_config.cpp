@@ -26,7 +26,6 @@ Arguments parse(std::vector<std::string> words) {
   app.add_option("FILE", arguments.file, "The file, or base64 of it")->required();
   app.add_option("--ranks", arguments.ranks,
                  "Ranks that the batch sizes are checked for (default: as many as fit them)")
-      ->check(CLI::PositiveNumber)
       ->option_text("N");
   std::reverse(words.begin(), words.end());  // the order that CLI11 takes
   try {
@@ -36,6 +35,8 @@ Arguments parse(std::vector<std::string> words) {
   } catch (const CLI::ParseError& error) {
     throw UsageError("check-config: {} (zeroth check-config --help)", error.what());
   }
+  if (arguments.ranks && *arguments.ranks < 1)
+    throw UsageError("check-config: --ranks {}: at least one rank is needed", *arguments.ranks);
   return arguments;
 }
 

@@ -54,7 +54,7 @@ void add_ranks(CLI::App& app, LaunchOptions& options) {
   app.add_option("-e,--exclude", options.exclude, "Use all slots but these, written as above")
       ->option_text("SLOTS");
   app.add_flag("--share-gpus,--share_gpus", options.share_gpus,
-               "Allow more ranks than GPUs; their collectives go over Gloo");
+               "Allow more ranks than GPUs; they exchange data through host memory");
 }
 
 void choose_binding(LaunchOptions& options, bool bind) {
@@ -217,6 +217,16 @@ void take_report(LaunchOptions& options, bool has_flags) {
   options.command.clear();
 }
 
+// CLI11's "Could not convert: --num_gpus = x" in other words; every number here is a whole one.
+std::string plain_words(const std::string& message) {
+  constexpr std::string_view kLead = "Could not convert: ";
+  const size_t equals = message.find(" = ");
+  if (!message.starts_with(kLead) || equals == std::string::npos) return message;
+  return fmt::format("{} {}: must be a whole number",
+                     message.substr(kLead.size(), equals - kLead.size()),
+                     message.substr(equals + 3));
+}
+
 // CLI11 sets groups apart by two empty lines.
 std::string without_double_gaps(std::string text) {
   for (size_t at; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
@@ -247,7 +257,7 @@ LaunchOptions parse_command_line(const std::vector<std::string>& arguments) {
     throw UsageError("{} (zeroth --help lists the flags)",
                      describe_unknown(app, {arguments.begin(), split}));
   } catch (const CLI::ParseError& error) {
-    throw UsageError("{} (zeroth --help lists the flags)", error.what());
+    throw UsageError("{} (zeroth --help lists the flags)", plain_words(error.what()));
   }
   if (!foreign.refusals.empty())
     throw UsageError("{}", fmt::join(foreign.refusals, "\nzeroth: error: "));

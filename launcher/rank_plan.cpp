@@ -86,9 +86,9 @@ RankPlan plan_ranks(const LaunchOptions& options, const PlanRequest& request) {
   }
   if (binds(options, request)) bind_cores(plan, options, request);
   if (request.choice.shared)
-    plan.notes.push_back(fmt::format("{} ranks share {} GPU{}: collectives go over Gloo",
-                                     request.choice.num_ranks, request.choice.slots.size(),
-                                     request.choice.slots.size() == 1 ? "" : "s"));
+    plan.notes.push_back(fmt::format(
+        "{} ranks share {} GPU{}: they exchange data through host memory", request.choice.num_ranks,
+        request.choice.slots.size(), request.choice.slots.size() == 1 ? "" : "s"));
   return plan;
 }
 

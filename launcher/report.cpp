@@ -70,7 +70,7 @@ ReportSection features(const fs::path& own_folder) {
                                   : "not built: configure with -DZEROTH_CUDA=ON, a CUDA toolkit "
                                     "and a LibTorch for CUDA";
   return {"Built in",
-          {{"CPU ranks (Gloo)", "built in"},
+          {{"CPU ranks", "built in (shared memory, else Gloo)"},
            {"GPU ranks", gpu},
            {"kernels compiled at first use", "none: all is compiled ahead"},
            {"sanitizers", ZEROTH_SANITIZED ? "address, undefined behaviour: slow" : "off"}}};

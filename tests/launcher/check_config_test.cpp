@@ -77,6 +77,8 @@ TEST_CASE("check-config reads base64, and holds the batch against --ranks") {
 TEST_CASE("what check-config cannot understand or read is a usage error") {
   CHECK_THROWS_AS(check_config({}), UsageError);
   CHECK_THROWS_AS(check_config({"a.json", "--rank", "2"}), UsageError);
+  CHECK_THROWS_WITH_AS(check_config({"a.json", "--ranks", "0"}),
+                       "check-config: --ranks 0: at least one rank is needed", UsageError);
   CHECK_THROWS_WITH_AS(check_config({"/no/such.json"}),
                        "/no/such.json: no such configuration file, and not base64 of one",
                        UsageError);

@@ -133,7 +133,7 @@ TEST_CASE("a wrong command line is an error of its own") {
   has({"--num_gpus", "2"}, "no PROGRAM");
   has({""}, "no PROGRAM");
   has({"--num_gpu", "2", "prog"}, "--num_gpu");
-  has({"--num_gpus", "two", "prog"}, "two");
+  has({"--num_gpus", "two", "prog"}, "--num_gpus two: must be a whole number (zeroth --help");
   has({"--num_gpus", "0", "prog"}, "--num_gpus 0");
   has({"--num_gpus=-1", "prog"}, "--num_gpus -1");
   has({"--master_port", "65536", "prog"}, "--master_port 65536");

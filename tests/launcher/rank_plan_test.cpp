@@ -113,7 +113,7 @@ TEST_CASE("ranks that share GPUs are told so, and the user once") {
   const RankPlan plan = plan_ranks(options_of({}), request);
   CHECK(value(plan.ranks[2], "ZEROTH_SHARE_GPUS") == "1");
   REQUIRE(plan.notes.size() == 1);
-  CHECK(plan.notes[0] == "3 ranks share 1 GPU: collectives go over Gloo");
+  CHECK(plan.notes[0] == "3 ranks share 1 GPU: they exchange data through host memory");
 }
 
 TEST_CASE("rank 0 alone learns of the terminal, less the width of its prefix") {
