@@ -140,6 +140,10 @@ void fill_warmup(Context& context, SchedulerConfig& scheduler) {
   const std::string path = "scheduler.params.warmup_num_steps";
   const char* flag = context.flags.warmup_ratio ? "--warmup-ratio comes to" : "--warmup-steps";
   const auto steps = context.pick(path, flag_steps(context), flag);
+  const auto origin = context.origins.find(path);
+  if (steps && origin != context.origins.end() && context.flags.warmup_ratio) {
+    origin->second = "--warmup-ratio";
+  }
   if (steps > 0) {
     scheduler.warmup_num_steps = *steps;
   } else if (steps == 0 || (context.keys.is_auto(path) && context.facts_known)) {

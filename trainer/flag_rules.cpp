@@ -191,6 +191,9 @@ Flags settle(RawFlags raw, Complaints& complaints) {
   check_numbers(raw.flags, complaints);
   check_files(raw.flags, complaints);
   check_evaluation(raw.flags, complaints);
+  if (raw.flags.eval_only && !raw.flags.eval_data.empty() && !raw.flags.data.empty()) {
+    raw.flags.notes.push_back("--data is not read: --eval-only evaluates on --eval-data");
+  }
   return std::move(raw.flags);
 }
 

@@ -162,6 +162,17 @@ void check_output(const Flags& flags) {
   model::OutputFolder::check(flags.output, flags.overwrite);
 }
 
+// More than half of the samples are lost in --seq-len: hardly what anybody wants.
+void warn_of_dropped(RunPlan& plan) {
+  if (!plan.train) return;
+  const data::DatasetStats stats = plan.train->stats();
+  if (stats.dropped <= stats.samples) return;
+  plan.warnings.push_back(
+      fmt::format("{}: {} of {} samples are dropped, nothing to train within {} positions: raise "
+                  "--seq-len",
+                  plan.flags.data, stats.dropped, stats.dropped + stats.samples, plan.seq_len));
+}
+
 struct Basis {
   configs::Document document;
   configs::BatchConfig batch;
@@ -232,6 +243,7 @@ RunPlan make_plan(Flags flags, int64_t world_size) {
   plan.config = resolved.config;
   plan.origins = std::move(resolved.origins);
   plan.warnings = std::move(resolved.warnings);
+  warn_of_dropped(plan);
   for (std::string& warning : saving_warnings(plan)) plan.warnings.push_back(std::move(warning));
   if (plan.config.dropout) model::override_dropout(plan.spec, *plan.config.dropout);
   engine::check_config(model::build_blocks(plan.spec), plan.config, static_cast<int>(world_size));

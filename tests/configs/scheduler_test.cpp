@@ -158,8 +158,9 @@ TEST_CASE("--warmup-ratio is a part of the run, rounded up") {
   FlagValues flags;
   flags.warmup_ratio = 0.031;
   CHECK(config_of("{}", flags).scheduler.warmup_num_steps == 4);  // of 100 steps
-  CHECK(config_of(text_of("WarmupLR", R"({"warmup_num_steps": "auto"})"), flags)
-            .scheduler.warmup_num_steps == 4);
+  const Resolved part = resolve_text(text_of("WarmupLR", R"({"warmup_num_steps": "auto"})"), flags);
+  CHECK(part.config.scheduler.warmup_num_steps == 4);
+  CHECK(part.origins.at("scheduler.params.warmup_num_steps") == "auto: --warmup-ratio");
   CHECK(error_of(text_of("WarmupLR", R"({"warmup_num_steps": 5})"), flags)
             .find("5 in the file, but --warmup-ratio comes to 4") != std::string::npos);
   CHECK(error_of("{}", flags, RunFacts{}) ==

@@ -73,6 +73,8 @@ TEST_CASE("two spellings of one flag agree, or are an error") {
 TEST_CASE(
     "what would change the training and is not there is refused, unless it asks for nothing") {
   CHECK(has(complaint("--report_to wandb"), "--report_to wandb: refused: monitors stand in"));
+  CHECK(has(complaint("--report_to tensorboard"), "refused: monitors stand in ds_config.json"));
+  CHECK(has(complaint("--max_train_samples 100"), "cut the file, or give --steps"));
   CHECK(has(complaint("--optim adafactor"), "write \"optimizer\" into ds_config.json"));
   CHECK(has(complaint("--push_to_hub"), "--push_to_hub: refused: "));
   CHECK(has(complaint("--lr_scheduler_type polynomial"),

@@ -211,4 +211,21 @@ TEST_CASE("the configuration is resolved without data") {
   CHECK(made.config.batch.train_batch_size == 4);
 }
 
+TEST_CASE("a length in which most samples are lost is warned of") {
+  const Workbench bench;
+  const std::string lengthy(100, 'x');
+  std::string lines = R"({"prompt": "one", "completion": "two"})";
+  for (int i = 0; i < 2; ++i) {
+    lines += fmt::format("\n{{\"prompt\": \"{}\", \"completion\": \"two\"}}", lengthy);
+  }
+  bench.write("long.jsonl", lines);
+  const std::string line = "--model @model --data @long.jsonl --micro-batch 1 --seq-len ";
+  const auto warnings = plan(bench, line + "16").warnings;
+  REQUIRE(warnings.size() == 1);
+  CHECK(warnings[0].ends_with(
+      "long.jsonl: 2 of 3 samples are dropped, nothing to train within 16 positions: raise "
+      "--seq-len"));
+  CHECK(plan(bench, line + "128").warnings.empty());
+}
+
 }  // namespace zeroth::trainer
