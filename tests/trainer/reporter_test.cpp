@@ -109,7 +109,7 @@ TEST_CASE("a monitor that cannot write ends the run before it starts, and not wh
               R"({"csv_monitor": {"enabled": true, "output_path": ".", "job_name": "csv"}})");
   fs::create_directory(bench / "csv");
   fs::create_symlink("/dev/full", bench / "csv/Train_Samples_lr.csv");
-  const auto result = bench.zeroth(2, kTrain);
+  const auto result = bench.zeroth(1, kTrain);
   REQUIRE_MESSAGE(result.code == 0, result.out << result.err);
   const std::string warning = "Train_Samples_lr.csv: write failed: No space left on device";
   CHECK(has(result.out, warning));
