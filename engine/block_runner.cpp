@@ -55,7 +55,7 @@ torch::Tensor BlockRunner::run_forward(const Segment& segment, torch::Tensor x,
 torch::Tensor BlockRunner::evaluate(const model::MicroBatch& batch) {
   const torch::NoGradGuard no_grad;
   torch::Tensor x;
-  for_each_gathered([&](size_t i) {
+  for_each_gathered("evaluation", [&](size_t i) {
     const Evaluating evaluating(*blocks_[i]);
     x = blocks_[i]->forward(x, batch);
   });

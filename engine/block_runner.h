@@ -30,11 +30,11 @@ class BlockRunner {
   torch::Tensor evaluate(const model::MicroBatch& batch);
   // From the loss back to the first block; gradients reach the reducer block by block.
   void backward(const model::MicroBatch& batch, bool last, Tape& tape);
-  // Gives every block's parameters to `visit(block)` while they are whole.
+  // Gives every block's parameters to `visit(block)` while they are whole. `way`: see doing().
   template <typename Visit>
-  void for_each_gathered(Visit&& visit) {
+  void for_each_gathered(const char* way, Visit&& visit) {
     for (size_t i = 0; i < blocks_.size(); ++i) {
-      at(i, "gather");
+      at(i, way);
       const zero::Lease lease = params_.gather(i);
       visit(i);
     }

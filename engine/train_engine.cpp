@@ -192,7 +192,7 @@ void TrainEngine::save_model(ModelSink& sink, SavedValues values) {
   const bool writes = mesh_->rank() == 0;
   if (writes) sink.begin(infos);
   strategy_.params->expect(std::move(visits));
-  runner_.for_each_gathered([&](size_t block) {
+  runner_.for_each_gathered("saving", [&](size_t block) {
     for (const size_t unit : plan_.block_units[block]) {
       const zero::Unit& saved = plan_.units[unit];
       if (saved.blocks.front() != block) continue;

@@ -70,6 +70,10 @@ TEST_CASE("a block that throws is named with its direction, and none is after a 
       CHECK_THROWS(engine->train_batch(loader));
       CHECK(engine->doing() ==
             (in_backward ? "backward of block hungry" : "forward of block hungry"));
+      if (!in_backward) {
+        CHECK_THROWS(engine->eval_batch(loader, 1));
+        CHECK(engine->doing() == "evaluation of block hungry");
+      }
       good->train_batch(other);
       CHECK(good->doing() == "");
     }
