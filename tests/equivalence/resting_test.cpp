@@ -71,7 +71,7 @@ TEST_CASE("what is gathered ahead, and whether it overlaps, changes no bit") {
   }
 }
 
-TEST_CASE("the smallest max_live that works is kept to and changes no bit") {
+TEST_CASE("the smallest max_live that works is kept to and changes no bit, nor does 0") {
   RowChecker checker;
   for (const char* model : {"llama", "qwen3_tied", "gpt2"}) {
     Row row = stage3(2, model);
@@ -81,6 +81,10 @@ TEST_CASE("the smallest max_live that works is kept to and changes no bit") {
     CHECK(checker.result(row).peak_live_elements == row.zero.max_live_elements);
     row.zero.max_live_elements -= 1;
     CHECK_THROWS_AS(run_row(row), Error);
+    const int64_t two_blocks = row.zero.max_live_elements + 1;
+    row.zero.max_live_elements = 0;  // nothing ahead
+    checker.check(row);
+    CHECK(checker.result(row).peak_live_elements < two_blocks);
   }
 }
 
