@@ -39,7 +39,8 @@ std::vector<Key> profiler_rows() {
       honoured("comms_logger.verbose", kBool, "false", "", "also a line for every collective"),
       honoured("comms_logger.prof_all", kBool, "true", "", "all operations, not only prof_ops"),
       honoured("comms_logger.prof_ops", KeyType::kList, "[]", "",
-               "names of the operations that are counted without prof_all"),
+               "operations that are counted without prof_all: all_reduce, all_gather_into_tensor, "
+               "reduce_scatter_tensor, broadcast, barrier"),
       honoured("comms_logger.debug", kBool, "false", "",
                "names an operation together with who issued it"),
       section("flops_profiler", "operations, parameters and times of one step, told once"),

@@ -1,3 +1,6 @@
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <array>
 
 #include "configs/context.h"
@@ -7,6 +10,10 @@ namespace {
 
 constexpr std::array<std::string_view, 5> kLevels = {"debug", "info", "warning", "error",
                                                      "critical"};  // in the order of LogLevel
+
+// As they are named in what the logger tells.
+constexpr std::array<std::string_view, 5> kOperations = {
+    "all_reduce", "all_gather_into_tensor", "reduce_scatter_tensor", "broadcast", "barrier"};
 
 void fill_monitor(Context& context, const std::string& section, MonitorConfig& monitor) {
   context.read(section + ".enabled", monitor.enabled);
@@ -20,6 +27,11 @@ void fill_comms_logger(Context& context, CommsLoggerConfig& logger) {
   context.read("comms_logger.prof_all", logger.prof_all);
   context.read("comms_logger.prof_ops", logger.prof_ops);
   context.read("comms_logger.debug", logger.debug);
+  for (const std::string& name : logger.prof_ops) {
+    if (std::find(kOperations.begin(), kOperations.end(), name) != kOperations.end()) continue;
+    context.warn("comms_logger.prof_ops: no run has an operation {}; there are {}", name,
+                 fmt::join(kOperations, ", "));
+  }
 }
 
 void fill_flops_profiler(Context& context, FlopsProfilerConfig& profiler) {

@@ -26,6 +26,12 @@ TEST_CASE("printing, monitors and profilers are off by default, with DeepSpeed's
   CHECK(config.flops_profiler.output_file.empty());
 }
 
+TEST_CASE("an operation that no run has is warned of") {
+  CHECK(has_warning(resolve_text(R"({"comms_logger": {"prof_ops": ["all_gather"]}})"),
+                    "comms_logger.prof_ops: no run has an operation all_gather; there are "));
+  CHECK(resolve_text(R"({"comms_logger": {"prof_ops": ["barrier"]}})").warnings.empty());
+}
+
 TEST_CASE("the keys of printing, monitors and profilers are read") {
   const Config config = config_of(R"({"memory_breakdown": true, "dump_state": true,
       "log_level": "warning", "dataloader_drop_last": true,
