@@ -23,6 +23,7 @@ elseif(ZEROTH_SANITIZE)
 endif()
 if(ZEROTH_SANITIZE)
   add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:${sanitizers};-fno-omit-frame-pointer;-g1>")
+  add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)  # what sanitizers add looks so to it
   add_link_options(${sanitizers})
 endif()
 
