@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "configs/config.h"
+#include "optim/update_step.h"
 
 namespace zeroth::optim {
 
@@ -30,14 +31,7 @@ class UpdateRule {
     std::span<torch::Tensor> states;
   };
 
-  // What may differ from update to update and from range to range.
-  struct Step {
-    int64_t update = 1;  // its number, from 1
-    double lr = 0;
-    std::array<double, 2> betas = {0.9, 0.999};  // read by Adam and Lion
-    double weight_decay = 0;
-    double grad_factor = 1;  // unscaling and clipping in one; finite and above 0
-  };
+  using Step = UpdateStep;
 
   // Applies an update to master and states, in place, queued on the device's current stream. The
   // gradient is first multiplied by `grad_factor` and may be overwritten. Elements are independent:

@@ -1,0 +1,136 @@
+// host_update [MILLIONS [ROUNDS]]: the fused AdamW step on the host (unscale, clip, update, bf16
+// copy) beside a plain loop that reads and writes the same arrays, in turns on the same memory,
+// medians of ROUNDS. OMP_NUM_THREADS says how many threads.
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/parallel.h"
+#include "optim/host_update.h"
+
+namespace {
+
+using zeroth::configs::Precision;
+using zeroth::optim::HostTile;
+
+// On a boundary of 64 bytes.
+template <typename T>
+class Array {
+ public:
+  explicit Array(int64_t count)
+      : room_(static_cast<size_t>(count) + 64 / sizeof(T), T{}), begin_(room_.data()) {
+    size_t space = room_.size() * sizeof(T);
+    std::align(64, static_cast<size_t>(count) * sizeof(T), begin_, space);
+  }
+  T* data() const { return static_cast<T*>(begin_); }
+
+ private:
+  std::vector<T> room_;
+  void* begin_;
+};
+
+float number(float wire) {
+  return wire;
+}
+float number(uint16_t wire) {
+  return std::bit_cast<float>(uint32_t{wire} << 16);
+}
+
+// What Adam reads and writes with as little arithmetic as that takes.
+template <typename Grad>
+[[gnu::always_inline]] inline void pass(const HostTile& tile, int64_t begin, int64_t end) {
+  float* __restrict p = tile.master, * __restrict m = tile.states[0], * __restrict v = tile.states[1];
+  const Grad* __restrict g = static_cast<const Grad*>(tile.grad);
+  uint16_t* __restrict copy = static_cast<uint16_t*>(tile.copy);
+  for (int64_t i = begin; i < end; ++i) {
+    const float wire = number(g[i]);
+    m[i] = m[i] * 0.9F + wire;
+    v[i] = v[i] * 0.99F + wire * wire;
+    p[i] += m[i] - v[i];
+    copy[i] = static_cast<uint16_t>(std::bit_cast<uint32_t>(p[i]) >> 16);
+  }
+}
+
+[[gnu::target_clones("avx512f", "avx2", "default")]] void pass_fp32(const HostTile& tile,
+                                                                    int64_t begin, int64_t end) {
+  pass<float>(tile, begin, end);
+}
+[[gnu::target_clones("avx512f", "avx2", "default")]] void pass_bf16(const HostTile& tile,
+                                                                    int64_t begin, int64_t end) {
+  pass<uint16_t>(tile, begin, end);
+}
+
+double seconds(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+void measure(const HostTile& tile, int rounds) {
+  const zeroth::optim::HostUpdate update(zeroth::configs::OptimizerConfig{});
+  const zeroth::optim::UpdateStep step = {.lr = 1e-4, .weight_decay = 0.01, .grad_factor = 0.37};
+  const bool wide = tile.grad_type == Precision::kFp32;
+  const auto plain = wide ? pass_fp32 : pass_bf16;
+  std::vector<double> of_pass, of_update;
+  for (int round = -1; round < rounds; ++round) {  // the first is a warm-up
+    const double passed = seconds([&] {
+      zeroth::parallel_for(tile.count, 1 << 14,
+                           [&](int64_t begin, int64_t end) { plain(tile, begin, end); });
+    });
+    const double updated = seconds([&] { update.apply(tile, step); });
+    if (round < 0) continue;
+    of_pass.push_back(passed);
+    of_update.push_back(updated);
+  }
+  const double elements = static_cast<double>(tile.count), bytes = elements * (wide ? 30 : 28);
+  fmt::print("{} gradient, {} threads: pass {:.2f} GB/s, update {:.2f} GB/s, ratio {:.2f}, ",
+             wide ? "fp32" : "bf16", omp_get_max_threads(), bytes / median(of_pass) / 1e9,
+             bytes / median(of_update) / 1e9, median(of_pass) / median(of_update));
+  fmt::print("{:.0f} M elements/s\n", elements / median(of_update) / 1e6);
+}
+
+void run(const std::vector<std::string>& arguments) {
+  const int64_t count = (arguments.empty() ? 32 : std::stoll(arguments[0])) * 1'000'000;
+  const int rounds = arguments.size() > 1 ? std::stoi(arguments[1]) : 9;
+  const Array<float> master(count), first(count), second(count), wide_grad(count);
+  const Array<uint16_t> grad(count), copy(count);
+  for (int64_t i = 0; i < count; ++i) {
+    const float value = static_cast<float>(i % 251 - 125) / 1024;
+    master.data()[i] = value;
+    wide_grad.data()[i] = -value;
+    grad.data()[i] = static_cast<uint16_t>(std::bit_cast<uint32_t>(-value) >> 16);
+  }
+  HostTile tile = {.count = count,
+                   .master = master.data(),
+                   .states = {first.data(), second.data()},
+                   .grad = wide_grad.data(),
+                   .copy = copy.data()};
+  measure(tile, rounds);
+  tile.grad = grad.data();
+  tile.grad_type = Precision::kBf16;
+  measure(tile, rounds);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    run({argv + 1, argv + argc});
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "host_update: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,15 @@
+// Bits of 16-bit floats in memory.
+#pragma once
+
+#include <cstdint>
+
+namespace zeroth::optim::host {
+
+struct Bf16 {
+  uint16_t bits;
+};
+struct Fp16 {
+  uint16_t bits;
+};
+
+}  // namespace zeroth::optim::host

@@ -1,0 +1,104 @@
+// Host updates beside the rules that update tensors.
+#include <doctest/doctest.h>
+#include <torch/types.h>
+
+#include "base/cpu.h"
+#include "optim/update_rule.h"
+#include "tests/optim/host_arrays.h"
+
+namespace zeroth::optim {
+namespace {
+
+torch::Tensor tensor_of(std::vector<float>& values) {
+  return torch::from_blob(values.data(), {static_cast<int64_t>(values.size())}, torch::kFloat32);
+}
+
+// The gradient as an update rule takes it.
+torch::Tensor fp32_grad(HostArrays& arrays) {
+  if (arrays.grad_type == Precision::kFp32) return tensor_of(arrays.wide_grad).clone();
+  const auto type = arrays.grad_type == Precision::kBf16 ? torch::kBFloat16 : torch::kFloat16;
+  return torch::from_blob(arrays.grad.data(), {arrays.count}, type).to(torch::kFloat32);
+}
+
+void apply_rule(const OptimizerConfig& config, HostArrays& arrays, const UpdateStep& step) {
+  const auto rule = make_update_rule(config);
+  std::vector<torch::Tensor> states;
+  for (size_t i = 0; i < rule->state_names().size(); ++i) {
+    states.push_back(tensor_of(arrays.states[i]));
+  }
+  rule->apply({tensor_of(arrays.master), fp32_grad(arrays), states}, step);
+}
+
+// `bits`: the same bits, else up to a few roundings. Finite numbers alone are compared by value.
+void expect_alike(const std::vector<float>& host, const std::vector<float>& rule, size_t whole) {
+  int64_t wrong = 0;
+  for (size_t i = 0; i < host.size(); ++i) {
+    const float a = host[i], b = rule[i];
+    if (i < whole) {
+      wrong += std::bit_cast<uint32_t>(a) != std::bit_cast<uint32_t>(b) && (a == a || b == b);
+    } else if (std::isfinite(a) || std::isfinite(b)) {
+      wrong += !(std::abs(a - b) <= 1e-6 * std::abs(a) + 1e-6);
+    }
+  }
+  CHECK(wrong == 0);
+}
+
+void expect_rule(const OptimizerConfig& config, HostArrays start, double decay, double factor) {
+  HostArrays host = start, rule = start;
+  const HostUpdate update(config);
+  for (int64_t n = 1; n <= 3; ++n) {
+    const UpdateStep step = host_step(config, n, decay, factor);
+    host.set_grad(static_cast<uint64_t>(n));
+    rule.set_grad(static_cast<uint64_t>(n));
+    update.apply(host.tile(), step);
+    apply_rule(config, rule, step);
+  }
+  // LibTorch's loops for other processors fuse no products.
+  const int64_t alignment = UpdateRule::kTileAlignment;
+  const int64_t whole = cpu_has_avx2() ? start.count / alignment * alignment : 0;
+  CAPTURE(static_cast<int>(config.kind));
+  CAPTURE(static_cast<int>(start.grad_type));
+  CAPTURE(start.count);
+  CAPTURE(decay);
+  CAPTURE(factor);
+  expect_alike(host.master, rule.master, static_cast<size_t>(whole));
+  for (int i = 0; i < 2; ++i) {
+    expect_alike(host.states[i], rule.states[i], static_cast<size_t>(whole));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a host update gives the bits of the update rule, its last elements up to rounding") {
+  for (const OptimizerConfig& config : host_rules()) {
+    for (const Precision grad : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
+      for (const int64_t count : {5, 64, 1000, 16391}) {
+        const HostArrays start = arrays_for(config, count, grad, Precision::kFp32);
+        for (const double decay : {0.0, 0.1}) {
+          for (const double factor : {1.0, 0.37, 1.0 / 65536, 1e-39}) {
+            expect_rule(config, start, decay, factor);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("gradients that are not finite go the way of the update rule") {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const OptimizerConfig& config : host_rules()) {
+    HostArrays start = arrays_for(config, 128, Precision::kFp32, Precision::kFp32), rule = start;
+    for (HostArrays* arrays : {&start, &rule}) {
+      arrays->wide_grad[3] = kInfinity;
+      arrays->wide_grad[20] = -kInfinity;
+      arrays->wide_grad[40] = std::numeric_limits<float>::quiet_NaN();
+    }
+    const UpdateStep step = host_step(config, 2, 0.1, 0.5);
+    HostUpdate(config).apply(start.tile(), step);
+    apply_rule(config, rule, step);
+    CAPTURE(static_cast<int>(config.kind));
+    if (cpu_has_avx2()) CHECK(same(start, rule));
+  }
+}
+
+}  // namespace zeroth::optim
