@@ -36,9 +36,10 @@ TEST_CASE("a rank that is stopped is named when the time limit has passed, with 
   CHECK(result.code == 1);
   CAPTURE(result.err);
   CHECK(has(result.err, "finetune: rank 0: error: rank 0 of 2: "));
+  CHECK(has(result.err, "failed: waited 2"));  // and some hundredths on a busy machine
   CHECK(has(result.err,
-            "failed: waited 2 s, the time limit (--timeout, DEEPSPEED_TIMEOUT); rank 0 "
-            "arrived; missing: rank 1 (process "));
+            " s, the time limit (--timeout, DEEPSPEED_TIMEOUT); rank 0 arrived; missing: rank 1 "
+            "(process "));
   CHECK(has(result.err, ", stopped) last "));
 }
 
