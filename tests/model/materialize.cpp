@@ -81,7 +81,8 @@ std::map<std::string, Tensor> load_tensors(const std::string& path) {
     const bool whole = stored.dtype == "I64";
     ZEROTH_CHECK(whole || stored.dtype == "F32", "{} is {}", name, stored.dtype);
     const Tensor tensor = torch::empty(stored.shape, whole ? torch::kInt64 : torch::kFloat32);
-    std::memcpy(tensor.data_ptr(), file.bytes(stored).data(), tensor.nbytes());
+    const auto bytes = file.bytes(stored);
+    if (!bytes.empty()) std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
     tensors[name] = tensor;
   }
   return tensors;
