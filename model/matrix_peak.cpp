@@ -19,18 +19,12 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Seconds of one product [size, size] x [size, size]; reading a value waits for it on any device.
-double time_product(const torch::Tensor& a, const torch::Tensor& b) {
-  const Clock::time_point start = Clock::now();
-  matrix_product(a, b)[0][0].item<double>();
-  return seconds_since(start);
-}
-
-// Seconds of one of several products in a row, so that a GPU does not wait for the host.
+// Seconds of one product a a, of several in a row so that a GPU does not wait for the host; reading
+// a value waits for them on any device.
 double time_products(const torch::Tensor& a, int count) {
   const Clock::time_point start = Clock::now();
   torch::Tensor last;
-  for (int i = 0; i < count; ++i) last = at::mm(a, a);
+  for (int i = 0; i < count; ++i) last = matrix_product(a, a);
   last[0][0].item<double>();
   return seconds_since(start) / count;
 }
@@ -60,12 +54,12 @@ double measure_matrix_peak(torch::ScalarType dtype, torch::Device device) {
     const torch::Tensor values = torch::rand({size}, torch::dtype(dtype).device(device));
     const torch::Tensor a = at::outer(values, values);  // drawing size^2 numbers takes longer
     const double work = 2.0 * static_cast<double>(size * size) * static_cast<double>(size);
-    const double set_up = time_product(a, a);  // maps memory, chooses a kernel
+    const double set_up = time_products(a, 1);  // maps memory, chooses a kernel
     // Half of what is left goes to this size, the other half to larger ones.
     const double until = (seconds_since(start) + kBudgetSeconds) / 2;
     double time = 0;
     do {
-      time = time_product(a, a);
+      time = time_products(a, 1);
       best = std::max(best, work / time);
     } while (seconds_since(start) + time < until);
     const double next = 8 * (set_up + time);
