@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "configs/offload_config.h"
 #include "configs/report_config.h"
 #include "configs/update_config.h"
 
@@ -70,6 +71,8 @@ struct ZeroConfig {
   bool ignore_unused_parameters = true;
   // The optimizer updates a shard in tiles of at most this many elements. Changes no result.
   int64_t sub_group_size_elements = 1'000'000'000;
+  OffloadOptimizerConfig offload_optimizer;
+  OffloadParamConfig offload_param;
   // DeepSpeed saves a stage-3 model only with it. A saved model is whole here in any case.
   bool gather_16bit_weights_on_model_save = false;
 };
@@ -79,6 +82,8 @@ struct RecomputeConfig {
   int64_t every_nth_block = 0;
   // This many evenly spaced block inputs are kept, everything between is run again. 0: off.
   int64_t number_checkpoints = 0;
+  // Kept block inputs wait for their backward in host memory; nothing changes on a CPU run.
+  bool cpu_checkpointing = false;
 };
 
 // The mean that a step's loss and gradient are.
@@ -110,6 +115,7 @@ struct Config {
   OptimizerConfig optimizer;
   SchedulerConfig scheduler;
   ZeroConfig zero;
+  AioConfig aio;
   RecomputeConfig recompute;
   // Samples at the end of an epoch that fill no whole global batch are left out.
   bool dataloader_drop_last = false;

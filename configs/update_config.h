@@ -49,6 +49,11 @@ struct OptimizerConfig {
   // sums of squares start at initial_accumulator_value.
   double lr_decay = 0;
   double initial_accumulator_value = 0;
+  // Precision in which moments, and masters, rest: fp32, or bf16 rounded stochastically (bits from
+  // a counter: the same on any number of ranks). With bf16 masters the working weights are the
+  // masters. Only with offload_optimizer, in bf16 runs.
+  bool bf16_states = false;
+  bool bf16_masters = false;
 };
 
 // DeepSpeed's OneCycle. With s the update counted from 0, N1 and N2 the two step sizes and

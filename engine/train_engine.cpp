@@ -219,7 +219,8 @@ void TrainEngine::save_model(const std::filesystem::path& dir) {
 MemoryReport TrainEngine::memory() const {
   MemoryReport report;
   report.parameters = strategy_.params->resting_bytes();
-  report.master_and_optimizer = strategy_.states->resting_bytes();
+  const offload::StoreBytes states = strategy_.states->bytes();
+  report.master_and_optimizer = states.device + states.host + states.file;
   report.gradients = strategy_.grads->resting_bytes();
   report.gathered_peak = planned_live_elements_ *
                          static_cast<int64_t>(c10::elementSize(zero::dtype_of(config_.precision)));

@@ -1,5 +1,6 @@
-// Where a shard of optimizer state (master, moments) lies between uses. Zero, engine and trainer
-// ask for tiles on the device on which they compute and do not learn where the bytes rest.
+// Where shards of optimizer state (master, moments) or of parameters lie between uses. Zero, engine
+// and trainer ask for tiles on the device on which they compute and do not learn where the bytes
+// rest.
 #pragma once
 
 #include <torch/types.h>
@@ -7,54 +8,95 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace zeroth::offload {
 
-enum class Access { kRead, kReadWrite };
+enum class Access {
+  kRead,
+  kReadWrite,
+  kWrite  // every element will be written: what rests there is not read
+};
 
-// Elements [begin, end) of the shard that add() returned.
+// Elements [begin, end) of the shard that add() returned. In stores that are not plain memory tiles
+// lie on a grid: they begin at multiples of kTileGrid and end at one or with the shard, and a shard
+// is cut in the same way each time.
 struct Tile {
   size_t shard = 0;
   int64_t begin = 0;
   int64_t end = 0;
+  auto operator<=>(const Tile&) const = default;
 };
+inline constexpr int64_t kTileGrid = 4096;
 
-// A tile's values on the device that was asked for. A kReadWrite lease is the tile's only one; its
-// changes reach the resting place when it is destroyed.
+// A tile's values on the device that was asked for. A lease that may write is the tile's only one;
+// its changes reach the resting place when it is destroyed.
 class TileLease {
  public:
-  explicit TileLease(torch::Tensor tensor, std::function<void()> write_back = {})
-      : tensor_(std::move(tensor)), write_back_(std::move(write_back)) {}
+  TileLease() = default;
+  explicit TileLease(torch::Tensor tensor, std::function<void()> release = {})
+      : tensor_(std::move(tensor)), release_(std::move(release)) {}
   TileLease(TileLease&& other) noexcept
-      : tensor_(std::move(other.tensor_)), write_back_(std::exchange(other.write_back_, nullptr)) {}
-  TileLease& operator=(TileLease&&) = delete;
+      : tensor_(std::move(other.tensor_)), release_(std::exchange(other.release_, nullptr)) {}
+  TileLease& operator=(TileLease&& other) noexcept {
+    std::swap(tensor_, other.tensor_);
+    std::swap(release_, other.release_);
+    return *this;
+  }
   ~TileLease() {
-    if (write_back_) write_back_();
+    if (release_) release_();
   }
 
-  const torch::Tensor& tensor() const { return tensor_; }  // 1-D fp32
+  const torch::Tensor& tensor() const { return tensor_; }  // 1-D
 
  private:
   torch::Tensor tensor_;
-  std::function<void()> write_back_;
+  std::function<void()> release_;
+};
+
+// Since the store was made; differences of two readings tell about a step.
+struct Traffic {
+  int64_t bytes_read = 0;     // from the resting place
+  int64_t bytes_written = 0;  // to it
+  double under_way_s = 0;     // during which at least one transfer was under way
+  double waited_s = 0;        // of that, callers were blocked in borrow()
+};
+
+// Bytes that a store takes, by place.
+struct StoreBytes {
+  int64_t device = 0;
+  int64_t host = 0;  // page-locked ones included
+  int64_t file = 0;
 };
 
 class ShardStore {
  public:
   virtual ~ShardStore() = default;
 
-  // A new shard of `numel` fp32 zeros; returns its number (0, 1, ...).
-  virtual size_t add(int64_t numel) = 0;
-  // The tile will be borrowed soon. Never blocks.
-  virtual void prefetch(const Tile& tile, torch::Device device) = 0;
-  // Blocks until the values are there (or ordered on the current stream).
+  // A new shard of `numel` zeros; returns its number (0, 1, ...). Not after the first borrow.
+  virtual size_t add(int64_t numel, torch::Dtype dtype = torch::kFloat) = 0;
+  // The tiles that will be borrowed next, in this order; replaces what was expected before. The
+  // store reads ahead as deep as its memory allows. Never blocks. A tile that is borrowed out of
+  // this order is right all the same, only later.
+  virtual void expect(std::vector<Tile> tiles) = 0;
+  // Blocks until the values are there (or ordered on the current stream of a GPU). Throws an Error
+  // that names path, offset and reason when they cannot be read, or an earlier tile could not be
+  // written.
   virtual TileLease borrow(const Tile& tile, torch::Device device, Access access) = 0;
-  virtual int64_t resting_bytes() const = 0;
+  // Waits until all that was written has arrived. Throws as borrow.
+  virtual void settle() = 0;
+
+  virtual StoreBytes bytes() const = 0;
+  virtual Traffic traffic() const { return {}; }
+  // What the user should know, one line each: notes on slower ways taken.
+  virtual std::vector<std::string> notes() const { return {}; }
 };
 
-// Shards rest in the device's own memory; borrowing is taking a view. Borrowing for another device
-// is a broken invariant.
-std::unique_ptr<ShardStore> make_device_store(torch::Device device);
+// Shards rest in the device's own memory (for the CPU: host memory); borrowing is taking a view.
+// Borrowing for another device is a broken invariant.
+std::unique_ptr<ShardStore> make_memory_store(torch::Device device);
 
 }  // namespace zeroth::offload

@@ -126,7 +126,7 @@ Strategy make_strategy(const UnitPlan& plan, const configs::Config& config, comm
       std::make_unique<ParamStore>(plan, group, mesh.device(), param_options(plan, config));
   strategy.grads =
       (accumulates ? row.with_accumulation : row.single_micro_batch)(plan, group, grads);
-  strategy.states = offload::make_device_store(mesh.device());
+  strategy.states = offload::make_memory_store(mesh.device());
   strategy.factors = gradient_factors(config, group.size(), /*scatters=*/stage > 0);
   strategy.description = fmt::format("ZeRO stage {}{}: {}", zero.stage,
                                      stage == zero.stage ? "" : " (one rank)", row.description);

@@ -9,28 +9,27 @@ namespace zeroth::offload {
 namespace {
 
 // One suite over every resting place.
-struct DevicePlace {
-  static std::unique_ptr<ShardStore> make() { return make_device_store(torch::kCPU); }
+struct MemoryPlace {
+  static std::unique_ptr<ShardStore> make() { return make_memory_store(torch::kCPU); }
 };
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("a new shard holds zeros", Place, DevicePlace) {
+TEST_CASE_TEMPLATE("a new shard holds zeros", Place, MemoryPlace) {
   const auto store = Place::make();
   CHECK(store->add(10) == 0);
   CHECK(store->add(20) == 1);
   const TileLease lease = store->borrow({1, 0, 20}, torch::kCPU, Access::kRead);
   CHECK(at::equal(lease.tensor(), torch::zeros({20})));
-  CHECK(store->resting_bytes() == 30 * 4);
+  CHECK(store->bytes().host == 30 * 4);
 }
 
 TEST_CASE_TEMPLATE("what is written through a lease is read through the next, tile by tile", Place,
-                   DevicePlace) {
+                   MemoryPlace) {
   const auto store = Place::make();
   store->add(100);
   for (int64_t begin = 0; begin < 100; begin += 30) {
     const int64_t end = std::min<int64_t>(begin + 30, 100);
-    store->prefetch({0, begin, end}, torch::kCPU);
     const TileLease lease = store->borrow({0, begin, end}, torch::kCPU, Access::kReadWrite);
     lease.tensor().copy_(torch::arange(begin, end, torch::kFloat));
   }
@@ -39,7 +38,7 @@ TEST_CASE_TEMPLATE("what is written through a lease is read through the next, ti
 }
 
 TEST_CASE_TEMPLATE("tiles outside a shard and unknown shards are broken invariants", Place,
-                   DevicePlace) {
+                   MemoryPlace) {
   const auto store = Place::make();
   store->add(10);
   CHECK_THROWS_AS(store->borrow({0, 5, 11}, torch::kCPU, Access::kRead), InternalError);

@@ -1,3 +1,5 @@
+#include <ATen/ops/zeros.h>
+
 #include <vector>
 
 #include "base/error.h"
@@ -6,16 +8,16 @@
 namespace zeroth::offload {
 namespace {
 
-class DeviceStore final : public ShardStore {
+class MemoryStore final : public ShardStore {
  public:
-  explicit DeviceStore(torch::Device device) : device_(device) {}
+  explicit MemoryStore(torch::Device device) : device_(device) {}
 
-  size_t add(int64_t numel) override {
-    shards_.push_back({numel, {}});
+  size_t add(int64_t numel, torch::Dtype dtype) override {
+    shards_.push_back({numel, dtype, {}});
     return shards_.size() - 1;
   }
 
-  void prefetch(const Tile&, torch::Device) override {}
+  void expect(std::vector<Tile>) override {}
 
   TileLease borrow(const Tile& tile, torch::Device device, Access) override {
     ZEROTH_CHECK(device == device_, "shards rest on {}, asked for {}", device_.str(), device.str());
@@ -25,20 +27,25 @@ class DeviceStore final : public ShardStore {
                  "tile [{}, {}) of a shard of {}", tile.begin, tile.end, shard.numel);
     if (!shard.values.defined()) {
       shard.values =
-          torch::zeros({shard.numel}, torch::TensorOptions(device_).dtype(torch::kFloat));
+          torch::zeros({shard.numel}, torch::TensorOptions(device_).dtype(shard.dtype));
     }
     return TileLease(shard.values.narrow(0, tile.begin, tile.end - tile.begin));
   }
 
-  int64_t resting_bytes() const override {
+  void settle() override {}
+
+  StoreBytes bytes() const override {
     int64_t bytes = 0;
-    for (const Shard& shard : shards_) bytes += shard.numel * static_cast<int64_t>(sizeof(float));
-    return bytes;
+    for (const Shard& shard : shards_) {
+      bytes += shard.numel * static_cast<int64_t>(c10::elementSize(shard.dtype));
+    }
+    return device_.is_cpu() ? StoreBytes{.host = bytes} : StoreBytes{.device = bytes};
   }
 
  private:
   struct Shard {
     int64_t numel;
+    torch::Dtype dtype;
     torch::Tensor values;  // from the first borrow on: a run that only evaluates has no moments
   };
 
@@ -48,8 +55,8 @@ class DeviceStore final : public ShardStore {
 
 }  // namespace
 
-std::unique_ptr<ShardStore> make_device_store(torch::Device device) {
-  return std::make_unique<DeviceStore>(device);
+std::unique_ptr<ShardStore> make_memory_store(torch::Device device) {
+  return std::make_unique<MemoryStore>(device);
 }
 
 }  // namespace zeroth::offload
