@@ -14,11 +14,10 @@ std::span<const std::string_view> Adagrad::state_names() const {
   return kNames;
 }
 
-void Adagrad::apply(const Range& range, const Step& step) const {
-  check_arguments(*this, range, step);
+void Adagrad::update(const Range& range, const Step& step) const {
   const std::optional<torch::Tensor> grad_scale = fold_factor(range.grad, step.grad_factor);
-  const torch::Tensor update = at::full({}, step.update, range.master.options());
-  at::_ops::_fused_adagrad_::call({range.master}, {range.grad}, {range.states[0]}, {update},
+  const torch::Tensor number = at::full({}, step.update, range.master.options());
+  at::_ops::_fused_adagrad_::call({range.master}, {range.grad}, {range.states[0]}, {number},
                                   step.lr, config_.lr_decay, step.weight_decay, config_.eps,
                                   /*maximize=*/false, grad_scale, /*found_inf=*/{});
 }

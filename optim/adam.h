@@ -2,20 +2,21 @@
 #pragma once
 
 #include "configs/config.h"
-#include "optim/update_rule.h"
+#include "optim/tensor_rule.h"
 
 namespace zeroth::optim {
 
 // Equals torch.optim.Adam / AdamW with fused=True: bias-corrected moments, eps outside the square
 // root, weight decay decoupled (kAdamW: master *= 1 - lr * decay) or added to the gradient (kAdam).
-class Adam : public UpdateRule {
+class Adam : public TensorRule {
  public:
   explicit Adam(const configs::OptimizerConfig& config) : config_(config) {}
 
   std::span<const std::string_view> state_names() const override;
-  void apply(const Range& range, const Step& step) const override;
 
  private:
+  void update(const Range& range, const Step& step) const override;
+
   configs::OptimizerConfig config_;
 };
 

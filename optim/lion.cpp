@@ -8,7 +8,6 @@
 #include <array>
 
 #include "base/parallel.h"
-#include "optim/range_checks.h"
 
 namespace zeroth::optim {
 namespace {
@@ -35,8 +34,7 @@ std::span<const std::string_view> Lion::state_names() const {
   return kNames;
 }
 
-void Lion::apply(const Range& range, const Step& step) const {
-  check_arguments(*this, range, step);
+void Lion::update(const Range& range, const Step& step) const {
   const int64_t numel = range.master.numel();
   const int64_t chunk = range.master.is_cpu() ? kChunk : std::max<int64_t>(numel, 1);
   parallel_for((numel + chunk - 1) / chunk, 1, [&](int64_t first, int64_t last) {

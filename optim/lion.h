@@ -1,7 +1,7 @@
 // Lion ("Symbolic Discovery of Optimization Algorithms", arXiv 2302.06675).
 #pragma once
 
-#include "optim/update_rule.h"
+#include "optim/tensor_rule.h"
 
 namespace zeroth::optim {
 
@@ -10,10 +10,12 @@ namespace zeroth::optim {
 //   master = master * (1 - lr * weight_decay) - copysign(lr, c)
 //   m = beta2 * m + (1 - beta2) * g
 // An element whose c is +0, as one that never had a gradient, moves by -lr, as on DeepSpeed's CPU.
-class Lion : public UpdateRule {
+class Lion : public TensorRule {
  public:
   std::span<const std::string_view> state_names() const override;
-  void apply(const Range& range, const Step& step) const override;
+
+ private:
+  void update(const Range& range, const Step& step) const override;
 };
 
 }  // namespace zeroth::optim

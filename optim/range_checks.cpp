@@ -2,20 +2,24 @@
 
 #include <ATen/ops/full.h>
 
+#include <algorithm>
 #include <cmath>
+#include <initializer_list>
 
 #include "base/error.h"
 
 namespace zeroth::optim {
 namespace {
 
-void check_tensor(const torch::Tensor& tensor, const torch::Tensor& master, std::string_view name) {
+void check_tensor(const torch::Tensor& tensor, const torch::Tensor& master, std::string_view name,
+                  std::initializer_list<torch::ScalarType> dtypes) {
   ZEROTH_CHECK(tensor.dim() == 1 && tensor.is_contiguous() && tensor.numel() == master.numel(),
                "{} has {} elements in {} dimensions, the master {}", name, tensor.numel(),
                tensor.dim(), master.numel());
-  ZEROTH_CHECK(tensor.scalar_type() == torch::kFloat32 && tensor.device() == master.device(),
-               "{} is {} on {}, the master fp32 on {}", name, c10::toString(tensor.scalar_type()),
-               tensor.device().str(), master.device().str());
+  const bool known = std::find(dtypes.begin(), dtypes.end(), tensor.scalar_type()) != dtypes.end();
+  ZEROTH_CHECK(known && tensor.device() == master.device(), "{} is {} on {}, the master {} on {}",
+               name, c10::toString(tensor.scalar_type()), tensor.device().str(),
+               c10::toString(master.scalar_type()), master.device().str());
 }
 
 }  // namespace
@@ -28,9 +32,13 @@ void check_arguments(const UpdateRule& rule, const UpdateRule::Range& range,
   const auto names = rule.state_names();
   ZEROTH_CHECK(range.states.size() == names.size(), "{} states, not {}", range.states.size(),
                names.size());
-  check_tensor(range.master, range.master, "master");
-  check_tensor(range.grad, range.master, "gradient");
-  for (size_t i = 0; i < names.size(); ++i) check_tensor(range.states[i], range.master, names[i]);
+  constexpr auto kFloat = torch::kFloat32, kBf16 = torch::kBFloat16, kHalf = torch::kFloat16;
+  check_tensor(range.master, range.master, "master", {kFloat});
+  check_tensor(range.grad, range.master, "gradient", {kFloat, kBf16, kHalf});
+  for (size_t i = 0; i < names.size(); ++i) {
+    check_tensor(range.states[i], range.master, names[i], {kFloat});
+  }
+  if (range.copy.defined()) check_tensor(range.copy, range.master, "copy", {kBf16, kHalf});
 }
 
 std::optional<torch::Tensor> fold_factor(const torch::Tensor& grad, double grad_factor) {

@@ -14,8 +14,7 @@ std::span<const std::string_view> Sgd::state_names() const {
   return config_.momentum == 0 ? std::span<const std::string_view>() : kNames;
 }
 
-void Sgd::apply(const Range& range, const Step& step) const {
-  check_arguments(*this, range, step);
+void Sgd::update(const Range& range, const Step& step) const {
   const std::optional<torch::Tensor> grad_scale = fold_factor(range.grad, step.grad_factor);
   const std::vector<torch::Tensor> buffers(range.states.begin(), range.states.end());
   at::_ops::_fused_sgd_::call({range.master}, {range.grad}, buffers, step.weight_decay,

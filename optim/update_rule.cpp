@@ -1,10 +1,7 @@
 #include "optim/update_rule.h"
 
-#include "base/error.h"
-#include "optim/adagrad.h"
-#include "optim/adam.h"
-#include "optim/lion.h"
-#include "optim/sgd.h"
+#include "optim/host_rule.h"
+#include "optim/tensor_rule.h"
 
 namespace zeroth::optim {
 
@@ -15,20 +12,10 @@ UpdateRule::Step usual_step(const configs::OptimizerConfig& config, int64_t upda
           .weight_decay = config.weight_decay};
 }
 
-std::unique_ptr<UpdateRule> make_update_rule(const configs::OptimizerConfig& config) {
-  using Kind = configs::OptimizerConfig::Kind;
-  switch (config.kind) {
-    case Kind::kAdamW:
-    case Kind::kAdam:
-      return std::make_unique<Adam>(config);
-    case Kind::kLion:
-      return std::make_unique<Lion>();
-    case Kind::kSgd:
-      return std::make_unique<Sgd>(config);
-    case Kind::kAdagrad:
-      return std::make_unique<Adagrad>(config);
-  }
-  throw InternalError(fmt::format("optimizer kind {}", static_cast<int>(config.kind)));
+std::unique_ptr<UpdateRule> make_update_rule(const configs::OptimizerConfig& config,
+                                             torch::Device device) {
+  if (device.is_cpu()) return std::make_unique<HostRule>(config);
+  return make_tensor_rule(config);
 }
 
 }  // namespace zeroth::optim

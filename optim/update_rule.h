@@ -23,12 +23,13 @@ class UpdateRule {
   virtual std::span<const std::string_view> state_names() const = 0;
   virtual double initial_state() const { return 0; }
 
-  // All 1-D, contiguous, fp32, of one length and on one device, without autograd history; states
-  // in the order of state_names().
+  // All 1-D, contiguous, of one length and on one device, without autograd history; master and
+  // states fp32, states in the order of state_names().
   struct Range {
     torch::Tensor master;
-    torch::Tensor grad;
+    torch::Tensor grad;  // fp32, bf16 or fp16
     std::span<torch::Tensor> states;
+    torch::Tensor copy = {};  // bf16 or fp16: receives the new master, rounded; or undefined
   };
 
   using Step = UpdateStep;
@@ -47,6 +48,9 @@ class UpdateRule {
 // Step's rates as `config` sets them, for update `update`.
 UpdateRule::Step usual_step(const configs::OptimizerConfig& config, int64_t update);
 
-std::unique_ptr<UpdateRule> make_update_rule(const configs::OptimizerConfig& config);
+// For ranges on `device`: on the CPU one pass for every formula (optim/host_rule.h), elsewhere
+// LibTorch's operators.
+std::unique_ptr<UpdateRule> make_update_rule(const configs::OptimizerConfig& config,
+                                             torch::Device device);
 
 }  // namespace zeroth::optim

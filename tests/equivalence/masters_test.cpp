@@ -27,7 +27,7 @@ struct Parts {
         blocks(std::move(chain)),
         plan(zero::plan_units(blocks, mesh->data().size())),
         strategy(zero::make_strategy(plan, config, *mesh)),
-        rule(optim::make_update_rule(config.optimizer)),
+        rule(optim::make_update_rule(config.optimizer, mesh->device())),
         optimizer(plan, *strategy.params, *strategy.grads, *strategy.states, *rule,
                   zero::optimizer_options(config)),
         segments(engine::plan_segments(blocks.size(), config.recompute)),

@@ -28,18 +28,20 @@ inline void expect_path(const nlohmann::json& fixture, configs::OptimizerConfig 
   CAPTURE(count);
   const double factor = fixture["grad_factor"];
   CAPTURE(factor);
-  FlatState state(config, initial(count));
-  int compared = 0;
-  for (int64_t update = 1; update <= 50; ++update) {
-    CAPTURE(update);
-    state.apply(gradient(count, update), update, factor);
-    const auto expected = fixture["masters"].find(std::to_string(update));
-    if (expected == fixture["masters"].end()) continue;
-    const std::vector<double> masters = *expected;
-    CHECK(largest_difference(state.master, torch::tensor(masters, torch::kFloat64)) <= tolerance);
-    ++compared;
+  for (const RuleMaker make : kRuleMakers) {
+    FlatState state(config, initial(count), make);
+    int compared = 0;
+    for (int64_t update = 1; update <= 50; ++update) {
+      CAPTURE(update);
+      state.apply(gradient(count, update), update, factor);
+      const auto expected = fixture["masters"].find(std::to_string(update));
+      if (expected == fixture["masters"].end()) continue;
+      const std::vector<double> masters = *expected;
+      CHECK(largest_difference(state.master, torch::tensor(masters, torch::kFloat64)) <= tolerance);
+      ++compared;
+    }
+    CHECK(compared == 3);
   }
-  CHECK(compared == 3);
 }
 
 }  // namespace zeroth::optim

@@ -7,7 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "optim/update_rule.h"
+#include "optim/host_rule.h"
+#include "optim/tensor_rule.h"
 
 namespace zeroth::optim {
 
@@ -22,14 +23,26 @@ inline torch::Tensor gradient(int64_t count, int64_t update) {
   return ((i * 7919 + update * 104729).remainder(2003) - 1001).to(torch::kFloat32) / 1024;
 }
 
+// A formula has two rules on the CPU; what it promises holds for both.
+using RuleMaker = std::unique_ptr<UpdateRule> (*)(const configs::OptimizerConfig&);
+inline constexpr RuleMaker kRuleMakers[] = {
+    [](const configs::OptimizerConfig& config) -> std::unique_ptr<UpdateRule> {
+      return make_tensor_rule(config);
+    },
+    [](const configs::OptimizerConfig& config) -> std::unique_ptr<UpdateRule> {
+      return std::make_unique<HostRule>(config);
+    },
+};
+
 struct FlatState {
   configs::OptimizerConfig config;
   std::unique_ptr<UpdateRule> rule;
   torch::Tensor master;
   std::vector<torch::Tensor> states;
 
-  FlatState(const configs::OptimizerConfig& optimizer, torch::Tensor start)
-      : config(optimizer), rule(make_update_rule(optimizer)), master(std::move(start)) {
+  FlatState(const configs::OptimizerConfig& optimizer, torch::Tensor start,
+            RuleMaker make = kRuleMakers[0])
+      : config(optimizer), rule(make(optimizer)), master(std::move(start)) {
     for (size_t i = 0; i < rule->state_names().size(); ++i) {
       states.push_back(at::full_like(master, rule->initial_state()));
     }

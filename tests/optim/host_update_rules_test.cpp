@@ -3,7 +3,7 @@
 #include <torch/types.h>
 
 #include "base/cpu.h"
-#include "optim/update_rule.h"
+#include "optim/tensor_rule.h"
 #include "tests/optim/host_arrays.h"
 
 namespace zeroth::optim {
@@ -21,7 +21,7 @@ torch::Tensor fp32_grad(HostArrays& arrays) {
 }
 
 void apply_rule(const OptimizerConfig& config, HostArrays& arrays, const UpdateStep& step) {
-  const auto rule = make_update_rule(config);
+  const auto rule = make_tensor_rule(config);
   std::vector<torch::Tensor> states;
   for (size_t i = 0; i < rule->state_names().size(); ++i) {
     states.push_back(tensor_of(arrays.states[i]));

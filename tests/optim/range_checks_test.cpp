@@ -24,6 +24,12 @@ TEST_CASE("states of another length, dtype or number are refused") {
   state.states[1] = at::zeros({7});
   CHECK_THROWS_AS(check_arguments(*state.rule, {state.master, gradient(8, 1), state.states}, step),
                   InternalError);
+  state.states[1] = at::zeros({8});
+  for (const torch::Tensor& copy : {at::zeros({8}), at::zeros({7}, torch::kHalf)}) {
+    CHECK_THROWS_AS(
+        check_arguments(*state.rule, {state.master, gradient(8, 1), state.states, copy}, step),
+        InternalError);
+  }
   state.states[1] = at::zeros({8}, torch::kDouble);
   CHECK_THROWS_AS(check_arguments(*state.rule, {state.master, gradient(8, 1), state.states}, step),
                   InternalError);

@@ -15,15 +15,26 @@ namespace {
 
 using Kind = configs::OptimizerConfig::Kind;
 
+struct Rule {
+  configs::OptimizerConfig config;
+  RuleMaker make;
+
+  FlatState state(int64_t count) const { return FlatState(config, initial(count), make); }
+};
+
 // Every rule must pass these cases.
-std::vector<configs::OptimizerConfig> all_rules() {
+std::vector<Rule> all_rules() {
   std::vector<configs::OptimizerConfig> configs;
   for (const Kind kind : {Kind::kAdamW, Kind::kAdam, Kind::kLion, Kind::kSgd, Kind::kAdagrad}) {
     configs.push_back({.kind = kind, .weight_decay = 0.1});
   }
   configs.push_back({.kind = Kind::kSgd, .momentum = 0.9, .dampening = 0.1});
   configs.push_back({.kind = Kind::kSgd, .weight_decay = 0.1, .momentum = 0.9, .nesterov = true});
-  return configs;
+  std::vector<Rule> rules;
+  for (const RuleMaker make : kRuleMakers) {
+    for (const configs::OptimizerConfig& config : configs) rules.push_back({config, make});
+  }
+  return rules;
 }
 
 bool bit_equal(const FlatState& a, const FlatState& b) {
@@ -32,9 +43,9 @@ bool bit_equal(const FlatState& a, const FlatState& b) {
   return equal;
 }
 
-FlatState run_in_tiles(const configs::OptimizerConfig& config, const std::vector<int64_t>& bounds) {
+FlatState run_in_tiles(const Rule& rule, const std::vector<int64_t>& bounds) {
   const int64_t count = bounds.back();
-  FlatState state(config, initial(count));
+  FlatState state = rule.state(count);
   for (int64_t update = 1; update <= 10; ++update) {
     const torch::Tensor grad = gradient(count, update);
     for (size_t i = 0; i + 1 < bounds.size(); ++i) {
@@ -48,24 +59,24 @@ FlatState run_in_tiles(const configs::OptimizerConfig& config, const std::vector
 
 TEST_CASE("a range gives the same bits whole and in aligned tiles") {
   const int64_t align = UpdateRule::kTileAlignment;
-  for (const configs::OptimizerConfig& config : all_rules()) {
-    const FlatState whole = run_in_tiles(config, {0, 65537});
+  for (const Rule& rule : all_rules()) {
+    const FlatState whole = run_in_tiles(rule, {0, 65537});
     CHECK(!whole.master.equal(initial(65537)));
     for (const std::vector<int64_t>& bounds : {std::vector<int64_t>{0, 30016, 65537},
                                                {0, align, 2 * align, 65536, 65537},
                                                {0, 63 * align, 64 * align, 700 * align, 65537}}) {
-      CHECK(bit_equal(run_in_tiles(config, bounds), whole));
+      CHECK(bit_equal(run_in_tiles(rule, bounds), whole));
     }
   }
 }
 
 TEST_CASE("the number of threads does not change the bits") {
   const int threads = at::get_num_threads();
-  for (const configs::OptimizerConfig& config : all_rules()) {
+  for (const Rule& rule : all_rules()) {
     at::set_num_threads(1);
-    const FlatState alone = run_in_tiles(config, {0, 65537});
+    const FlatState alone = run_in_tiles(rule, {0, 65537});
     at::set_num_threads(3);
-    CHECK(bit_equal(run_in_tiles(config, {0, 65537}), alone));
+    CHECK(bit_equal(run_in_tiles(rule, {0, 65537}), alone));
   }
   at::set_num_threads(threads);
 }
@@ -73,10 +84,10 @@ TEST_CASE("the number of threads does not change the bits") {
 TEST_CASE("a gradient factor equals a gradient multiplied beforehand") {
   // 1e-40 has no normal fp32 reciprocal.
   for (const double factor : {1.0 / 1024, 0.3, 3.0, 1e-40}) {
-    for (const configs::OptimizerConfig& config : all_rules()) {
+    for (const Rule& rule : all_rules()) {
       CAPTURE(factor);
-      FlatState folded(config, initial(1000));
-      FlatState beforehand(config, initial(1000));
+      FlatState folded = rule.state(1000);
+      FlatState beforehand = rule.state(1000);
       for (int64_t update = 1; update <= 5; ++update) {
         // No element is near 0, where the sign that Lion follows would be one of rounding.
         const torch::Tensor grad = (gradient(1000, update) + 2) * 0.01;
@@ -91,9 +102,9 @@ TEST_CASE("a gradient factor equals a gradient multiplied beforehand") {
 }
 
 TEST_CASE("a power of two as gradient factor costs no bit") {
-  for (const configs::OptimizerConfig& config : all_rules()) {
-    FlatState scaled(config, initial(1000));
-    FlatState plain(config, initial(1000));
+  for (const Rule& rule : all_rules()) {
+    FlatState scaled = rule.state(1000);
+    FlatState plain = rule.state(1000);
     for (int64_t update = 1; update <= 5; ++update) {
       scaled.apply(gradient(1000, update) * 65536, update, 1.0 / 65536);
       plain.apply(gradient(1000, update), update);
@@ -103,26 +114,42 @@ TEST_CASE("a power of two as gradient factor costs no bit") {
 }
 
 TEST_CASE("an empty range is updated to an empty range") {
-  for (const configs::OptimizerConfig& config : all_rules()) {
-    FlatState state(config, initial(0));
+  for (const Rule& rule : all_rules()) {
+    FlatState state = rule.state(0);
     CHECK_NOTHROW(state.apply(gradient(0, 1), 1, 0.5));
   }
 }
 
 TEST_CASE("a rule refuses what would spoil the weights") {
-  for (const configs::OptimizerConfig& config : all_rules()) {
-    FlatState state(config, initial(8));
+  for (const Rule& rule : all_rules()) {
+    FlatState state = rule.state(8);
     for (const double factor : {0.0, -1.0, std::numeric_limits<double>::infinity(),
                                 std::numeric_limits<double>::quiet_NaN()}) {
       CHECK_THROWS_AS(state.apply(gradient(8, 1), 1, factor), InternalError);
     }
     CHECK_THROWS_AS(state.apply(gradient(8, 1), 0), InternalError);
     CHECK_THROWS_AS(state.apply(gradient(7, 1), 1), InternalError);
-    CHECK_THROWS_AS(state.apply(gradient(8, 1).to(torch::kBFloat16), 1), InternalError);
+    CHECK_THROWS_AS(state.apply(gradient(8, 1).to(torch::kFloat64), 1), InternalError);
     CHECK_THROWS_AS(state.apply(gradient(16, 1).slice(0, 0, 16, 2), 1), InternalError);
     state.states.emplace_back();
     CHECK_THROWS_AS(state.apply(gradient(8, 1), 1), InternalError);
     CHECK(state.master.equal(initial(8)));
+  }
+}
+
+TEST_CASE("a 16-bit gradient is as its numbers in fp32, and a copy is the new master rounded") {
+  for (const Rule& rule : all_rules()) {
+    for (const auto dtype : {torch::kBFloat16, torch::kFloat16}) {
+      FlatState wide = rule.state(1000), narrow = rule.state(1000);
+      const torch::Tensor copy = at::zeros({1000}, dtype);
+      for (int64_t update = 1; update <= 3; ++update) {
+        const torch::Tensor grad = gradient(1000, update).to(dtype);
+        wide.apply(grad.to(torch::kFloat32), update, 0.3);
+        narrow.rule->apply({narrow.master, grad, narrow.states, copy}, narrow.step(update, 0.3));
+        CHECK(copy.equal(narrow.master.to(dtype)));
+      }
+      CHECK(bit_equal(wide, narrow));
+    }
   }
 }
 

@@ -1,0 +1,34 @@
+#include "optim/tensor_rule.h"
+
+#include "base/error.h"
+#include "optim/adagrad.h"
+#include "optim/adam.h"
+#include "optim/lion.h"
+#include "optim/range_checks.h"
+#include "optim/sgd.h"
+
+namespace zeroth::optim {
+
+void TensorRule::apply(const Range& range, const Step& step) const {
+  check_arguments(*this, range, step);
+  update({range.master, range.grad.to(torch::kFloat32), range.states, {}}, step);
+  if (range.copy.defined()) torch::Tensor(range.copy).copy_(range.master);
+}
+
+std::unique_ptr<TensorRule> make_tensor_rule(const configs::OptimizerConfig& config) {
+  using Kind = configs::OptimizerConfig::Kind;
+  switch (config.kind) {
+    case Kind::kAdamW:
+    case Kind::kAdam:
+      return std::make_unique<Adam>(config);
+    case Kind::kLion:
+      return std::make_unique<Lion>();
+    case Kind::kSgd:
+      return std::make_unique<Sgd>(config);
+    case Kind::kAdagrad:
+      return std::make_unique<Adagrad>(config);
+  }
+  throw InternalError(fmt::format("optimizer kind {}", static_cast<int>(config.kind)));
+}
+
+}  // namespace zeroth::optim

@@ -1,0 +1,22 @@
+// Update rules made of LibTorch's operators, on whatever device the tensors are.
+#pragma once
+
+#include "optim/update_rule.h"
+
+namespace zeroth::optim {
+
+// The gradient is widened first and the copy is a pass afterwards; between them `update` is one
+// fused kernel, or a few operators.
+class TensorRule : public UpdateRule {
+ public:
+  void apply(const Range& range, const Step& step) const final;
+
+ private:
+  // Checked; the gradient is fp32 and may be overwritten, the copy is not looked at.
+  virtual void update(const Range& range, const Step& step) const = 0;
+};
+
+// The formula that `config` names.
+std::unique_ptr<TensorRule> make_tensor_rule(const configs::OptimizerConfig& config);
+
+}  // namespace zeroth::optim

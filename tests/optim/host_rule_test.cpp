@@ -1,0 +1,65 @@
+#include "optim/host_rule.h"
+
+#include <doctest/doctest.h>
+
+#include "base/cpu.h"
+#include "base/error.h"
+#include "tests/optim/flat_state.h"
+#include "tests/optim/host_arrays.h"
+
+namespace zeroth::optim {
+
+TEST_CASE("the rule on host memory gives the bits of LibTorch's kernels, its copy too") {
+  constexpr int64_t kCount = 64 * 1000;
+  for (const OptimizerConfig& config : host_rules()) {
+    for (const auto dtype : {torch::kFloat32, torch::kBFloat16, torch::kFloat16}) {
+      FlatState tensors(config, initial(kCount), kRuleMakers[0]);
+      FlatState host(config, initial(kCount), kRuleMakers[1]);
+      const torch::Tensor copies[] = {at::zeros({kCount}, torch::kBFloat16),
+                                      at::zeros({kCount}, torch::kBFloat16)};
+      for (int64_t update = 1; update <= 3; ++update) {
+        const torch::Tensor grad = gradient(kCount, update).to(dtype);
+        tensors.rule->apply({tensors.master, grad.clone(), tensors.states, copies[0]},
+                            tensors.step(update, 0.37));
+        host.rule->apply({host.master, grad, host.states, copies[1]}, host.step(update, 0.37));
+      }
+      CAPTURE(static_cast<int>(config.kind));
+      // LibTorch's loops for other processors fuse no products.
+      if (!cpu_has_avx2()) {
+        CHECK(host.master.allclose(tensors.master, /*rtol=*/1e-5, /*atol=*/1e-6));
+        continue;
+      }
+      CHECK(host.master.equal(tensors.master));
+      CHECK(copies[1].equal(copies[0]));
+      for (size_t i = 0; i < host.states.size(); ++i)
+        CHECK(host.states[i].equal(tensors.states[i]));
+    }
+  }
+}
+
+TEST_CASE("a rule on host memory knows its states, and how they start, from its formula") {
+  for (const OptimizerConfig& config : host_rules()) {
+    const HostRule host(config);
+    const auto tensors = make_tensor_rule(config);
+    CHECK(std::ranges::equal(host.state_names(), tensors->state_names()));
+    CHECK(host.initial_state() == tensors->initial_state());
+  }
+  CHECK(HostRule({.kind = Kind::kAdagrad, .initial_accumulator_value = 0.5}).initial_state() ==
+        0.5);
+}
+
+TEST_CASE("a rule on host memory leaves its gradient as it is") {
+  FlatState state({}, initial(100), kRuleMakers[1]);
+  const torch::Tensor grad = gradient(100, 1);
+  state.apply(grad, 1, 0.3);
+  CHECK(grad.equal(gradient(100, 1)));
+}
+
+TEST_CASE("a rule on host memory refuses a range that rests elsewhere") {
+  const torch::Tensor elsewhere = at::zeros({8}, torch::Device(torch::kMeta));
+  std::vector<torch::Tensor> states = {elsewhere, elsewhere};
+  CHECK_THROWS_AS(HostRule({}).apply({elsewhere, elsewhere, states}, usual_step({}, 1)),
+                  InternalError);
+}
+
+}  // namespace zeroth::optim
