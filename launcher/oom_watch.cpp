@@ -4,8 +4,8 @@
 
 #include <utility>
 
+#include "base/cgroup.h"
 #include "base/units.h"
-#include "launcher/cgroup.h"
 
 namespace zeroth::launcher {
 namespace {

@@ -8,8 +8,8 @@
 #include <boost/version.hpp>
 #include <utility>
 
+#include "base/cgroup.h"
 #include "base/units.h"
-#include "launcher/cgroup.h"
 #include "launcher/cores.h"
 #include "launcher/find_program.h"
 #include "launcher/inventory.h"

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/host_limits.h"
 #include "base/units.h"
 
 namespace zeroth::trainer {
@@ -59,37 +60,15 @@ int64_t within_own_limit() {
   return std::max<int64_t>(0, static_cast<int64_t>(limit.rlim_cur) - *used);
 }
 
-std::optional<int64_t> number_in(const std::string& path) {
-  std::ifstream file(path);
-  int64_t value = 0;
-  if (file >> value) return value;
-  return std::nullopt;  // also where it says "max"
-}
-
-// Of this process's control group, of version 2 ("0::/path") or 1 ("7:memory:/path").
-int64_t within_group() {
-  std::ifstream groups("/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    const bool second = line.starts_with("0::");
-    if (!second && line.find(":memory:") == std::string::npos) continue;
-    const std::string path = line.substr(line.rfind(':') + 1);
-    const std::string folder = (second ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory") + path;
-    const auto most = number_in(folder + (second ? "/memory.max" : "/memory.limit_in_bytes"));
-    const auto used = number_in(folder + (second ? "/memory.current" : "/memory.usage_in_bytes"));
-    if (most && used) return std::max<int64_t>(0, *most - *used);
-  }
-  return kUnlimited;
-}
-
 }  // namespace
 
 int64_t free_host_bytes() {
   const char* const own = "/proc/self/status";
   const int64_t given_back =
       line_of(own, "VmHWM:").value_or(0) - line_of(own, "VmRSS:").value_or(0);
-  const int64_t machine = line_of("/proc/meminfo", "MemAvailable:").value_or(kUnlimited);
-  return std::min(std::max<int64_t>(0, std::min(machine, within_group()) - given_back),
-                  within_own_limit());
+  const auto room = host_room();
+  const int64_t left = room ? std::max<int64_t>(0, room->bytes - given_back) : kUnlimited;
+  return std::min(left, within_own_limit());
 }
 
 std::optional<FailedAllocation> failed_allocation(const std::exception_ptr& error) {

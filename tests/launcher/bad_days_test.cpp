@@ -8,8 +8,8 @@
 
 #include "launcher/supervisor.h"
 #include "tests/launcher/child_cgroup.h"
-#include "tests/launcher/fake_system.h"
 #include "tests/launcher/launched.h"
+#include "tests/support/fake_system.h"
 
 namespace zeroth::launcher {
 namespace {

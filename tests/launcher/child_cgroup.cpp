@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "launcher/cgroup.h"
+#include "base/cgroup.h"
 #include "tests/launcher/launched.h"
 
 namespace zeroth::launcher {

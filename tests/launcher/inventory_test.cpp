@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "tests/launcher/fake_system.h"
+#include "tests/support/fake_system.h"
 
 namespace zeroth::launcher {
 

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/launcher/fake_system.h"
+#include "tests/support/fake_system.h"
 
 namespace zeroth::launcher {
 namespace {

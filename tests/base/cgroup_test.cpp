@@ -1,10 +1,10 @@
-#include "launcher/cgroup.h"
+#include "base/cgroup.h"
 
 #include <doctest/doctest.h>
 
-#include "tests/launcher/fake_system.h"
+#include "tests/support/fake_system.h"
 
-namespace zeroth::launcher {
+namespace zeroth {
 
 TEST_CASE("the memory group and its limit are found in version 1") {
   const FakeSystem system;
@@ -73,4 +73,4 @@ TEST_CASE("counters are found by their whole name, with or without a unit") {
   CHECK_FALSE(read_counter(system.root() / "nowhere", "oom"));
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth

@@ -5,9 +5,9 @@
 #include <fstream>
 #include <string>
 
-#include "tests/launcher/launched.h"
+#include "tests/support/temp_folder.h"
 
-namespace zeroth::launcher {
+namespace zeroth {
 
 class FakeSystem {
  public:
@@ -29,4 +29,4 @@ class FakeSystem {
   TempFolder folder_;
 };
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth

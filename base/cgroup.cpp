@@ -1,10 +1,11 @@
-#include "launcher/cgroup.h"
+#include "base/cgroup.h"
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 #include <vector>
 
-namespace zeroth::launcher {
+namespace zeroth {
 namespace {
 
 namespace fs = std::filesystem;
@@ -83,6 +84,18 @@ std::optional<double> quota_of(const fs::path& folder, bool unified) {
   return quota / period;
 }
 
+// Bytes of the group and the groups in it, but for the page cache. Names of both versions in
+// Documentation/admin-guide of Linux: cgroup-v2.rst and cgroup-v1/memory.rst.
+int64_t taken(const fs::path& folder, bool unified) {
+  const auto held = read_number(folder / (unified ? "memory.current" : "memory.usage_in_bytes"));
+  const std::string prefix = unified ? "" : "total_";  // of the whole hierarchy
+  int64_t cache = 0;
+  for (const char* list : {"active_file", "inactive_file"}) {
+    cache += read_counter(folder / "memory.stat", prefix + list).value_or(0);
+  }
+  return std::max<int64_t>(0, held.value_or(0) - cache);
+}
+
 template <typename Number>
 void keep_least(std::optional<Number>& least, std::optional<Number> value) {
   if (value && (!least || *value < *least)) least = value;
@@ -95,15 +108,21 @@ std::optional<Cgroup> find_cgroup(const std::string& controller, const fs::path&
   return first ? first : find(controller, true, root);
 }
 
-std::optional<int64_t> memory_limit(const fs::path& root) {
+std::vector<MemoryLimit> memory_limits(const fs::path& root) {
+  std::vector<MemoryLimit> limits;
   const auto group = find_cgroup("memory", root);
-  if (!group) return std::nullopt;
-  std::optional<int64_t> least;
+  if (!group) return limits;
   for (const fs::path& folder : folders_up(*group)) {
-    const char* file = group->unified ? "memory.max" : "memory.limit_in_bytes";
-    const auto limit = read_number(folder / file);
-    if (limit && *limit < kNoLimit) keep_least(least, limit);
+    const fs::path file = folder / (group->unified ? "memory.max" : "memory.limit_in_bytes");
+    const auto limit = read_number(file);
+    if (limit && *limit < kNoLimit) limits.push_back({file, *limit, taken(folder, group->unified)});
   }
+  return limits;
+}
+
+std::optional<int64_t> memory_limit(const fs::path& root) {
+  std::optional<int64_t> least;
+  for (const MemoryLimit& limit : memory_limits(root)) keep_least(least, {limit.bytes});
   return least;
 }
 
@@ -127,4 +146,4 @@ std::optional<int64_t> read_counter(const fs::path& file, const std::string& key
   return std::nullopt;
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth

@@ -1,0 +1,32 @@
+#include "base/host_limits.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/cgroup.h"
+#include "base/units.h"
+
+namespace zeroth {
+namespace {
+
+constexpr int64_t kKib = 1024;
+
+}  // namespace
+
+std::optional<HostRoom> host_room(const std::filesystem::path& root) {
+  std::optional<HostRoom> least;
+  if (const auto kib = read_counter(root / "proc/meminfo", "MemAvailable:")) {
+    least = {*kib * kKib,
+             fmt::format("/proc/meminfo: MemAvailable is {}", format_bytes(*kib * kKib))};
+  }
+  for (const MemoryLimit& limit : memory_limits(root)) {
+    const int64_t room = std::max<int64_t>(0, limit.bytes - limit.taken);
+    if (least && least->bytes <= room) continue;
+    least = {room, fmt::format("{}: {}, {} of them taken", limit.file.string(),
+                               format_bytes(limit.bytes), format_bytes(limit.taken))};
+  }
+  return least;
+}
+
+}  // namespace zeroth

@@ -1,0 +1,21 @@
+// Host memory that may still be taken.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace zeroth {
+
+struct HostRoom {
+  int64_t bytes = 0;  // that this process and its siblings may take together before others suffer
+  std::string limit;  // what rules, for a message: "/proc/meminfo: MemAvailable is 21.5 GiB"
+};
+
+// What the machine has free (page cache that would make way included, swap not) or what the control
+// groups around this process still allow (version 1 or 2), whichever is less. Empty where nothing
+// tells. `root` is "/" but in tests, where a folder plays proc and sys.
+std::optional<HostRoom> host_room(const std::filesystem::path& root = "/");
+
+}  // namespace zeroth

@@ -1,0 +1,90 @@
+#include "base/host_limits.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/support/fake_system.h"
+
+namespace zeroth {
+namespace {
+
+constexpr int64_t kMib = int64_t{1} << 20;
+
+// A machine with 8 GiB free.
+struct Machine : FakeSystem {
+  Machine() { write("proc/meminfo", "MemTotal: 16777216 kB\nMemAvailable: 8388608 kB\n"); }
+};
+
+}  // namespace
+
+TEST_CASE("without control groups the machine's free memory rules") {
+  const Machine machine;
+  const auto room = host_room(machine.root());
+  REQUIRE(room);
+  CHECK(room->bytes == 8192 * kMib);
+  CHECK(room->limit == "/proc/meminfo: MemAvailable is 8.00 GiB");
+}
+
+TEST_CASE("a group of version 2 allows its limit less what it holds, page cache not counted") {
+  const Machine machine;
+  machine.make_unified("/job");
+  machine.write("sys/fs/cgroup/job/memory.max", std::to_string(1024 * kMib));
+  machine.write("sys/fs/cgroup/job/memory.current", std::to_string(600 * kMib));
+  machine.write("sys/fs/cgroup/job/memory.stat",
+                "anon 1\nactive_file " + std::to_string(100 * kMib) + "\ninactive_file " +
+                    std::to_string(200 * kMib) + "\n");
+  const auto room = host_room(machine.root());
+  REQUIRE(room);
+  CHECK(room->bytes == 724 * kMib);
+  CHECK(room->limit == (machine.root() / "sys/fs/cgroup/job/memory.max").string() +
+                           ": 1.00 GiB, 300 MiB of them taken");
+}
+
+TEST_CASE("a group further out rules when it has less left") {
+  const Machine machine;
+  machine.make_unified("/user/job");
+  machine.write("sys/fs/cgroup/user/job/memory.max", std::to_string(1024 * kMib));
+  machine.write("sys/fs/cgroup/user/job/memory.current", std::to_string(100 * kMib));
+  machine.write("sys/fs/cgroup/user/memory.max", std::to_string(2048 * kMib));
+  machine.write("sys/fs/cgroup/user/memory.current", std::to_string(2000 * kMib));
+  const auto room = host_room(machine.root());
+  REQUIRE(room);
+  CHECK(room->bytes == 48 * kMib);
+  CHECK(room->limit.find("sys/fs/cgroup/user/memory.max") != std::string::npos);
+  machine.write("sys/fs/cgroup/user/memory.current", std::to_string(3000 * kMib));
+  CHECK(host_room(machine.root())->bytes == 0);
+}
+
+TEST_CASE("a group of version 1 counts what the groups in it hold") {
+  const Machine machine;
+  machine.write("proc/self/cgroup", "4:memory:/job\n");
+  machine.write("proc/self/mounts", "cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n");
+  const std::string group = "sys/fs/cgroup/memory/job/";
+  machine.write(group + "memory.limit_in_bytes", std::to_string(1024 * kMib));
+  machine.write(group + "memory.usage_in_bytes", std::to_string(500 * kMib));
+  machine.write(group + "memory.stat", "active_file 1\ntotal_active_file " +
+                                           std::to_string(20 * kMib) + "\ntotal_inactive_file " +
+                                           std::to_string(80 * kMib) + "\n");
+  machine.write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  const auto room = host_room(machine.root());
+  REQUIRE(room);
+  CHECK(room->bytes == 624 * kMib);
+  CHECK(room->limit.find(group + "memory.limit_in_bytes: 1.00 GiB, 400 MiB") != std::string::npos);
+}
+
+TEST_CASE("a group that allows more than the machine has free does not rule") {
+  const Machine machine;
+  machine.make_unified("/job");
+  machine.write("sys/fs/cgroup/job/memory.max", std::to_string(65536 * kMib));
+  machine.write("sys/fs/cgroup/job/memory.current", "0");
+  CHECK(host_room(machine.root())->bytes == 8192 * kMib);
+}
+
+TEST_CASE("a system that tells nothing has no known room, this one tells") {
+  const FakeSystem silent;
+  CHECK_FALSE(host_room(silent.root()));
+  const auto here = host_room();
+  REQUIRE(here);
+  CHECK(here->bytes > 0);
+}
+
+}  // namespace zeroth
