@@ -23,6 +23,7 @@ const std::vector<Alias>& aliases() {
       {"zero_optimization.use_all_reduce_for_fetch_params",
        "zero_optimization.stage3_use_all_reduce_for_fetch_params"},
       {"zero_optimization.allgather_sequential", "zero_optimization.stage3_allgather_sequential"},
+      {"aio.thread_count", "aio.intra_op_parallelism", kOldName},
       {"zero_optimization.cpu_offload", "zero_optimization.offload_optimizer", kCpuDevice},
       {"zero_optimization.cpu_offload_param", "zero_optimization.offload_param", kCpuDevice},
       {"zero_optimization.cpu_offload_params", "zero_optimization.offload_param", kCpuDevice},

@@ -78,9 +78,10 @@ using Names = std::vector<std::string_view>;
 std::optional<std::string> known_type(Context& context, const std::string& path, const Names& known,
                                       const Names& not_yet, bool any_case);
 
-// "bf16", "warning".
+// "bf16", "warning", "cpu".
 const char* name_of(Precision precision);
 const char* name_of(LogLevel level);
+const char* name_of(RestingPlace place);
 
 // Complains about keys of the section's params that the type does not take.
 void check_params(Context& context, const std::string& section, std::string_view type,
@@ -95,6 +96,7 @@ void fill_optimizer(Context& context, Config& config);
 void fill_scheduler(Context& context, Config& config);  // after the optimizer
 void fill_gradients(Context& context, Config& config);
 void fill_zero(Context& context, Config& config);
+void fill_offload(Context& context, Config& config);
 void fill_recompute(Context& context, Config& config);
 void fill_report(Context& context, Config& config);  // printing, monitors, profilers
 
@@ -112,5 +114,6 @@ void check_flags(Context& context);
 
 // Rules that join several keys.
 void validate(Context& context, const Config& config);
+void check_offload(Context& context, const Config& config);  // its part of them
 
 }  // namespace zeroth::configs

@@ -34,6 +34,7 @@ Config fill(Context& context) {
       context.pick("dataloader_drop_last", context.flags.drop_last, "--drop-last").value_or(false);
   fill_gradients(context, config);
   fill_zero(context, config);
+  fill_offload(context, config);
   fill_recompute(context, config);
   fill_report(context, config);
   fill_from_flags(context.flags, config);

@@ -10,6 +10,7 @@ namespace zeroth::configs {
 std::vector<Key> training_rows();  // batch, precision, recompute
 std::vector<Key> update_rows();    // optimizer, scheduler
 std::vector<Key> zero_rows();      // zero_optimization
+std::vector<Key> offload_rows();   // zero_optimization.offload_*, aio
 std::vector<Key> gradient_rows();  // how gradients are summed, data types
 std::vector<Key> report_rows();    // printing, monitors, profilers
 std::vector<Key> other_rows();     // everything else of DeepSpeed's schema

@@ -38,8 +38,8 @@ std::string_view last_of(std::string_view path) {
 const std::vector<Key>& keys() {
   static const std::vector<Key> all = [] {
     std::vector<Key> rows;
-    for (const auto& part : {training_rows(), update_rows(), zero_rows(), gradient_rows(),
-                             report_rows(), other_rows()}) {
+    for (const auto& part : {training_rows(), update_rows(), zero_rows(), offload_rows(),
+                             gradient_rows(), report_rows(), other_rows()}) {
       rows.insert(rows.end(), part.begin(), part.end());
     }
     return rows;

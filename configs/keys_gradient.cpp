@@ -61,7 +61,8 @@ std::vector<Key> gradient_rows() {
                       "not supported, by DeepSpeed neither"),
       no_effect("zero_allow_untested_optimizer", kBool, "false",
                 "every supported optimizer works at every stage"),
-      no_effect("zero_force_ds_cpu_optimizer", kBool, "true", "matters only with offload"),
+      no_effect("zero_force_ds_cpu_optimizer", kBool, "true",
+                "the update on the host is the same one for every optimizer"),
   };
 }
 

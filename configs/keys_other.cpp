@@ -34,10 +34,6 @@ std::vector<Key> parallel_rows() {
 
 std::vector<Key> service_rows() {
   return {
-      refused_section("aio", "",
-                      "block_size queue_depth intra_op_parallelism single_submit "
-                      "overlap_events use_gds",
-                      "not supported yet: it tunes offload to disk"),
       section("checkpoint", "how checkpoints are written"),
       {"checkpoint.tag_validation",
        KeyType::kString,

@@ -45,16 +45,18 @@ std::vector<Key> precision_rows() {
       {"fp16.min_loss_scale", kInteger, kHonoured, "1", "", kDefault,
        "floor of the dynamic scale; above 0 while it is in use; an overflow there ends the run"},
       refused("fp16.fp16_master_weights_and_grads", "false",
-              "not supported yet: masters are always fp32"),
+              "not supported yet: masters of an fp16 run are fp32"),
       section("bf16", "bfloat16 with fp32 masters (also spelled bfloat16)"),
       {"bf16.enabled", kBool, kHonoured, "false", "", "--bf16", "computes in bfloat16"},
       no_effect("bf16.immediate_grad_update", kBool, "false",
                 "gradients are accumulated in fp32 as they are produced"),
       honoured("bf16.check_grad_overflow", kBool, "true", "",
                "a step with non-finite gradients is skipped; false: it is applied"),
-      refused("bf16.bf16_master_weights_and_grads", "false",
-              "not supported yet: masters are always fp32"),
-      refused("bf16.bf16_optimizer_states", "false", "not supported yet: moments are always fp32"),
+      honoured("bf16.bf16_master_weights_and_grads", kBool, "false", "",
+               "with offload_optimizer, from stage 1: masters rest in bf16, rounded "
+               "stochastically; gradients accumulate as data_types.grad_accum_dtype says"),
+      honoured("bf16.bf16_optimizer_states", kBool, "false", "",
+               "with bf16_master_weights_and_grads: moments rest in bf16, rounded stochastically"),
   };
 }
 
@@ -67,8 +69,9 @@ std::vector<Key> recompute_rows() {
        "off"},
       refused("activation_checkpointing.partition_activations", "false",
               "not supported yet: kept inputs are not split over ranks"),
-      refused("activation_checkpointing.cpu_checkpointing", "false",
-              "not supported yet: kept inputs stay on their device"),
+      {"activation_checkpointing.cpu_checkpointing", kBool, kHonoured, "false", "", "",
+       "kept inputs wait for their backward in host memory; a run on the CPU has them there "
+       "anyway"},
       no_effect("activation_checkpointing.contiguous_memory_optimization", kBool, "false",
                 "kept inputs are single tensors"),
       no_effect("activation_checkpointing.synchronize_checkpoint_boundary", kBool, "false",

@@ -63,7 +63,7 @@ std::vector<Key> no_effect_rows() {
       no_effect("zero_optimization.use_multi_rank_bucket_allreduce", kBool, "true",
                 "each stage uses the collective that it needs; the sums are the same"),
       no_effect("zero_optimization.round_robin_gradients", kBool, "false",
-                "shards are even; it matters only with offload"),
+                "shards are even, and each rank moves its own"),
       no_effect("zero_optimization.compute_grad_norm", kBool, "true",
                 "the norm is always computed and printed"),
       no_effect("zero_optimization.load_from_fp32_weights", kBool, "true",
@@ -95,13 +95,6 @@ std::vector<Key> no_effect_rows() {
 
 std::vector<Key> refused_rows() {
   return {
-      refused_section("zero_optimization.offload_optimizer", "device = \"none\"",
-                      "nvme_path buffer_count pin_memory pipeline_read pipeline_write fast_init "
-                      "ratio super_offload cpuadam_cores_perc",
-                      "not supported yet: optimizer state rests on the device"),
-      refused_section("zero_optimization.offload_param", "device = \"none\"",
-                      "nvme_path buffer_count buffer_size max_in_cpu pin_memory",
-                      "not supported yet: parameters rest on the device"),
       refused_section("zero_optimization.zenflow", "",
                       "topk_ratio select_strategy select_interval update_interval overlap_step "
                       "offload auto_ratio full_warm_up_rounds pt_reserved_cores_perc "

@@ -4,10 +4,10 @@
 //   BatchConfig batch = resolve_batch(document, flags, ranks); // then count the run's steps
 //   Resolved resolved = resolve(document, flags, {ranks, hidden_size, steps});
 //
-// Every function here is pure but for load, which reads the file. All complaints about a
-// configuration, those of the file, of the flags beside it and of values that do not fit together,
-// come in one zeroth::Error: one line each, led by the JSON path ("zero_optimization.stage") or the
-// flag.
+// Every function here is pure but for load, which reads the file, and resolve, which makes an
+// nvme_path absolute and looks whether it is there. All complaints about a configuration, those of
+// the file, of the flags beside it and of values that do not fit together, come in one
+// zeroth::Error: one line each, led by the JSON path ("zero_optimization.stage") or the flag.
 #pragma once
 
 #include <array>

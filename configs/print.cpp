@@ -8,6 +8,39 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+Json or_null(const std::string& text) {
+  return text.empty() ? Json() : Json(text);
+}
+
+const char* name_of_step(OffloadOptimizerConfig::Step step) {
+  using Step = OffloadOptimizerConfig::Step;
+  if (step == Step::kAuto) return "auto";
+  return step == Step::kGpu ? "gpu" : "cpu";
+}
+
+Json offload_json(const OffloadOptimizerConfig& optimizer) {
+  return {{"device", name_of(optimizer.device)},
+          {"nvme_path", or_null(optimizer.nvme_path)},
+          {"buffer_count", optimizer.buffer_count},
+          {"pin_memory", optimizer.pin_memory},
+          {"pipeline_read", optimizer.pipeline_read},
+          {"pipeline_write", optimizer.pipeline_write},
+          {"ratio", optimizer.ratio},
+          {"step", name_of_step(optimizer.step)}};
+}
+
+Json offload_json(const OffloadParamConfig& param) {
+  return {{"device", name_of(param.device)},         {"nvme_path", or_null(param.nvme_path)},
+          {"buffer_count", param.buffer_count},      {"buffer_size", param.buffer_size_elements},
+          {"max_in_cpu", param.max_in_cpu_elements}, {"pin_memory", param.pin_memory}};
+}
+
+Json aio_json(const AioConfig& aio) {
+  return {{"block_size", aio.block_size},
+          {"queue_depth", aio.queue_depth},
+          {"intra_op_parallelism", aio.threads}};
+}
+
 Json zero_json(const ZeroConfig& zero) {
   return {{"stage", zero.stage},
           {"reduce_bucket_size", zero.reduce_bucket_elements},
@@ -19,7 +52,16 @@ Json zero_json(const ZeroConfig& zero) {
           {"sub_group_size", zero.sub_group_size_elements},
           {"reduce_scatter", zero.reduce_scatter},
           {"ignore_unused_parameters", zero.ignore_unused_parameters},
-          {"stage3_gather_16bit_weights_on_model_save", zero.gather_16bit_weights_on_model_save}};
+          {"stage3_gather_16bit_weights_on_model_save", zero.gather_16bit_weights_on_model_save},
+          {"offload_optimizer", offload_json(zero.offload_optimizer)},
+          {"offload_param", offload_json(zero.offload_param)}};
+}
+
+Json bf16_json(const Config& config) {
+  return {{"enabled", config.precision == Precision::kBf16},
+          {"check_grad_overflow", config.check_grad_overflow},
+          {"bf16_master_weights_and_grads", config.optimizer.bf16_masters},
+          {"bf16_optimizer_states", config.optimizer.bf16_states}};
 }
 
 Json fp16_json(const Config& config) {
@@ -58,14 +100,13 @@ Json profilers_json(const Config& config) {
                           {"prof_all", logger.prof_all},
                           {"prof_ops", logger.prof_ops},
                           {"debug", logger.debug}};
-  json["flops_profiler"] = {
-      {"enabled", profiler.enabled},
-      {"profile_step", profiler.profile_step},
-      {"module_depth", profiler.module_depth},
-      {"top_modules", profiler.top_modules},
-      {"detailed", profiler.detailed},
-      {"output_file", profiler.output_file.empty() ? Json() : Json(profiler.output_file)},
-      {"recompute_fwd_factor", profiler.recompute_fwd_factor}};
+  json["flops_profiler"] = {{"enabled", profiler.enabled},
+                            {"profile_step", profiler.profile_step},
+                            {"module_depth", profiler.module_depth},
+                            {"top_modules", profiler.top_modules},
+                            {"detailed", profiler.detailed},
+                            {"output_file", or_null(profiler.output_file)},
+                            {"recompute_fwd_factor", profiler.recompute_fwd_factor}};
   return json;
 }
 
@@ -115,15 +156,15 @@ std::string to_json(const Config& config, const Origins& origins) {
                {"gradient_clipping", config.gradient_clipping},
                {"dataloader_drop_last", config.dataloader_drop_last},
                {"fp16", fp16_json(config)},
-               {"bf16",
-                {{"enabled", config.precision == Precision::kBf16},
-                 {"check_grad_overflow", config.check_grad_overflow}}},
+               {"bf16", bf16_json(config)},
                {"optimizer", optimizer_json(config.optimizer)}};
   if (const Json scheduler = scheduler_json(config.scheduler); !scheduler.is_null()) {
     json["scheduler"] = scheduler;
   }
   json["zero_optimization"] = zero_json(config.zero);
-  json["activation_checkpointing"] = {{"number_checkpoints", config.recompute.number_checkpoints}};
+  json["aio"] = aio_json(config.aio);
+  json["activation_checkpointing"] = {{"number_checkpoints", config.recompute.number_checkpoints},
+                                      {"cpu_checkpointing", config.recompute.cpu_checkpointing}};
   json.update(gradients_json(config.gradients));
   json["data_types"] = {{"grad_accum_dtype", name_of(config.gradients.accumulation)},
                         {"param_dtype", name_of(config.precision)}};

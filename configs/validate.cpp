@@ -64,6 +64,13 @@ void check_recompute(Context& context, const Config& config) {
         "--gradient-checkpointing={}: give one of the two",
         config.recompute.number_checkpoints, config.recompute.every_nth_block);
   }
+  const bool recomputes =
+      config.recompute.every_nth_block > 0 || config.recompute.number_checkpoints > 0;
+  if (config.recompute.cpu_checkpointing && !recomputes && context.facts_known) {
+    context.warn(
+        "activation_checkpointing.cpu_checkpointing true has no effect: nothing is recomputed "
+        "without number_checkpoints or --gradient-checkpointing");
+  }
 }
 
 }  // namespace
@@ -94,6 +101,7 @@ void validate(Context& context, const Config& config) {
   check_optimizer(context, config);
   check_schedule(context, config);
   check_recompute(context, config);
+  check_offload(context, config);
 }
 
 }  // namespace zeroth::configs

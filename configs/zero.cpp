@@ -66,6 +66,7 @@ void fill_recompute(Context& context, Config& config) {
   const std::string path = "activation_checkpointing.number_checkpoints";
   RecomputeConfig& recompute = config.recompute;
   recompute.number_checkpoints = context.keys.get<int64_t>(path).value_or(0);
+  context.read("activation_checkpointing.cpu_checkpointing", recompute.cpu_checkpointing);
   recompute.every_nth_block = context.flags.gradient_checkpointing.value_or(0);
 }
 

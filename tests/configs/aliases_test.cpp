@@ -22,14 +22,18 @@ TEST_CASE("cpu_offload means offload_optimizer on the CPU, with a warning, and n
   const auto section = [](const char* inside) {
     return fmt::format(R"({{"zero_optimization": {{"stage": 3, {}}}}})", inside);
   };
-  const Document old = parse_text(section(R"("cpu_offload": true)"), "x");
-  REQUIRE(old.complaints().size() == 1);  // offload itself is not there yet
-  CHECK(old.complaints()[0].starts_with("zero_optimization.offload_optimizer: refused"));
-  CHECK(old.keys().warnings ==
+  const Resolved old = resolve_text(section(R"("cpu_offload": true)"));
+  CHECK(old.config.zero.offload_optimizer.device == RestingPlace::kCpu);
+  CHECK(old.config.zero.offload_param.device == RestingPlace::kDevice);
+  CHECK(old.warnings ==
         std::vector<std::string>{"zero_optimization.cpu_offload true is the old form of "
                                  "zero_optimization.offload_optimizer {\"device\":\"cpu\"}"});
-  CHECK(complaints_of(section(R"("cpu_offload_param": true)"))
-            .starts_with("zero_optimization.offload_param: refused"));
+  for (const char* name : {"cpu_offload_param", "cpu_offload_params"}) {
+    const Resolved param = resolve_text(section(fmt::format("\"{}\": true", name).c_str()));
+    CHECK(param.config.zero.offload_param.device == RestingPlace::kCpu);
+    CHECK(param.config.zero.offload_optimizer.device == RestingPlace::kDevice);
+    CHECK(param.warnings.size() == 1);
+  }
   for (const char* off : {"false", "null"}) {
     CHECK(complaints_of(section(fmt::format("\"cpu_offload\": {}", off).c_str())) == "");
   }
@@ -38,6 +42,14 @@ TEST_CASE("cpu_offload means offload_optimizer on the CPU, with a warning, and n
                   "zero_optimization.cpu_offload: keep one") != std::string::npos);
   CHECK(complaints_of(section(R"("cpu_offload": "yes")")) ==
         "zero_optimization.cpu_offload: expected true or false, found the string \"yes\"");
+}
+
+TEST_CASE("the threads of aio have an old name") {
+  const Resolved old = resolve_text(nested("aio.thread_count", "3"));
+  CHECK(old.config.aio.threads == 3);
+  CHECK(has_warning(old, "aio.thread_count is the old name of aio.intra_op_parallelism"));
+  CHECK(complaints_of(R"({"aio": {"thread_count": 3, "intra_op_parallelism": 3}})") ==
+        "aio.intra_op_parallelism: stands in the file also as aio.thread_count: keep one");
 }
 
 TEST_CASE("prefixed and plain names of stage 3 are the same keys") {

@@ -21,7 +21,8 @@ TEST_CASE("an unknown key anywhere is an error with its path and the nearest nam
        "activation_checkpointing.number_checkpoint: unknown key; did you mean "
        "activation_checkpointing.number_checkpoints?"},
       {R"({"zero_optimization": {"offload_optimizer": {"devise": "none"}}})",
-       "zero_optimization.offload_optimizer.devise: unknown key; did you mean device?"},
+       "zero_optimization.offload_optimizer.devise: unknown key; did you mean "
+       "zero_optimization.offload_optimizer.device?"},
       {R"({"zero_optimization": {"leaf_module": {"class": []}}})",
        "zero_optimization.leaf_module.class: unknown key; did you mean "
        "zero_optimization.leaf_module.classes?"},
@@ -123,7 +124,7 @@ TEST_CASE("a key without effect is noted once when it differs from the default")
   REQUIRE(resolved.warnings.size() == 1);
   CHECK(resolved.warnings[0] ==
         "zero_optimization.round_robin_gradients true has no effect: shards "
-        "are even; it matters only with offload");
+        "are even, and each rank moves its own");
 }
 
 TEST_CASE("null leaves a key out where its default is null") {

@@ -25,7 +25,7 @@ TEST_CASE("each key of a file is reported with its state, what it comes to and w
   const Inspection found = inspect_text(R"({"fp17": 1, "train_batch_size": 8,
       "optimizer": {"type": "Adam", "params": {"lr": "auto", "torch_adam": true}},
       "zero_optimization": {"stage": 5, "reduce_bucket_size": "auto", "overlap_comm": "auto",
-                            "offload_optimizer": {"device": "cpu"}},
+                            "offload_optimizer": {"device": "cpu"}, "zenflow": {"offload": true}},
       "sparse_gradients": false, "wandb": {"enabled": false, "project": "x"}})");
   CHECK(line_of(found.given, "train_batch_size") == "honoured 8 file");
   CHECK(line_of(found.given, "fp17") == "unknown 1 ");
@@ -37,8 +37,10 @@ TEST_CASE("each key of a file is reported with its state, what it comes to and w
         "honoured \"auto\" auto: hidden size squared");
   CHECK(line_of(found.given, "zero_optimization.overlap_comm") ==
         "honoured true auto: the default");
-  CHECK(line_of(found.given, "zero_optimization.offload_optimizer")
-            .starts_with("refused {\"device\":\"cpu\"} not supported yet"));
+  CHECK(line_of(found.given, "zero_optimization.offload_optimizer.device") ==
+        "honoured \"cpu\" file");
+  CHECK(line_of(found.given, "zero_optimization.zenflow")
+            .starts_with("refused {\"offload\":true} not supported yet"));
   CHECK(line_of(found.given, "sparse_gradients").starts_with("off false"));
   CHECK(line_of(found.given, "wandb").starts_with("off {"));
   CHECK(line_of(found.given, "optimizer") == "");
@@ -52,9 +54,14 @@ TEST_CASE("a section that is off but holds a name that does not exist is refused
   CHECK(line_of(found.given, "wandb").starts_with("refused"));
 }
 
-TEST_CASE("the old form of offload is refused under its own name") {
+TEST_CASE("the old form of offload is honoured, and refused, under its own name") {
   const Inspection found = inspect_text(nested("zero_optimization.cpu_offload", "true"));
-  CHECK(line_of(found.given, "zero_optimization.cpu_offload").starts_with("refused true"));
+  CHECK(line_of(found.given, "zero_optimization.cpu_offload").starts_with("honoured true"));
+  CHECK(line_of(found.given, "zero_optimization.offload_optimizer.device") ==
+        "honoured \"cpu\" file");
+  CHECK(found.complaints.empty());
+  const Inspection bad = inspect_text(nested("zero_optimization.cpu_offload", "1"));
+  CHECK(line_of(bad.given, "zero_optimization.cpu_offload").starts_with("refused 1"));
   CHECK(std::any_of(found.notes.begin(), found.notes.end(), [](const std::string& note) {
     return note.find("cpu_offload true is the old form of") != std::string::npos;
   }));

@@ -33,15 +33,19 @@ TEST_CASE("every preset loads, on one rank and on several, with the flags' defau
       facts.world_size = ranks;
       const Config config = resolve(document, {}, facts).config;
       CHECK(config.zero.stage == stem[4] - '0');
+      CHECK((config.zero.offload_optimizer.device != RestingPlace::kDevice) ==
+            (stem.find("offload") != std::string::npos));
+      CHECK((config.zero.offload_param.device == RestingPlace::kNvme) ==
+            (stem.find("nvme") != std::string::npos));
       CHECK(config.batch.train_batch_size == 8 * ranks);
       CHECK((config.precision == Precision::kBf16) == (stem.find("bf16") != std::string::npos));
       CHECK((config.precision == Precision::kFp16) == (stem.find("fp16") != std::string::npos));
     }
   }
-  CHECK(presets >= 6);
+  CHECK(presets >= 9);
 }
 
-TEST_CASE("the presets differ in stage and precision only") {
+TEST_CASE("the presets differ in stage, offload and precision only") {
   const std::string folder = std::string(ZEROTH_SOURCE_DIR) + "/configs/presets/";
   const auto neutral = [&](const char* name) {
     Config config = resolve(load(folder + name), {}, kFacts).config;
@@ -49,7 +53,8 @@ TEST_CASE("the presets differ in stage and precision only") {
     config.zero = {};
     return to_json(config);
   };
-  for (const char* name : {"zero1.json", "zero2.json", "zero3.json", "zero3_bf16.json"}) {
+  for (const char* name : {"zero1.json", "zero2.json", "zero3.json", "zero3_bf16.json",
+                           "zero2_offload.json", "zero3_offload.json", "zero3_offload_nvme.json"}) {
     CHECK(neutral(name) == neutral("zero0.json"));
   }
 }
@@ -60,7 +65,7 @@ TEST_CASE("a file with many faults reports them all, each with its path") {
   for (const char* part :
        {"gradient_clipp1ng: unknown key; did you mean gradient_clipping?",
         "zero_optimization.stage: expected an integer in 0..3, found 4",
-        "zero_optimization.offload_optimizer: refused: not supported yet",
+        "zero_optimization.offload_optimizer.device: \"nvme\" needs",
         "optimizer.params.lr: expected a number, found the string \"fast\"",
         "optimizer.params.max_grad_norm: 1.0 is refused", "wandb: refused: not supported",
         "fp16.enabled: stands twice in the same object",

@@ -45,8 +45,8 @@ TEST_CASE("check-config tells the state and value of every key and starts nothin
   CHECK(line_of(result.out, "zero_optimization.stage") ==
         "zero_optimization.stage honoured 2 file");
   CHECK(line_of(result.out, "zero_optimization.round_robin_gradients") ==
-        "zero_optimization.round_robin_gradients no effect true shards are even; it matters only "
-        "with offload");
+        "zero_optimization.round_robin_gradients no effect true shards are even, and each rank "
+        "moves its own");
   CHECK(line_of(result.out, "gradient_clipping") == "gradient_clipping honoured 1.0 default");
   CHECK(contains(result.out, "bfloat16 is the old name of bf16"));
   CHECK(result.out.ends_with("The file is accepted.\n"));

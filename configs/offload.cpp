@@ -1,0 +1,88 @@
+#include <filesystem>
+
+#include "configs/context.h"
+
+namespace zeroth::configs {
+namespace {
+
+constexpr char kOptimizer[] = "zero_optimization.offload_optimizer";
+constexpr char kParam[] = "zero_optimization.offload_param";
+
+RestingPlace place_named(const std::optional<std::string>& name) {
+  if (name == "cpu") return RestingPlace::kCpu;
+  return name == "nvme" ? RestingPlace::kNvme : RestingPlace::kDevice;
+}
+
+// Absolute, so that it is one folder wherever a rank works.
+std::string read_folder(Context& context, const std::string& section, RestingPlace device) {
+  const std::string path = section + ".nvme_path";
+  const auto& values = context.keys.values;
+  const auto found = values.find(path);
+  const std::string given = context.keys.get<std::string>(path).value_or("");
+  if (given.empty()) {
+    if (device == RestingPlace::kNvme && !context.keys.is_bad(path)) {
+      context.complain("{}.device: \"nvme\" needs {}, a folder on the disk to be used, found {}",
+                       section, path, found == values.end() ? "null" : found->second.dump());
+    }
+    return {};
+  }
+  namespace fs = std::filesystem;
+  const std::string folder = fs::absolute(given).lexically_normal().string();
+  std::error_code ignored;
+  if (device != RestingPlace::kNvme) return folder;
+  if (fs::exists(folder, ignored) && !fs::is_directory(folder, ignored)) {
+    context.complain("{}: {} is a file, expected a folder", path, folder);
+  } else if (!fs::exists(folder, ignored)) {
+    context.note("{}: {} does not exist and will be made", path, folder);
+  } else if (!fs::path(given).is_absolute()) {
+    context.note("{}: {} is {}", path, given, folder);
+  }
+  return folder;
+}
+
+}  // namespace
+
+const char* name_of(RestingPlace place) {
+  switch (place) {
+    case RestingPlace::kCpu:
+      return "cpu";
+    case RestingPlace::kNvme:
+      return "nvme";
+    case RestingPlace::kDevice:
+      break;
+  }
+  return "none";
+}
+
+void fill_offload(Context& context, Config& config) {
+  OffloadOptimizerConfig& optimizer = config.zero.offload_optimizer;
+  const auto path = [](const char* section, const char* name) {
+    return fmt::format("{}.{}", section, name);
+  };
+  optimizer.device = place_named(context.keys.get<std::string>(path(kOptimizer, "device")));
+  optimizer.nvme_path = read_folder(context, kOptimizer, optimizer.device);
+  context.read(path(kOptimizer, "pin_memory"), optimizer.pin_memory);
+  context.read(path(kOptimizer, "buffer_count"), optimizer.buffer_count);
+  context.read(path(kOptimizer, "pipeline_read"), optimizer.pipeline_read);
+  context.read(path(kOptimizer, "pipeline_write"), optimizer.pipeline_write);
+  context.read(path(kOptimizer, "ratio"), optimizer.ratio);
+  using Step = OffloadOptimizerConfig::Step;
+  const auto step = context.keys.get<std::string>(path(kOptimizer, "step"));
+  if (step) optimizer.step = step == "gpu" ? Step::kGpu : Step::kCpu;
+
+  OffloadParamConfig& param = config.zero.offload_param;
+  param.device = place_named(context.keys.get<std::string>(path(kParam, "device")));
+  param.nvme_path = read_folder(context, kParam, param.device);
+  context.read(path(kParam, "pin_memory"), param.pin_memory);
+  context.read(path(kParam, "buffer_count"), param.buffer_count);
+  context.read(path(kParam, "buffer_size"), param.buffer_size_elements);
+  context.read(path(kParam, "max_in_cpu"), param.max_in_cpu_elements);
+
+  context.read("aio.block_size", config.aio.block_size);
+  context.read("aio.queue_depth", config.aio.queue_depth);
+  context.read("aio.intra_op_parallelism", config.aio.threads);
+  context.read("bf16.bf16_optimizer_states", config.optimizer.bf16_states);
+  context.read("bf16.bf16_master_weights_and_grads", config.optimizer.bf16_masters);
+}
+
+}  // namespace zeroth::configs
