@@ -67,6 +67,7 @@ FileIo::Ticket FileIo::begin(const FilePiece& whole) {
   {
     const std::lock_guard lock(mutex_);
     ticket = next_ticket_++;
+    if (under_way_++ == 0) under_way_since_ = std::chrono::steady_clock::now();
     Request& request = requests_[ticket];
     for (size_t done = 0; done < whole.length; done += piece_bytes_) {
       const size_t length = std::min(piece_bytes_, whole.length - done);
@@ -149,7 +150,9 @@ void FileIo::fail(const Piece& piece, const std::string& reason) {
 }
 
 void FileIo::end(Ticket ticket) {
-  if (--requests_.at(ticket).pieces_left == 0) finished_.notify_all();
+  if (--requests_.at(ticket).pieces_left > 0) return;
+  if (--under_way_ == 0) under_way_before_ += std::chrono::steady_clock::now() - under_way_since_;
+  finished_.notify_all();
 }
 
 std::string FileIo::take_error(Ticket ticket, std::unique_lock<std::mutex>& lock) {
@@ -162,6 +165,19 @@ void FileIo::wait(Ticket ticket) {
   ZEROTH_CHECK(requests_.contains(ticket), "ticket {} was waited for already", ticket);
   const std::string error = take_error(ticket, lock);
   if (!error.empty()) throw Error(error);
+}
+
+bool FileIo::ended(Ticket ticket) {
+  const std::lock_guard lock(mutex_);
+  ZEROTH_CHECK(requests_.contains(ticket), "ticket {} was waited for already", ticket);
+  return requests_.at(ticket).pieces_left == 0;
+}
+
+double FileIo::under_way_s() {
+  const std::lock_guard lock(mutex_);
+  auto total = under_way_before_;
+  if (under_way_ > 0) total += std::chrono::steady_clock::now() - under_way_since_;
+  return total.count();
 }
 
 void FileIo::wait_all() {

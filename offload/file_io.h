@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -47,6 +48,8 @@ class FileIo {
   // Blocks until nothing of the request is under way; then throws its Error if it failed. Each
   // ticket is waited for once.
   void wait(Ticket ticket);
+  // Whether wait() would return at once.
+  bool ended(Ticket ticket);
   // Waits for every ticket that was not waited for; then throws the Error of the oldest that
   // failed.
   void wait_all();
@@ -54,6 +57,7 @@ class FileIo {
   const std::string& engine() const { return engine_; }  // for the user, as in FileLanes
   uint64_t bytes_read() const { return bytes_read_; }    // since the start
   uint64_t bytes_written() const { return bytes_written_; }
+  double under_way_s();  // during which at least one request was begun and not ended
 
  private:
   struct Piece : FilePiece {
@@ -86,6 +90,9 @@ class FileIo {
   std::deque<Piece> waiting_;
   std::map<Ticket, Request> requests_;  // until waited for
   Ticket next_ticket_ = 0;
+  size_t under_way_ = 0;  // requests with pieces left
+  std::chrono::steady_clock::time_point under_way_since_;
+  std::chrono::duration<double> under_way_before_{0};
   bool stop_ = false;
 
   std::atomic<uint64_t> bytes_read_ = 0;

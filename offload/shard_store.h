@@ -13,13 +13,9 @@
 #include <utility>
 #include <vector>
 
-namespace zeroth::offload {
+#include "offload/access.h"
 
-enum class Access {
-  kRead,
-  kReadWrite,
-  kWrite  // every element will be written: what rests there is not read
-};
+namespace zeroth::offload {
 
 // Elements [begin, end) of the shard that add() returned. In stores that are not plain memory tiles
 // lie on a grid: they begin at multiples of kTileGrid and end at one or with the shard, and a shard
@@ -55,14 +51,6 @@ class TileLease {
  private:
   torch::Tensor tensor_;
   std::function<void()> release_;
-};
-
-// Since the store was made; differences of two readings tell about a step.
-struct Traffic {
-  int64_t bytes_read = 0;     // from the resting place
-  int64_t bytes_written = 0;  // to it
-  double under_way_s = 0;     // during which at least one transfer was under way
-  double waited_s = 0;        // of that, callers were blocked in borrow()
 };
 
 // Bytes that a store takes, by place.

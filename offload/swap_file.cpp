@@ -62,7 +62,8 @@ SwapFile::SwapFile(const SwapPlace& place, uint64_t bytes, bool direct)
   if (error) throw Error("cannot make {}: {}", place.nvme_path.string(), error.message());
   remove_left_over(place.nvme_path);
   const fs::path folder = place.nvme_path / ("zeroth-" + place.run_id);
-  path_ = folder / fmt::format("rank-{}.swap", place.rank);
+  path_ = folder /
+          fmt::format("rank-{}{}{}.swap", place.rank, place.kind.empty() ? "" : ".", place.kind);
   make(folder);
   try {
     reserve(place.nvme_path);

@@ -18,11 +18,12 @@ struct SwapPlace {
   std::filesystem::path nvme_path;  // made if it is missing
   std::string run_id;
   int rank = 0;
+  std::string kind = {};  // tells files of one rank apart, as "optimizer"
 };
 
-// nvme_path/zeroth-RUN/rank-N.swap, all of its bytes reserved and zero. Its name is removed right
-// after it was made; the names that another run left between these two steps are removed too. That
-// never hurts a living run, whose file needs no name.
+// nvme_path/zeroth-RUN/rank-N.KIND.swap, or rank-N.swap without a kind: all of its bytes reserved
+// and zero. Its name is removed right after it was made; the names that another run left between
+// these two steps are removed too. That never hurts a living run, whose file needs no name.
 class SwapFile {
  public:
   // `bytes` is rounded up to kFileAlignment. Throws an Error with path, needed and free bytes, and

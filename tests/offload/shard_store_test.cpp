@@ -3,46 +3,131 @@
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "base/error.h"
+#include "offload/file_store.h"
+#include "tests/support/temp_folder.h"
 
 namespace zeroth::offload {
 namespace {
 
+constexpr int64_t kTile = 2 * kTileGrid;
+constexpr int64_t kShard = 9 * kTileGrid + 100;  // the last tile is short
+
 // One suite over every resting place.
 struct MemoryPlace {
-  static std::unique_ptr<ShardStore> make() { return make_memory_store(torch::kCPU); }
+  std::unique_ptr<ShardStore> store = make_memory_store(torch::kCPU);
 };
+
+struct FilePlace {
+  TempFolder folder;
+  std::unique_ptr<ShardStore> store = make_file_store(
+      {.place = {folder.path(), "test", 0}, .aio = {}, .buffers = 3, .buffer_bytes = kTile * 4});
+};
+
+std::vector<Tile> tiles_of(size_t shard, int64_t numel) {
+  std::vector<Tile> tiles;
+  for (int64_t begin = 0; begin < numel; begin += kTile) {
+    tiles.push_back({shard, begin, std::min(begin + kTile, numel)});
+  }
+  return tiles;
+}
+
+TileLease borrow(ShardStore& store, const Tile& tile, Access access) {
+  return store.borrow(tile, torch::kCPU, access);
+}
+
+// What element i of a shard becomes in round `round`.
+torch::Tensor values(const Tile& tile, int64_t round, torch::Dtype dtype) {
+  const auto i = torch::arange(tile.begin, tile.end, torch::kLong);
+  return (i * 7 + static_cast<int64_t>(tile.shard) * 31 + round * 13).remainder(251).to(dtype);
+}
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("a new shard holds zeros", Place, MemoryPlace) {
-  const auto store = Place::make();
-  CHECK(store->add(10) == 0);
-  CHECK(store->add(20) == 1);
-  const TileLease lease = store->borrow({1, 0, 20}, torch::kCPU, Access::kRead);
-  CHECK(at::equal(lease.tensor(), torch::zeros({20})));
-  CHECK(store->bytes().host == 30 * 4);
+TEST_CASE_TEMPLATE("a new shard holds zeros", Place, MemoryPlace, FilePlace) {
+  Place place;
+  CHECK(place.store->add(10) == 0);
+  CHECK(place.store->add(kShard) == 1);
+  for (const Tile& tile : tiles_of(1, kShard)) {
+    const TileLease lease = borrow(*place.store, tile, Access::kRead);
+    CHECK(at::equal(lease.tensor(), torch::zeros({tile.end - tile.begin})));
+  }
 }
 
 TEST_CASE_TEMPLATE("what is written through a lease is read through the next, tile by tile", Place,
-                   MemoryPlace) {
-  const auto store = Place::make();
-  store->add(100);
-  for (int64_t begin = 0; begin < 100; begin += 30) {
-    const int64_t end = std::min<int64_t>(begin + 30, 100);
-    const TileLease lease = store->borrow({0, begin, end}, torch::kCPU, Access::kReadWrite);
-    lease.tensor().copy_(torch::arange(begin, end, torch::kFloat));
+                   MemoryPlace, FilePlace) {
+  Place place;
+  const std::vector<torch::Dtype> dtypes = {torch::kFloat, torch::kBFloat16, torch::kHalf,
+                                            torch::kFloat};
+  std::vector<Tile> order;
+  for (size_t shard = 0; shard < dtypes.size(); ++shard) {
+    place.store->add(kShard, dtypes[shard]);
+    for (const Tile& tile : tiles_of(shard, kShard)) order.push_back(tile);
   }
-  const TileLease all = store->borrow({0, 0, 100}, torch::kCPU, Access::kRead);
-  CHECK(at::equal(all.tensor(), torch::arange(0, 100, torch::kFloat)));
+  for (int64_t round = 0; round < 3; ++round) {
+    place.store->expect(order);
+    for (const Tile& tile : order) {
+      const torch::Dtype dtype = dtypes[tile.shard];
+      const TileLease lease = borrow(*place.store, tile, Access::kReadWrite);
+      REQUIRE((lease.tensor().scalar_type() == dtype));
+      const auto before =
+          round == 0 ? torch::zeros_like(lease.tensor()) : values(tile, round - 1, dtype);
+      CHECK(at::equal(lease.tensor(), before));
+      lease.tensor().copy_(values(tile, round, dtype));
+    }
+    std::reverse(order.begin(), order.end());
+  }
+  place.store->settle();
+  for (const Tile& tile : order) {
+    const TileLease lease = borrow(*place.store, tile, Access::kRead);
+    CHECK(at::equal(lease.tensor(), values(tile, 2, dtypes[tile.shard])));
+  }
+}
+
+TEST_CASE_TEMPLATE("a lease to write needs nothing of what was there, and many may read a tile",
+                   Place, MemoryPlace, FilePlace) {
+  Place place;
+  place.store->add(kShard);
+  for (int64_t round = 0; round < 2; ++round) {
+    for (const Tile& tile : tiles_of(0, kShard)) {
+      borrow(*place.store, tile, Access::kWrite).tensor().copy_(values(tile, round, torch::kFloat));
+    }
+  }
+  const Tile tile = {0, kTile, 2 * kTile};
+  const TileLease one = borrow(*place.store, tile, Access::kRead);
+  const TileLease two = borrow(*place.store, tile, Access::kRead);
+  CHECK(at::equal(one.tensor(), values(tile, 1, torch::kFloat)));
+  CHECK(at::equal(one.tensor(), two.tensor()));
+}
+
+TEST_CASE_TEMPLATE("an empty shard and an empty tile are lent as empty tensors", Place, MemoryPlace,
+                   FilePlace) {
+  Place place;
+  place.store->add(0, torch::kBFloat16);
+  place.store->expect({{0, 0, 0}});
+  const TileLease lease = borrow(*place.store, {0, 0, 0}, Access::kReadWrite);
+  CHECK(lease.tensor().numel() == 0);
+  CHECK((lease.tensor().scalar_type() == torch::kBFloat16));
+  place.store->settle();
 }
 
 TEST_CASE_TEMPLATE("tiles outside a shard and unknown shards are broken invariants", Place,
-                   MemoryPlace) {
-  const auto store = Place::make();
-  store->add(10);
-  CHECK_THROWS_AS(store->borrow({0, 5, 11}, torch::kCPU, Access::kRead), InternalError);
-  CHECK_THROWS_AS(store->borrow({1, 0, 1}, torch::kCPU, Access::kRead), InternalError);
+                   MemoryPlace, FilePlace) {
+  Place place;
+  place.store->add(10);
+  CHECK_THROWS_AS(borrow(*place.store, {0, 5, 11}, Access::kRead), InternalError);
+  CHECK_THROWS_AS(borrow(*place.store, {1, 0, 1}, Access::kRead), InternalError);
+}
+
+TEST_CASE("bytes in plain memory are those of the elements") {
+  MemoryPlace place;
+  place.store->add(10);
+  place.store->add(20, torch::kBFloat16);
+  CHECK(place.store->bytes().host == 80);
+  CHECK(place.store->bytes().file == 0);
 }
 
 }  // namespace zeroth::offload
