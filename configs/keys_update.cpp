@@ -49,7 +49,7 @@ std::vector<Key> other_optimizer_rows() {
       refused("optimizer.params.amsgrad", "false", "not supported, by DeepSpeed neither"),
       refused("optimizer.params.maximize", "false", "a loss is made smaller"),
       refused("optimizer.params.fp32_optimizer_states", "true",
-              "not supported yet: moments are always fp32"),
+              "write bf16.bf16_optimizer_states; else moments are fp32"),
       refused("optimizer.params.max_grad_norm", "null",
               "gradients are clipped by the top-level key gradient_clipping"),
       no_effect("optimizer.params.torch_adam", kBool, "false", kOne),

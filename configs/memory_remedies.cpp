@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace zeroth::configs {
 namespace {
+
+using Lacks = MemoryFacts::Lacks;
 
 constexpr size_t kMost = 3;
 
@@ -14,54 +18,156 @@ int64_t smallest_factor(int64_t value) {
   return value;
 }
 
-std::string smaller_micro_batch(const BatchConfig& batch) {
-  const int64_t factor = smallest_factor(batch.micro_batch_size);
-  return fmt::format(
-      "--micro-batch {} with --accumulation {} in place of {} and {}: the same global batch",
-      batch.micro_batch_size / factor, batch.accumulation_steps * factor, batch.micro_batch_size,
-      batch.accumulation_steps);
-}
+// Each part adds what helps; the order of the calls is that of the cost.
+class Remedies {
+ public:
+  Remedies(const Config& config, const MemoryFacts& facts) : config_(config), facts_(facts) {}
 
-bool recomputes_all(const RecomputeConfig& recompute) {
-  return recompute.every_nth_block == 1 || recompute.number_checkpoints > 0;
-}
+  // Where the model computes.
+  std::vector<std::string> of_compute() {
+    micro_batch();
+    recompute();
+    sharding();
+    if (config_.precision == Precision::kFp32) {
+      add("--bf16: activations and working weights in half the bytes");
+    }
+    offload_optimizer();
+    keep_inputs_on_host();
+    offload_parameters();
+    shorter_samples();
+    add("more ranks with zero_optimization.stage 3: each holds a smaller shard");
+    if (config_.zero.stage == 3) {
+      add("zero_optimization.stage3_prefetch_bucket_size 0: fewer blocks gathered ahead");
+    }
+    return finish();
+  }
+
+  // Where only what is offloaded rests.
+  std::vector<std::string> of_host() {
+    const OffloadOptimizerConfig& optimizer = config_.zero.offload_optimizer;
+    const bool states = facts_.trains && optimizer.device == RestingPlace::kCpu;
+    if (states && config_.zero.stage == 0) sharding();
+    if (facts_.trains && config_.recompute.cpu_checkpointing) {
+      micro_batch();
+      add("activation_checkpointing.cpu_checkpointing false: kept inputs stay on the GPU");
+    }
+    offload_optimizer();
+    offload_parameters();
+    if (states && optimizer.ratio > 0) {
+      add("zero_optimization.offload_optimizer.ratio below {}: a part stays on the GPU",
+          optimizer.ratio);
+    }
+    return finish();
+  }
+
+ private:
+  template <typename... Args>
+  void add(fmt::format_string<Args...> format, Args&&... args) {
+    all_.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  std::vector<std::string> finish() {
+    add("a smaller model");
+    if (all_.size() > kMost) all_.resize(kMost);
+    return std::move(all_);
+  }
+
+  void micro_batch() {
+    const BatchConfig& batch = config_.batch;
+    if (batch.micro_batch_size <= 1) return;
+    if (!facts_.trains) {
+      return add("--eval-micro-batch {} in place of {}", batch.micro_batch_size / 2,
+                 batch.micro_batch_size);
+    }
+    const int64_t factor = smallest_factor(batch.micro_batch_size);
+    add("--micro-batch {} with --accumulation {} in place of {} and {}: the same global batch",
+        batch.micro_batch_size / factor, batch.accumulation_steps * factor, batch.micro_batch_size,
+        batch.accumulation_steps);
+  }
+
+  void recompute() {
+    const RecomputeConfig& recompute = config_.recompute;
+    if (!facts_.trains || recompute.every_nth_block == 1 || recompute.number_checkpoints > 0) {
+      return;
+    }
+    add("--gradient-checkpointing: blocks keep only their input, and run twice");
+  }
+
+  void sharding() {
+    const int stage = config_.zero.stage;
+    if (facts_.world_size == 1 || stage == 3) return;
+    if (facts_.trains && stage < 2) {
+      add("zero_optimization.stage 2 in place of {}: gradients and optimizer state are sharded "
+          "over the ranks",
+          stage);
+    } else {
+      add("zero_optimization.stage 3 in place of {}: parameters are sharded over the ranks too",
+          stage);
+    }
+  }
+
+  // One place further away from what computes: cpu where that is another memory, then nvme.
+  void offload_optimizer() {
+    if (!facts_.trains) return;
+    const RestingPlace now = config_.zero.offload_optimizer.device;
+    if (facts_.lacks == Lacks::kDevice) {
+      if (now != RestingPlace::kDevice) return;
+      add("zero_optimization.offload_optimizer.device \"cpu\": masters and optimizer state wait in "
+          "host memory");
+    } else if (rests_here(now)) {
+      add("zero_optimization.offload_optimizer.device \"nvme\" with a nvme_path: masters and "
+          "optimizer state wait in a file");
+    }
+  }
+
+  void offload_parameters() {
+    const OffloadParamConfig& param = config_.zero.offload_param;
+    const char* stage = config_.zero.stage == 3 ? "" : "zero_optimization.stage 3 and ";
+    if (facts_.lacks == Lacks::kDevice) {
+      if (param.device != RestingPlace::kDevice) return;
+      add("{}zero_optimization.offload_param.device \"cpu\": parameters wait in host memory",
+          stage);
+    } else if (rests_here(param.device)) {
+      add("{}zero_optimization.offload_param.device \"nvme\" with a nvme_path: parameters wait in "
+          "a "
+          "file",
+          stage);
+    } else if (param.device == RestingPlace::kNvme && param.max_in_cpu_elements > 0) {
+      add("zero_optimization.offload_param.max_in_cpu below {}: more parameters wait in the file",
+          param.max_in_cpu_elements);
+    }
+  }
+
+  // In the host memory that is short.
+  bool rests_here(RestingPlace place) const {
+    return place == RestingPlace::kCpu ||
+           (place == RestingPlace::kDevice && facts_.lacks == Lacks::kShared);
+  }
+
+  void keep_inputs_on_host() {
+    const RecomputeConfig& recompute = config_.recompute;
+    const bool recomputes = recompute.every_nth_block > 0 || recompute.number_checkpoints > 0;
+    if (facts_.trains && facts_.lacks == Lacks::kDevice && recomputes &&
+        !recompute.cpu_checkpointing) {
+      add("activation_checkpointing.cpu_checkpointing: kept inputs wait in host memory");
+    }
+  }
+
+  void shorter_samples() {
+    if (facts_.seq_len <= 1) return;
+    add("--seq-len {} in place of {}: shorter samples", facts_.seq_len / 2, facts_.seq_len);
+  }
+
+  const Config& config_;
+  const MemoryFacts& facts_;
+  std::vector<std::string> all_;
+};
 
 }  // namespace
 
 std::vector<std::string> memory_remedies(const Config& config, const MemoryFacts& facts) {
-  std::vector<std::string> all;
-  const int64_t micro = config.batch.micro_batch_size;
-  if (facts.trains && micro > 1) all.push_back(smaller_micro_batch(config.batch));
-  if (!facts.trains && micro > 1) {
-    all.push_back(fmt::format("--eval-micro-batch {} in place of {}", micro / 2, micro));
-  }
-  if (facts.trains && !recomputes_all(config.recompute)) {
-    all.push_back("--gradient-checkpointing: blocks keep only their input, and run twice");
-  }
-  if (facts.world_size > 1 && config.zero.stage < 2 && facts.trains) {
-    all.push_back(
-        fmt::format("zero_optimization.stage 2 in place of {}: gradients and optimizer "
-                    "state are sharded over the ranks",
-                    config.zero.stage));
-  } else if (facts.world_size > 1 && config.zero.stage < 3) {
-    all.push_back(fmt::format(
-        "zero_optimization.stage 3 in place of {}: parameters are sharded over the ranks too",
-        config.zero.stage));
-  }
-  if (config.precision == Precision::kFp32) {
-    all.push_back("--bf16: activations and working weights in half the bytes");
-  }
-  if (facts.seq_len > 1) {
-    all.push_back(fmt::format("--seq-len {} in place of {}: shorter samples", facts.seq_len / 2,
-                              facts.seq_len));
-  }
-  all.push_back("more ranks with zero_optimization.stage 3: each holds a smaller shard");
-  if (config.zero.stage == 3) {
-    all.push_back("zero_optimization.stage3_prefetch_bucket_size 0: fewer blocks gathered ahead");
-  }
-  all.push_back("a smaller model");
-  if (all.size() > kMost) all.resize(kMost);
-  return all;
+  Remedies remedies(config, facts);
+  return facts.lacks == Lacks::kHost ? remedies.of_host() : remedies.of_compute();
 }
 
 }  // namespace zeroth::configs

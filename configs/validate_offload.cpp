@@ -61,33 +61,33 @@ void warn_of_idle(Context& context, const std::string& section, RestingPlace dev
   }
 }
 
-// DeepSpeed's rules, but that it keeps bf16 states without offload too.
+// DeepSpeed's rules, but that it keeps bf16 states without offload too; and only the update on the
+// host knows bf16 masters.
 void check_bf16(Context& context, const Config& config) {
+  constexpr char kMasters[] = "bf16.bf16_master_weights_and_grads";
+  constexpr char kStates[] = "bf16.bf16_optimizer_states";
+  const auto [masters, states] =
+      std::pair(config.optimizer.bf16_masters, config.optimizer.bf16_states);
+  if (!masters && !states) return;
   const CheckedKeys& keys = context.keys;
-  const OptimizerConfig& optimizer = config.optimizer;
+  const OffloadOptimizerConfig& optimizer = config.zero.offload_optimizer;
+  const auto need = [&](const std::string& path, bool there, const auto& wanted,
+                        const auto& found) {
+    if (there || keys.is_bad(path)) return;
+    context.complain("{}: true needs {} {}, found {}", masters ? kMasters : kStates, path, wanted,
+                     found);
+  };
+  const auto of_optimizer = [](const char* name) { return fmt::format("{}.{}", kOptimizer, name); };
   const bool bf16 = config.precision == Precision::kBf16 ||
                     (!context.facts_known && !keys.get<bool>("bf16.enabled"));  // --bf16 may come
-  const RestingPlace device = config.zero.offload_optimizer.device;
-  const std::pair<const char*, bool> asked[] = {
-      {"bf16.bf16_master_weights_and_grads", optimizer.bf16_masters},
-      {"bf16.bf16_optimizer_states", optimizer.bf16_states}};
-  for (const auto& [path, on] : asked) {
-    if (!on) continue;
-    if (!bf16) {
-      context.complain("{}: true needs bf16.enabled true, found a run in {}", path,
-                       name_of(config.precision));
-    }
-    if (device == RestingPlace::kDevice && !keys.is_bad(fmt::format("{}.device", kOptimizer))) {
-      context.complain("{}: true needs {}.device \"cpu\" or \"nvme\", found \"none\"", path,
-                       kOptimizer);
-    }
-    if (config.zero.stage == 0 && !keys.is_bad("zero_optimization.stage")) {
-      context.complain("{}: true needs zero_optimization.stage 1, 2 or 3, found 0", path);
-    }
-  }
-  if (optimizer.bf16_states && !optimizer.bf16_masters) {
-    context.complain("bf16.bf16_optimizer_states: true needs {} true, found false", asked[0].first);
-  }
+  need("bf16.enabled", bf16, true, fmt::format("a run in {}", name_of(config.precision)));
+  need("zero_optimization.stage", config.zero.stage > 0, "1, 2 or 3", config.zero.stage);
+  need(of_optimizer("device"), optimizer.device != RestingPlace::kDevice, "\"cpu\" or \"nvme\"",
+       "\"none\"");
+  need(of_optimizer("ratio"), optimizer.ratio == 1, 1, optimizer.ratio);
+  need(of_optimizer("step"), optimizer.step != OffloadOptimizerConfig::Step::kGpu,
+       "\"cpu\" or \"auto\"", "\"gpu\"");
+  if (!masters) context.complain("{}: true needs {} true, found false", kStates, kMasters);
 }
 
 // One line: such sections are often copied whole.

@@ -21,9 +21,13 @@ int Run::execute(const RunPlan& plan, const comm::RankEnv& env, const RunClock& 
   } catch (...) {
     const auto failed = failed_allocation(std::current_exception());
     if (!failed) throw;
-    const auto remedies = configs::memory_remedies(
-        plan.config,
-        {.world_size = env.world_size, .seq_len = plan.seq_len, .trains = plan.train != nullptr});
+    using Lacks = configs::MemoryFacts::Lacks;
+    const bool on_gpus = mesh_ != nullptr && mesh_->device().is_cuda();
+    const Lacks lacks = failed->on_gpu ? Lacks::kDevice : on_gpus ? Lacks::kHost : Lacks::kShared;
+    const auto remedies = configs::memory_remedies(plan.config, {.world_size = env.world_size,
+                                                                 .seq_len = plan.seq_len,
+                                                                 .trains = plan.train != nullptr,
+                                                                 .lacks = lacks});
     const std::string doing = engine_ ? engine_->doing() : "the building of the model";
     throw Error("{}", out_of_memory_text(*failed, doing, remedies));
   }

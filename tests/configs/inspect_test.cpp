@@ -86,4 +86,22 @@ TEST_CASE("what only a run knows is no fault of the file") {
                      [](const KeyReport& key) { return key.state == "refused"; }));
 }
 
+TEST_CASE("keys of offload are listed with what they come to, and flags may still come") {
+  const Inspection none = inspect_text("{}");
+  const std::string optimizer = "zero_optimization.offload_optimizer.";
+  CHECK(line_of(none.by_default, optimizer + "device") == "honoured \"none\" default");
+  CHECK(line_of(none.by_default, optimizer + "nvme_path") == "honoured null default");
+  CHECK(line_of(none.by_default, "aio.queue_depth") == "honoured 32 default");
+  const Inspection found = inspect_text(R"({"bf16": {"bf16_master_weights_and_grads": true},
+      "activation_checkpointing": {"cpu_checkpointing": true}, "zero_optimization": {"stage": 1,
+      "offload_optimizer": {"device": "cpu", "step": "auto", "ratio": "auto"}}})");
+  CHECK(found.complaints.empty());
+  CHECK(line_of(found.given, optimizer + "ratio") == "honoured 1.0 auto: the default");
+  CHECK(line_of(found.given, optimizer + "step") ==
+        "honoured \"auto\" auto: both are timed when training starts, the faster one is taken");
+  CHECK(std::none_of(found.notes.begin(), found.notes.end(), [](const std::string& note) {
+    return note.find("no effect") != std::string::npos;
+  }));
+}
+
 }  // namespace zeroth::configs

@@ -33,7 +33,7 @@ TEST_CASE("what is done already is not offered, and there are always three") {
   REQUIRE(remedies.size() == 3);
   CHECK(any_has(remedies, "zero_optimization.stage 3 in place of 2"));
   CHECK(any_has(remedies, "--bf16"));
-  CHECK(any_has(remedies, "--seq-len 32 in place of 64"));
+  CHECK(any_has(remedies, "zero_optimization.offload_optimizer.device \"nvme\""));
   config.zero.stage = 3;
   config.precision = Precision::kBf16;
   remedies = memory_remedies(config, {.world_size = 2, .seq_len = 1});
@@ -49,6 +49,79 @@ TEST_CASE("an evaluation has no gradients to shard and nothing to recompute") {
   CHECK(any_has(remedies, "--eval-micro-batch 4 in place of 8"));
   CHECK(any_has(remedies, "zero_optimization.stage 3 in place of 0"));
   CHECK_FALSE(any_has(remedies, "checkpointing"));
+}
+
+TEST_CASE("on the CPU, files take what host memory cannot hold") {
+  Config config;
+  config.batch.micro_batch_size = 1;
+  config.recompute.every_nth_block = 1;
+  config.precision = Precision::kBf16;
+  config.zero.stage = 3;
+  const MemoryFacts facts{.world_size = 2, .seq_len = 64};
+  for (const RestingPlace place : {RestingPlace::kDevice, RestingPlace::kCpu}) {
+    config.zero.offload_optimizer.device = config.zero.offload_param.device = place;
+    const auto remedies = memory_remedies(config, facts);
+    CHECK(remedies[0].starts_with("zero_optimization.offload_optimizer.device \"nvme\""));
+    CHECK(remedies[1].starts_with("zero_optimization.offload_param.device \"nvme\""));
+    CHECK(remedies[2].starts_with("--seq-len 32"));
+  }
+  config.zero.offload_optimizer.device = config.zero.offload_param.device = RestingPlace::kNvme;
+  auto remedies = memory_remedies(config, facts);
+  CHECK(remedies[0].starts_with("zero_optimization.offload_param.max_in_cpu below 1000000000"));
+  config.zero.offload_param.max_in_cpu_elements = 0;
+  remedies = memory_remedies(config, facts);
+  CHECK_FALSE(any_has(remedies, "offload"));
+}
+
+TEST_CASE("what a GPU cannot hold goes to host memory") {
+  Config config;
+  config.recompute.every_nth_block = 1;
+  config.precision = Precision::kBf16;
+  const MemoryFacts facts{.seq_len = 64, .lacks = MemoryFacts::Lacks::kDevice};
+  auto remedies = memory_remedies(config, facts);
+  REQUIRE(remedies.size() == 3);
+  CHECK(remedies[0].starts_with("zero_optimization.offload_optimizer.device \"cpu\""));
+  CHECK(remedies[1].starts_with("activation_checkpointing.cpu_checkpointing"));
+  CHECK(remedies[2].starts_with(
+      "zero_optimization.stage 3 and zero_optimization.offload_param.device \"cpu\""));
+  config.zero.stage = 3;
+  config.zero.offload_optimizer.device = config.zero.offload_param.device = RestingPlace::kNvme;
+  config.recompute.cpu_checkpointing = true;
+  remedies = memory_remedies(config, facts);
+  CHECK_FALSE(any_has(remedies, "offload"));
+  CHECK_FALSE(any_has(remedies, "cpu_checkpointing"));
+  config = {};
+  remedies = memory_remedies(config,
+                             {.seq_len = 1, .trains = false, .lacks = MemoryFacts::Lacks::kDevice});
+  CHECK(any_has(remedies, "--bf16"));
+  CHECK(any_has(remedies, "offload_param.device \"cpu\""));
+  CHECK_FALSE(any_has(remedies, "offload_optimizer"));
+}
+
+TEST_CASE("host memory of a run on GPUs is short of what was offloaded to it") {
+  Config config;
+  config.batch.micro_batch_size = 8;
+  const auto lacking = [&](int64_t ranks) {
+    return memory_remedies(
+        config, {.world_size = ranks, .seq_len = 64, .lacks = MemoryFacts::Lacks::kHost});
+  };
+  CHECK(lacking(2) == std::vector<std::string>{"a smaller model"});  // nothing is offloaded
+  config.zero.offload_optimizer.device = RestingPlace::kCpu;
+  auto remedies = lacking(2);
+  REQUIRE(remedies.size() == 3);
+  CHECK(remedies[0].starts_with("zero_optimization.stage 2 in place of 0"));
+  CHECK(remedies[1].starts_with("zero_optimization.offload_optimizer.device \"nvme\""));
+  CHECK(remedies[2].starts_with("zero_optimization.offload_optimizer.ratio below 1"));
+  config.zero.stage = 3;
+  config.zero.offload_param.device = RestingPlace::kCpu;
+  config.recompute = {.every_nth_block = 1, .cpu_checkpointing = true};
+  remedies = lacking(2);
+  REQUIRE(remedies.size() == 3);
+  CHECK(remedies[0].starts_with("--micro-batch 4"));
+  CHECK(remedies[1].starts_with("activation_checkpointing.cpu_checkpointing false"));
+  CHECK(remedies[2].starts_with("zero_optimization.offload_optimizer.device \"nvme\""));
+  config.recompute.cpu_checkpointing = false;
+  CHECK(any_has(lacking(2), "offload_param.device \"nvme\""));
 }
 
 }  // namespace zeroth::configs

@@ -124,8 +124,30 @@ TEST_CASE("bf16 masters and states need a bf16 run, offload, and a stage that sh
   CHECK(error_of(with_bf16(R"("enabled": true)" + states, 1, "cpu")) ==
         "test.json: bf16.bf16_optimizer_states: true needs bf16.bf16_master_weights_and_grads "
         "true, found false");
-  const std::string both = error_of(with_bf16(masters + states, 0, "none"));
-  CHECK(both.starts_with("test.json: 6 errors\n"));
+  const std::string all = error_of(R"({"bf16": {"bf16_optimizer_states": true},
+      "zero_optimization": {"offload_optimizer": {"ratio": 0.5, "step": "gpu"}}})");
+  const std::string path = "\n  bf16.bf16_optimizer_states: true needs ";
+  const std::string offload = path + "zero_optimization.offload_optimizer.";
+  CHECK(all.find("test.json: 6 errors" + path + "bf16.enabled true, found a run in fp32") == 0);
+  CHECK(all.find(path + "zero_optimization.stage 1, 2 or 3, found 0") != std::string::npos);
+  CHECK(all.find(offload + "device \"cpu\" or \"nvme\", found \"none\"") != std::string::npos);
+  CHECK(all.find(offload + "ratio 1, found 0.5") != std::string::npos);
+  CHECK(all.find(offload + "step \"cpu\" or \"auto\", found \"gpu\"") != std::string::npos);
+  CHECK(all.find(path + "bf16.bf16_master_weights_and_grads true, found false") !=
+        std::string::npos);
+}
+
+TEST_CASE("kept inputs on the host are said to have no effect where nothing is recomputed") {
+  const auto warned = [](const char* section, std::optional<int64_t> flag) {
+    FlagValues flags;
+    flags.gradient_checkpointing = flag;
+    return has_warning(resolve_text(nested("activation_checkpointing", section), flags),
+                       "activation_checkpointing.cpu_checkpointing true has no effect");
+  };
+  CHECK(warned(R"({"cpu_checkpointing": true})", {}));
+  CHECK_FALSE(warned(R"({"cpu_checkpointing": true})", 1));
+  CHECK_FALSE(warned(R"({"cpu_checkpointing": true, "number_checkpoints": 2})", {}));
+  CHECK_FALSE(warned(R"({"cpu_checkpointing": false})", {}));
 }
 
 }  // namespace zeroth::configs
