@@ -3,13 +3,11 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <thread>
@@ -19,6 +17,7 @@
 #include "offload/buffer_pool.h"
 #include "offload/file_io.h"
 #include "tests/offload/faulty_lane.h"
+#include "tests/offload/mount.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::offload {
@@ -26,25 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr uint64_t kMiB = uint64_t{1} << 20;
-
-// A file system of its own kind and size, where the machine allows it.
-class Mount {
- public:
-  Mount(const fs::path& folder, const char* kind, const char* options) : folder_(folder) {
-    mounted_ = ::mount("test", folder.c_str(), kind, 0, options) == 0;
-    if (!mounted_) MESSAGE("skipped: cannot mount ", kind, ": ", std::strerror(errno));
-  }
-  ~Mount() {
-    if (mounted_) ::umount2(folder_.c_str(), MNT_DETACH);
-  }
-  Mount(const Mount&) = delete;
-  Mount& operator=(const Mount&) = delete;
-  explicit operator bool() const { return mounted_; }
-
- private:
-  fs::path folder_;
-  bool mounted_;
-};
 
 }  // namespace
 
@@ -69,11 +49,19 @@ TEST_CASE("a swap file has its size and zeros, and no name") {
                     [](std::byte byte) { return byte == std::byte{0}; }));
 }
 
+TEST_CASE("files of one rank are told apart by their kind") {
+  TempFolder folder;
+  const SwapFile one({folder.path(), "run", 1, "optimizer"}, kMiB);
+  const SwapFile other({folder.path(), "run", 1, "parameters"}, kMiB);
+  CHECK(one.path() == (folder / "zeroth-run/rank-1.optimizer.swap").string());
+  CHECK(other.path() == (folder / "zeroth-run/rank-1.parameters.swap").string());
+}
+
 TEST_CASE("what a killed run left is removed at the next start, and nothing else") {
   TempFolder folder;
   fs::create_directories(folder / "zeroth-old");
   folder.write("zeroth-old/rank-0.swap", "left over");
-  folder.write("zeroth-old/rank-11.swap", "left over");
+  folder.write("zeroth-old/rank-11.optimizer.swap", "left over");
   fs::create_directories(folder / "zeroth-notes");
   folder.write("zeroth-notes/rank-0.swap", "left over");
   folder.write("zeroth-notes/mine.txt", "a user's");

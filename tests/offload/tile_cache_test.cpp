@@ -1,0 +1,213 @@
+#include "offload/tile_cache.h"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+
+#include "base/error.h"
+#include "tests/offload/cached_file.h"
+
+namespace zeroth::offload {
+namespace {
+
+constexpr auto kBytes = static_cast<int64_t>(kTileBytes);
+
+}  // namespace
+
+TEST_CASE("a tile that was never written is zeros and is not read") {
+  for (const auto engine : engines()) {
+    CachedFile f(engine, 2);
+    f.cache.expect(all_tiles());
+    for (size_t i = 0; i < kNumTiles; ++i) {
+      CHECK(are_zero(f.cache.borrow(tile_at(i), Access::kRead).bytes()));
+      put(f.cache, i, i);  // so that buffers are not zero when they go to the next tile
+    }
+    CHECK(f.cache.traffic().bytes_read == 0);
+  }
+}
+
+TEST_CASE("what was written comes back from the file, the short last tile too") {
+  for (const auto engine : engines()) {
+    for (const size_t buffers : {1, 3, 20}) {
+      CachedFile f(engine, buffers);
+      fill_file(f.cache);
+      CHECK(f.cache.traffic().bytes_written == kBytes * static_cast<int64_t>(kNumTiles));
+      for (size_t i = 0; i < kNumTiles; ++i) CHECK(holds(f.cache, i, i));
+      if (buffers == 20) CHECK(f.cache.traffic().bytes_read == 0);
+    }
+  }
+}
+
+TEST_CASE("reading ahead goes as deep as there are buffers, in the order that is expected") {
+  for (const auto engine : engines()) {
+    CachedFile f(engine, 3);
+    fill_file(f.cache);  // the buffers hold tiles 9, 10 and 11, clean
+    f.cache.expect(tiles_at({4, 2, 0, 6}));
+    REQUIRE(soon([&] { return f.cache.traffic().bytes_read == 3 * kBytes; }));
+    // A borrow that waited for nothing, and a fourth tile in the place of the first.
+    { const auto lease = f.cache.borrow(tile_at(4), Access::kRead); }
+    REQUIRE(soon([&] { return f.cache.traffic().bytes_read == 4 * kBytes; }));
+    for (const size_t i : {2, 0, 6}) CHECK(holds(f.cache, i, i));
+    CHECK(f.cache.traffic().bytes_read == 4 * kBytes);
+  }
+}
+
+TEST_CASE("what is expected again soon keeps its buffer before what is not expected") {
+  for (const auto engine : engines()) {
+    CachedFile f(engine, 3);
+    fill_file(f.cache);
+    f.cache.expect(tiles_at({11, 0, 11, 1, 11, 2, 11, 3}));
+    for (const size_t i : {11, 0, 11, 1, 11, 2, 11, 3}) CHECK(holds(f.cache, i, i));
+    CHECK(f.cache.traffic().bytes_read == 4 * kBytes);
+  }
+}
+
+TEST_CASE("a tile whose write is under way is borrowed from its buffer") {
+  for (const auto engine : engines()) {
+    Gate gate;
+    CachedFile f(engine, 3, {}, [&](const FilePiece&) -> std::optional<int64_t> {
+      gate.pass();
+      return std::nullopt;
+    });
+    gate.set(false);
+    put(f.cache, 5, 50);
+    f.cache.expect(tiles_at({5}));
+    CHECK(holds(f.cache, 5, 50));  // no wait: nothing has passed yet
+    CHECK(f.cache.traffic().bytes_written == 0);
+    gate.set(true);
+    put(f.cache, 5, 51);
+    CHECK(holds(f.cache, 5, 51));
+    f.cache.settle();
+    CHECK(f.cache.traffic().bytes_read == 0);
+    CHECK(f.cache.traffic().bytes_written == 2 * kBytes);
+    for (const size_t i : {0, 1, 2}) put(f.cache, i, i);
+    CHECK(holds(f.cache, 5, 51));  // from the file
+  }
+}
+
+TEST_CASE("a lease that writes all of a tile reads nothing") {
+  for (const auto engine : engines()) {
+    CachedFile f(engine, 2);
+    fill_file(f.cache);
+    fill_file(f.cache);
+    CHECK(f.cache.traffic().bytes_read == 0);
+  }
+}
+
+TEST_CASE("without pipeline_read nothing is read before it is borrowed") {
+  for (const auto engine : engines()) {
+    CachedFile f(engine, 4, {.pipeline_read = false});
+    fill_file(f.cache);
+    f.cache.expect(all_tiles());
+    for (size_t i = 0; i < 4; ++i) {
+      CHECK(f.cache.traffic().bytes_read == static_cast<int64_t>(i) * kBytes);
+      CHECK(holds(f.cache, i, i));
+    }
+    CHECK(f.io.under_way_s() > 0);
+  }
+}
+
+TEST_CASE("without pipeline_write a lease ends when its tile is written") {
+  for (const auto engine : engines()) {
+    CachedFile f(engine, 4, {.pipeline_write = false});
+    for (size_t i = 0; i < kNumTiles; ++i) {
+      put(f.cache, i, i);
+      CHECK(f.cache.traffic().bytes_written == static_cast<int64_t>(i + 1) * kBytes);
+    }
+  }
+}
+
+TEST_CASE("an expectation that is replaced leaves clean buffers, which others get") {
+  for (const auto engine : engines()) {
+    Gate gate;
+    CachedFile f(engine, 3, {}, [&](const FilePiece&) -> std::optional<int64_t> {
+      gate.pass();
+      return std::nullopt;
+    });
+    fill_file(f.cache);
+    gate.set(false);
+    f.cache.expect(tiles_at({0, 1, 2}));
+    f.cache.expect(tiles_at({2, 3, 4}));  // which does not block
+    f.cache.expect({});
+    f.cache.expect(tiles_at({3, 4, 5, 6}));
+    gate.set(true);
+    for (const size_t i : {3, 4, 5, 6, 0}) CHECK(holds(f.cache, i, i));
+  }
+}
+
+TEST_CASE("a borrow of one of the next tiles drops those before it; others change no expectation") {
+  for (const auto engine : engines()) {
+    CachedFile f(engine, 3);
+    fill_file(f.cache);
+    f.cache.expect(tiles_at({0, 1, 2, 3, 4, 5, 0}));
+    CHECK(holds(f.cache, 0, 0));
+    CHECK(holds(f.cache, 0, 0));  // not that of the end of the list
+    CHECK(holds(f.cache, 1, 1));
+    CHECK(holds(f.cache, 3, 3));  // 2 is not needed any more
+    REQUIRE(soon([&] { return f.cache.traffic().bytes_read >= 6 * kBytes; }));
+    for (const size_t i : {4, 5, 0}) CHECK(holds(f.cache, i, i));
+    CHECK(holds(f.cache, 9, 9));
+  }
+}
+
+TEST_CASE("a borrow without a free buffer gives up what was read ahead and is expected last") {
+  for (const auto engine : engines()) {
+    CachedFile f(engine, 3);
+    fill_file(f.cache);
+    f.cache.expect(tiles_at({0, 1, 2}));
+    REQUIRE(soon([&] { return f.cache.traffic().bytes_read == 3 * kBytes; }));
+    CHECK(holds(f.cache, 7, 7));  // instead of 2
+    CHECK(holds(f.cache, 0, 0));
+    CHECK(holds(f.cache, 1, 1));
+    CHECK(holds(f.cache, 2, 2));
+    CHECK(f.cache.traffic().bytes_read == 5 * kBytes);
+  }
+}
+
+TEST_CASE("traffic tells how long transfers were under way, and of that how long a caller waited") {
+  for (const auto engine : engines()) {
+    std::atomic<bool> slow = false;
+    CachedFile f(engine, 2, {}, [&](const FilePiece&) -> std::optional<int64_t> {
+      if (slow) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      return std::nullopt;
+    });
+    fill_file(f.cache);
+    const auto start = std::chrono::steady_clock::now();
+    const Traffic before = f.cache.traffic();
+    slow = true;
+    CHECK(holds(f.cache, 0, 0));  // 4 pieces
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    const Traffic after = f.cache.traffic();
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+    CHECK(after.under_way_s - before.under_way_s >= 0.035);
+    CHECK(after.under_way_s - before.under_way_s <= passed.count() - 0.029);
+    CHECK(after.waited_s - before.waited_s >= 0.035);
+    CHECK(after.waited_s - before.waited_s <= passed.count() - 0.029);
+  }
+}
+
+TEST_CASE("a borrow of more than there is, and tiles cut in two ways, are broken invariants") {
+  CachedFile f(Engine::kThreads, 2);
+  const auto one = f.cache.borrow(tile_at(0), Access::kReadWrite);
+  const auto two = f.cache.borrow(tile_at(1), Access::kRead);
+  CHECK_THROWS_WITH_AS(f.cache.borrow(tile_at(2), Access::kRead),
+                       doctest::Contains("all 2 buffers are borrowed, 1 of them to be written"),
+                       InternalError);
+  CHECK_THROWS_AS(f.cache.borrow(tile_at(0), Access::kRead), InternalError);
+  CHECK_THROWS_AS(f.cache.borrow(tile_at(1), Access::kReadWrite), InternalError);
+  CHECK(are_zero(f.cache.borrow(tile_at(1), Access::kRead).bytes()));
+  CHECK_THROWS_AS(f.cache.borrow({0, kTileBytes - 1}, Access::kRead), InternalError);
+  CHECK_THROWS_AS(f.cache.borrow({kFileAlignment, 1}, Access::kRead), InternalError);
+  CHECK_THROWS_AS(f.cache.expect({{kTileBytes * 2, kTileBytes + 1}}), InternalError);
+  CHECK_THROWS_AS(f.cache.expect({{100, 100}}), InternalError);
+  CHECK_THROWS_AS(f.cache.expect({{kTileBytes * 3, 0}}), InternalError);
+}
+
+TEST_CASE("a tile that ends before the next begins does not overlap it on the file either") {
+  CachedFile f(Engine::kThreads, 2);
+  { const auto lease = f.cache.borrow({kTileBytes, 100}, Access::kRead); }
+  CHECK_THROWS_AS(f.cache.borrow({0, kTileBytes + 1}, Access::kRead), InternalError);
+  { const auto lease = f.cache.borrow({kTileBytes + kFileAlignment, 100}, Access::kRead); }
+}
+
+}  // namespace zeroth::offload
