@@ -5,6 +5,8 @@
 namespace zeroth::configs {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr char kOptimizer[] = "zero_optimization.offload_optimizer";
 constexpr char kParam[] = "zero_optimization.offload_param";
 
@@ -13,30 +15,45 @@ RestingPlace place_named(const std::optional<std::string>& name) {
   return name == "nvme" ? RestingPlace::kNvme : RestingPlace::kDevice;
 }
 
+// Empty where it is relative and the working folder is gone.
+std::string absolute(const std::string& given) {
+  std::error_code failed;
+  const fs::path whole = fs::absolute(given, failed);
+  if (failed) return {};
+  const fs::path without_links = fs::weakly_canonical(whole, failed);
+  return (failed ? whole.lexically_normal() : without_links).string();
+}
+
+void tell_of_folder(Context& context, const std::string& path, const std::string& given,
+                    const std::string& folder) {
+  std::error_code ignored;
+  if (folder.empty()) {
+    context.complain("{}: {} is relative, and the working folder is gone", path, given);
+  } else if (!fs::exists(folder, ignored)) {
+    context.note("{}: {} does not exist and will be made", path, folder);
+  } else if (!fs::is_directory(folder, ignored)) {
+    context.complain("{}: {} is a file, expected a folder", path, folder);
+  } else if (!fs::path(given).is_absolute()) {
+    context.note("{}: {} is {}", path, given, folder);
+  }
+}
+
 // Absolute, so that it is one folder wherever a rank works.
 std::string read_folder(Context& context, const std::string& section, RestingPlace device) {
   const std::string path = section + ".nvme_path";
   const auto& values = context.keys.values;
   const auto found = values.find(path);
   const std::string given = context.keys.get<std::string>(path).value_or("");
+  const bool used = device == RestingPlace::kNvme && !context.keys.is_bad(path);
   if (given.empty()) {
-    if (device == RestingPlace::kNvme && !context.keys.is_bad(path)) {
+    if (used) {
       context.complain("{}.device: \"nvme\" needs {}, a folder on the disk to be used, found {}",
                        section, path, found == values.end() ? "null" : found->second.dump());
     }
     return {};
   }
-  namespace fs = std::filesystem;
-  const std::string folder = fs::absolute(given).lexically_normal().string();
-  std::error_code ignored;
-  if (device != RestingPlace::kNvme) return folder;
-  if (fs::exists(folder, ignored) && !fs::is_directory(folder, ignored)) {
-    context.complain("{}: {} is a file, expected a folder", path, folder);
-  } else if (!fs::exists(folder, ignored)) {
-    context.note("{}: {} does not exist and will be made", path, folder);
-  } else if (!fs::path(given).is_absolute()) {
-    context.note("{}: {} is {}", path, given, folder);
-  }
+  const std::string folder = absolute(given);
+  if (used) tell_of_folder(context, path, given, folder);
   return folder;
 }
 

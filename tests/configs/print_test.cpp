@@ -131,6 +131,27 @@ TEST_CASE("origins stand behind their values, and the text still loads") {
   CHECK(to_json(config_of(text)) == to_json(resolved.config));
 }
 
+TEST_CASE("offload is printed with where its values come from, and loads back") {
+  const Resolved resolved = resolve_text(R"({"bf16": {"enabled": true,
+      "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true},
+      "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "nvme",
+      "nvme_path": "swap", "pin_memory": "auto"}}, "aio": {"thread_count": 3}})");
+  const std::string text = to_json(resolved.config, resolved.origins);
+  const std::string folder = resolved.config.zero.offload_optimizer.nvme_path;
+  CHECK(folder.starts_with("/"));
+  CHECK(text.find(fmt::format("\"nvme_path\": \"{}\",", folder)) != std::string::npos);
+  const std::string optimizer = "zero_optimization.offload_optimizer.";
+  CHECK(resolved.origins.at(optimizer + "nvme_path") == "file");
+  CHECK(resolved.origins.at(optimizer + "pin_memory") == "auto: the default");
+  CHECK(resolved.origins.at(optimizer + "step") == "default");
+  CHECK(resolved.origins.at("aio.intra_op_parallelism") == "file");
+  const Resolved back = resolve_text(text);
+  CHECK(to_json(back.config) == to_json(resolved.config));
+  CHECK(back.config.optimizer.bf16_masters);
+  CHECK(back.config.optimizer.bf16_states);
+  CHECK(back.warnings.empty());
+}
+
 TEST_CASE("the resolved defaults load back too") {
   const std::string text = to_json(config_of("{}"));
   CHECK(to_json(config_of(text)) == text);

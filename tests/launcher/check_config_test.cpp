@@ -65,6 +65,29 @@ TEST_CASE("a file that a run would refuse ends check-config with 2, and every re
   CHECK(result.out.ends_with("The file is refused: 3 errors.\n"));
 }
 
+TEST_CASE("check-config tells what is offloaded, what that leaves idle, and what cannot be") {
+  const TempFolder folder;
+  const auto good =
+      run_zeroth({"check-config", std::string(ZEROTH_SOURCE_DIR) +
+                                      "/tests/configs/fixtures/deepspeed_zero3_offload.json"});
+  CHECK(good.status == 0);
+  CHECK(line_of(good.out, "zero_optimization.offload_param.device") ==
+        "zero_optimization.offload_param.device honoured \"cpu\" file");
+  CHECK(line_of(good.out, "zero_optimization.offload_optimizer.pipeline_read") ==
+        "zero_optimization.offload_optimizer.pipeline_read honoured true default");
+  CHECK(contains(good.out, "aio has no effect: neither "));
+  CHECK(good.out.ends_with("The file is accepted.\n"));
+  const auto bad = run_zeroth({"check-config", write(folder, R"({"zero_optimization": {"stage": 2,
+      "offload_optimizer": {"device": "nvme"}, "offload_param": {"device": "cpu"}}})")});
+  CHECK(bad.status == 2);
+  CHECK(line_of(bad.out, "zero_optimization.offload_param.device") ==
+        "zero_optimization.offload_param.device refused \"cpu\" file");
+  CHECK(contains(bad.out,
+                 "zero_optimization.offload_param.device: \"cpu\" needs "
+                 "zero_optimization.stage 3, found 2"));
+  CHECK(bad.out.ends_with("The file is refused: 2 errors.\n"));
+}
+
 TEST_CASE("check-config reads base64, and holds the batch against --ranks") {
   const std::string base64 = "eyJ0cmFpbl9iYXRjaF9zaXplIjogNH0=";  // {"train_batch_size": 4}
   CHECK(check_config({base64}).status == 0);
