@@ -1,6 +1,6 @@
 // host_update [MILLIONS [ROUNDS]]: the fused AdamW step on the host (unscale, clip, update, bf16
-// copy) beside a plain loop that reads and writes the same arrays, in turns on the same memory,
-// medians of ROUNDS. OMP_NUM_THREADS says how many threads.
+// copy; then with masters and moments in bf16) beside a plain loop that reads and writes the same
+// arrays, in turns on the same memory, medians of ROUNDS. OMP_NUM_THREADS says how many threads.
 #include <fmt/format.h>
 #include <omp.h>
 
@@ -47,7 +47,9 @@ float number(uint16_t wire) {
 // What Adam reads and writes with as little arithmetic as that takes.
 template <typename Grad>
 [[gnu::always_inline]] inline void pass(const HostTile& tile, int64_t begin, int64_t end) {
-  float* __restrict p = tile.master, * __restrict m = tile.states[0], * __restrict v = tile.states[1];
+  float* __restrict p = static_cast<float*>(tile.master);
+  float* __restrict m = static_cast<float*>(tile.states[0]);
+  float* __restrict v = static_cast<float*>(tile.states[1]);
   const Grad* __restrict g = static_cast<const Grad*>(tile.grad);
   uint16_t* __restrict copy = static_cast<uint16_t*>(tile.copy);
   for (int64_t i = begin; i < end; ++i) {
@@ -68,6 +70,24 @@ template <typename Grad>
   pass<uint16_t>(tile, begin, end);
 }
 
+// The same of masters and moments in bf16.
+[[gnu::target_clones("avx512f", "avx2", "default")]] void pass_all_bf16(const HostTile& tile,
+                                                                        int64_t begin,
+                                                                        int64_t end) {
+  uint16_t* __restrict p = static_cast<uint16_t*>(tile.master);
+  uint16_t* __restrict m = static_cast<uint16_t*>(tile.states[0]);
+  uint16_t* __restrict v = static_cast<uint16_t*>(tile.states[1]);
+  const uint16_t* __restrict g = static_cast<const uint16_t*>(tile.grad);
+  const auto cut = [](float x) { return static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16); };
+  for (int64_t i = begin; i < end; ++i) {
+    const float wire = number(g[i]);
+    const float first = number(m[i]) * 0.9F + wire, second = number(v[i]) * 0.99F + wire * wire;
+    m[i] = cut(first);
+    v[i] = cut(second);
+    p[i] = cut(number(p[i]) + first - second);
+  }
+}
+
 double seconds(const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
   work();
@@ -79,26 +99,33 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-void measure(const HostTile& tile, int rounds) {
-  const zeroth::optim::HostUpdate update(zeroth::configs::OptimizerConfig{});
+struct Measured {
+  const char* name;
+  void (*pass)(const HostTile& tile, int64_t begin, int64_t end);
+  int64_t bytes;  // of an element
+  bool all_bf16 = false;
+};
+
+void measure(const Measured& what, const HostTile& tile, int rounds) {
+  const zeroth::optim::HostUpdate update(
+      {.bf16_states = what.all_bf16, .bf16_masters = what.all_bf16});
   const zeroth::optim::UpdateStep step = {.lr = 1e-4, .weight_decay = 0.01, .grad_factor = 0.37};
-  const bool wide = tile.grad_type == Precision::kFp32;
-  const auto plain = wide ? pass_fp32 : pass_bf16;
   std::vector<double> of_pass, of_update;
   for (int round = -1; round < rounds; ++round) {  // the first is a warm-up
     const double passed = seconds([&] {
       zeroth::parallel_for(tile.count, 1 << 14,
-                           [&](int64_t begin, int64_t end) { plain(tile, begin, end); });
+                           [&](int64_t begin, int64_t end) { what.pass(tile, begin, end); });
     });
     const double updated = seconds([&] { update.apply(tile, step); });
     if (round < 0) continue;
     of_pass.push_back(passed);
     of_update.push_back(updated);
   }
-  const double elements = static_cast<double>(tile.count), bytes = elements * (wide ? 30 : 28);
-  fmt::print("{} gradient, {} threads: pass {:.2f} GB/s, update {:.2f} GB/s, ratio {:.2f}, ",
-             wide ? "fp32" : "bf16", omp_get_max_threads(), bytes / median(of_pass) / 1e9,
-             bytes / median(of_update) / 1e9, median(of_pass) / median(of_update));
+  const double elements = static_cast<double>(tile.count);
+  const double bytes = elements * static_cast<double>(what.bytes);
+  fmt::print("{}, {} threads: pass {:.2f} GB/s, update {:.2f} GB/s, ratio {:.2f}, ", what.name,
+             omp_get_max_threads(), bytes / median(of_pass) / 1e9, bytes / median(of_update) / 1e9,
+             median(of_pass) / median(of_update));
   fmt::print("{:.0f} M elements/s\n", elements / median(of_update) / 1e6);
 }
 
@@ -118,10 +145,16 @@ void run(const std::vector<std::string>& arguments) {
                    .states = {first.data(), second.data()},
                    .grad = wide_grad.data(),
                    .copy = copy.data()};
-  measure(tile, rounds);
+  measure({"fp32 gradient", pass_fp32, 30}, tile, rounds);
   tile.grad = grad.data();
   tile.grad_type = Precision::kBf16;
-  measure(tile, rounds);
+  measure({"bf16 gradient", pass_bf16, 28}, tile, rounds);
+  tile.copy = nullptr;
+  for (void* array : {tile.master, tile.states[0], tile.states[1]}) {
+    std::copy_n(grad.data(), count, static_cast<uint16_t*>(array));
+  }
+  std::fill_n(static_cast<uint16_t*>(tile.states[1]), count, uint16_t{0x3c00});
+  measure({"all in bf16", pass_all_bf16, 14, /*all_bf16=*/true}, tile, rounds);
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace zeroth::optim::host {
+namespace zeroth::optim::kernel {
 
 struct Bf16 {
   uint16_t bits;
@@ -12,4 +12,4 @@ struct Fp16 {
   uint16_t bits;
 };
 
-}  // namespace zeroth::optim::host
+}  // namespace zeroth::optim::kernel

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <type_traits>
 
+#define ZEROTH_INLINE [[gnu::always_inline]] inline
+
 #if defined(__AVX512F__)
 #include "optim/host_lanes_avx512.h"
 #elif defined(__AVX2__)
@@ -11,124 +13,103 @@
 #else
 #include "optim/host_lanes_plain.h"
 #endif
+#include "optim/update_formulas.h"
 
-namespace zeroth::optim::host {
+namespace zeroth::optim::kernel {
 namespace {
-
-#define ZEROTH_INLINE [[gnu::always_inline]] inline
 
 struct None {};  // type of a copy that is not wanted
 
-// The formulas of host_update.h: p and states s are updated with the wire's gradient.
-ZEROTH_INLINE Vec scaled(const Constants& c, Vec wire) {
-  return wire * spread(c.factor) / spread(c.divisor);
+template <typename G, typename M, typename S, typename C>
+struct Types {
+  using Grad = G;
+  using Master = M;
+  using State = S;
+  using Copy = C;
+};
+
+// In bf16 rounded by the random numbers of these elements.
+ZEROTH_INLINE void keep(float* p, Vec x, const Key&, Ints) {
+  store(p, x);
+}
+ZEROTH_INLINE void keep(Bf16* p, Vec x, const Key& key, Ints numbers) {
+  store(p, x, random_bits(key, numbers));
 }
 
-ZEROTH_INLINE Vec decayed(const Constants& c, Vec p, Vec g) {
-  return c.decay == 0 ? g : fma(p, spread(c.decay), g);
-}
-
-struct Adam {
-  static constexpr int kStates = 2;
-  ZEROTH_INLINE static void update(const Constants& c, Vec wire, Vec& p, Vec (&s)[2]) {
-    const Vec g = decayed(c, p, scaled(c, wire));
-    s[0] = fma(spread(c.add_first), g - s[0], c.from_gradient ? g : s[0]);
-    s[1] = fma(spread(c.add_second) * g, g, s[1] * spread(c.keep_second));
-    const Vec divisor = root(s[1]) / spread(c.root_divisor) + spread(c.eps);
-    p = p * spread(c.keep) + spread(c.minus_rate) * s[0] / divisor;
-  }
-};
-
-struct Lion {
-  static constexpr int kStates = 1;
-  ZEROTH_INLINE static void update(const Constants& c, Vec wire, Vec& p, Vec (&s)[2]) {
-    const Vec direction = fma(wire, spread(c.add_first), s[0] * spread(c.keep_first));
-    p = p * spread(c.keep) - with_sign(spread(c.magnitude), direction);
-    s[0] = fma(wire, spread(c.add_second), s[0] * spread(c.keep_second));
-  }
-};
-
-struct Adagrad {
-  static constexpr int kStates = 1;
-  ZEROTH_INLINE static void update(const Constants& c, Vec wire, Vec& p, Vec (&s)[2]) {
-    const Vec g = decayed(c, p, scaled(c, wire));
-    s[0] = fma(g, g, s[0]);
-    p = p + spread(c.minus_rate) * g / (root(s[0]) + spread(c.eps));
-  }
-};
-
-struct Sgd {
-  static constexpr int kStates = 0;
-  ZEROTH_INLINE static void update(const Constants& c, Vec wire, Vec& p, Vec (&)[2]) {
-    p = fma(decayed(c, p, scaled(c, wire)), spread(c.minus_rate), p);
-  }
-};
-
-struct SgdMomentum {
-  static constexpr int kStates = 1;
-  ZEROTH_INLINE static void update(const Constants& c, Vec wire, Vec& p, Vec (&s)[2]) {
-    const Vec g = decayed(c, p, scaled(c, wire));
-    s[0] = c.from_gradient ? g : fma(g, spread(c.add_first), s[0] * spread(c.keep_first));
-    p = fma(c.nesterov ? fma(s[0], spread(c.keep_first), g) : s[0], spread(c.minus_rate), p);
-  }
-};
-
-template <typename Rule, typename Grad, typename Copy>
+template <typename Rule, typename T>
 ZEROTH_INLINE void update_vector(const Constants& c, const Arrays& arrays, int64_t i) {
+  using State = typename T::State;
+  auto* master = static_cast<typename T::Master*>(arrays.master) + i;
   Vec s[2] = {};
-  for (int k = 0; k < Rule::kStates; ++k) s[k] = load(arrays.states[k] + i);
-  Vec p = load(arrays.master + i);
-  Rule::update(c, load(static_cast<const Grad*>(arrays.grad) + i), p, s);
-  for (int k = 0; k < Rule::kStates; ++k) store(arrays.states[k] + i, s[k]);
-  store(arrays.master + i, p);
-  if constexpr (!std::is_same_v<Copy, None>) {
-    Copy* copy = static_cast<Copy*>(arrays.copy) + i;
+#pragma GCC unroll 2  // in registers
+  for (int k = 0; k < Rule::kStates; ++k) s[k] = load(static_cast<State*>(arrays.states[k]) + i);
+  Vec p = load(master);
+  Rule::update(c, load(static_cast<const typename T::Grad*>(arrays.grad) + i), p, s);
+  const Ints numbers = counted(arrays.number + static_cast<uint32_t>(i));
+#pragma GCC unroll 2
+  for (int k = 0; k < Rule::kStates; ++k) {
+    keep(static_cast<State*>(arrays.states[k]) + i, s[k], arrays.keys[k + 1], numbers);
+  }
+  keep(master, p, arrays.keys[0], numbers);
+  if constexpr (!std::is_same_v<typename T::Copy, None>) {
+    auto* copy = static_cast<typename T::Copy*>(arrays.copy) + i;
     arrays.past_caches ? stream(copy, p) : store(copy, p);
   }
 }
 
 // The last elements, short of a vector: the same operations on a copy that is filled up.
-template <typename Rule, typename Grad, typename Copy>
+template <typename Rule, typename T>
 void update_rest(const Constants& c, const Arrays& arrays, int64_t begin, int64_t count) {
-  float master[kLanes] = {}, states[2][kLanes] = {};
-  Grad grad[kLanes] = {};
-  Copy copy[kLanes] = {};
+  typename T::Master master[kLanes] = {};
+  typename T::State states[2][kLanes] = {};
+  typename T::Grad grad[kLanes] = {};
+  typename T::Copy copy[kLanes] = {};
   const auto elements = static_cast<size_t>(count);
-  std::memcpy(master, arrays.master + begin, elements * sizeof(float));
-  std::memcpy(grad, static_cast<const Grad*>(arrays.grad) + begin, elements * sizeof(Grad));
-  for (int k = 0; k < Rule::kStates; ++k) {
-    std::memcpy(states[k], arrays.states[k] + begin, elements * sizeof(float));
-  }
-  const Arrays filled = {master, {states[0], states[1]}, grad, copy, /*past_caches=*/false};
-  update_vector<Rule, Grad, Copy>(c, filled, 0);
-  std::memcpy(arrays.master + begin, master, elements * sizeof(float));
-  for (int k = 0; k < Rule::kStates; ++k) {
-    std::memcpy(arrays.states[k] + begin, states[k], elements * sizeof(float));
-  }
-  if constexpr (!std::is_same_v<Copy, None>) {
-    std::memcpy(static_cast<Copy*>(arrays.copy) + begin, copy, elements * sizeof(Copy));
-  }
+  const auto from = [&]<typename E>(const void* array, E* to) {
+    std::memcpy(to, static_cast<const E*>(array) + begin, elements * sizeof(E));
+  };
+  const auto back = [&]<typename E>(void* array, const E* in) {
+    std::memcpy(static_cast<E*>(array) + begin, in, elements * sizeof(E));
+  };
+  from(arrays.master, master);
+  from(arrays.grad, grad);
+  for (int k = 0; k < Rule::kStates; ++k) from(arrays.states[k], states[k]);
+  Arrays filled = arrays;
+  filled.master = master;
+  filled.grad = grad;
+  filled.copy = copy;
+  filled.past_caches = false;
+  filled.number += static_cast<uint32_t>(begin);
+  for (int k = 0; k < 2; ++k) filled.states[k] = states[k];
+  update_vector<Rule, T>(c, filled, 0);
+  back(arrays.master, master);
+  for (int k = 0; k < Rule::kStates; ++k) back(arrays.states[k], states[k]);
+  if constexpr (!std::is_same_v<typename T::Copy, None>) back(arrays.copy, copy);
 }
 
-template <typename Rule, typename Grad, typename Copy>
+template <typename Rule, typename T>
 void update(const Constants& constants, const Arrays& arrays, int64_t count) {
   const Constants c = constants;  // of this function alone: not reloaded after each store
   const Arrays a = arrays;
   int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) update_vector<Rule, Grad, Copy>(c, a, i);
-  if (i < count) update_rest<Rule, Grad, Copy>(c, a, i, count - i);
+  for (; i + kLanes <= count; i += kLanes) update_vector<Rule, T>(c, a, i);
+  if (i < count) update_rest<Rule, T>(c, a, i, count - i);
   if (a.past_caches) end_stream();
 }
 
 template <typename Rule, typename Grad>
-constexpr void fill(Kernel (&by_copy)[kFormats]) {
-  by_copy[kFp32] = update<Rule, Grad, None>;
-  by_copy[kBf16] = update<Rule, Grad, Bf16>;
-  by_copy[kFp16] = update<Rule, Grad, Fp16>;
+constexpr void fill(Kernel (&by_result)[kResults]) {
+  by_result[kNoCopy] = update<Rule, Types<Grad, float, float, None>>;
+  by_result[kBf16Copy] = update<Rule, Types<Grad, float, float, Bf16>>;
+  by_result[kFp16Copy] = update<Rule, Types<Grad, float, float, Fp16>>;
+  if constexpr (!std::is_same_v<Grad, Fp16>) {
+    by_result[kBf16Master] = update<Rule, Types<Grad, Bf16, float, None>>;
+    by_result[kAllBf16] = update<Rule, Types<Grad, Bf16, Bf16, None>>;
+  }
 }
 
 template <typename Rule>
-constexpr void fill(Kernel (&by_gradient)[kFormats][kFormats]) {
+constexpr void fill(Kernel (&by_gradient)[kFormats][kResults]) {
   fill<Rule, float>(by_gradient[kFp32]);
   fill<Rule, Bf16>(by_gradient[kBf16]);
   fill<Rule, Fp16>(by_gradient[kFp16]);
@@ -146,12 +127,10 @@ constexpr Kernels all_kernels() {
 
 constexpr Kernels kAll = all_kernels();
 
-#undef ZEROTH_INLINE
-
 }  // namespace
 
 namespace ZEROTH_ISA {
 const Kernels kKernels = kAll;
 }
 
-}  // namespace zeroth::optim::host
+}  // namespace zeroth::optim::kernel

@@ -5,40 +5,31 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace zeroth::optim::host {
+#include "optim/update_constants.h"
 
-enum Formula : size_t { kAdam, kLion, kAdagrad, kSgd, kSgdMomentum, kFormulas };
-enum Format : size_t { kFp32, kBf16, kFp16, kFormats };  // of a gradient; of a copy kFp32 is none
+namespace zeroth::optim::kernel {
 
-// Factors of one step, by their places in the formulas of host_update.h.
-struct Constants {
-  float factor = 1, divisor = 1;  // g = wire * factor / divisor: one of the two is 1
-  float decay = 0;                // of g = fma(p, decay, g)
-  float keep = 1;                 // 1 - lr * decay
-  float minus_rate = 0;           // of the last line
-  float magnitude = 0;            // Lion: lr
-  float keep_first = 0;           // m * this (Lion: beta1), b * this
-  float add_first = 0;            // w or w - 1, (1 - beta1) * f, 1 - dampening
-  float keep_second = 0;          // v * this, Lion: m * this
-  float add_second = 0;           // 1 - beta2, Lion: times f
-  float root_divisor = 1;         // sqrt(1 - beta2^n)
-  float eps = 0;
-  bool from_gradient = false;  // Adam: w >= 0.5; SGD: update 1
-  bool nesterov = false;
-};
+enum Format : size_t { kFp32, kBf16, kFp16, kFormats };  // of a gradient
+
+// How the results of an update rest: all in fp32, with or without a 16-bit copy of the master; the
+// master alone in bf16; master and states in bf16. bf16 is rounded stochastically, and only for
+// gradients in fp32 or bf16.
+enum Result : size_t { kNoCopy, kBf16Copy, kFp16Copy, kBf16Master, kAllBf16, kResults };
 
 struct Arrays {
-  float* master;
-  float* states[2];  // those that the formula has
-  const void* grad;
-  void* copy;
-  bool past_caches;  // the copy is written past the caches; it is aligned to 64 bytes
+  void* master = nullptr;
+  void* states[2] = {};  // those that the formula has
+  const void* grad = nullptr;
+  void* copy = nullptr;
+  bool past_caches = false;  // the copy is written past the caches; it is aligned to 64 bytes
+  uint32_t number = 0;       // of the first element, its lower half; no array wraps around
+  Key keys[kArrays] = {};    // like `number` read for bf16 results alone
 };
 
 using Kernel = void (*)(const Constants& constants, const Arrays& arrays, int64_t count);
 
 struct Kernels {
-  Kernel of[kFormulas][kFormats][kFormats];  // formula, gradient, copy
+  Kernel of[kFormulas][kFormats][kResults];  // null: there is none
 };
 
 namespace plain {
@@ -51,4 +42,4 @@ namespace avx512 {
 extern const Kernels kKernels;
 }
 
-}  // namespace zeroth::optim::host
+}  // namespace zeroth::optim::kernel

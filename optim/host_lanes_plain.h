@@ -5,11 +5,12 @@
 
 #include "optim/host_formats.h"
 
-namespace zeroth::optim::host {
+namespace zeroth::optim::kernel {
 namespace {
 
 constexpr int64_t kLanes = 1;
 using Vec = float;
+using Ints = uint32_t;
 
 inline Vec spread(float x) {
   return x;
@@ -22,6 +23,11 @@ inline Vec root(Vec x) {
 }
 inline Vec with_sign(Vec magnitude, Vec x) {
   return __builtin_copysignf(magnitude, x);
+}
+
+// first, first + 1, ...
+inline Ints counted(uint32_t first) {
+  return first;
 }
 
 inline Vec load(const float* p) {
@@ -48,6 +54,12 @@ inline Bf16 narrow(Vec x, Bf16) {
   if (x != x) return {0x7fc0};
   return {static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
 }
+// Stochastically, by a number below 2^16: of size with the probability that makes the mean x. A NaN
+// becomes 0x7fc0.
+inline Bf16 narrow(Vec x, Ints random) {
+  if (x != x) return {0x7fc0};
+  return {static_cast<uint16_t>((std::bit_cast<uint32_t>(x) + random) >> 16)};
+}
 // To nearest even; a NaN keeps its sign and the top of its payload.
 inline Fp16 narrow(Vec x, Fp16) {
   const auto bits = std::bit_cast<uint32_t>(x);
@@ -71,6 +83,9 @@ template <typename T>
 void store(T* p, Vec x) {
   *p = narrow(x, T{});
 }
+inline void store(Bf16* p, Vec x, Ints random) {
+  *p = narrow(x, random);
+}
 template <typename T>
 void stream(T* p, Vec x) {
   *p = narrow(x, T{});
@@ -78,4 +93,4 @@ void stream(T* p, Vec x) {
 inline void end_stream() {}
 
 }  // namespace
-}  // namespace zeroth::optim::host
+}  // namespace zeroth::optim::kernel

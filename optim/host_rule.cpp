@@ -23,17 +23,18 @@ configs::Precision precision_of(const torch::Tensor& tensor) {
 }  // namespace
 
 HostRule::HostRule(const configs::OptimizerConfig& config)
-    : names_(make_tensor_rule(config)), update_(config) {}
+    : config_(config), names_(make_tensor_rule(config)), update_(config) {}
 
 void HostRule::apply(const Range& range, const Step& step) const {
   check_arguments(*this, range, step);
   ZEROTH_CHECK(range.master.is_cpu(), "a range on {}", range.master.device().str());
   HostTile tile = {.count = range.master.numel(),
-                   .master = range.master.mutable_data_ptr<float>(),
+                   .master = range.master.mutable_data_ptr(),
                    .grad = range.grad.const_data_ptr(),
-                   .grad_type = precision_of(range.grad)};
+                   .grad_type = precision_of(range.grad),
+                   .first_element = range.first_element};
   for (size_t i = 0; i < range.states.size(); ++i) {
-    tile.states.at(i) = range.states[i].mutable_data_ptr<float>();
+    tile.states.at(i) = range.states[i].mutable_data_ptr();
   }
   if (range.copy.defined()) {
     tile.copy = range.copy.mutable_data_ptr();

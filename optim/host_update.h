@@ -14,12 +14,13 @@ namespace zeroth::optim {
 // fastest where all begin at multiples of 64 bytes.
 struct HostTile {
   int64_t count = 0;
-  float* master = nullptr;
-  std::array<float*, 2> states = {};  // in the order of UpdateRule::state_names()
-  const void* grad = nullptr;         // not written
+  void* master = nullptr;            // fp32, or bf16 where the configuration says so
+  std::array<void*, 2> states = {};  // alike; in the order of UpdateRule::state_names()
+  const void* grad = nullptr;        // not written
   configs::Precision grad_type = configs::Precision::kFp32;
   void* copy = nullptr;  // receives the new master, rounded to nearest even; null: no copy
   configs::Precision copy_type = configs::Precision::kBf16;  // kBf16 or kFp16
+  int64_t first_element = 0;  // its number in the model; read where bf16 is rounded
 };
 
 // The formulas of optim/{adam,lion,adagrad,sgd}.h, all in fp32: fma(a, b, c) rounds a * b + c once,
@@ -40,6 +41,13 @@ struct HostTile {
 // (aten/src/ATen/native/cpu/Fused{Adam,Adagrad,SGD}Kernel.cpp as gcc contracts them in LibTorch
 // 2.11) and of optim/lion.cpp: on a processor with AVX2 both give the same bits, but in the last
 // count % UpdateRule::kTileAlignment elements, which LibTorch may round differently.
+//
+// Masters, and with them states, that rest in bf16 (OptimizerConfig::bf16_masters, bf16_states; not
+// of fp16 gradients, and without a copy: such a master is the working weight) are widened, updated
+// as above and rounded stochastically, to the neighbour above in size with the probability that
+// keeps the mean. Random bits are a hash of UpdateStep::rounding_seed, the update's number, the
+// array and the element's number in the model: not of time, ranks or tiles. An update reads the
+// moments as they are before that rounding. What bf16 holds exactly, infinities too, stays.
 //
 // Bits depend on the element alone: not on tiles, threads or the path, NaN payloads aside. What is
 // not finite in the gradient reaches master, states and copy as the formula says.

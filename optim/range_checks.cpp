@@ -33,10 +33,10 @@ void check_arguments(const UpdateRule& rule, const UpdateRule::Range& range,
   ZEROTH_CHECK(range.states.size() == names.size(), "{} states, not {}", range.states.size(),
                names.size());
   constexpr auto kFloat = torch::kFloat32, kBf16 = torch::kBFloat16, kHalf = torch::kFloat16;
-  check_tensor(range.master, range.master, "master", {kFloat});
+  check_tensor(range.master, range.master, "master", {rule.master_dtype()});
   check_tensor(range.grad, range.master, "gradient", {kFloat, kBf16, kHalf});
   for (size_t i = 0; i < names.size(); ++i) {
-    check_tensor(range.states[i], range.master, names[i], {kFloat});
+    check_tensor(range.states[i], range.master, names[i], {rule.state_dtype()});
   }
   if (range.copy.defined()) check_tensor(range.copy, range.master, "copy", {kBf16, kHalf});
 }

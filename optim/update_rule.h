@@ -18,18 +18,25 @@ class UpdateRule {
  public:
   virtual ~UpdateRule() = default;
 
-  // The states that each element carries, by their names in checkpoints ("exp_avg"). Each is fp32,
-  // as long as the master, and starts at initial_state().
+  // The states that each element carries, by their names in checkpoints ("exp_avg"). Each is of
+  // state_dtype(), as long as the master, and starts at initial_state().
   virtual std::span<const std::string_view> state_names() const = 0;
   virtual double initial_state() const { return 0; }
+  // fp32, or bf16 where the configuration says so: such a master is the working weight.
+  virtual torch::Dtype state_dtype() const { return torch::kFloat32; }
+  virtual torch::Dtype master_dtype() const { return torch::kFloat32; }
 
-  // All 1-D, contiguous, of one length and on one device, without autograd history; master and
-  // states fp32, states in the order of state_names().
+  // All 1-D, contiguous, of one length and on one device, without autograd history; states in the
+  // order of state_names().
   struct Range {
     torch::Tensor master;
-    torch::Tensor grad;  // fp32, bf16 or fp16
+    torch::Tensor grad;  // fp32, bf16 or fp16 (fp16: for an fp32 master only)
     std::span<torch::Tensor> states;
-    torch::Tensor copy = {};  // bf16 or fp16: receives the new master, rounded; or undefined
+    // bf16 or fp16: receives the new master, rounded; or undefined. Never of a bf16 master.
+    torch::Tensor copy = {};
+    // The number of the first element among all of the model, the same on any number of ranks: what
+    // rests in bf16 is rounded by it.
+    int64_t first_element = 0;
   };
 
   using Step = UpdateStep;
@@ -49,7 +56,7 @@ class UpdateRule {
 UpdateRule::Step usual_step(const configs::OptimizerConfig& config, int64_t update);
 
 // For ranges on `device`: on the CPU one pass for every formula (optim/host_rule.h), elsewhere
-// LibTorch's operators.
+// LibTorch's operators. Throws an Error for what should rest in bf16 elsewhere.
 std::unique_ptr<UpdateRule> make_update_rule(const configs::OptimizerConfig& config,
                                              torch::Device device);
 

@@ -55,6 +55,47 @@ TEST_CASE("a rule on host memory leaves its gradient as it is") {
   CHECK(grad.equal(gradient(100, 1)));
 }
 
+TEST_CASE("a rule says what rests in bf16, and rounds it by the numbers of the elements") {
+  const OptimizerConfig config{.bf16_states = true, .bf16_masters = true};
+  const HostRule rule(config);
+  CHECK((HostRule({}).master_dtype() == torch::kFloat32));
+  CHECK((HostRule({}).state_dtype() == torch::kFloat32));
+  CHECK((rule.master_dtype() == torch::kBFloat16));
+  CHECK((rule.state_dtype() == torch::kBFloat16));
+  CHECK((HostRule({.bf16_masters = true}).state_dtype() == torch::kFloat32));
+  const auto updated = [&](const std::vector<int64_t>& bounds, uint64_t seed) {
+    const torch::Tensor all = initial(1000).to(torch::kBFloat16);
+    const std::vector<torch::Tensor> states = {at::zeros_like(all), at::zeros_like(all)};
+    UpdateRule::Step step = usual_step(config, 1);
+    step.rounding_seed = seed;
+    for (size_t i = 0; i + 1 < bounds.size(); ++i) {
+      const auto part = [&](const torch::Tensor& x) {
+        return x.slice(0, bounds[i], bounds[i + 1]);
+      };
+      std::vector<torch::Tensor> of_part = {part(states[0]), part(states[1])};
+      rule.apply({part(all), part(gradient(1000, 1)), of_part, {}, bounds[i]}, step);
+    }
+    return at::stack({all, states[0], states[1]});
+  };
+  const torch::Tensor whole = updated({0, 1000}, 1);
+  CHECK(updated({0, 300, 301, 1000}, 1).equal(whole));
+  CHECK_FALSE(updated({0, 1000}, 2).equal(whole));
+  CHECK(updated({0, 1000}, 2).allclose(whole, /*rtol=*/0x1p-7, /*atol=*/0));
+}
+
+TEST_CASE("what would lose a bf16 range's bits is refused") {
+  const HostRule rule({.bf16_states = true, .bf16_masters = true});
+  const torch::Tensor narrow = at::zeros({8}, torch::kBFloat16), wide = at::zeros({8});
+  std::vector<torch::Tensor> states = {narrow, narrow}, wide_states = {wide, wide};
+  const auto step = usual_step({}, 1);
+  CHECK_NOTHROW(rule.apply({narrow, narrow, states}, step));
+  CHECK_THROWS_AS(rule.apply({wide, narrow, states}, step), InternalError);
+  CHECK_THROWS_AS(rule.apply({narrow, narrow, wide_states}, step), InternalError);
+  CHECK_THROWS_AS(rule.apply({narrow, narrow, states, narrow}, step), InternalError);
+  CHECK_THROWS_AS(HostRule({}).apply({narrow, narrow, wide_states}, step), InternalError);
+  CHECK_THROWS_AS(make_update_rule({.bf16_masters = true}, torch::kCUDA), Error);
+}
+
 TEST_CASE("a rule on host memory refuses a range that rests elsewhere") {
   const torch::Tensor elsewhere = at::zeros({8}, torch::Device(torch::kMeta));
   std::vector<torch::Tensor> states = {elsewhere, elsewhere};

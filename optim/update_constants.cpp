@@ -1,0 +1,119 @@
+#include "optim/update_constants.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "configs/config.h"
+#include "optim/update_step.h"
+
+namespace zeroth::optim::kernel {
+namespace {
+
+using configs::OptimizerConfig;
+using Kind = OptimizerConfig::Kind;
+
+float narrow(double x) {
+  return static_cast<float>(x);
+}
+
+void set_adam(const OptimizerConfig& config, const UpdateStep& step, Constants& constants) {
+  const double update = static_cast<double>(step.update);
+  const auto [beta1, beta2] = step.betas;
+  const float weight = narrow(1 - beta1);
+  constants.from_gradient = weight >= 0.5F;
+  constants.add_first = constants.from_gradient ? weight - 1 : weight;
+  constants.keep_second = narrow(beta2);
+  constants.add_second = narrow(1 - beta2);
+  constants.root_divisor = narrow(std::sqrt(1 - std::pow(beta2, update)));
+  constants.minus_rate = narrow(-(step.lr / (1 - std::pow(beta1, update))));
+  constants.eps = narrow(config.eps);
+}
+
+void set_lion(const UpdateStep& step, Constants& constants) {
+  const auto [beta1, beta2] = step.betas;
+  constants.magnitude = narrow(step.lr);
+  constants.keep_first = narrow(beta1);
+  constants.add_first = narrow((1 - beta1) * step.grad_factor);
+  constants.keep_second = narrow(beta2);
+  constants.add_second = narrow((1 - beta2) * step.grad_factor);
+}
+
+void set_adagrad(const OptimizerConfig& config, const UpdateStep& step, Constants& constants) {
+  const double earlier = static_cast<double>(step.update) - 1;
+  constants.minus_rate = narrow(-(step.lr / (1 + earlier * config.lr_decay)));
+  constants.eps = narrow(config.eps);
+}
+
+void set_sgd(const OptimizerConfig& config, const UpdateStep& step, Constants& constants) {
+  constants.minus_rate = narrow(-step.lr);
+  constants.keep_first = narrow(config.momentum);
+  constants.add_first = narrow(1 - config.dampening);
+  constants.from_gradient = step.update == 1;
+  constants.nesterov = config.nesterov;
+}
+
+// The finaliser of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators).
+uint64_t mixed(uint64_t x) {
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+  x = (x ^ x >> 27) * 0x94d049bb133111eb;
+  return x ^ x >> 31;
+}
+
+}  // namespace
+
+Formula formula_of(const OptimizerConfig& config) {
+  switch (config.kind) {
+    case Kind::kAdamW:
+    case Kind::kAdam:
+      return kAdam;
+    case Kind::kLion:
+      return kLion;
+    case Kind::kAdagrad:
+      return kAdagrad;
+    case Kind::kSgd:
+      return config.momentum == 0 ? kSgd : kSgdMomentum;
+  }
+  throw InternalError(fmt::format("optimizer kind {}", static_cast<int>(config.kind)));
+}
+
+size_t states_of(Formula formula) {
+  return formula == kAdam ? 2 : formula == kSgd ? 0 : 1;
+}
+
+Constants constants_of(const OptimizerConfig& config, const UpdateStep& step) {
+  Constants constants;
+  const float divisor = narrow(1 / step.grad_factor);
+  std::isnormal(divisor) ? constants.divisor = divisor
+                         : constants.factor = narrow(step.grad_factor);
+  const bool decoupled = config.kind == Kind::kAdamW || config.kind == Kind::kLion;
+  if (decoupled) {
+    constants.keep = narrow(1 - step.lr * step.weight_decay);
+  } else {
+    constants.decay = narrow(step.weight_decay);
+  }
+  switch (config.kind) {
+    case Kind::kAdamW:
+    case Kind::kAdam:
+      set_adam(config, step, constants);
+      break;
+    case Kind::kLion:
+      set_lion(step, constants);
+      break;
+    case Kind::kAdagrad:
+      set_adagrad(config, step, constants);
+      break;
+    case Kind::kSgd:
+      set_sgd(config, step, constants);
+      break;
+  }
+  return constants;
+}
+
+Key rounding_key(const UpdateStep& step, size_t array, int64_t element) {
+  const uint64_t of_step = mixed(mixed(step.rounding_seed) + static_cast<uint64_t>(step.update));
+  const uint64_t upper_half = static_cast<uint64_t>(element) >> 32;
+  const uint64_t key = mixed(of_step + (uint64_t{array} << 32 | upper_half));
+  return {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)};
+}
+
+}  // namespace zeroth::optim::kernel

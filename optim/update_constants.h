@@ -1,0 +1,53 @@
+// What the kernels of an update on the host and on a GPU need to know of a step. Plain types only:
+// this is compiled for processors that may not be there, and for GPUs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace zeroth::configs {
+struct OptimizerConfig;
+}
+
+namespace zeroth::optim {
+
+struct UpdateStep;
+
+namespace kernel {
+
+enum Formula : size_t { kAdam, kLion, kAdagrad, kSgd, kSgdMomentum, kFormulas };
+
+Formula formula_of(const configs::OptimizerConfig& config);
+size_t states_of(Formula formula);
+
+// Factors of one step, by their places in the formulas of host_update.h.
+struct Constants {
+  float factor = 1, divisor = 1;  // g = wire * factor / divisor: one of the two is 1
+  float decay = 0;                // of g = fma(p, decay, g)
+  float keep = 1;                 // 1 - lr * decay
+  float minus_rate = 0;           // of the last line
+  float magnitude = 0;            // Lion: lr
+  float keep_first = 0;           // m * this (Lion: beta1), b * this
+  float add_first = 0;            // w or w - 1, (1 - beta1) * f, 1 - dampening
+  float keep_second = 0;          // v * this, Lion: m * this
+  float add_second = 0;           // 1 - beta2, Lion: times f
+  float root_divisor = 1;         // sqrt(1 - beta2^n)
+  float eps = 0;
+  bool from_gradient = false;  // Adam: w >= 0.5; SGD: update 1
+  bool nesterov = false;
+};
+
+Constants constants_of(const configs::OptimizerConfig& config, const UpdateStep& step);
+
+// Of the random numbers that round one array to bf16 in one update; see random_bits() in
+// update_formulas.h.
+struct Key {
+  uint32_t first = 0, second = 0;
+};
+constexpr size_t kArrays = 3;  // the master, then the states
+
+// For the elements that share the upper 32 bits of `element`.
+Key rounding_key(const UpdateStep& step, size_t array, int64_t element);
+
+}  // namespace kernel
+}  // namespace zeroth::optim

@@ -1,0 +1,76 @@
+// The formulas of host_update.h on vectors of floats. Whoever includes this has defined, in
+// zeroth::optim::kernel, the vectors Vec and Ints with their operations (optim/host_lanes_*.h), and
+// how functions are inlined.
+#pragma once
+
+#include "optim/update_constants.h"
+
+namespace zeroth::optim::kernel {
+namespace {
+
+// p and the states s are updated with the wire's gradient.
+ZEROTH_INLINE Vec scaled(const Constants& c, Vec wire) {
+  return wire * spread(c.factor) / spread(c.divisor);
+}
+
+ZEROTH_INLINE Vec decayed(const Constants& c, Vec p, Vec g) {
+  return c.decay == 0 ? g : fma(p, spread(c.decay), g);
+}
+
+struct Adam {
+  static constexpr int kStates = 2;
+  ZEROTH_INLINE static void update(const Constants& c, Vec wire, Vec& p, Vec (&s)[2]) {
+    const Vec g = decayed(c, p, scaled(c, wire));
+    s[0] = fma(spread(c.add_first), g - s[0], c.from_gradient ? g : s[0]);
+    s[1] = fma(spread(c.add_second) * g, g, s[1] * spread(c.keep_second));
+    const Vec divisor = root(s[1]) / spread(c.root_divisor) + spread(c.eps);
+    p = p * spread(c.keep) + spread(c.minus_rate) * s[0] / divisor;
+  }
+};
+
+struct Lion {
+  static constexpr int kStates = 1;
+  ZEROTH_INLINE static void update(const Constants& c, Vec wire, Vec& p, Vec (&s)[2]) {
+    const Vec direction = fma(wire, spread(c.add_first), s[0] * spread(c.keep_first));
+    p = p * spread(c.keep) - with_sign(spread(c.magnitude), direction);
+    s[0] = fma(wire, spread(c.add_second), s[0] * spread(c.keep_second));
+  }
+};
+
+struct Adagrad {
+  static constexpr int kStates = 1;
+  ZEROTH_INLINE static void update(const Constants& c, Vec wire, Vec& p, Vec (&s)[2]) {
+    const Vec g = decayed(c, p, scaled(c, wire));
+    s[0] = fma(g, g, s[0]);
+    p = p + spread(c.minus_rate) * g / (root(s[0]) + spread(c.eps));
+  }
+};
+
+struct Sgd {
+  static constexpr int kStates = 0;
+  ZEROTH_INLINE static void update(const Constants& c, Vec wire, Vec& p, Vec (&)[2]) {
+    p = fma(decayed(c, p, scaled(c, wire)), spread(c.minus_rate), p);
+  }
+};
+
+struct SgdMomentum {
+  static constexpr int kStates = 1;
+  ZEROTH_INLINE static void update(const Constants& c, Vec wire, Vec& p, Vec (&s)[2]) {
+    const Vec g = decayed(c, p, scaled(c, wire));
+    s[0] = c.from_gradient ? g : fma(g, spread(c.add_first), s[0] * spread(c.keep_first));
+    p = fma(c.nesterov ? fma(s[0], spread(c.keep_first), g) : s[0], spread(c.minus_rate), p);
+  }
+};
+
+// 16 random bits for each number: the upper half of lowbias32, the integer hash of least bias that
+// Chris Wellons's hash-prospector found (nullprogram.com/blog/2018/07/31), keyed before each
+// multiplication.
+ZEROTH_INLINE Ints random_bits(Key key, Ints number) {
+  Ints x = number ^ key.first;
+  x = (x ^ x >> 16) * 0x7feb352dU ^ key.second;
+  x = (x ^ x >> 15) * 0x846ca68bU;
+  return x >> 16;
+}
+
+}  // namespace
+}  // namespace zeroth::optim::kernel
