@@ -31,13 +31,14 @@ std::vector<Key> optimizer_offload_rows() {
       no_effect("zero_optimization.offload_optimizer.fast_init", kBool, "false",
                 "what was never written is zero: a fresh file needs no first write"),
       honoured("zero_optimization.offload_optimizer.ratio", kNumber, "1.0", "0..1",
-               "share of the elements that rests at device, at every stage; the first ones in "
-               "forward order stay where the model computes and are updated there"),
+               "share of the elements that rests at device, at every stage; the first units in "
+               "forward order, as far as it leaves them, stay where the model computes and are "
+               "updated there"),
       {"zero_optimization.offload_optimizer.step", kString, KeyState::kHonoured, "\"auto\"",
        "\"auto\" | \"cpu\" | \"gpu\"",
        "both are timed when training starts, the faster one is taken",
-       "not DeepSpeed's: who computes the update of what rests elsewhere; a run on the CPU has one "
-       "answer"},
+       "not DeepSpeed's: who computes the update of what rests elsewhere; in a run on the CPU "
+       "always the CPU"},
       refused("zero_optimization.offload_optimizer.super_offload", "false",
               "not supported: the update runs beside the next forward at every stage without it"),
       no_effect("zero_optimization.offload_optimizer.cpuadam_cores_perc", kNumber, "0.8",

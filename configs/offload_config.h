@@ -27,7 +27,7 @@ struct OffloadOptimizerConfig {
   // result.
   bool pipeline_read = true;
   bool pipeline_write = true;
-  // Share of the elements, in [0, 1], that is kept at `device`; the first ones in forward order
+  // Share of the elements, in [0, 1], that is kept at `device`; the first units in forward order
   // stay on the device that computes and are updated there.
   double ratio = 1.0;
   enum class Step { kAuto, kCpu, kGpu };
