@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+
+#include "base/error.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -43,6 +46,11 @@ std::string questions() {
   return lines;
 }
 
+std::string end_of(const std::string& text) {
+  constexpr size_t kShown = 4000;
+  return text.substr(text.size() - std::min(text.size(), kShown));
+}
+
 }  // namespace
 
 Workbench::Workbench() {
@@ -75,14 +83,21 @@ Workbench::Result Workbench::finetune(const std::string& arguments,
   return shell(fmt::format("{} \"$FINETUNE\" {}", environment, arguments));
 }
 
-Workbench::Result Workbench::shell(const std::string& command) const {
+Workbench::Result Workbench::shell(const std::string& command, std::chrono::seconds limit) const {
   write("command.sh", fmt::format("export DS_ACCELERATOR=cpu OMP_NUM_THREADS=1\n"
                                   "export FINETUNE='{}/finetune'\n{}\n",
                                   ZEROTH_BIN_DIR, command));
-  const std::string whole = fmt::format(
-      "cd '{}' && timeout -k 5 120 sh command.sh > stdout 2> stderr < /dev/null", folder_.string());
+  const std::string whole =
+      fmt::format("cd '{}' && timeout -s KILL {} sh command.sh > stdout 2> stderr < /dev/null",
+                  folder_.string(), limit.count());
+  const auto start = std::chrono::steady_clock::now();
   const int status = std::system(whole.c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read("stdout"), read("stderr")};
+  Result result{WIFEXITED(status) ? WEXITSTATUS(status) : -1, read("stdout"), read("stderr")};
+  if (std::chrono::steady_clock::now() - start >= limit) {
+    throw Error("killed after {} s: {}\nits output ends:\n{}\n{}", limit.count(), command,
+                end_of(result.out), end_of(result.err));
+  }
+  return result;
 }
 
 Workbench::Rows Workbench::rows(const std::string& file, const std::string& key) const {

@@ -1,6 +1,7 @@
 // A small model with data in a temporary folder, and runs of the real programs on it.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -32,8 +33,10 @@ class Workbench {
   Result zeroth(int ranks, const std::string& arguments) const;
   // `finetune arguments` by itself, with `environment` ("RANK=0 ...") before it.
   Result finetune(const std::string& arguments, const std::string& environment = "") const;
-  // Any shell command; $FINETUNE names the program. Ended after two minutes.
-  Result shell(const std::string& command) const;
+  // Any shell command; $FINETUNE names the program. One that is not over within `limit` is killed
+  // with all that it started, and an Error with the end of its output fails the test.
+  Result shell(const std::string& command,
+               std::chrono::seconds limit = std::chrono::minutes(2)) const;
 
   // The lines of a metrics file: those of steps, or those of evaluations.
   Rows steps(const std::string& file) const { return rows(file, "loss"); }
