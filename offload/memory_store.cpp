@@ -1,16 +1,22 @@
 #include <ATen/ops/zeros.h>
 
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
-#include "offload/shard_store.h"
+#include "offload/staged_store.h"
 
 namespace zeroth::offload {
 namespace {
 
 class MemoryStore final : public ShardStore {
  public:
-  explicit MemoryStore(torch::Device device) : device_(device) {}
+  using Zeros = std::function<torch::Tensor(int64_t numel, torch::Dtype dtype)>;
+  using Notes = std::function<std::vector<std::string>()>;
+
+  MemoryStore(torch::Device device, Zeros zeros, Notes notes)
+      : device_(device), zeros_(std::move(zeros)), notes_(std::move(notes)) {}
 
   size_t add(int64_t numel, torch::Dtype dtype) override {
     shards_.push_back({numel, dtype, {}});
@@ -25,10 +31,7 @@ class MemoryStore final : public ShardStore {
     Shard& shard = shards_[tile.shard];
     ZEROTH_CHECK(0 <= tile.begin && tile.begin <= tile.end && tile.end <= shard.numel,
                  "tile [{}, {}) of a shard of {}", tile.begin, tile.end, shard.numel);
-    if (!shard.values.defined()) {
-      shard.values =
-          torch::zeros({shard.numel}, torch::TensorOptions(device_).dtype(shard.dtype));
-    }
+    if (!shard.values.defined()) shard.values = zeros_(shard.numel, shard.dtype);
     return TileLease(shard.values.narrow(0, tile.begin, tile.end - tile.begin));
   }
 
@@ -42,6 +45,8 @@ class MemoryStore final : public ShardStore {
     return device_.is_cpu() ? StoreBytes{.host = bytes} : StoreBytes{.device = bytes};
   }
 
+  std::vector<std::string> notes() const override { return notes_(); }
+
  private:
   struct Shard {
     int64_t numel;
@@ -50,13 +55,27 @@ class MemoryStore final : public ShardStore {
   };
 
   torch::Device device_;
+  Zeros zeros_;
+  Notes notes_;
   std::vector<Shard> shards_;
 };
 
 }  // namespace
 
 std::unique_ptr<ShardStore> make_memory_store(torch::Device device) {
-  return std::make_unique<MemoryStore>(device);
+  return std::make_unique<MemoryStore>(
+      device,
+      [device](int64_t numel, torch::Dtype dtype) {
+        return torch::zeros({numel}, torch::TensorOptions(device).dtype(dtype));
+      },
+      [] { return std::vector<std::string>(); });
+}
+
+std::unique_ptr<ShardStore> make_host_store(std::shared_ptr<HostLink> link) {
+  return std::make_unique<MemoryStore>(
+      torch::kCPU,
+      [link](int64_t numel, torch::Dtype dtype) { return link->memory.zeros(numel, dtype); },
+      [link] { return link->memory.notes(); });
 }
 
 }  // namespace zeroth::offload

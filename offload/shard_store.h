@@ -74,6 +74,8 @@ class ShardStore {
   // that names path, offset and reason when they cannot be read, or an earlier tile could not be
   // written.
   virtual TileLease borrow(const Tile& tile, torch::Device device, Access access) = 0;
+  // Whether a borrow for the CPU, to read or to write, would return at once.
+  virtual bool ready(const Tile&) const { return true; }
   // Waits until all that was written has arrived. Throws as borrow.
   virtual void settle() = 0;
 

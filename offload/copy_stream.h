@@ -1,0 +1,53 @@
+// Copies between a device and the host, beside what the device computes.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace zeroth::offload {
+
+// A point in a device's work, understood by the CopyStream that made it; null: passed already.
+using Point = std::shared_ptr<void>;
+
+// Since the stream was made. The two directions may be under way at once.
+struct LinkUse {
+  int64_t bytes_to_device = 0;
+  int64_t bytes_to_host = 0;
+  double to_device_s = 0;  // during which copies ran
+  double to_host_s = 0;
+  double waited_s = 0;  // the host in wait(), and the device's current stream behind order()
+};
+
+// All methods are called by one thread, whose current stream is meant.
+class CopyStream {
+ public:
+  virtual ~CopyStream() = default;  // drains
+
+  // What the current stream holds by now.
+  virtual Point now() = 0;
+  // Queues to.copy_(from) and returns its end. It runs behind `after`, and not behind what else the
+  // current stream holds: a caller whose work there writes `from`, or uses `to`, passes a now()
+  // taken since. Contiguous tensors of one dtype and length, one on the host, one on the device;
+  // their memory stays until the host waited for the end, or, if the current stream's allocator has
+  // it, until the current stream was ordered behind the end.
+  virtual Point copy(const torch::Tensor& to, const torch::Tensor& from,
+                     const std::vector<Point>& after) = 0;
+  // What the current stream is given from now on runs behind the point. Does not block.
+  virtual void order(const Point& point) = 0;
+  // Blocks until the point has passed.
+  virtual void wait(const Point& point) = 0;
+  virtual bool reached(const Point& point) = 0;
+  // Blocks until no copy is under way. For destructors of those who own the memory: a device that
+  // has failed has no copies left.
+  virtual void drain() noexcept = 0;
+
+  virtual LinkUse use() { return {}; }
+};
+
+// For the CPU every copy has ended when copy() returns.
+std::unique_ptr<CopyStream> make_copy_stream(torch::Device device);
+
+}  // namespace zeroth::offload

@@ -1,0 +1,93 @@
+#include "offload/host_memory.h"
+
+#include <ATen/ops/from_blob.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include "base/error.h"
+
+namespace zeroth::offload {
+namespace {
+
+size_t whole_pages(size_t bytes) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return (std::max<size_t>(bytes, 1) + page - 1) / page * page;
+}
+
+}  // namespace
+
+struct HostMemory::Book {
+  std::shared_ptr<PageLocker> locker;
+  int64_t bytes = 0;
+  int64_t locked_bytes = 0;
+  std::string refused;  // why the locker did not agree
+
+  std::span<std::byte> take(size_t wanted);
+  bool lock(std::span<std::byte> memory);
+  void give(std::span<std::byte> memory, bool locked);
+};
+
+std::span<std::byte> HostMemory::Book::take(size_t wanted) {
+  const size_t size = whole_pages(wanted);
+  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    throw Error("cannot take {} bytes of host memory for offloaded state: {}", size,
+                std::system_category().message(errno));
+  }
+  madvise(memory, size, MADV_HUGEPAGE);  // fewer pages to touch, lock and look up
+  bytes += static_cast<int64_t>(size);
+  return {static_cast<std::byte*>(memory), size};
+}
+
+bool HostMemory::Book::lock(std::span<std::byte> memory) {
+  if (!locker || !refused.empty()) return false;
+  refused = locker->lock(memory);
+  if (!refused.empty()) return false;
+  locked_bytes += static_cast<int64_t>(memory.size());
+  return true;
+}
+
+void HostMemory::Book::give(std::span<std::byte> memory, bool locked) {
+  if (locked) {
+    locker->unlock(memory);
+    locked_bytes -= static_cast<int64_t>(memory.size());
+  }
+  munmap(memory.data(), memory.size());
+  bytes -= static_cast<int64_t>(memory.size());
+}
+
+HostMemory::HostMemory(std::shared_ptr<PageLocker> locker) : book_(std::make_shared<Book>()) {
+  book_->locker = std::move(locker);
+}
+
+torch::Tensor HostMemory::zeros(int64_t numel, torch::Dtype dtype) {
+  const std::span<std::byte> memory =
+      book_->take(static_cast<size_t>(numel) * c10::elementSize(dtype));
+  const bool locked = book_->lock(memory);
+  return at::from_blob(
+      memory.data(), {numel}, [book = book_, memory, locked](void*) { book->give(memory, locked); },
+      torch::TensorOptions(torch::kCPU).dtype(dtype));
+}
+
+int64_t HostMemory::bytes() const {
+  return book_->bytes;
+}
+
+int64_t HostMemory::locked_bytes() const {
+  return book_->locked_bytes;
+}
+
+std::vector<std::string> HostMemory::notes() const {
+  if (book_->refused.empty()) return {};
+  return {
+      fmt::format("host memory cannot be page-locked, so copies to and from the device are "
+                  "slower: {}",
+                  book_->refused)};
+}
+
+}  // namespace zeroth::offload

@@ -1,0 +1,262 @@
+#include "offload/staged_store.h"
+
+#include <algorithm>
+#include <deque>
+#include <exception>
+#include <utility>
+
+#include "base/error.h"
+#include "offload/staging_slots.h"
+
+namespace zeroth::offload {
+namespace {
+
+bool overlap(const Tile& a, const Tile& b) {
+  return a.shard == b.shard && a.begin < b.end && b.begin < a.end;
+}
+
+// Two leases of a tile may be there at once when both only read.
+bool may_share(Access a, Access b) {
+  return a == Access::kRead && b == Access::kRead;
+}
+
+class StagedStore final : public ShardStore {
+ public:
+  StagedStore(std::unique_ptr<ShardStore> inner, std::shared_ptr<HostLink> link,
+              torch::Device device, const StagedOptions& options)
+      : inner_(std::move(inner)),
+        link_(std::move(link)),
+        device_(device),
+        options_(options),
+        slots_(*link_, device, options.depth) {}
+
+  ~StagedStore() override { link_->copies->drain(); }
+
+  size_t add(int64_t numel, torch::Dtype dtype) override { return inner_->add(numel, dtype); }
+
+  void expect(std::vector<Tile> tiles) override {
+    expected_.assign(tiles.begin(), tiles.end());
+    inner_->expect(std::move(tiles));
+    drop_ahead([this](const Held& held) {
+      const auto found = std::find(expected_.begin(), expected_.end(), held.tile);
+      if (found == expected_.end()) return true;
+      expected_.erase(found);
+      return false;
+    });
+    read_ahead();
+  }
+
+  TileLease borrow(const Tile& tile, torch::Device device, Access access) override {
+    if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+    while (!ending_.empty() && copies().reached(ending_.front().end)) ending_.pop_front();
+    if (device == torch::Device(torch::kCPU)) return borrow_on_host(tile, access);
+    ZEROTH_CHECK(device == device_, "shards are staged for {}, asked for {}", device_.str(),
+                 device.str());
+    const auto held = std::make_shared<Held>(take(tile, access));
+    const auto last = std::find(expected_.begin(), expected_.end(), tile);
+    if (last != expected_.end()) expected_.erase(expected_.begin(), last + 1);
+    copies().order(held->arrived);
+    leased_.push_back({tile, access});
+    read_ahead();
+    return TileLease(held->values, [this, held, access] { end_lease(*held, access); });
+  }
+
+  void settle() override {
+    while (!ending_.empty()) end_oldest();
+    if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+    inner_->settle();
+  }
+
+  StoreBytes bytes() const override {
+    StoreBytes bytes = inner_->bytes();
+    (device_.is_cpu() ? bytes.host : bytes.device) += slots_.bytes();
+    return bytes;
+  }
+
+  Traffic traffic() const override {
+    const Traffic inner = inner_->traffic();
+    if (inner.bytes_read + inner.bytes_written > 0) return inner;
+    const LinkUse use = link_->copies->use();
+    return {.bytes_read = use.bytes_to_device,
+            .bytes_written = use.bytes_to_host,
+            .under_way_s = std::max(use.to_device_s, use.to_host_s),
+            .waited_s = use.waited_s};
+  }
+
+  std::vector<std::string> notes() const override { return inner_->notes(); }
+
+ private:
+  struct Held {  // a tile on the device
+    Tile tile;
+    Access access;    // of the inner lease
+    TileLease inner;  // none when it only reads: that goes back when the copy has ended
+    StagingSlots::Slot slot;
+    torch::Tensor values;  // in the slot
+    Point arrived;         // the slot may be used behind it
+  };
+  struct Leased {
+    Tile tile;
+    Access access;
+  };
+  struct Ending {  // the inner lease goes back when the last copy from or to it has ended
+    Tile tile;
+    Access access;
+    TileLease inner;
+    Point end;
+  };
+
+  CopyStream& copies() { return *link_->copies; }
+  size_t inner_leases() const { return inner_held_ + ending_.size(); }
+
+  Held take(const Tile& tile, Access access) {
+    const auto ready = std::find_if(ahead_.begin(), ahead_.end(),
+                                    [&](const Held& held) { return held.tile == tile; });
+    if (ready != ahead_.end() && (access == Access::kRead || ready->access != Access::kRead)) {
+      Held held = std::move(*ready);
+      ahead_.erase(ready);
+      return held;
+    }
+    make_way(tile, access);
+    while (inner_leases() >= options_.inner_leases && !ending_.empty()) end_oldest();
+    return fetch(tile, access);
+  }
+
+  Held fetch(const Tile& tile, Access access) {
+    Held held{tile, access, inner_->borrow(tile, torch::kCPU, access), {}, {}, {}};
+    const torch::Tensor resting = held.inner.tensor();
+    held.slot = slots_.take(static_cast<int64_t>(resting.nbytes()));
+    held.values = held.slot.view(resting.numel(), resting.scalar_type());
+    held.arrived = held.slot.free;
+    if (access != Access::kWrite) {
+      held.arrived = copies().copy(held.values, resting, {held.slot.free});
+    }
+    if (access == Access::kRead) {
+      ending_.push_back({tile, access, std::move(held.inner), held.arrived});
+    } else {
+      ++inner_held_;
+    }
+    return held;
+  }
+
+  void end_lease(Held& held, Access access) {
+    const auto mine = std::find_if(leased_.begin(), leased_.end(), [&](const Leased& leased) {
+      return leased.tile == held.tile && leased.access == access;
+    });
+    leased_.erase(mine);
+    try {
+      held.slot.free = copies().now();
+      if (access != Access::kRead) {
+        held.slot.free = copies().copy(held.inner.tensor(), held.values, {held.slot.free});
+      }
+      end_inner(held, access == Access::kRead ? held.arrived : held.slot.free);
+      slots_.give(std::move(held.slot));
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+  }
+
+  void end_inner(Held& held, const Point& end) {
+    if (held.access == Access::kRead) return;
+    --inner_held_;
+    ending_.push_back({held.tile, held.access, std::move(held.inner), end});
+  }
+
+  template <typename Unwanted>
+  void drop_ahead(Unwanted&& unwanted) {
+    for (size_t i = 0; i < ahead_.size();) {
+      if (!unwanted(ahead_[i])) {
+        ++i;
+        continue;
+      }
+      Held held = std::move(ahead_[i]);
+      ahead_.erase(ahead_.begin() + static_cast<ptrdiff_t>(i));
+      held.slot.free = held.arrived;
+      end_inner(held, held.arrived);
+      slots_.give(std::move(held.slot));
+    }
+  }
+
+  // So that the inner store may lend the tile: what was copied ahead of it goes, and is expected
+  // once more; copies from and to it end.
+  void make_way(const Tile& tile, Access access) {
+    const auto in_the_way = [&](const auto& other) {
+      return overlap(other.tile, tile) && !may_share(other.access, access);
+    };
+    drop_ahead([&](const Held& held) {
+      if (in_the_way(held)) expected_.push_front(held.tile);
+      return in_the_way(held);
+    });
+    for (size_t i = 0; i < ending_.size();) {
+      if (!in_the_way(ending_[i])) {
+        ++i;
+        continue;
+      }
+      copies().wait(ending_[i].end);
+      ending_.erase(ending_.begin() + static_cast<ptrdiff_t>(i));
+    }
+  }
+
+  TileLease borrow_on_host(const Tile& tile, Access access) {
+    make_way(tile, access);
+    while (inner_leases() >= options_.inner_leases && !ending_.empty()) end_oldest();
+    const auto inner = std::make_shared<TileLease>(inner_->borrow(tile, torch::kCPU, access));
+    leased_.push_back({tile, access});
+    return TileLease(inner->tensor(), [this, inner, tile, access] {
+      *inner = TileLease();
+      std::erase_if(leased_, [&](const Leased& leased) {
+        return leased.tile == tile && leased.access == access;
+      });
+      read_ahead();
+    });
+  }
+
+  // Copies the next tiles to the device as far as that blocks nobody; what goes wrong is told by
+  // the next borrow().
+  void read_ahead() {
+    try {
+      while (ahead_.size() < options_.depth && !expected_.empty()) {
+        const Tile tile = expected_.front();
+        const auto in_the_way = [&](const auto& other) {
+          return overlap(other.tile, tile) && !may_share(other.access, options_.expected);
+        };
+        if (std::any_of(leased_.begin(), leased_.end(), in_the_way) ||
+            std::any_of(ahead_.begin(), ahead_.end(), in_the_way) ||
+            std::any_of(ending_.begin(), ending_.end(), in_the_way) ||
+            inner_leases() + 1 >= options_.inner_leases || !inner_->ready(tile)) {
+          return;
+        }
+        expected_.pop_front();
+        ahead_.push_back(fetch(tile, options_.expected));
+      }
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+  }
+
+  void end_oldest() {
+    copies().wait(ending_.front().end);
+    ending_.pop_front();
+  }
+
+  std::unique_ptr<ShardStore> inner_;
+  std::shared_ptr<HostLink> link_;
+  torch::Device device_;
+  StagedOptions options_;
+  StagingSlots slots_;
+  std::deque<Tile> expected_;
+  std::vector<Held> ahead_;
+  std::vector<Leased> leased_;  // on the device and on the host
+  std::deque<Ending> ending_;
+  size_t inner_held_ = 0;  // inner leases in ahead_ and with those that may write on the device
+  std::exception_ptr failure_;
+};
+
+}  // namespace
+
+std::unique_ptr<ShardStore> make_staged_store(std::unique_ptr<ShardStore> inner,
+                                              std::shared_ptr<HostLink> link, torch::Device device,
+                                              const StagedOptions& options) {
+  return std::make_unique<StagedStore>(std::move(inner), std::move(link), device, options);
+}
+
+}  // namespace zeroth::offload

@@ -1,0 +1,35 @@
+// Gives a device the shards of a store that leases them to the host only.
+#pragma once
+
+#include <memory>
+
+#include "offload/host_link.h"
+#include "offload/shard_store.h"
+
+namespace zeroth::offload {
+
+struct StagedOptions {
+  // Tiles that are copied to the device ahead of their use, along expect().
+  size_t depth = 4;
+  // Tiles of the inner store that are borrowed at a time at most, as long as copies can be waited
+  // for instead; at least one more than the caller holds.
+  size_t inner_leases = SIZE_MAX;
+  // How the expected tiles will be borrowed: kRead for parameters, kReadWrite for states.
+  Access expected = Access::kReadWrite;
+};
+
+// Shards in memory of exactly their size, leased to the CPU; see make_memory_store.
+std::unique_ptr<ShardStore> make_host_store(std::shared_ptr<HostLink> link);
+
+// Borrowed for `device`, a tile of `inner` is copied there and, if it may have changed, back when
+// the lease is destroyed; both are ordered against the current stream and do not block it nor the
+// host, except that a tile which is still on its way back is waited for. What uses the tensor is
+// queued, or ordered, on the current stream before the lease is destroyed. Borrowed for the CPU, a
+// tile is the inner store's, with all that came from the device. A tile has one lease at a time,
+// unless all of them only read.
+// traffic() tells of the inner store's own transfers, or of the copies where it has none.
+std::unique_ptr<ShardStore> make_staged_store(std::unique_ptr<ShardStore> inner,
+                                              std::shared_ptr<HostLink> link, torch::Device device,
+                                              const StagedOptions& options = {});
+
+}  // namespace zeroth::offload

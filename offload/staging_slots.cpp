@@ -1,0 +1,45 @@
+#include "offload/staging_slots.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace zeroth::offload {
+
+StagingSlots::StagingSlots(HostLink& link, torch::Device device, size_t most)
+    : link_(link), device_(device), most_(most) {}
+
+torch::Tensor StagingSlots::Slot::view(int64_t numel, torch::Dtype dtype) const {
+  const int64_t bytes = numel * static_cast<int64_t>(c10::elementSize(dtype));
+  return memory.narrow(0, 0, bytes).view(dtype);
+}
+
+StagingSlots::Slot StagingSlots::take(int64_t bytes) {
+  const auto large = std::find_if(free_.begin(), free_.end(),
+                                  [&](const Slot& slot) { return slot.memory.numel() >= bytes; });
+  const bool may_grow = count_ < most_;
+  if (large != free_.end() && (!may_grow || link_.copies->reached(large->free))) {
+    Slot slot = std::move(*large);
+    free_.erase(large);
+    return slot;
+  }
+  if (!free_.empty() && !may_grow) {
+    link_.copies->wait(free_.front().free);
+    bytes_ -= free_.front().memory.numel();
+    --count_;
+    free_.pop_front();
+  }
+  return make(bytes);
+}
+
+StagingSlots::Slot StagingSlots::make(int64_t bytes) {
+  ++count_;
+  bytes_ += bytes;
+  if (device_.is_cpu()) return {link_.memory.zeros(bytes, torch::kByte), {}};
+  Slot slot{torch::empty({bytes}, torch::TensorOptions(device_).dtype(torch::kByte)), {}};
+  slot.free = link_.copies->now();  // the allocator's memory may be in use by earlier work
+  return slot;
+}
+
+}  // namespace zeroth::offload

@@ -1,0 +1,48 @@
+// Buffers of one place that copies pass through, each used again when its last copy is behind it.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <deque>
+
+#include "offload/host_link.h"
+
+namespace zeroth::offload {
+
+class StagingSlots {
+ public:
+  // Slots on `device`, or in the link's host memory. While a slot that is free is still waited for,
+  // up to `most` are made before it is taken again. Keeps a reference to `link`.
+  StagingSlots(HostLink& link, torch::Device device, size_t most);
+  // Waits for the link's copies.
+  ~StagingSlots() { link_.copies->drain(); }
+  StagingSlots(const StagingSlots&) = delete;
+  StagingSlots& operator=(const StagingSlots&) = delete;
+
+  struct Slot {
+    torch::Tensor memory;  // [bytes] uint8
+    Point free;            // until then an earlier user is at it: copy behind it, or wait or order
+
+    torch::Tensor view(int64_t numel, torch::Dtype dtype) const;
+  };
+
+  // At least `bytes` bytes. Blocks only where a slot turns out too small and is replaced.
+  Slot take(int64_t bytes);
+  void give(Slot slot) { free_.push_back(std::move(slot)); }
+
+  int64_t bytes() const { return bytes_; }  // of all slots, taken ones included
+  size_t count() const { return count_; }
+
+ private:
+  Slot make(int64_t bytes);
+
+  HostLink& link_;
+  torch::Device device_;
+  size_t most_;
+  std::deque<Slot> free_;  // in the order in which they were given back
+  size_t count_ = 0;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace zeroth::offload

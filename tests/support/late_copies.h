@@ -1,0 +1,87 @@
+// A CopyStream between two places on the CPU that is as late, or as far out of order, as its
+// contract allows: a forgotten wait, or a buffer used again too early, shows in the values.
+#pragma once
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "offload/copy_stream.h"
+#include "offload/host_link.h"
+
+namespace zeroth::testing {
+
+// How the host's and the device's CPU are told apart where a device is named.
+inline const torch::Device kFakeDevice{torch::kCPU, 0};
+
+class LateCopies final : public offload::CopyStream {
+ public:
+  // With seed 0 a copy is done when somebody waits for it, else at any time.
+  explicit LateCopies(uint64_t seed = 0) : random_(seed), only_when_waited_for_(seed == 0) {}
+  ~LateCopies() override { LateCopies::drain(); }
+
+  offload::Point now() override { return {}; }  // the CPU has always done all
+
+  offload::Point copy(const torch::Tensor& to, const torch::Tensor& from,
+                      const std::vector<offload::Point>& after) override {
+    auto copy = std::make_shared<Copy>(Copy{to, from, after});
+    waiting_.push_back(copy);
+    ++copies_;
+    if (!only_when_waited_for_) {
+      for (auto left = random_() % 3; left > 0 && !waiting_.empty(); --left) {
+        perform(*std::vector(waiting_)[random_() % waiting_.size()]);
+      }
+    }
+    return copy;
+  }
+  void order(const offload::Point& point) override { wait(point); }
+  void wait(const offload::Point& point) override {
+    if (point) perform(*std::static_pointer_cast<Copy>(point));
+  }
+  bool reached(const offload::Point& point) override {
+    return !point || std::static_pointer_cast<Copy>(point)->done;
+  }
+  void drain() noexcept override {
+    while (!waiting_.empty()) perform(*std::shared_ptr(waiting_.front()));
+  }
+
+  int copies() const { return copies_; }
+  size_t under_way() const { return waiting_.size(); }
+
+ private:
+  struct Copy {
+    torch::Tensor to, from;
+    std::vector<offload::Point> after;
+    bool done = false;
+  };
+
+  void perform(Copy& copy) {
+    if (copy.done) return;
+    for (const offload::Point& point : copy.after) wait(point);
+    copy.done = true;
+    copy.to.copy_(copy.from);
+    copy.to = copy.from = torch::Tensor();
+    copy.after.clear();
+    std::erase_if(waiting_, [&](const auto& other) { return other.get() == &copy; });
+  }
+
+  std::mt19937_64 random_;
+  bool only_when_waited_for_;
+  std::vector<std::shared_ptr<Copy>> waiting_;
+  int copies_ = 0;
+};
+
+inline std::shared_ptr<offload::HostLink> late_link(uint64_t seed = 0) {
+  return std::make_shared<offload::HostLink>(
+      offload::HostLink{offload::HostMemory(), std::make_unique<LateCopies>(seed)});
+}
+
+inline LateCopies& copies_of(offload::HostLink& link) {
+  return dynamic_cast<LateCopies&>(*link.copies);
+}
+
+}  // namespace zeroth::testing
