@@ -5,9 +5,11 @@
 #include <torch/types.h>
 
 #include <chrono>
+#include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "comm/group.h"
@@ -38,6 +40,10 @@ class Gpu {
   virtual std::unique_ptr<Group> make_nccl_group(const c10::intrusive_ptr<c10d::Store>& store,
                                                  int rank, int size,
                                                  const NcclOptions& options) = 0;
+  // Page-locks memory for copies from and to the GPUs. Returns an empty text, or why not.
+  virtual std::string lock_pages(std::span<std::byte> memory) = 0;
+  // Of exactly what lock_pages() took; no copy uses it any more.
+  virtual void unlock_pages(std::span<std::byte> memory) noexcept = 0;
   // Most bytes of tensors that were live on `index` at a time.
   virtual int64_t peak_allocated_bytes(int index) const = 0;
 };

@@ -63,6 +63,10 @@ std::unique_ptr<Group> gloo(const Ranks& ranks) {
   return make_gloo_group(ranks.store, ranks.env.rank, ranks.env.world_size, options);
 }
 
+std::string run_id(const RankEnv& env) {
+  return fmt::format("{}-{}", env.master_addr, env.master_port);
+}
+
 // A group of CPU tensors, and what the user should know about it.
 std::unique_ptr<Group> host_group(const RankEnv& env, Mesh::Meeting& meeting) {
   const RingSize ring = RingSize::for_ranks(env.world_size);
@@ -82,6 +86,7 @@ std::unique_ptr<Group> host_group(const RankEnv& env, Mesh::Meeting& meeting) {
 std::unique_ptr<Mesh> cpu_mesh(const RankEnv& env) {
   if (env.world_size == 1) return std::make_unique<Mesh>(torch::kCPU, make_solo_group());
   Mesh::Meeting meeting;
+  meeting.run_id = run_id(env);
   auto group = host_group(env, meeting);
   return std::make_unique<Mesh>(torch::kCPU, std::move(meeting), std::move(group));
 }
@@ -98,6 +103,7 @@ std::unique_ptr<Mesh> gpu_mesh(const RankEnv& env, torch::Device device, Gpu& gp
                                const OnStuck& on_stuck) {
   if (env.world_size == 1) return std::make_unique<Mesh>(device, make_solo_group());
   Mesh::Meeting meeting;
+  meeting.run_id = run_id(env);
   std::unique_ptr<Group> group;
   if (through_nccl(env, gpu)) {
     const Ranks ranks = meet(env, RankTable::bytes(env.world_size));
@@ -146,11 +152,15 @@ void load_device(const RankEnv& env) {
   if (!use_cpu(env)) load_gpu();
 }
 
+torch::DeviceType device_type(const RankEnv& env) {
+  const bool on_cpu = use_cpu(env) || (!env.accelerator && load_gpu().device_count() == 0);
+  return on_cpu ? torch::kCPU : torch::kCUDA;
+}
+
 std::unique_ptr<Mesh> make_mesh(const RankEnv& env, const OnStuck& on_stuck) {
-  if (use_cpu(env)) return cpu_mesh(env);
+  if (device_type(env) == torch::kCPU) return cpu_mesh(env);
   Gpu& gpu = load_gpu();
   const int devices = gpu.device_count();
-  if (devices == 0 && !env.accelerator) return cpu_mesh(env);
   if (devices == 0) throw Error("rank {}: DS_ACCELERATOR=cuda, but no GPU is visible", env.rank);
   if (env.local_rank >= devices && !env.share_gpus) {
     throw Error(

@@ -26,6 +26,7 @@ class Mesh {
   // others.
   struct Meeting {
     c10::intrusive_ptr<c10d::Store> store;
+    std::string run_id = "1";  // the same on all ranks
     std::vector<std::string> notes;
   };
   Mesh(torch::Device device, Meeting meeting, std::unique_ptr<Group> data);
@@ -40,6 +41,8 @@ class Mesh {
   // before anything keeps a reference to data(); a second call changes nothing.
   void log_collectives(const configs::CommsLoggerConfig& config);
   CommLog* comm_log() const { return log_.get(); }  // null unless they are
+  // Names the run among those of this machine.
+  const std::string& run_id() const { return meeting_->run_id; }
   // What the user should know about the connections, one line each.
   const std::vector<std::string>& notes() const { return meeting_->notes; }
 
@@ -61,6 +64,9 @@ struct RankEnv;
 // Loads the GPU library where make_mesh will want it. For programs that use torch before they
 // connect: to be called first.
 void load_device(const RankEnv& env);
+
+// What make_mesh will compute on: kCPU or kCUDA. To be called as load_device.
+torch::DeviceType device_type(const RankEnv& env);
 
 // Connects the ranks. Throws an Error that names rank, address and port when that does not succeed
 // in time. `on_stuck`: how to leave when a GPU waits longer than env.timeout for other ranks,

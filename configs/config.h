@@ -71,8 +71,8 @@ struct ZeroConfig {
   bool ignore_unused_parameters = true;
   // The optimizer updates a shard in tiles of at most this many elements. Changes no result.
   int64_t sub_group_size_elements = 1'000'000'000;
-  OffloadOptimizerConfig offload_optimizer;
-  OffloadParamConfig offload_param;
+  OffloadOptimizerConfig offload_optimizer = {};
+  OffloadParamConfig offload_param = {};
   // DeepSpeed saves a stage-3 model only with it. A saved model is whole here in any case.
   bool gather_16bit_weights_on_model_save = false;
 };

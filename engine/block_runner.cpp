@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -39,7 +40,7 @@ torch::Tensor BlockRunner::forward(const model::MicroBatch& batch, Tape& tape) {
 
 torch::Tensor BlockRunner::run_forward(const Segment& segment, torch::Tensor x,
                                        const model::MicroBatch& batch, Tape& tape) {
-  if (segment.recompute) tape.keep_input(segment.first, x);
+  if (segment.recompute) tape.put_away(segment.first, x);
   for (size_t i = segment.first; i < segment.end; ++i) {
     at(i, "forward");
     const zero::Lease lease = params_.gather(i);
@@ -67,6 +68,8 @@ void BlockRunner::backward(const model::MicroBatch& batch, bool last, Tape& tape
   torch::Tensor dy = torch::full({}, batch.grad_scale, batch.tokens.options().dtype(torch::kFloat));
   for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
     if (!segment->trained) break;
+    if (segment->recompute) tape.bring_back(segment->first);
+    expect_input(segment + 1, tape);
     if (segment->recompute) run_again(*segment, batch, tape);
     for (size_t i = segment->end; i-- > segment->first;) {
       at(i, "backward");
@@ -86,6 +89,13 @@ void BlockRunner::backward(const model::MicroBatch& batch, bool last, Tape& tape
 std::string BlockRunner::doing() const {
   return at_.way == nullptr ? ""
                             : fmt::format("{} of block {}", at_.way, blocks_[at_.block]->label());
+}
+
+// The next input that backward brings back comes while it works on another segment.
+void BlockRunner::expect_input(std::vector<Segment>::const_reverse_iterator next, Tape& tape) {
+  const auto kept = std::find_if(next, segments_.rend(),
+                                 [](const Segment& segment) { return segment.recompute; });
+  if (kept != segments_.rend() && kept->trained) tape.coming_back(kept->first);
 }
 
 // Rebuilds the graphs of all blocks of the segment but the last, whose own input it leaves on the

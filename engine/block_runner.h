@@ -59,6 +59,7 @@ class BlockRunner {
  private:
   torch::Tensor run_forward(const Segment& segment, torch::Tensor x, const model::MicroBatch& batch,
                             Tape& tape);
+  void expect_input(std::vector<Segment>::const_reverse_iterator next, Tape& tape);
   void run_again(const Segment& segment, const model::MicroBatch& batch, Tape& tape);
   void inspect(size_t block, const torch::Tensor& output);
   void begin_laps() const {

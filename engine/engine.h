@@ -12,8 +12,10 @@
 #include "engine/loader.h"
 #include "engine/memory_use.h"
 #include "engine/model_sink.h"
+#include "engine/outline.h"
 #include "model/block.h"
 #include "model/weight_source.h"
+#include "offload/access.h"
 
 namespace zeroth::engine {
 
@@ -24,7 +26,19 @@ struct StepTimes {
   double forward = 0;   // with the waits for gathers in it
   double backward = 0;  // recompute and the start of reductions included
   double reduce = 0;    // waiting for the last reductions, norm
-  double update = 0;    // a GPU is still at it when the step returns: there, of the step before
+  // A GPU is still at it when the step returns: there, of the step before. So also where updates
+  // wait for the next forward, whose time they are not part of.
+  double update = 0;
+};
+
+// What offload cost this rank in one step.
+struct OffloadTimes {
+  double update = 0;         // seconds in updates that waited for the next use of their parameters
+  offload::Traffic traffic;  // between resting places and memory
+  // Share of the transfers' time in which this rank did something else.
+  double hidden() const {
+    return traffic.under_way_s > 0 ? 1 - traffic.waited_s / traffic.under_way_s : 0;
+  }
 };
 
 // Of one block in one step, all micro-batches together.
@@ -55,7 +69,8 @@ struct StepStats {
   int64_t tokens = 0;          // positions run, over all ranks, padding included
   int64_t trained_tokens = 0;  // over all ranks
   StepTimes times;
-  comm::CommTimes comm;             // of this rank in this step
+  comm::CommTimes comm;  // of this rank in this step
+  OffloadTimes offload;
   std::vector<MemoryPoint> memory;  // of this rank, with memory_breakdown; else empty
   std::vector<BlockTime> blocks;    // of this rank, in the step that flops_profiler asks for
 };
@@ -63,21 +78,6 @@ struct StepStats {
 struct EvalStats {
   double loss = 0;  // mean over all trained tokens of all ranks
   int64_t trained_tokens = 0;
-};
-
-// Bytes on this rank, by what they hold.
-struct MemoryReport {
-  int64_t parameters = 0;            // working precision
-  int64_t master_and_optimizer = 0;  // fp32 master where it is a copy, and optimizer state
-  int64_t gradients = 0;
-  int64_t gathered_peak = 0;  // most parameters that a step gathers beyond what rests here
-};
-
-// Trainable parameters (elements, of the whole model) that weight decay acts on, and those that
-// OptimizerConfig::no_decay leaves out.
-struct DecayCounts {
-  int64_t decayed = 0;
-  int64_t not_decayed = 0;
 };
 
 // Which values of the parameters are saved.
@@ -114,7 +114,8 @@ class Engine {
 
   virtual const configs::Config& config() const = 0;
   virtual comm::Mesh& mesh() const = 0;
-  virtual MemoryReport memory() const = 0;
+  // What this rank holds, planned as outline() does.
+  virtual zero::MemoryPlan memory() const = 0;
   virtual int64_t num_parameters() const = 0;  // whole model, tied weights once
   virtual DecayCounts decay_counts() const = 0;
   // What this rank is doing, or was when it threw: "backward of block layers.3"; empty between
@@ -124,10 +125,6 @@ class Engine {
   // optimizer state sharded".
   virtual std::string strategy() const = 0;
 };
-
-// Throws the Error that initialize would throw for a configuration that does not fit these blocks
-// on so many ranks. Does not communicate and leaves the blocks as they are.
-void check_config(const model::Blocks& blocks, const configs::Config& config, int world_size);
 
 // Takes over the blocks: their parameters become views of the engine's buffers, in working
 // precision on mesh's device. Collective. Throws an Error that names the key or the parameter.

@@ -79,12 +79,12 @@ void load_values(const zero::UnitPlan& plan, model::WeightSource& source, zero::
       const torch::Tensor values_of_slot =
           values.narrow(0, slot.offset + part.begin - range.begin, part.size());
       source.read(slot.name, part.begin, values_of_slot);
-      require_range(slot.name, values_of_slot, params.shard(u).scalar_type());
+      require_range(slot.name, values_of_slot, params.dtype());
     }
     if (unit.trainable) {
-      optimizer.set_master(u, values.to(params.shard(u).device()));
+      optimizer.set_master(u, values);
     } else {
-      params.shard(u).copy_(values);
+      params.shard(u, params.device(), offload::Access::kWrite).tensor().copy_(values);
       params.updated(u);
     }
   }

@@ -21,10 +21,6 @@ void settle_buffers(const model::Blocks& blocks, comm::Mesh& mesh) {
 
 }  // namespace
 
-void check_config(const model::Blocks& blocks, const configs::Config& config, int world_size) {
-  zero::check_sizes(zero::plan_units(blocks, world_size), config);
-}
-
 std::unique_ptr<Engine> initialize(model::Blocks blocks, const configs::Config& config,
                                    std::shared_ptr<comm::Mesh> mesh, const InitOptions& options) {
   if (blocks.size() < 2) throw Error("a model needs at least two blocks, {} given", blocks.size());

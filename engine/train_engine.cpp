@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "engine/safetensors_sink.h"
 #include "engine/unused.h"
+#include "zero/dtype.h"
 
 namespace zeroth::engine {
 
@@ -17,27 +18,22 @@ TrainEngine::TrainEngine(model::Blocks blocks, const configs::Config& config,
       blocks_(std::move(blocks)),
       plan_(zero::plan_units(blocks_, mesh_->data().size())),
       strategy_(zero::make_strategy(plan_, config_, *mesh_)),
-      rule_(optim::make_update_rule(config_.optimizer, mesh_->device())),
-      optimizer_(plan_, *strategy_.params, *strategy_.grads, *strategy_.states, *rule_,
-                 zero::optimizer_options(config_)),
       lr_(config_.scheduler, config_.optimizer),
       scaler_(optim::make_loss_scaler(config_.precision, config_.loss_scale)),
       first_trained_(zero::first_trained_block(plan_)),
       segments_(plan_segments(blocks_.size(), config_.recompute, first_trained_)),
       schedule_(make_schedule(static_cast<size_t>(config_.batch.accumulation_steps))),
+      kept_(make_kept_inputs(blocks_.size(), config_.recompute, mesh_->device())),
       step_visits_(visits(schedule_, segments_)),
       runner_(blocks_, *strategy_.params, *strategy_.grads, segments_),
       watch_(config_, *mesh_),
-      skips_(make_non_finite_skips(config_)) {
-  strategy_.params->expect(step_visits_);
-  planned_live_elements_ = strategy_.params->planned_live_elements();
-  strategy_.params->expect({});
-}
+      skips_(make_non_finite_skips(config_)) {}
 
 StepStats TrainEngine::train_batch(Loader& data) {
   if (!failure_.empty()) throw Error(failure_);
   StepStats stats;
   watch_.begin(steps_);
+  const OffloadTimes offload_before = offload_times();
   StepBatches step = draw_batches(data, config_.batch.accumulation_steps, *mesh_);
   require_trained_tokens(step, steps_ + 1, *mesh_);
   watch_.ended(Phase::kData);
@@ -64,11 +60,26 @@ StepStats TrainEngine::train_batch(Loader& data) {
   apply(stats);
   watch_.ended(Phase::kUpdate);
   watch_.tell(blocks_, stats);
+  tell_offload(offload_before, stats);
   return stats;
 }
 
+OffloadTimes TrainEngine::offload_times() const {
+  return {.update = strategy_.optimizer->waiting_update_seconds(),
+          .traffic = strategy_.rests.traffic()};
+}
+
+void TrainEngine::tell_offload(const OffloadTimes& before, StepStats& stats) const {
+  const OffloadTimes now = offload_times();
+  stats.offload = {.update = now.update - before.update, .traffic = now.traffic - before.traffic};
+  // A GPU's clock does not see what the host does beside it.
+  if (!mesh_->device().is_cpu()) return;
+  stats.times.forward -= stats.offload.update;
+  stats.times.update += stats.offload.update;
+}
+
 torch::Tensor TrainEngine::run_micro_batches(StepBatches& step) {
-  Tape tape(blocks_.size(), first_trained_ + 1);
+  Tape tape(blocks_.size(), first_trained_ + 1, kept_);
   torch::Tensor loss =
       torch::zeros({}, torch::TensorOptions(mesh_->device()).dtype(torch::kDouble));
   strategy_.params->expect(step_visits_);
@@ -124,7 +135,8 @@ void TrainEngine::update(const StepStats& stats) {
   step.lr = stats.lr;
   step.betas = lr_.betas_at(applied_updates_);
   step.grad_factor = clip * unscale();
-  optimizer_.step(step);
+  step.rounding_seed = config_.seed;
+  strategy_.optimizer->step(step);
   ++applied_updates_;
 }
 
@@ -167,7 +179,7 @@ EvalStats TrainEngine::eval_batch(Loader& data, int64_t micro_batches) {
 
 torch::Tensor TrainEngine::whole_master(size_t unit) {
   const zero::Unit& owner = plan_.units[unit];
-  const torch::Tensor own = optimizer_.master(unit);
+  const torch::Tensor own = strategy_.optimizer->master(unit);
   if (own.numel() == owner.layout.numel()) return own;
   const torch::Tensor whole = torch::empty({owner.layout.numel()}, own.options());
   mesh_->data().all_gather(whole, own, "masters of " + owner.place()).wait();
@@ -216,32 +228,16 @@ void TrainEngine::save_model(const std::filesystem::path& dir) {
   comm::barrier(*mesh_);
 }
 
-MemoryReport TrainEngine::memory() const {
-  MemoryReport report;
-  report.parameters = strategy_.params->resting_bytes();
-  const offload::StoreBytes states = strategy_.states->bytes();
-  report.master_and_optimizer = states.device + states.host + states.file;
-  report.gradients = strategy_.grads->resting_bytes();
-  report.gathered_peak = planned_live_elements_ *
-                         static_cast<int64_t>(c10::elementSize(zero::dtype_of(config_.precision)));
-  return report;
+zero::MemoryPlan TrainEngine::memory() const {
+  return plan_memory(plan_, config_, {.device = mesh_->device().type()});
 }
 
 int64_t TrainEngine::num_parameters() const {
-  int64_t count = 0;
-  for (const zero::Unit& unit : plan_.units) count += unit.layout.parameter_numel();
-  return count;
+  return count_parameters(plan_);
 }
 
 DecayCounts TrainEngine::decay_counts() const {
-  DecayCounts counts;
-  for (const zero::Unit& unit : plan_.units) {
-    if (!unit.trainable) continue;
-    const int64_t left_out = config_.optimizer.no_decay ? unit.layout.vector_numel() : 0;
-    counts.decayed += unit.layout.parameter_numel() - left_out;
-    counts.not_decayed += left_out;
-  }
-  return counts;
+  return count_decay(plan_, config_.optimizer);
 }
 
 }  // namespace zeroth::engine

@@ -13,7 +13,6 @@
 #include "engine/step_watch.h"
 #include "optim/loss_scaler.h"
 #include "optim/lr_schedule.h"
-#include "optim/update_rule.h"
 #include "zero/sharded_optimizer.h"
 #include "zero/strategy.h"
 
@@ -31,16 +30,17 @@ class TrainEngine final : public Engine {
 
   const configs::Config& config() const override { return config_; }
   comm::Mesh& mesh() const override { return *mesh_; }
-  MemoryReport memory() const override;
+  zero::MemoryPlan memory() const override;
   int64_t num_parameters() const override;
   DecayCounts decay_counts() const override;
   std::string doing() const override { return runner_.doing(); }
   std::string strategy() const override { return strategy_.description; }
 
   // For set-up and for tests that look inside.
+  void keep_inputs_in(std::shared_ptr<KeptInputs> kept) { kept_ = std::move(kept); }
   const zero::UnitPlan& plan() const { return plan_; }
   zero::ParamStore& params() { return *strategy_.params; }
-  zero::ShardedOptimizer& optimizer() { return optimizer_; }
+  zero::ShardedOptimizer& optimizer() { return *strategy_.optimizer; }
 
  private:
   // Forward and backward of the whole step; returns this rank's part of the loss, fp64 scalar.
@@ -51,6 +51,9 @@ class TrainEngine final : public Engine {
   // Skips, or clips and updates; fills what the stats say of it.
   void apply(StepStats& stats);
   void update(const StepStats& stats);
+  // Since the engine was made.
+  OffloadTimes offload_times() const;
+  void tell_offload(const OffloadTimes& before, StepStats& stats) const;
   // From the sum that the ranks agreed on to the gradient.
   double unscale() const;
 
@@ -59,19 +62,17 @@ class TrainEngine final : public Engine {
   model::Blocks blocks_;
   zero::UnitPlan plan_;
   zero::Strategy strategy_;
-  std::unique_ptr<optim::UpdateRule> rule_;
-  zero::ShardedOptimizer optimizer_;
   optim::LrSchedule lr_;
   optim::LossScaler scaler_;
   size_t first_trained_;  // block; before it there is no backward
   std::vector<Segment> segments_;
   std::vector<PipeOp> schedule_;
+  std::shared_ptr<KeptInputs> kept_;
   std::vector<size_t> step_visits_;  // the blocks that a step gathers, in order
   BlockRunner runner_;
   StepWatch watch_;
   NonFiniteSkips skips_;
   std::string failure_;
-  int64_t planned_live_elements_ = 0;
   int64_t steps_ = 0;            // train_batch calls that ended
   int64_t applied_updates_ = 0;  // of these, the ones that were not skipped
 };

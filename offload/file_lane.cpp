@@ -55,6 +55,9 @@ FileLanes make_file_lanes(const LaneOptions& options) {
     }
     reason = uring.refused;
     if (options.engine == LaneOptions::Engine::kUring) throw Error("no io_uring: {}", reason);
+    made.notes.push_back(fmt::format(
+        "files are read and written by {} threads instead of io_uring, which costs some speed ({})",
+        options.threads, reason));
   }
   made.engine = fmt::format("{} threads ({})", options.threads, reason);
   for (size_t i = 0; i < options.threads; ++i) {

@@ -37,13 +37,6 @@ void remove_left_over(const fs::path& nvme_path) {
   }
 }
 
-// A file that is held in memory saves none.
-bool is_in_memory(int descriptor) {
-  struct statfs status {};
-  return ::fstatfs(descriptor, &status) == 0 &&
-         (status.f_type == TMPFS_MAGIC || status.f_type == RAMFS_MAGIC);
-}
-
 }  // namespace
 
 std::optional<uint64_t> free_bytes(const fs::path& folder) {
@@ -53,6 +46,12 @@ std::optional<uint64_t> free_bytes(const fs::path& folder) {
   }
   if (status.f_blocks == 0) return std::nullopt;
   return uint64_t{status.f_bavail} * status.f_frsize;
+}
+
+bool is_in_memory(const fs::path& folder) {
+  struct statfs status {};
+  return ::statfs(folder.c_str(), &status) == 0 &&
+         (status.f_type == TMPFS_MAGIC || status.f_type == RAMFS_MAGIC);
 }
 
 SwapFile::SwapFile(const SwapPlace& place, uint64_t bytes, bool direct)
@@ -72,7 +71,7 @@ SwapFile::SwapFile(const SwapPlace& place, uint64_t bytes, bool direct)
     ::close(descriptor_);
     throw;
   }
-  if (is_in_memory(descriptor_)) {
+  if (is_in_memory(place.nvme_path)) {
     notes_.push_back(
         fmt::format("{} is held in memory (tmpfs), not on a disk: what rests there "
                     "saves no memory",

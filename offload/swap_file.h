@@ -14,6 +14,9 @@ namespace zeroth::offload {
 // say. Throws an Error for a folder that is missing.
 std::optional<uint64_t> free_bytes(const std::filesystem::path& folder);
 
+// Whether files in `folder` are held in memory (tmpfs), so that they save none.
+bool is_in_memory(const std::filesystem::path& folder);
+
 struct SwapPlace {
   std::filesystem::path nvme_path;  // made if it is missing
   std::string run_id;

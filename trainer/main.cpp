@@ -15,6 +15,7 @@
 #include "trainer/config_text.h"
 #include "trainer/failure.h"
 #include "trainer/flags.h"
+#include "trainer/memory_check.h"
 #include "trainer/run.h"
 #include "trainer/run_clock.h"
 #include "trainer/run_plan.h"
@@ -59,8 +60,11 @@ int main(int argc, char** argv) {
     trainer::Flags flags = trainer::parse_flags({argv + 1, argv + argc});
     if (!flags.answer.empty()) return say(flags.answer, env);
     if (flags.timeout_s) env.timeout = std::chrono::seconds(*flags.timeout_s);
-    const trainer::RunPlan plan = trainer::make_plan(std::move(flags), env.world_size);
+    trainer::RunPlan plan =
+        trainer::make_plan(std::move(flags), env.world_size, comm::device_type(env));
     if (plan.flags.print_config) return say(trainer::config_text(plan), env);
+    plan.room = trainer::machine_room(plan.config.zero, env.local_size);
+    trainer::require_memory(plan);
     connecting = true;
     const int signal = run.execute(plan, env, clock, stop);
     return signal == 0 ? 0 : trainer::kSignalCode + signal;

@@ -61,7 +61,12 @@ std::string to_json(const StepRow& row) {
               {"compute_s", finite(split.compute_s)},
               {"communication_s", finite(split.communication_s)},
               {"waiting_s", finite(split.waiting_s)},
-              {"overlap", finite(split.overlap)}}
+              {"overlap", finite(split.overlap)},
+              {"offload_read_bytes", stats.offload.traffic.bytes_read},
+              {"offload_written_bytes", stats.offload.traffic.bytes_written},
+              {"offload_under_way_s", finite(stats.offload.traffic.under_way_s)},
+              {"offload_waited_s", finite(stats.offload.traffic.waited_s)},
+              {"offload_hidden", finite(stats.offload.hidden())}}
       .dump();
 }
 

@@ -7,7 +7,7 @@
 
 #include "model/flops.h"
 #include "model/matrix_peak.h"
-#include "zero/strategy.h"
+#include "zero/dtype.h"
 
 namespace zeroth::trainer {
 namespace {

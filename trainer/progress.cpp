@@ -56,6 +56,12 @@ std::string breakdown_text(const engine::StepStats& stats) {
     text += fmt::format(" = compute {:.3f} communication {:.3f} waiting {:.3f} s", split.compute_s,
                         split.communication_s, split.waiting_s);
   }
+  const offload::Traffic& traffic = stats.offload.traffic;
+  if (traffic.under_way_s > 0) {
+    text += fmt::format("; read {} wrote {} in {:.3f} s, {:.0f}% hidden",
+                        format_bytes(traffic.bytes_read), format_bytes(traffic.bytes_written),
+                        traffic.under_way_s, 100 * stats.offload.hidden());
+  }
   return text;
 }
 

@@ -58,7 +58,8 @@ class Progress {
 std::string progress_text(const StepRow& row, int64_t total_steps, double seconds_left);
 
 // "data 0.001 forward 0.120 backward 0.250 reduce 0.010 update 0.004 s", and where ranks talk " =
-// compute 0.300 communication 0.050 waiting 0.035 s"
+// compute 0.300 communication 0.050 waiting 0.035 s"; where states or parameters rest in files ";
+// read 1.20 GiB wrote 1.20 GiB in 0.900 s, 70% hidden"
 std::string breakdown_text(const engine::StepStats& stats);
 
 // "memory after forward: host 312 MiB (peak 340 MiB)", and on a GPU "; device 1.20 GiB (peak 1.40

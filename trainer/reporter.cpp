@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "trainer/config_text.h"
-#include "trainer/environment.h"
 #include "trainer/flops_profile.h"
 #include "trainer/page_facts.h"
 #include "trainer/peak_memory.h"
@@ -72,26 +71,29 @@ Reporter::~Reporter() {
   if (page_) page_->write(monitor::RunPage::State::kStopped);
 }
 
-void Reporter::started(engine::Engine& engine, int threads) {
-  engine_ = &engine;
-  TitledLines lines = summary(plan_, engine, threads);
-  for (const std::string& place : monitors_.places()) lines.emplace_back("monitor", place);
+void Reporter::planned(comm::Mesh& mesh, int threads) {
+  summary_ = summary(plan_, mesh, threads);
+  environment_ = environment_lines(mesh, threads);
+  for (const std::string& place : monitors_.places()) summary_.emplace_back("monitor", place);
   if (plan_.config.flops_profiler.enabled && plan_.train &&
       plan_.config.flops_profiler.profile_step >= plan_.total_steps) {
-    lines.emplace_back("warning",
-                       fmt::format("flops_profiler.profile_step {}: the run has only {} "
-                                   "steps, counted from 0; nothing is profiled",
-                                   plan_.config.flops_profiler.profile_step, plan_.total_steps));
+    summary_.emplace_back("warning",
+                          fmt::format("flops_profiler.profile_step {}: the run has only {} "
+                                      "steps, counted from 0; nothing is profiled",
+                                      plan_.config.flops_profiler.profile_step, plan_.total_steps));
   }
-  for (const auto& [title, text] : lines) {
+  for (const auto& [title, text] : summary_) {
     const bool warning = title == "warning";
     progress_.line(fmt::format("{:<10} {}", title, text),
                    warning ? configs::LogLevel::kWarning : configs::LogLevel::kInfo);
   }
   if (plan_.config.dump_state) progress_.line(config_text(plan_));
+}
+
+void Reporter::started(engine::Engine& engine) {
+  engine_ = &engine;
   if (writes_ && plan_.train && !plan_.flags.output.empty()) {
-    page_.emplace(page_path(plan_),
-                  page_facts(plan_, std::move(lines), environment_lines(engine.mesh(), threads)),
+    page_.emplace(page_path(plan_), page_facts(plan_, summary_, environment_),
                   [this](const std::string& text) { progress_.warning(text); });
   }
   resume();

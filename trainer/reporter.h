@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "monitor/monitors.h"
 #include "monitor/run_page.h"
+#include "trainer/environment.h"
 #include "trainer/metrics.h"
 #include "trainer/peak_share.h"
 #include "trainer/progress.h"
@@ -31,8 +32,10 @@ class Reporter {
   Reporter(const Reporter&) = delete;
   Reporter& operator=(const Reporter&) = delete;
 
-  // Prints the summary and starts the page. `engine` stays in use; `threads`: of this rank.
-  void started(engine::Engine& engine, int threads);
+  // Prints the summary: before weights are read. `threads`: of this rank.
+  void planned(comm::Mesh& mesh, int threads);
+  // Starts the page. `engine` stays in use.
+  void started(engine::Engine& engine);
   // The time since the last step belongs to no step.
   void resume() { last_end_s_ = clock_.seconds(); }
   // Collective. Throws an Error when --metrics cannot be written: a program that reads it could not
@@ -60,6 +63,8 @@ class Reporter {
   PeakShare peak_share_;
   std::optional<monitor::RunPage> page_;  // rank 0, with --output
   engine::Engine* engine_ = nullptr;
+  TitledLines summary_;
+  TitledLines environment_;
   double last_end_s_ = 0;   // end of the previous step, or what came after it
   double last_page_s_ = 0;  // when the page was written
 };

@@ -38,10 +38,11 @@ int Run::go(const RunPlan& plan, const comm::RankEnv& env, const RunClock& clock
   Reporter reporter(plan, env, clock);
   mesh_ = comm::make_mesh(env, on_stuck_);
   if (env.num_threads) at::set_num_threads(*env.num_threads);
+  reporter.planned(*mesh_, at::get_num_threads());
   engine_ = engine::initialize(
       model::build_blocks(plan.spec), plan.config, mesh_,
       {.weights = model::open_weights(plan.flags.model, plan.spec, plan.config.seed)});
-  reporter.started(*engine_, at::get_num_threads());
+  reporter.started(*engine_);
   const int signal = Trainer(plan, *engine_, reporter, stop).run();
   if (signal == 0) reporter.finished();
   return signal;

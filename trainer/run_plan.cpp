@@ -14,7 +14,6 @@
 #include "configs/check.h"
 #include "configs/loader.h"
 #include "data/tokenizer.h"
-#include "engine/engine.h"
 #include "model/build.h"
 #include "model/output_folder.h"
 #include "model/temporary_folder.h"
@@ -229,9 +228,21 @@ int64_t samples_of_epochs(double epochs, int64_t samples) {
   return std::max<int64_t>(1, static_cast<int64_t>(wanted));
 }
 
-RunPlan make_plan(Flags flags, int64_t world_size) {
+engine::Outline outline_of(const RunPlan& plan, const configs::Config& config) {
+  const int64_t element = config.precision == configs::Precision::kFp32 ? 4 : 2;
+  return engine::outline(model::build_blocks(plan.spec), config,
+                         {.world_size = plan.num_ranks,
+                          .device = plan.device,
+                          .trains = !plan.flags.eval_only,
+                          .block_input_bytes = config.batch.micro_batch_size * plan.seq_len *
+                                               plan.spec.hidden_size * element});
+}
+
+RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device) {
   RunPlan plan;
   plan.flags = std::move(flags);
+  plan.num_ranks = static_cast<int>(world_size);
+  plan.device = device;
   const Basis basis = check_basis(plan, world_size);
   const bool drops = drops_last(plan.flags, basis.document);
   open_data(plan);
@@ -246,7 +257,7 @@ RunPlan make_plan(Flags flags, int64_t world_size) {
   warn_of_dropped(plan);
   for (std::string& warning : saving_warnings(plan)) plan.warnings.push_back(std::move(warning));
   if (plan.config.dropout) model::override_dropout(plan.spec, *plan.config.dropout);
-  engine::check_config(model::build_blocks(plan.spec), plan.config, static_cast<int>(world_size));
+  plan.outline = outline_of(plan, plan.config);
   if (plan.flags.eval_only) {  // its batch line says the one number that counts
     std::erase_if(resolved.notes,
                   [](const std::string& note) { return note.starts_with("no batch size given"); });

@@ -11,8 +11,10 @@
 #include "data/batch.h"
 #include "data/dataset.h"
 #include "data/sample_order.h"
+#include "engine/outline.h"
 #include "model/spec.h"
 #include "trainer/flags.h"
+#include "trainer/machine_room.h"
 
 namespace zeroth::trainer {
 
@@ -33,6 +35,10 @@ struct RunPlan {
   int64_t epoch_samples =
       0;  // of one epoch: all, but for those that dataloader_drop_last leaves out
   int64_t eval_samples = 0;
+  int num_ranks = 1;
+  torch::DeviceType device = torch::kCPU;  // on which ranks compute
+  engine::Outline outline;
+  MachineRoom room;  // not looked at by make_plan
 
   // How batches are dealt to `rank`.
   data::Deal train_deal(int64_t rank, int64_t world_size) const;
@@ -43,7 +49,11 @@ struct RunPlan {
 // Reads the configuration, config.json, tokenizer and data. Every rank calls it on its own and
 // finds the same Errors: what a user can get wrong is found here, before anything expensive. With
 // --print-config and no --data, the datasets stay null.
-RunPlan make_plan(Flags flags, int64_t world_size);
+RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device = torch::kCPU);
+
+// What the plan's model would come to with another configuration. Throws an Error that names the
+// key where it cannot work with the model.
+engine::Outline outline_of(const RunPlan& plan, const configs::Config& config);
 
 // Samples that `epochs` passes take: to the nearest one, at least one. Throws an Error beyond
 // kMostSteps.

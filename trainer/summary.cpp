@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/units.h"
+#include "trainer/memory_check.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -172,16 +173,6 @@ std::string loss_line(const RunPlan& plan) {
                      spec.embedding_dropout, spec.attention_dropout, spec.residual_dropout);
 }
 
-std::string memory_line(const engine::MemoryReport& memory) {
-  std::string text = fmt::format("each rank: parameters {}, gradients {}, masters and optimizer {}",
-                                 format_bytes(memory.parameters), format_bytes(memory.gradients),
-                                 format_bytes(memory.master_and_optimizer));
-  if (memory.gathered_peak > 0) {
-    text += fmt::format(", gathered at most {}", format_bytes(memory.gathered_peak));
-  }
-  return text;
-}
-
 std::string eval_line(const RunPlan& plan) {
   const bool own = !plan.flags.eval_data.empty();
   std::string text = data_line(own ? plan.flags.eval_data : plan.flags.data, *plan.eval);
@@ -191,22 +182,21 @@ std::string eval_line(const RunPlan& plan) {
   return text;
 }
 
-TitledLines summary(const RunPlan& plan, engine::Engine& engine, int threads) {
-  comm::Mesh& mesh = engine.mesh();
+TitledLines summary(const RunPlan& plan, const comm::Mesh& mesh, int threads) {
   TitledLines lines;
   const auto add = [&](std::string_view title, std::string_view text) {
     lines.emplace_back(title, text);
   };
-  add("model", model_line(plan, engine.num_parameters()));
+  add("model", model_line(plan, plan.outline.num_parameters));
   if (plan.train) add("data", data_line(plan.flags.data, *plan.train));
   if (plan.eval) add("eval", eval_line(plan));
   add("ranks", fmt::format("{} on {}, {} each", mesh.world_size(), mesh.device().str(),
                            plural(threads, "thread")));
   add("batch", batch_line(plan, mesh.world_size()));
   add("precision", precision_line(plan.config));
-  add("strategy", engine.strategy());
-  add("memory", memory_line(engine.memory()));
-  if (plan.train) add("optimizer", optimizer_line(plan.config, engine.decay_counts()));
+  add("strategy", plan.outline.strategy);
+  for (const std::string& line : memory_lines(plan)) add("memory", line);
+  if (plan.train) add("optimizer", optimizer_line(plan.config, plan.outline.decay));
   if (plan.train) add("loss", loss_line(plan));
   for (const std::string& warning : plan.warnings) add("warning", warning);
   for (const std::string& note : plan.notes) add("note", note);

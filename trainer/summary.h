@@ -3,14 +3,14 @@
 
 #include <string>
 
-#include "engine/engine.h"
+#include "comm/mesh.h"
 #include "trainer/environment.h"
 #include "trainer/run_plan.h"
 
 namespace zeroth::trainer {
 
 // About ten lines, each with its title; notes last. `threads`: of this rank.
-TitledLines summary(const RunPlan& plan, engine::Engine& engine, int threads);
+TitledLines summary(const RunPlan& plan, const comm::Mesh& mesh, int threads);
 
 // Its parts, each one line.
 std::string model_line(const RunPlan& plan, int64_t parameters);
@@ -22,6 +22,5 @@ std::string optimizer_line(const configs::Config& config, const engine::DecayCou
 // What the loss is a mean of, and dropout.
 std::string loss_line(const RunPlan& plan);
 std::string precision_line(const configs::Config& config);
-std::string memory_line(const engine::MemoryReport& memory);
 
 }  // namespace zeroth::trainer

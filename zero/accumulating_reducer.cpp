@@ -22,6 +22,8 @@ class AccumulatingReducer final : public GradReducer {
     for (size_t unit = 0; unit < units_.size(); ++unit) {
       if (!plan.units[unit].trainable) continue;
       units_[unit].whole = torch::empty({plan.units[unit].layout.numel()}, like);
+      if (!options.landing) continue;
+      units_[unit].host = options.landing->shard(range(unit).size(), options.wire);
     }
   }
 
@@ -42,7 +44,8 @@ class AccumulatingReducer final : public GradReducer {
       if (!last || plan_.units[unit].blocks.front() != block) continue;
       exchange_.start({.whole = state.whole,
                        .range = range(unit),
-                       .target = grad(unit),
+                       .target = summed(unit),
+                       .host = state.host,
                        .what = "gradients of " + plan_.units[unit].place()});
     }
   }
@@ -53,7 +56,10 @@ class AccumulatingReducer final : public GradReducer {
     for (size_t unit = 0; unit < units_.size(); ++unit) {
       UnitState& state = units_[unit];
       if (!state.whole.defined()) continue;
-      if (!state.holds_sum) state.whole.zero_();  // no block opened it
+      if (!state.holds_sum) {  // no block opened it
+        state.whole.zero_();
+        if (state.host.defined()) state.host.zero_();
+      }
       state.holds_sum = true;
       const Range part = plan_.units[unit].layout.shard(group_.rank());
       owned.push_back(state.whole.narrow(0, part.begin, part.size()));
@@ -63,7 +69,7 @@ class AccumulatingReducer final : public GradReducer {
 
   torch::Tensor grad(size_t unit) const override {
     if (!units_[unit].whole.defined()) return {};
-    return units_[unit].whole.narrow(0, range(unit).begin, range(unit).size());
+    return units_[unit].host.defined() ? units_[unit].host : summed(unit);
   }
 
   Range range(size_t unit) const override {
@@ -88,12 +94,19 @@ class AccumulatingReducer final : public GradReducer {
     return bytes;
   }
 
+  int64_t buffer_bytes() const override { return pool_.allocated_bytes(); }
+
  private:
   struct UnitState {
+    torch::Tensor host;      // [range().size()], where the range lands; or undefined
     torch::Tensor whole;     // sum of this rank's micro-batches so far, then over the ranks
     bool holds_sum = false;  // whole has this step's content
     std::vector<bool> got;   // [slot]: a gradient in this step
   };
+
+  torch::Tensor summed(size_t unit) const {
+    return units_[unit].whole.narrow(0, range(unit).begin, range(unit).size());
+  }
 
   const UnitPlan& plan_;
   comm::Group& group_;

@@ -12,6 +12,8 @@
 
 namespace zeroth::zero {
 
+class GradLanding;
+
 class GradReducer {
  public:
   virtual ~GradReducer() = default;
@@ -27,8 +29,9 @@ class GradReducer {
   // step. Returns the squared L2 norm, fp64 scalar on the device, of the parts that this rank owns:
   // summed over the ranks each element counts once.
   virtual torch::Tensor finish() = 0;
-  // [range(u).size()], this rank's range of the unit's gradient in the dtype of accumulation;
-  // undefined for frozen units. The optimizer may overwrite it.
+  // [range(u).size()], this rank's range of the unit's gradient in the dtype of accumulation, or,
+  // on the host, in that of the wire if it was reduced once; undefined for frozen units. The
+  // optimizer may overwrite it.
   virtual torch::Tensor grad(size_t unit) const = 0;
   virtual Range range(size_t unit) const = 0;  // of the unit's flat buffer
   // Whether backward has given this parameter a gradient in this step, on this rank. Without one it
@@ -37,7 +40,10 @@ class GradReducer {
   // Forgets the step's gradients.
   virtual void reset() = 0;
 
+  // Of all tensors that are kept from step to step, on the device.
   virtual int64_t resting_bytes() const = 0;
+  // Of these, the ones of buffers that gradients pass through.
+  virtual int64_t buffer_bytes() const = 0;
 };
 
 struct GradReducerOptions {
@@ -50,6 +56,8 @@ struct GradReducerOptions {
   size_t max_in_flight = 2;  // 0: no overlap
   // A larger unit crosses the group in pieces of this many elements (64 per rank at least).
   int64_t bucket_elements = INT64_MAX;
+  // Brings each rank's range to the host, where grad(u) is then; null: it stays on the device.
+  std::shared_ptr<GradLanding> landing = nullptr;
 };
 
 // Every rank holds the whole gradient and adds to it; the last micro-batch all-reduces.

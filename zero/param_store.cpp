@@ -15,7 +15,7 @@ size_t byte_size(const torch::Tensor& tensor) {
 torch::Tensor without_memory(int64_t numel, torch::Dtype dtype, torch::Device device) {
   const size_t bytes = static_cast<size_t>(numel) * c10::elementSize(dtype);
   c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, c10::DataPtr(nullptr, device),
-                       /*allocator=*/nullptr, /*resizable=*/false);
+                       c10::GetAllocator(device.type()), /*resizable=*/true);
   return torch::empty({0}, torch::TensorOptions(device).dtype(dtype))
       .set_(storage, 0, {numel}, {1});
 }
@@ -67,11 +67,18 @@ Lease::~Lease() {
 
 ParamStore::ParamStore(const UnitPlan& plan, comm::Group& group, torch::Device device,
                        ParamStoreOptions options)
-    : plan_(plan), group_(group), device_(device), options_(std::move(options)), pool_(device) {
+    : plan_(plan),
+      group_(group),
+      device_(device),
+      options_(std::move(options)),
+      pool_(device),
+      on_device_(offload::make_memory_store(device)),
+      states_(plan.units.size()),
+      stale_(plan.units.size(), Stale::kNo) {
   ZEROTH_CHECK(options_.retention.size() == plan.units.size(), "{} retentions for {} units",
                options_.retention.size(), plan.units.size());
   check_max_live(plan, options_);
-  states_.resize(plan.units.size());
+  if (options_.rests.empty()) options_.rests.assign(plan.units.size(), on_device_.get());
   const torch::NoGradGuard no_grad;
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
     create(unit);
@@ -84,13 +91,12 @@ ParamStore::~ParamStore() = default;
 void ParamStore::create(size_t unit) {
   const FlatLayout& layout = plan_.units[unit].layout;
   State& state = states_[unit];
-  const auto options = torch::TensorOptions(device_).dtype(options_.dtype);
-  if (options_.retention[unit] == Retention::kRelease) {
+  if (released(unit)) {
     state.full = without_memory(layout.numel(), options_.dtype, device_);
-    state.shard = torch::zeros({layout.shard_numel()}, options);
+    state.number = options_.rests[unit]->add(layout.shard_numel(), options_.dtype);
     return;
   }
-  state.full = torch::zeros({layout.numel()}, options);
+  state.full = torch::zeros({layout.numel()}, torch::TensorOptions(device_).dtype(options_.dtype));
   const Range range = shard_range(unit);
   state.shard = state.full.narrow(0, range.begin, range.size());
   state.present = true;
@@ -119,10 +125,48 @@ int64_t ParamStore::cost(size_t unit) const {
   return zero::cost(plan_, options_, unit);
 }
 
+offload::Tile ParamStore::tile(size_t unit) const {
+  return {states_[unit].number, 0, plan_.units[unit].layout.shard_numel()};
+}
+
+offload::TileLease ParamStore::shard(size_t unit, torch::Device device, offload::Access access) {
+  if (access == offload::Access::kRead && stale_[unit] != Stale::kNo) update_(unit);
+  if (released(unit)) return options_.rests[unit]->borrow(tile(unit), device, access);
+  ZEROTH_CHECK(device == device_, "unit {} lies on {}, asked for {}", plan_.units[unit].name,
+               device_.str(), device.str());
+  return offload::TileLease(states_[unit].shard);
+}
+
+void ParamStore::will_update(size_t unit, bool reads) {
+  stale_[unit] = reads ? Stale::kReadFirst : Stale::kOverwritten;
+}
+
 void ParamStore::expect(std::vector<size_t> visits) {
   visits_ = std::move(visits);
   position_ = 0;
   if (visits_.empty()) drop_all_but({});
+  expect_reads();
+}
+
+void ParamStore::expect_reads() const {
+  std::map<offload::ShardStore*, std::vector<offload::Tile>> reads;
+  for (offload::ShardStore* store : stores()) reads[store];
+  std::vector<Stale> stale = stale_;
+  std::vector<size_t> present;
+  for (size_t unit = 0; unit < states_.size(); ++unit) {
+    if (states_[unit].present) present.push_back(unit);
+  }
+  for (size_t position = 0; position < visits_.size(); ++position) {
+    std::vector<size_t> units = wanted(position, stale);
+    for (const size_t unit : units) {
+      const bool was = std::find(present.begin(), present.end(), unit) != present.end();
+      const bool written = std::exchange(stale[unit], Stale::kNo) == Stale::kOverwritten;
+      // What an update has just written is still at hand.
+      if (!was && !written && released(unit)) reads[options_.rests[unit]].push_back(tile(unit));
+    }
+    present = std::move(units);
+  }
+  for (auto& [store, tiles] : reads) store->expect(std::move(tiles));
 }
 
 Lease ParamStore::gather(size_t block) {
@@ -130,18 +174,21 @@ Lease ParamStore::gather(size_t block) {
   if (position_ < visits_.size()) {
     ZEROTH_CHECK(visits_[position_] == block, "block {} is visited, {} was expected", block,
                  visits_[position_]);
-    units = wanted(position_++);
+    units = wanted(position_++, stale_);
   }
   drop_all_but(units);
-  for (const size_t unit : units) start_gather(unit);
+  for (const size_t unit : units) {
+    if (stale_[unit] != Stale::kNo) update_(unit);
+    start_gather(unit);
+  }
   for (const size_t unit : plan_.block_units[block]) {
-    states_[unit].pending.wait();
+    end_gather(unit);
     ++states_[unit].leases;
   }
   return Lease(*this, block);
 }
 
-std::vector<size_t> ParamStore::wanted(size_t position) const {
+std::vector<size_t> ParamStore::wanted(size_t position, const std::vector<Stale>& stale) const {
   std::vector<size_t> units = plan_.block_units[visits_[position]];
   int64_t live = 0;
   for (const size_t unit : units) live += cost(unit);
@@ -150,17 +197,22 @@ std::vector<size_t> ParamStore::wanted(size_t position) const {
     if (units.size() == plan_.units.size()) break;
     std::vector<size_t> more;
     int64_t elements = 0;
-    int64_t released = 0;
+    int64_t made_live = 0;
+    bool updates = false;
     for (const size_t unit : plan_.block_units[visits_[p]]) {
       if (std::find(units.begin(), units.end(), unit) != units.end()) continue;
       more.push_back(unit);
-      released += cost(unit);
-      if (cost(unit) > 0 || !states_[unit].present) elements += plan_.units[unit].layout.numel();
+      made_live += cost(unit);
+      updates = updates || stale[unit] != Stale::kNo;
+      if (cost(unit) > 0 || !states_[unit].present || updates) {
+        elements += plan_.units[unit].layout.numel();
+      }
     }
-    const bool fits = ahead == 0 || ahead + elements <= options_.prefetch_elements;
-    if (!fits || live + released > options_.max_live_elements) break;
+    // Compute need not wait for more updates than those of the next block.
+    const bool fits = ahead == 0 || (!updates && ahead + elements <= options_.prefetch_elements);
+    if (!fits || live + made_live > options_.max_live_elements) break;
     ahead += elements;
-    live += released;
+    live += made_live;
     units.insert(units.end(), more.begin(), more.end());
   }
   return units;
@@ -170,22 +222,32 @@ void ParamStore::start_gather(size_t unit) {
   State& state = states_[unit];
   if (state.present) return;
   const torch::NoGradGuard no_grad;
-  if (options_.retention[unit] == Retention::kRelease) {
+  torch::Tensor shard = state.shard;
+  if (released(unit)) {
+    if (reading_.size() >= options_.max_reads) end_gather(reading_.front());
+    reading_.push_back(unit);
+    state.gathered = options_.rests[unit]->borrow(tile(unit), device_, offload::Access::kRead);
+    shard = state.gathered.tensor();
     swap_memory(state.full, pool_.take(byte_size(state.full)));
     live_elements_ += state.full.numel();
     peak_live_elements_ = std::max(peak_live_elements_, live_elements_);
   }
   // An alias with its own version counter: a graph kept from forward still refers to the
   // parameters.
-  state.pending = group_.all_gather(state.full.variable_data(), state.shard,
+  state.pending = group_.all_gather(state.full.variable_data(), shard,
                                     "parameters of " + plan_.units[unit].place());
   state.present = true;
 }
 
+void ParamStore::end_gather(size_t unit) {
+  states_[unit].pending.wait();
+  if (std::erase(reading_, unit) > 0) states_[unit].gathered = {};
+}
+
 void ParamStore::drop(size_t unit) {
   State& state = states_[unit];
-  if (!state.present || options_.retention[unit] != Retention::kRelease) return;
-  state.pending.wait();
+  if (!state.present || !released(unit)) return;
+  end_gather(unit);
   pool_.give(byte_size(state.full), swap_memory(state.full, c10::DataPtr(nullptr, device_)));
   live_elements_ -= state.full.numel();
   state.present = false;
@@ -206,6 +268,7 @@ void ParamStore::updated(size_t unit) {
   State& state = states_[unit];
   ZEROTH_CHECK(state.leases == 0, "unit {} is updated while leased", plan_.units[unit].name);
   drop(unit);
+  stale_[unit] = Stale::kNo;
   if (options_.retention[unit] == Retention::kRefresh) {
     state.pending.wait();
     state.present = false;
@@ -216,7 +279,7 @@ int64_t ParamStore::planned_live_elements() const {
   int64_t most = 0;
   for (size_t position = 0; position < visits_.size(); ++position) {
     int64_t live = 0;
-    for (const size_t unit : wanted(position)) live += cost(unit);
+    for (const size_t unit : wanted(position, stale_)) live += cost(unit);
     most = std::max(most, live);
   }
   return most;
@@ -225,10 +288,16 @@ int64_t ParamStore::planned_live_elements() const {
 int64_t ParamStore::resting_bytes() const {
   int64_t bytes = 0;
   for (size_t unit = 0; unit < states_.size(); ++unit) {
-    const bool released = options_.retention[unit] == Retention::kRelease;
-    bytes += static_cast<int64_t>(byte_size(released ? states_[unit].shard : states_[unit].full));
+    if (!released(unit)) bytes += static_cast<int64_t>(byte_size(states_[unit].full));
+  }
+  for (const offload::ShardStore* store : stores()) {
+    bytes += store->bytes().device + store->bytes().host;
   }
   return bytes;
+}
+
+std::set<offload::ShardStore*> ParamStore::stores() const {
+  return {options_.rests.begin(), options_.rests.end()};
 }
 
 }  // namespace zeroth::zero

@@ -19,7 +19,9 @@ class ScatterReducer final : public GradReducer {
     const auto like = torch::TensorOptions(options.device).dtype(options.accumulation);
     for (size_t unit = 0; unit < units_.size(); ++unit) {
       if (!plan.units[unit].trainable) continue;
-      units_[unit].shard = torch::empty({plan.units[unit].layout.shard_numel()}, like);
+      const int64_t numel = plan.units[unit].layout.shard_numel();
+      units_[unit].shard = options.landing ? options.landing->shard(numel, options.accumulation)
+                                           : torch::empty({numel}, like);
     }
   }
 
@@ -31,14 +33,21 @@ class ScatterReducer final : public GradReducer {
     }
   }
 
-  void add(size_t block, bool /*last*/) override {
+  void add(size_t block, bool last) override {
     for (const size_t unit : plan_.block_units[block]) {
       if (!plan_.units[unit].trainable) continue;
       UnitState& state = units_[unit];
       close_grad_views(plan_.units[unit], state.open, /*holds_sum=*/false, state.got);
+      // What lands once a step is squared before it leaves the device.
+      const bool once = last && !state.holds_sum && plan_.units[unit].blocks.size() == 1;
+      if (options_.landing && once) {
+        state.squared = torch::zeros({}, state.open.options().dtype(torch::kDouble));
+      }
       exchange_.start({.whole = std::move(state.open),
                        .range = range(unit),
-                       .target = state.shard,
+                       .target = options_.landing ? torch::Tensor() : state.shard,
+                       .host = options_.landing ? state.shard : torch::Tensor(),
+                       .squared = state.squared,
                        .add = state.holds_sum,
                        .give_back = true,
                        .what = "gradients of " + plan_.units[unit].place()});
@@ -48,13 +57,13 @@ class ScatterReducer final : public GradReducer {
 
   torch::Tensor finish() override {
     exchange_.drain();
-    std::vector<torch::Tensor> shards;
+    torch::Tensor sum = squared_norm({}, options_.device);
     for (UnitState& unit : units_) {
       if (!unit.shard.defined()) continue;
       if (!unit.holds_sum) unit.shard.zero_();  // no block opened it
-      shards.push_back(unit.shard);
+      sum += unit.squared.defined() ? unit.squared : squared_norm({unit.shard}, options_.device);
     }
-    return squared_norm(shards, options_.device);
+    return sum;
   }
 
   torch::Tensor grad(size_t unit) const override { return units_[unit].shard; }
@@ -67,19 +76,24 @@ class ScatterReducer final : public GradReducer {
   void reset() override {
     for (UnitState& unit : units_) {
       unit.holds_sum = false;
+      unit.squared = torch::Tensor();
       unit.got.clear();
     }
   }
 
   int64_t resting_bytes() const override {
     int64_t bytes = pool_.allocated_bytes();
+    if (options_.landing) return bytes;
     for (const UnitState& unit : units_) bytes += unit.shard.defined() ? unit.shard.nbytes() : 0;
     return bytes;
   }
 
+  int64_t buffer_bytes() const override { return pool_.allocated_bytes(); }
+
  private:
   struct UnitState {
     torch::Tensor shard;     // sum over the step's micro-batches so far
+    torch::Tensor squared;   // of the shard, while it is on its way to the host; or undefined
     torch::Tensor open;      // whole gradient of the micro-batch, wire dtype
     bool holds_sum = false;  // shard has, or is about to have, this step's content
     std::vector<bool> got;   // [slot]: a gradient in this step

@@ -1,10 +1,16 @@
 #include "zero/sharded_optimizer.h"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
+#include <chrono>
+#include <map>
 
 #include "base/error.h"
 
 namespace zeroth::zero {
+
+using offload::Access;
 
 namespace {
 
@@ -24,106 +30,212 @@ std::vector<Run> decay_runs(const FlatLayout& layout, const Range& range, bool d
   return runs;
 }
 
+// Elements up to the end of the last parameter, the same for any number of shards.
+int64_t used_elements(const FlatLayout& layout) {
+  if (layout.slots().empty()) return 0;
+  const Slot& last = layout.slots().back();
+  constexpr int64_t kAlignment = FlatLayout::kAlignment;
+  return (last.offset + last.numel + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+torch::Tensor part(const torch::Tensor& tensor, const Range& range) {
+  return tensor.narrow(0, range.begin, range.size());
+}
+
+Range overlap(const Range& a, const Range& b) {
+  return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
+}
+
 }  // namespace
 
 static_assert(FlatLayout::kAlignment % optim::UpdateRule::kTileAlignment == 0);
 
+std::vector<size_t> ShardedOptimizer::UnitShards::all() const {
+  std::vector<size_t> numbers = states;
+  if (master) numbers.push_back(*master);
+  return numbers;
+}
+
 ShardedOptimizer::ShardedOptimizer(const UnitPlan& plan, ParamStore& params, GradReducer& grads,
-                                   offload::ShardStore& states, const optim::UpdateRule& rule,
-                                   const Options& options)
+                                   std::vector<UpdatePlace> places, const Options& options)
     : plan_(plan),
       params_(params),
       grads_(grads),
-      states_(states),
-      rule_(rule),
-      tile_elements_(aligned_tile(options.tile_elements)) {
-  shards_.resize(plan.units.size());
+      places_(std::move(places)),
+      tile_elements_(aligned_tile(options.tile_elements)),
+      before_use_(options.before_use),
+      shards_(plan.units.size()),
+      waiting_(plan.units.size(), false) {
+  int64_t before = 0;
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
+    shards_[unit].first_element = before + params.shard_range(unit).begin;
+    before += used_elements(plan.units[unit].layout);
     if (!plan.units[unit].trainable) continue;
-    ZEROTH_CHECK(grads.range(unit) == params.shard_range(unit),
-                 "unit {}: gradient and parameter shards differ", plan.units[unit].name);
-    const int64_t numel = params.shard(unit).numel();
-    for (size_t i = 0; i < rule.state_names().size(); ++i) add_state(unit, numel);
-    if (params.shard(unit).scalar_type() != torch::kFloat) shards_[unit].master = states.add(numel);
+    add(unit);
     shards_[unit].runs =
         decay_runs(plan.units[unit].layout, grads.range(unit), options.decay_vectors);
   }
+  for (size_t unit = 0; unit < plan.units.size(); ++unit) fill_states(unit);
+  params_.update_before_use([this](size_t unit) { bring_up_to_date(unit); });
 }
 
-void ShardedOptimizer::add_state(size_t unit, int64_t numel) {
-  const size_t shard = states_.add(numel);
-  shards_[unit].states.push_back(shard);
-  if (rule_.initial_state() == 0) return;
-  const offload::Tile all{shard, 0, numel};
-  states_.borrow(all, params_.shard(unit).device(), offload::Access::kReadWrite)
-      .tensor()
-      .fill_(rule_.initial_state());
+void ShardedOptimizer::add(size_t unit) {
+  ZEROTH_CHECK(grads_.range(unit) == params_.shard_range(unit),
+               "unit {}: gradient and parameter shards differ", plan_.units[unit].name);
+  const auto& [store, rule, device] = places_[unit];
+  const int64_t numel = params_.shard_range(unit).size();
+  for (size_t i = 0; i < rule->state_names().size(); ++i) {
+    shards_[unit].states.push_back(store->add(numel, rule->state_dtype()));
+  }
+  if (params_.dtype() != rule->master_dtype()) {
+    shards_[unit].master = store->add(numel, rule->master_dtype());
+  }
+}
+
+// Stores hold zeros at first.
+void ShardedOptimizer::fill_states(size_t unit) {
+  if (shards_[unit].states.empty() || places_[unit].rule->initial_state() == 0) return;
+  for_each_tile(unit, [&](const Range& tile) {
+    for (const size_t shard : shards_[unit].states) {
+      borrow(unit, shard, tile, Access::kWrite).tensor().fill_(places_[unit].rule->initial_state());
+    }
+  });
+}
+
+void ShardedOptimizer::for_each_tile(size_t unit,
+                                     const std::function<void(const Range&)>& visit) const {
+  const int64_t numel = params_.shard_range(unit).size();
+  for (int64_t begin = 0; begin < numel; begin += tile_elements_) {
+    visit({begin, std::min(begin + tile_elements_, numel)});
+  }
+}
+
+offload::TileLease ShardedOptimizer::borrow(size_t unit, size_t shard, const Range& tile,
+                                            Access access) {
+  return places_[unit].states->borrow({shard, tile.begin, tile.end}, places_[unit].device, access);
 }
 
 void ShardedOptimizer::set_master(size_t unit, const torch::Tensor& values) {
   if (const auto shard = shards_[unit].master) {
-    const offload::Tile all{*shard, 0, values.numel()};
-    states_.borrow(all, values.device(), offload::Access::kReadWrite).tensor().copy_(values);
+    for_each_tile(unit, [&](const Range& tile) {
+      borrow(unit, *shard, tile, Access::kWrite).tensor().copy_(part(values, tile));
+    });
   }
-  params_.shard(unit).copy_(values);
+  params_.shard(unit, places_[unit].device, Access::kWrite).tensor().copy_(values);
   params_.updated(unit);
 }
 
 void ShardedOptimizer::step(const optim::UpdateRule::Step& step) {
-  const torch::NoGradGuard no_grad;
-  optim::UpdateRule::Step without_decay = step;
-  without_decay.weight_decay = 0;
+  step_ = step;
   for (size_t unit = 0; unit < shards_.size(); ++unit) {
     if (!plan_.units[unit].trainable) continue;
-    for (const Run& run : shards_[unit].runs) {
-      for (int64_t begin = run.range.begin; begin < run.range.end;) {
-        // Tiles lie on one grid whatever the runs are.
-        const int64_t next = (begin / tile_elements_ + 1) * tile_elements_;
-        const int64_t end = std::min(next, run.range.end);
-        update_tile(unit, {begin, end}, run.matrices ? step : without_decay);
-        begin = end;
+    ZEROTH_CHECK(!waiting_[unit], "unit {}: nothing has used its last update",
+                 plan_.units[unit].name);
+    waiting_[unit] = true;
+    params_.will_update(unit, /*reads=*/!shards_[unit].master);
+  }
+  begin_reading();
+  if (before_use_) return;
+  for (size_t unit = 0; unit < shards_.size(); ++unit) bring_up_to_date(unit);
+}
+
+void ShardedOptimizer::begin_reading() {
+  std::map<offload::ShardStore*, std::vector<offload::Tile>> reads;
+  for (size_t unit = 0; unit < shards_.size(); ++unit) {
+    if (!waiting_[unit]) continue;
+    for_each_tile(unit, [&](const Range& tile) {
+      for (const size_t shard : shards_[unit].all()) {
+        reads[places_[unit].states].push_back({shard, tile.begin, tile.end});
       }
+    });
+  }
+  for (auto& [store, tiles] : reads) store->expect(std::move(tiles));
+}
+
+void ShardedOptimizer::bring_up_to_date(size_t unit) {
+  if (!waiting_[unit]) return;
+  const torch::NoGradGuard no_grad;
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    const Access access = shards_[unit].master ? Access::kWrite : Access::kReadWrite;
+    const offload::TileLease working = params_.shard(unit, places_[unit].device, access);
+    for_each_tile(unit, [&](const Range& tile) { update_tile(unit, tile, working.tensor()); });
+  }
+  waiting_[unit] = false;
+  params_.updated(unit);
+  if (!before_use_) return;
+  update_seconds_ +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+void ShardedOptimizer::update_tile(size_t unit, const Range& tile, const torch::Tensor& working) {
+  std::vector<offload::TileLease> leases;
+  for (const size_t shard : shards_[unit].all()) {
+    leases.push_back(borrow(unit, shard, tile, Access::kReadWrite));
+  }
+  const torch::Tensor grad = grads_.grad(unit);
+  optim::UpdateRule::Step without_decay = step_;
+  without_decay.weight_decay = 0;
+  for (const Run& run : shards_[unit].runs) {
+    const Range range = overlap(run.range, tile);
+    if (range.size() <= 0) continue;
+    const Range inside{range.begin - tile.begin, range.end - tile.begin};
+    std::vector<torch::Tensor> states;
+    for (size_t i = 0; i < shards_[unit].states.size(); ++i) {
+      states.push_back(part(leases[i].tensor(), inside));
     }
-    params_.updated(unit);
+    const torch::Tensor weights = part(working, range);
+    const bool has_master = shards_[unit].master.has_value();
+    places_[unit].rule->apply(
+        {.master = has_master ? part(leases.back().tensor(), inside) : weights,
+         .grad = part(grad, range),
+         .states = states,
+         .copy = has_master ? weights : torch::Tensor(),
+         .first_element = shards_[unit].first_element + range.begin},
+
+        run.matrices ? step_ : without_decay);
   }
 }
 
-void ShardedOptimizer::update_tile(size_t unit, const Range& tile,
-                                   const optim::UpdateRule::Step& step) {
-  const torch::Tensor working = params_.shard(unit).narrow(0, tile.begin, tile.size());
-  // A copy only where gradients accumulate in less than fp32.
-  const torch::Tensor grad = grads_.grad(unit).narrow(0, tile.begin, tile.size()).to(torch::kFloat);
-  const auto borrow = [&](size_t shard) {
-    return states_.borrow({shard, tile.begin, tile.end}, working.device(),
-                          offload::Access::kReadWrite);
-  };
-  std::vector<offload::TileLease> leases;
-  std::vector<torch::Tensor> states;
-  for (const size_t shard : shards_[unit].states) {
-    leases.push_back(borrow(shard));
-    states.push_back(leases.back().tensor());
+std::set<offload::ShardStore*> ShardedOptimizer::stores() const {
+  std::set<offload::ShardStore*> stores;
+  for (size_t unit = 0; unit < shards_.size(); ++unit) {
+    if (plan_.units[unit].trainable) stores.insert(places_[unit].states);
   }
-  torch::Tensor master = working;
-  if (const auto shard = shards_[unit].master) {
-    leases.push_back(borrow(*shard));
-    master = leases.back().tensor();
+  return stores;
+}
+
+offload::StoreBytes ShardedOptimizer::bytes() const {
+  offload::StoreBytes sum;
+  for (const offload::ShardStore* store : stores()) {
+    const offload::StoreBytes bytes = store->bytes();
+    sum.device += bytes.device;
+    sum.host += bytes.host;
+    sum.file += bytes.file;
   }
-  rule_.apply({master, grad, states}, step);
-  if (!master.is_same(working)) working.copy_(master);
+  return sum;
+}
+
+torch::Tensor ShardedOptimizer::copy_of(size_t unit, size_t shard) {
+  const torch::Tensor copy =
+      at::empty({params_.shard_range(unit).size()}, torch::TensorOptions(places_[unit].device));
+  for_each_tile(unit, [&](const Range& tile) {
+    part(copy, tile).copy_(borrow(unit, shard, tile, Access::kRead).tensor());
+  });
+  return copy;
 }
 
 torch::Tensor ShardedOptimizer::state(size_t unit, size_t index) {
-  const torch::Tensor working = params_.shard(unit);
-  const offload::Tile all{shards_[unit].states.at(index), 0, working.numel()};
-  return states_.borrow(all, working.device(), offload::Access::kRead).tensor().clone();
+  bring_up_to_date(unit);
+  return copy_of(unit, shards_[unit].states.at(index));
 }
 
 torch::Tensor ShardedOptimizer::master(size_t unit) {
-  const torch::Tensor working = params_.shard(unit);
-  const auto shard = shards_[unit].master;
-  if (!shard) return working.clone();
-  const offload::Tile all{*shard, 0, working.numel()};
-  return states_.borrow(all, working.device(), offload::Access::kRead).tensor().clone();
+  bring_up_to_date(unit);
+  if (const auto shard = shards_[unit].master) return copy_of(unit, *shard);
+  return params_.shard(unit, places_[unit].device, Access::kRead)
+      .tensor()
+      .to(torch::kFloat, /*non_blocking=*/false, /*copy=*/true);
 }
 
 }  // namespace zeroth::zero

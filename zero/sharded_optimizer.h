@@ -4,8 +4,10 @@
 #include <torch/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,13 @@
 
 namespace zeroth::zero {
 
+// Where a unit's master and optimizer states rest, and where they are updated.
+struct UpdatePlace {
+  offload::ShardStore* states = nullptr;
+  const optim::UpdateRule* rule = nullptr;  // for tensors on `device`
+  torch::Device device = torch::kCPU;
+};
+
 class ShardedOptimizer {
  public:
   struct Options {
@@ -24,45 +33,66 @@ class ShardedOptimizer {
     // at least one of it.
     int64_t tile_elements = int64_t{1} << 24;
     bool decay_vectors = true;  // false: weight decay leaves norm weights and biases out
+    // step() only begins to read; a unit is updated when its parameters are next used, so that
+    // transfers pass beside the forward pass. Changes no bit.
+    bool before_use = false;
   };
 
-  // Keeps references to all of them.
+  // `places` per unit; only those of trainable ones are read. Keeps references to all of them.
   ShardedOptimizer(const UnitPlan& plan, ParamStore& params, GradReducer& grads,
-                   offload::ShardStore& states, const optim::UpdateRule& rule,
-                   const Options& options);
+                   std::vector<UpdatePlace> places, const Options& options);
+  ShardedOptimizer(const ShardedOptimizer&) = delete;  // params refers to it
+  ShardedOptimizer& operator=(const ShardedOptimizer&) = delete;
 
-  // Gives this rank's range of a trainable unit its first fp32 values [range.size()]: the master,
-  // and rounded to working precision the parameters.
+  // Gives this rank's range of a trainable unit its first fp32 values [range.size()], on any
+  // device: the master, and rounded to working precision the parameters.
   void set_master(size_t unit, const torch::Tensor& values);
 
-  // Applies an update to every trainable unit in forward order. Afterwards each working weight
-  // equals its master rounded.
+  // Applies an update to every trainable unit in forward order, at once or before its next use.
+  // Afterwards each working weight equals its master rounded.
   void step(const optim::UpdateRule::Step& step);
 
-  // A copy of this rank's fp32 master of a trainable unit, for tests and checkpoints.
+  // A copy in fp32 of this rank's master of a trainable unit, for tests and checkpoints.
   torch::Tensor master(size_t unit);
   // The same of a state, numbered as in UpdateRule::state_names().
   torch::Tensor state(size_t unit, size_t index);
 
+  // What masters and states take where they rest.
+  offload::StoreBytes bytes() const;
+  // Seconds of this thread in updates that waited for the next use, waits for tiles included, since
+  // the start.
+  double waiting_update_seconds() const { return update_seconds_; }
+
  private:
-  // Numbers of a unit's shards in the store. Without a master shard the fp32 parameters are the
-  // master.
+  // Numbers of a unit's shards in its store. Without a master shard the parameters are the master.
   struct UnitShards {
     std::vector<size_t> states;
     std::optional<size_t> master;
-    std::vector<Run> runs;  // of equal decay, from the shard's first element
+    std::vector<Run> runs;      // of equal decay, from the shard's first element
+    int64_t first_element = 0;  // its number among all of the model, on any number of ranks
+    std::vector<size_t> all() const;
   };
 
-  void add_state(size_t unit, int64_t numel);
-  void update_tile(size_t unit, const Range& tile, const optim::UpdateRule::Step& step);
+  std::set<offload::ShardStore*> stores() const;
+  void add(size_t unit);
+  void fill_states(size_t unit);
+  void begin_reading();
+  void bring_up_to_date(size_t unit);
+  void update_tile(size_t unit, const Range& tile, const torch::Tensor& working);
+  void for_each_tile(size_t unit, const std::function<void(const Range&)>& visit) const;
+  torch::Tensor copy_of(size_t unit, size_t shard);
+  offload::TileLease borrow(size_t unit, size_t shard, const Range& tile, offload::Access access);
 
   const UnitPlan& plan_;
   ParamStore& params_;
   GradReducer& grads_;
-  offload::ShardStore& states_;
-  const optim::UpdateRule& rule_;
+  std::vector<UpdatePlace> places_;
   int64_t tile_elements_;
+  bool before_use_;
   std::vector<UnitShards> shards_;
+  std::vector<bool> waiting_;     // [unit]: for step_
+  optim::UpdateRule::Step step_;  // the last one
+  double update_seconds_ = 0;
 };
 
 }  // namespace zeroth::zero

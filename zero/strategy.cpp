@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "zero/dtype.h"
+#include "zero/resting_places.h"
 
 namespace zeroth::zero {
 namespace {
@@ -45,31 +47,24 @@ std::vector<Retention> retentions(const UnitPlan& plan, Retention usual,
   return retention;
 }
 
-// One rank has nothing to share: it is stage 0 whatever the config says.
+// One rank has nothing to share: it is stage 0 whatever the config says, but where its parameters
+// rest elsewhere they are gathered from there.
 int effective_stage(const UnitPlan& plan, const configs::Config& config) {
   const bool alone = plan.units.empty() || plan.units.front().layout.num_shards() == 1;
   return alone ? 0 : config.zero.stage;
 }
 
-ParamStoreOptions param_options(const UnitPlan& plan, const configs::Config& config) {
-  const configs::ZeroConfig& zero = config.zero;
-  const Row& row = row_of(effective_stage(plan, config));
-  ParamStoreOptions options;
-  options.retention = retentions(plan, row.retention, zero.param_persistence_threshold_elements);
-  options.dtype = dtype_of(config.precision);
-  options.prefetch_elements = zero.overlap_comm ? zero.*row.gathered_ahead : 0;
-  options.max_live_elements = zero.max_live_elements;
-  return options;
-}
-
-GradReducerOptions reducer_options(const configs::Config& config, const comm::Mesh& mesh) {
+GradReducerOptions reducer_options(const configs::Config& config, int ranks, torch::Device device) {
   GradReducerOptions options;
-  options.device = mesh.device();
+  options.device = device;
+  const bool accumulates = config.batch.accumulation_steps > 1;
   options.accumulation = dtype_of(config.gradients.accumulation);
   // One rank sends nothing: its gradients are summed as they come.
-  options.wire = mesh.world_size() == 1
+  options.wire = ranks == 1 && accumulates
                      ? options.accumulation
                      : dtype_of(config.gradients.communication.value_or(config.precision));
+  // There is no sum over micro-batches: it stays as it was sent.
+  if (!accumulates) options.accumulation = options.wire;
   options.reduce_scatter = config.zero.reduce_scatter;
   options.max_in_flight = config.zero.overlap_comm ? 2 : 0;
   options.bucket_elements = config.zero.reduce_bucket_elements;
@@ -93,43 +88,59 @@ GradientFactors gradient_factors(const configs::Config& config, int ranks, bool 
 
 }  // namespace
 
-torch::Dtype dtype_of(configs::Precision precision) {
-  switch (precision) {
-    case configs::Precision::kBf16:
-      return torch::kBFloat16;
-    case configs::Precision::kFp16:
-      return torch::kHalf;
-    default:
-      return torch::kFloat;
-  }
+ParamStoreOptions param_options(const UnitPlan& plan, const configs::Config& config,
+                                torch::DeviceType device) {
+  using configs::RestingPlace;
+  const configs::ZeroConfig& zero = config.zero;
+  const RestingPlace place = zero.offload_param.device;
+  const bool on_device =
+      place == RestingPlace::kDevice || (place == RestingPlace::kCpu && device == torch::kCPU);
+  const Row& row = row_of(on_device ? effective_stage(plan, config) : zero.stage);
+  ParamStoreOptions options;
+  options.retention = retentions(plan, row.retention, zero.param_persistence_threshold_elements);
+  options.dtype = dtype_of(config.precision);
+  options.prefetch_elements = zero.overlap_comm ? zero.*row.gathered_ahead : 0;
+  options.max_live_elements = zero.max_live_elements;
+  return options;
 }
 
-ShardedOptimizer::Options optimizer_options(const configs::Config& config) {
-  return {.tile_elements = config.zero.sub_group_size_elements,
-          .decay_vectors = !config.optimizer.no_decay};
+std::unique_ptr<GradReducer> make_reducer(const UnitPlan& plan, const configs::Config& config,
+                                          comm::Group& group, torch::Device device) {
+  const Row& row = row_of(effective_stage(plan, config));
+  const bool accumulates = config.batch.accumulation_steps > 1;
+  return (accumulates ? row.with_accumulation : row.single_micro_batch)(
+      plan, group, reducer_options(config, group.size(), device));
+}
+
+std::string describe(const UnitPlan& plan, const configs::Config& config) {
+  const int stage = effective_stage(plan, config);
+  return fmt::format("ZeRO stage {}{}: {}", config.zero.stage,
+                     stage == config.zero.stage ? "" : " (one rank)", row_of(stage).description);
 }
 
 void check_sizes(const UnitPlan& plan, const configs::Config& config) {
-  check_max_live(plan, param_options(plan, config));
+  const ParamStoreOptions options = param_options(plan, config, torch::kCPU);
+  check_max_live(plan, options);
+  const RestingPlaces places = resting_places(plan, config.zero, options.retention);
+  parameter_tiles(config.zero.offload_param, places.largest_parameters_in_file(),
+                  static_cast<int64_t>(c10::elementSize(options.dtype)));
 }
 
 Strategy make_strategy(const UnitPlan& plan, const configs::Config& config, comm::Mesh& mesh) {
-  const configs::ZeroConfig& zero = config.zero;
   comm::Group& group = mesh.data();
   const int stage = effective_stage(plan, config);
-  const Row& row = row_of(stage);
-  const GradReducerOptions grads = reducer_options(config, mesh);
-  const bool accumulates = config.batch.accumulation_steps > 1;
 
   Strategy strategy;
-  strategy.params =
-      std::make_unique<ParamStore>(plan, group, mesh.device(), param_options(plan, config));
-  strategy.grads =
-      (accumulates ? row.with_accumulation : row.single_micro_batch)(plan, group, grads);
-  strategy.states = offload::make_memory_store(mesh.device());
+  ParamStoreOptions params = param_options(plan, config, mesh.device().type());
+  strategy.rests = make_rests(plan, config, mesh, params.retention);
+  params.rests = strategy.rests.params;
+  params.max_reads = strategy.rests.max_param_reads;
+  strategy.params = std::make_unique<ParamStore>(plan, group, mesh.device(), std::move(params));
+  strategy.grads = make_reducer(plan, config, group, mesh.device());
+  strategy.optimizer = std::make_unique<ShardedOptimizer>(
+      plan, *strategy.params, *strategy.grads, strategy.rests.updates, strategy.rests.options);
   strategy.factors = gradient_factors(config, group.size(), /*scatters=*/stage > 0);
-  strategy.description = fmt::format("ZeRO stage {}{}: {}", zero.stage,
-                                     stage == zero.stage ? "" : " (one rank)", row.description);
+  strategy.description = describe(plan, config);
   return strategy;
 }
 

@@ -6,9 +6,9 @@
 
 #include "comm/mesh.h"
 #include "configs/config.h"
-#include "offload/shard_store.h"
 #include "zero/grad_reducer.h"
 #include "zero/param_store.h"
+#include "zero/rests.h"
 #include "zero/sharded_optimizer.h"
 
 namespace zeroth::zero {
@@ -21,16 +21,23 @@ struct GradientFactors {
 };
 
 struct Strategy {
+  Rests rests;  // the others refer to its stores
   std::unique_ptr<ParamStore> params;
   std::unique_ptr<GradReducer> grads;
-  std::unique_ptr<offload::ShardStore> states;
+  std::unique_ptr<ShardedOptimizer> optimizer;
   GradientFactors factors;
   std::string description;  // one line for a person
 };
 
-torch::Dtype dtype_of(configs::Precision precision);
+// The two rows' parts that can be made without stores and ranks, to count what they take.
+// ParamStoreOptions::rests is left empty.
+ParamStoreOptions param_options(const UnitPlan& plan, const configs::Config& config,
+                                torch::DeviceType device);
+std::unique_ptr<GradReducer> make_reducer(const UnitPlan& plan, const configs::Config& config,
+                                          comm::Group& group, torch::Device device);
 
-ShardedOptimizer::Options optimizer_options(const configs::Config& config);
+// Strategy::description.
+std::string describe(const UnitPlan& plan, const configs::Config& config);
 
 // Throws an Error that names the key for sizes that cannot work with these units.
 void check_sizes(const UnitPlan& plan, const configs::Config& config);

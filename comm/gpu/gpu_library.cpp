@@ -49,6 +49,19 @@ class CudaGpu final : public Gpu {
     }
   }
 
+  std::string lock_pages(std::span<std::byte> memory) override {
+    const cudaError_t error =
+        cudaHostRegister(memory.data(), memory.size(), cudaHostRegisterPortable);
+    if (error == cudaSuccess) return "";
+    (void)cudaGetLastError();  // else the next call that looks would report it as its own
+    return fmt::format("{} bytes: {}", memory.size(), cudaGetErrorString(error));
+  }
+
+  void unlock_pages(std::span<std::byte> memory) noexcept override {
+    // At the end of a process the driver may be gone, and the lock with it.
+    if (cudaHostUnregister(memory.data()) != cudaSuccess) (void)cudaGetLastError();
+  }
+
   int64_t peak_allocated_bytes(int index) const override {
     const auto stats =
         c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(index));

@@ -24,7 +24,7 @@ model::Blocks chain_with(double& factor) {
 std::vector<torch::Tensor> everything(TrainEngine& engine) {
   std::vector<torch::Tensor> all;
   for (size_t unit = 0; unit < engine.plan().units.size(); ++unit) {
-    all.push_back(engine.params().shard(unit).clone());
+    all.push_back(testing::shard_of(engine, unit));
     all.push_back(engine.optimizer().master(unit));
     for (const size_t state : {0, 1}) all.push_back(engine.optimizer().state(unit, state));
   }
@@ -223,7 +223,7 @@ TEST_CASE("bf16 applies what is not finite when it is told not to look") {
       const StepStats stats = engine->train_batch(loader);
       CHECK(stats.skipped == looks);
       CHECK(stats.skipped_total == (looks ? 1 : 0));
-      CHECK(engine->params().shard(0).isfinite().all().item<bool>() == looks);
+      CHECK(testing::shard_of(*engine, 0).isfinite().all().item<bool>() == looks);
     });
   }
 }

@@ -140,7 +140,7 @@ TEST_CASE("frozen parameters stay as they are in every stage while the others tr
           testing::make_engine(testing::make_chain({.hidden = 100, .frozen = true}), config, mesh);
       std::vector<torch::Tensor> before;
       for (size_t unit = 0; unit < engine->plan().units.size(); ++unit) {
-        before.push_back(engine->params().shard(unit).clone());
+        before.push_back(testing::shard_of(*engine, unit));
       }
       testing::ChainLoader loader({.rank = mesh->rank(), .world_size = 2});
       const double first = engine->train_batch(loader).loss;
@@ -148,7 +148,7 @@ TEST_CASE("frozen parameters stay as they are in every stage while the others tr
       for (int step = 0; step < 15; ++step) last = engine->train_batch(loader).loss;
       CHECK(last < first);
       for (size_t unit = 0; unit < before.size(); ++unit) {
-        CHECK(at::equal(before[unit], engine->params().shard(unit)) ==
+        CHECK(at::equal(before[unit], testing::shard_of(*engine, unit)) ==
               !engine->plan().units[unit].trainable);
       }
     });

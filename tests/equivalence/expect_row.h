@@ -27,6 +27,7 @@ class RowChecker {
  private:
   void check_losses(const Row& row, const RowResult& result);
   void check_dropped_losses(const Row& row, const RowResult& result);
+  void check_unclipped_losses(const Row& row, const RowResult& result);
   void check_parameters(const Row& row, const RowResult& result);
 
   std::map<std::string, RowResult> results_;

@@ -28,8 +28,7 @@ struct Parts {
         plan(zero::plan_units(blocks, mesh->data().size())),
         strategy(zero::make_strategy(plan, config, *mesh)),
         rule(optim::make_update_rule(config.optimizer, mesh->device())),
-        optimizer(plan, *strategy.params, *strategy.grads, *strategy.states, *rule,
-                  zero::optimizer_options(config)),
+        optimizer(*strategy.optimizer),
         segments(engine::plan_segments(blocks.size(), config.recompute)),
         runner(blocks, *strategy.params, *strategy.grads, segments) {}
 
@@ -54,7 +53,7 @@ struct Parts {
   zero::UnitPlan plan;
   zero::Strategy strategy;
   std::unique_ptr<optim::UpdateRule> rule;
-  zero::ShardedOptimizer optimizer;
+  zero::ShardedOptimizer& optimizer;
   std::vector<engine::Segment> segments;
   engine::BlockRunner runner;
 };
@@ -79,7 +78,7 @@ class Twins {
   void step(const optim::UpdateRule::Step& step) {
     for (size_t unit = 0; unit < by_rule_.size(); ++unit) {
       const torch::Tensor grad = parts_.strategy.grads->grad(unit);
-      by_torch_[unit].mutable_grad() = grad * step.grad_factor;
+      by_torch_[unit].mutable_grad() = grad.to(torch::kFloat) * step.grad_factor;
       parts_.rule->apply({by_rule_[unit], grad.clone(), states_[unit]}, step);
     }
     torch_->step();

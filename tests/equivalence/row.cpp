@@ -36,6 +36,31 @@ std::string zero_name(const configs::ZeroConfig& zero) {
   return name;
 }
 
+const char* name_of(configs::RestingPlace place) {
+  constexpr const char* kNames[] = {"device", "cpu", "nvme"};
+  return kNames[static_cast<size_t>(place)];
+}
+
+std::string offload_name(const configs::ZeroConfig& zero) {
+  const configs::ZeroConfig usual;
+  const auto& optimizer = zero.offload_optimizer;
+  const auto& params = zero.offload_param;
+  std::string name;
+  if (optimizer.device != usual.offload_optimizer.device)
+    name += fmt::format(", optimizer on {}", name_of(optimizer.device));
+  if (optimizer.ratio != 1) name += fmt::format(" (ratio {})", optimizer.ratio);
+  if (optimizer.buffer_count != usual.offload_optimizer.buffer_count || !optimizer.pipeline_read ||
+      !optimizer.pipeline_write) {
+    name += fmt::format(" ({} tiles{}{})", optimizer.buffer_count,
+                        optimizer.pipeline_read ? "" : ", not read ahead",
+                        optimizer.pipeline_write ? "" : ", not written behind");
+  }
+  if (params.device != usual.offload_param.device)
+    name += fmt::format(", parameters on {} ({} buffers, {} kept)", name_of(params.device),
+                        params.buffer_count, params.max_in_cpu_elements);
+  return name;
+}
+
 std::string gradients_name(const configs::GradientConfig& gradients) {
   std::string name;
   if (gradients.prescale) name += ", prescaled";
@@ -102,13 +127,14 @@ std::string name_of(Training training) {
 }
 
 std::string name_of(const Row& row) {
-  return fmt::format("{}, {}, {}, stage {}, {} ranks, accumulation {}, rate {}{}{}{}{}{}{}{}",
+  return fmt::format("{}, {}, {}, stage {}, {} ranks, accumulation {}, rate {}{}{}{}{}{}{}{}{}{}",
                      row.model, name_of(row.training), name_of(row.precision), row.zero.stage,
                      row.ranks, row.accumulation, row.lr, recompute_name(row.recompute),
-                     zero_name(row.zero), gradients_name(row.gradients),
+                     zero_name(row.zero), offload_name(row.zero), gradients_name(row.gradients),
                      row.masked ? ", masked" : "", row.cosine ? ", cosine" : "",
                      row.micro_batch_mean ? ", mean of micro-batches" : "",
-                     row.dropout > 0 ? fmt::format(", dropout {}", row.dropout) : "");
+                     row.dropout > 0 ? fmt::format(", dropout {}", row.dropout) : "",
+                     row.clipping == 1 ? "" : fmt::format(", clipping {}", row.clipping));
 }
 
 configs::Config config_of(const Row& row) {
@@ -121,6 +147,7 @@ configs::Config config_of(const Row& row) {
   config.optimizer = optimizer_of(row);
   config.scheduler = scheduler_of(row);
   config.gradients = row.gradients;
+  config.gradient_clipping = row.clipping;
   if (row.micro_batch_mean) config.loss_mean = configs::LossMean::kMicroBatch;
   config.zero = row.zero;
   config.recompute = row.recompute;
@@ -144,6 +171,7 @@ Row single(const Row& row) {
   result.model = row.model;
   result.masked = row.masked;
   result.lr = row.lr;
+  result.clipping = row.clipping;
   result.cosine = row.cosine;
   result.training = row.training;
   result.dropout = row.dropout;

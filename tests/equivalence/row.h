@@ -33,7 +33,8 @@ struct Row {
   std::string model = "llama";  // a folder of tests/model/fixtures
   bool masked = false;          // some targets are not trained, more in some rows than in others
   double lr = 1e-3;
-  bool cosine = false;  // WarmupCosineLR instead of a constant rate
+  double clipping = 1.0;  // the references clip to 1
+  bool cosine = false;    // WarmupCosineLR instead of a constant rate
   Training training = Training::kAdamW;
   // Mean of the means of four micro-batches, over ranks and accumulation.
   bool micro_batch_mean = false;

@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "launcher/supervisor.h"
-#include "tests/launcher/child_cgroup.h"
 #include "tests/launcher/launched.h"
+#include "tests/support/child_cgroup.h"
 #include "tests/support/fake_system.h"
 
 namespace zeroth::launcher {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
@@ -177,6 +178,35 @@ TEST_CASE("a truncated file is an error that says where it ends") {
     f.write_all(io);                                       // and a write makes it whole again
     f.read_all(io);
     CHECK(same(f.back.bytes(), f.written.bytes()));
+  }
+}
+
+TEST_CASE("whether a request has ended is known without waiting, and how long any was under way") {
+  Fixture f;
+  for (const auto engine : engines()) {
+    std::atomic<bool> hold = true;
+    FileIo io(f.file,
+              faulty(f.lanes(engine),
+                     [&](const FilePiece&) -> std::optional<int64_t> {
+                       while (hold) std::this_thread::yield();
+                       return std::nullopt;
+                     }),
+              kPiece);
+    CHECK(io.under_way_s() == 0);
+    const auto ticket = io.write(0, f.written.bytes().first(kPiece));
+    CHECK_FALSE(io.ended(ticket));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    CHECK(io.under_way_s() >= 0.02);
+    hold = false;
+    for (int i = 0; i < 5000 && !io.ended(ticket); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    REQUIRE(io.ended(ticket));
+    const double until_then = io.under_way_s();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    CHECK(io.under_way_s() == until_then);
+    io.wait(ticket);
+    CHECK_THROWS_AS(io.ended(ticket), InternalError);
   }
 }
 

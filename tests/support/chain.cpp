@@ -85,6 +85,11 @@ std::unique_ptr<engine::TrainEngine> make_engine(model::Blocks blocks,
   return std::unique_ptr<engine::TrainEngine>(dynamic_cast<engine::TrainEngine*>(engine.release()));
 }
 
+torch::Tensor shard_of(engine::TrainEngine& engine, size_t unit) {
+  zero::ParamStore& params = engine.params();
+  return params.shard(unit, params.device(), offload::Access::kRead).tensor().clone();
+}
+
 model::MicroBatch ChainLoader::next() {
   constexpr int64_t kLength = 5;
   const int64_t rows = split_.global_batch / (split_.accumulation * split_.world_size);

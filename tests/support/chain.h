@@ -27,6 +27,9 @@ std::unique_ptr<engine::TrainEngine> make_engine(model::Blocks blocks,
                                                  const configs::Config& config,
                                                  std::shared_ptr<comm::Mesh> mesh);
 
+// A copy of this rank's shard of a unit's parameters after the updates so far.
+torch::Tensor shard_of(engine::TrainEngine& engine, size_t unit);
+
 // Micro-batches of rows x 5 tokens that depend on (step, index in the global batch) only, so that
 // any split of a global batch over ranks and micro-batches runs the same samples. Every seventh
 // target is not trained.

@@ -115,15 +115,6 @@ TEST_CASE("precision comes with its loss scale and recompute") {
         "fp16 with fp32 masters, loss scale 1024; recompute: every 2. block keeps only its input");
 }
 
-TEST_CASE("memory is told by kind, gathered parameters where there are any") {
-  engine::MemoryReport memory{
-      .parameters = 1 << 20, .master_and_optimizer = 2 << 20, .gradients = 512 << 10};
-  CHECK(memory_line(memory) ==
-        "each rank: parameters 1.00 MiB, gradients 512 KiB, masters and optimizer 2.00 MiB");
-  memory.gathered_peak = 1024;
-  CHECK(memory_line(memory).ends_with(", gathered at most 1.00 KiB"));
-}
-
 TEST_CASE("the evaluation's line names the file it takes and how much of it") {
   RunPlan plan = small_plan();
   plan.flags.data = "train.bin";

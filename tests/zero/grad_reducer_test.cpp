@@ -5,7 +5,9 @@
 
 #include "model/open_gradient.h"
 #include "tests/support/chain.h"
+#include "tests/support/late_copies.h"
 #include "tests/support/ranks.h"
+#include "zero/grad_landing.h"
 #include "zero/grad_views.h"
 #include "zero/param_store.h"
 
@@ -27,7 +29,17 @@ const Case kCases[] = {{"whole", make_whole_reducer, Retention::kWhole},
 struct OptionsCase {
   const char* name;
   GradReducerOptions options;
+  bool lands = false;  // on the host, through buffers smaller than a unit
 };
+
+GradReducerOptions options_of(const OptionsCase& options, int rank) {
+  GradReducerOptions result = options.options;
+  if (!options.lands) return result;
+  const auto link = testing::late_link(static_cast<uint64_t>(rank));
+  const GradLanding::Options pieces = {.piece_bytes = 400, .buffers = 2};
+  result.landing = std::make_shared<GradLanding>(link, pieces);
+  return result;
+}
 // Pieces as small as they get; smaller than a unit and no divisor of it; a unit at a time; all.
 const OptionsCase kOptions[] = {
     {"fp32", {}},
@@ -40,7 +52,14 @@ const OptionsCase kOptions[] = {
     {"all-reduce in pieces",
      {.wire = torch::kBFloat16, .reduce_scatter = false, .bucket_elements = 100}},
     {"all in bf16", {.wire = torch::kBFloat16, .accumulation = torch::kBFloat16}},
-    {"bf16 sums, fp32 wire", {.accumulation = torch::kBFloat16, .bucket_elements = 129}}};
+    {"bf16 sums, fp32 wire", {.accumulation = torch::kBFloat16, .bucket_elements = 129}},
+    {"landing", {}, true},
+    {"landing, bf16 wire", {.wire = torch::kBFloat16, .bucket_elements = 300}, true},
+    {"landing, all in bf16", {.wire = torch::kBFloat16, .accumulation = torch::kBFloat16}, true},
+    {"landing, no overlap", {.max_in_flight = 0, .bucket_elements = 129}, true},
+    {"landing, all-reduce",
+     {.wire = torch::kHalf, .reduce_scatter = false, .bucket_elements = 100},
+     true}};
 
 // What backward would add in micro-batch `micro` of `rank`: small integers, exact in every dtype.
 torch::Tensor contribution(const torch::Tensor& like, int rank, int64_t micro) {
@@ -102,7 +121,7 @@ TEST_CASE("every reducer gives the sum over ranks and micro-batches, step after 
             ParamStore params(
                 plan, mesh->data(), torch::kCPU,
                 {.retention = std::vector<Retention>(plan.units.size(), reducer.retention)});
-            const auto grads = reducer.make(plan, mesh->data(), options.options);
+            const auto grads = reducer.make(plan, mesh->data(), options_of(options, mesh->rank()));
             for (const int64_t micros : {1, 3, 2}) {
               run_step(plan, *grads, mesh->rank(), micros);
               double owned = grads->finish().item<double>();
@@ -185,7 +204,8 @@ TEST_CASE("two ranks sum to the same bits in pieces of any size, scattered or no
       if (options.options.wire != torch::kFloat || options.options.accumulation != torch::kFloat)
         continue;
       CAPTURE(options.name);
-      const auto grads = make_scatter_reducer(plan, mesh->data(), options.options);
+      const auto grads =
+          make_scatter_reducer(plan, mesh->data(), options_of(options, mesh->rank()));
       const torch::NoGradGuard no_grad;
       for (size_t block = blocks.size(); block-- > 0;) {
         grads->open(block);

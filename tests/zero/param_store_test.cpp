@@ -25,8 +25,9 @@ struct Numbered {
     const torch::NoGradGuard no_grad;
     for (size_t unit = 0; unit < plan.units.size(); ++unit) {
       const Range range = store.shard_range(unit);
-      store.shard(unit).copy_(torch::arange(range.begin, range.end, torch::kFloat) +
-                              (unit * 1000 + shift));
+      store.shard(unit, torch::kCPU, offload::Access::kWrite)
+          .tensor()
+          .copy_(torch::arange(range.begin, range.end, torch::kFloat) + (unit * 1000 + shift));
       store.updated(unit);
     }
   }

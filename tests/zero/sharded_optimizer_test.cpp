@@ -25,7 +25,7 @@ TEST_CASE("after every step each working weight equals its master rounded") {
         for (int step = 0; step < 3; ++step) {
           CHECK_FALSE(engine->train_batch(loader).skipped);
           for (size_t unit = 0; unit < engine->plan().units.size(); ++unit) {
-            const torch::Tensor working = engine->params().shard(unit);
+            const torch::Tensor working = testing::shard_of(*engine, unit);
             CHECK(at::equal(working, engine->optimizer().master(unit).to(working.scalar_type())));
           }
         }

@@ -1,14 +1,15 @@
-#include "tests/launcher/child_cgroup.h"
+#include "tests/support/child_cgroup.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <fstream>
+#include <thread>
 
 #include "base/cgroup.h"
-#include "tests/launcher/launched.h"
 
-namespace zeroth::launcher {
+namespace zeroth {
 namespace {
 
 bool put(const std::filesystem::path& file, const std::string& value) {
@@ -46,7 +47,9 @@ ChildCgroup::ChildCgroup(int64_t limit_bytes) {
 
 ChildCgroup::~ChildCgroup() {
   if (folder_.empty()) return;
-  eventually([this] { return ::rmdir(folder_.c_str()) == 0; }, std::chrono::seconds(5));
+  for (int i = 0; i < 1000 && ::rmdir(folder_.c_str()) != 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
 }
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth

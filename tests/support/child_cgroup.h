@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-namespace zeroth::launcher {
+namespace zeroth {
 
 class ChildCgroup {
  public:
@@ -23,4 +23,4 @@ class ChildCgroup {
   std::string obstacle_;
 };
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth

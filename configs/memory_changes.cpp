@@ -1,0 +1,117 @@
+#include "configs/memory_changes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace zeroth::configs {
+namespace {
+
+using Lacks = MemoryFacts::Lacks;
+
+// Each part adds the changes of one kind.
+class Changes {
+ public:
+  Changes(const Config& config, const MemoryFacts& facts) : config_(config), facts_(facts) {}
+
+  std::vector<MemoryChange> all() {
+    shard();
+    files();
+    buffers();
+    return std::move(changes_);
+  }
+
+ private:
+  void add(std::string text, std::function<void(Config&)> apply) {
+    changes_.push_back({std::move(text), std::move(apply)});
+  }
+
+  void shard() {
+    if (facts_.world_size == 1 || facts_.lacks == Lacks::kHost) return;
+    for (const int stage : {2, 3}) {
+      if (config_.zero.stage >= stage || (stage == 2 && !facts_.trains)) continue;
+      add(fmt::format("zero_optimization.stage {}", stage),
+          [stage](Config& config) { config.zero.stage = stage; });
+    }
+  }
+
+  void files() {
+    const RestingPlace optimizer = config_.zero.offload_optimizer.device;
+    if (facts_.trains && rests_here(optimizer)) {
+      add("zero_optimization.offload_optimizer.device \"nvme\"",
+          [](Config& config) { config.zero.offload_optimizer.device = RestingPlace::kNvme; });
+    }
+    const OffloadParamConfig& param = config_.zero.offload_param;
+    if (rests_here(param.device)) {
+      add("zero_optimization.offload_param {\"device\": \"nvme\", \"max_in_cpu\": 0}" +
+              std::string(config_.zero.stage == 3 ? "" : " with zero_optimization.stage 3"),
+          [](Config& config) {
+            config.zero.stage = 3;
+            config.zero.offload_param.device = RestingPlace::kNvme;
+            config.zero.offload_param.max_in_cpu_elements = 0;
+            config.zero.offload_param.buffer_size_elements = INT64_MAX;
+          });
+    } else if (param.device == RestingPlace::kNvme && param.max_in_cpu_elements > 0) {
+      add("zero_optimization.offload_param.max_in_cpu 0",
+          [](Config& config) { config.zero.offload_param.max_in_cpu_elements = 0; });
+    }
+  }
+
+  void buffers() {
+    constexpr int64_t kSmallTile = int64_t{1} << 20;
+    if (facts_.trains && config_.zero.sub_group_size_elements > kSmallTile) {
+      add(fmt::format("zero_optimization.sub_group_size {}", kSmallTile),
+          [](Config& config) { config.zero.sub_group_size_elements = kSmallTile; });
+    }
+    if (config_.zero.offload_param.buffer_count > 2) {
+      add("zero_optimization.offload_param.buffer_count 2",
+          [](Config& config) { config.zero.offload_param.buffer_count = 2; });
+    }
+    if (config_.zero.prefetch_bucket_elements > 0) {
+      add("zero_optimization.stage3_prefetch_bucket_size 0",
+          [](Config& config) { config.zero.prefetch_bucket_elements = 0; });
+    }
+  }
+
+  // In the host memory that is short.
+  bool rests_here(RestingPlace place) const {
+    return place == RestingPlace::kCpu ||
+           (place == RestingPlace::kDevice && facts_.lacks == Lacks::kShared);
+  }
+
+  const Config& config_;
+  const MemoryFacts& facts_;
+  std::vector<MemoryChange> changes_;
+};
+
+Config changed(Config config, const std::vector<MemoryChange>& changes) {
+  for (const MemoryChange& change : changes) change.apply(config);
+  return config;
+}
+
+}  // namespace
+
+std::vector<MemoryChange> memory_changes(const Config& config, const MemoryFacts& facts) {
+  return Changes(config, facts).all();
+}
+
+FittingConfig fit_memory(const Config& config, const MemoryFacts& facts,
+                         const std::function<bool(const Config&)>& fits) {
+  std::vector<MemoryChange> chosen;
+  for (const MemoryChange& change : memory_changes(config, facts)) {
+    if (fits(changed(config, chosen))) break;
+    chosen.push_back(change);
+  }
+  if (fits(changed(config, chosen))) {
+    for (size_t i = 0; i < chosen.size();) {
+      std::vector<MemoryChange> fewer = chosen;
+      fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+      fits(changed(config, fewer)) ? chosen.swap(fewer) : static_cast<void>(++i);
+    }
+  }
+  FittingConfig result{{}, changed(config, chosen)};
+  for (const MemoryChange& change : chosen) result.changes.push_back(change.text);
+  return result;
+}
+
+}  // namespace zeroth::configs

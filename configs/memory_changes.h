@@ -1,0 +1,33 @@
+// Changes to a configuration after which training state takes less memory, and the fewest of them
+// that do.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "configs/config.h"
+#include "configs/memory_remedies.h"
+
+namespace zeroth::configs {
+
+struct MemoryChange {
+  std::string text;  // what to write into ds_config.json
+  std::function<void(Config&)> apply;
+};
+
+// Only what this configuration does not do already, what costs least first: sharding, then resting
+// in files, then smaller buffers. None changes a result beyond the order of sums.
+std::vector<MemoryChange> memory_changes(const Config& config, const MemoryFacts& facts);
+
+struct FittingConfig {
+  std::vector<std::string> changes;
+  Config config;
+};
+
+// The first changes of the list until `fits`, without those that turn out to be needless. Where not
+// even all of them fit: all of them.
+FittingConfig fit_memory(const Config& config, const MemoryFacts& facts,
+                         const std::function<bool(const Config&)>& fits);
+
+}  // namespace zeroth::configs

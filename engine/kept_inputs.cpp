@@ -1,0 +1,132 @@
+#include "engine/kept_inputs.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/util/accumulate.h>
+
+#include <deque>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "offload/staging_slots.h"
+#include "zero/host_link.h"
+
+namespace zeroth::engine {
+namespace {
+
+using offload::Point;
+
+class InPlace final : public KeptInputs {
+ public:
+  explicit InPlace(size_t num_blocks) : inputs_(num_blocks) {}
+
+  void keep(size_t block, const torch::Tensor& x) override { inputs_[block] = x; }
+  void expect(size_t) override {}
+  torch::Tensor take(size_t block) override {
+    return std::exchange(inputs_[block], torch::Tensor());
+  }
+
+ private:
+  std::vector<torch::Tensor> inputs_;
+};
+
+class OnHost final : public KeptInputs {
+ public:
+  OnHost(size_t num_blocks, std::shared_ptr<offload::HostLink> link)
+      : link_(std::move(link)), slots_(*link_, torch::kCPU, 1), inputs_(num_blocks) {}
+  ~OnHost() override { link_->copies->drain(); }
+
+  void keep(size_t block, const torch::Tensor& x) override {
+    drop(block);
+    if (!x.defined()) return;
+    const torch::Tensor values = x.detach().contiguous();
+    Input input{.shape = values.sizes().vec(), .options = values.options()};
+    input.slot = slots_.take(static_cast<int64_t>(values.nbytes()));
+    input.slot->free =
+        link_->copies->copy(view(input), values.view(-1), {input.slot->free, link_->copies->now()});
+    leaving_.push_back({values, input.slot->free});
+    free_left(kLeaving);
+    inputs_[block] = std::move(input);
+  }
+
+  void expect(size_t block) override {
+    free_left(0);
+    Input& input = inputs_[block];
+    if (!input.slot) return;
+    input.back = torch::empty(input.shape, input.options);
+    // The allocator's memory may be in use by earlier work of the current stream.
+    input.arrived = link_->copies->copy(input.back.view(-1), view(input),
+                                        {input.slot->free, link_->copies->now()});
+    input.slot->free = input.arrived;
+    slots_.give(*std::exchange(input.slot, std::nullopt));
+  }
+
+  torch::Tensor take(size_t block) override {
+    expect(block);
+    Input input = std::exchange(inputs_[block], {});
+    link_->copies->order(input.arrived);
+    return input.back;
+  }
+
+  int64_t host_bytes() const override { return slots_.bytes(); }
+
+ private:
+  static constexpr size_t kLeaving = 2;
+
+  struct Input {
+    std::vector<int64_t> shape = {};
+    torch::TensorOptions options = {};
+    std::optional<offload::StagingSlots::Slot> slot = {};  // until it is on its way back
+    torch::Tensor back = {};
+    Point arrived = {};
+  };
+  struct Leaving {
+    torch::Tensor values;
+    Point end;
+  };
+
+  static torch::Tensor view(const Input& input) {
+    return input.slot->view(c10::multiply_integers(input.shape),
+                            c10::typeMetaToScalarType(input.options.dtype()));
+  }
+
+  // Device memory of inputs that have left, but for the last `most`.
+  void free_left(size_t most) {
+    while (leaving_.size() > most) {
+      link_->copies->order(leaving_.front().end);
+      leaving_.pop_front();
+    }
+  }
+
+  // After a step that failed there may be one.
+  void drop(size_t block) {
+    Input old = std::exchange(inputs_[block], {});
+    if (old.slot) slots_.give(std::move(*old.slot));
+    link_->copies->order(old.arrived);
+  }
+
+  std::shared_ptr<offload::HostLink> link_;
+  offload::StagingSlots slots_;
+  std::vector<Input> inputs_;  // [block]
+  std::deque<Leaving> leaving_;
+};
+
+}  // namespace
+
+std::unique_ptr<KeptInputs> keep_in_place(size_t num_blocks) {
+  return std::make_unique<InPlace>(num_blocks);
+}
+
+std::unique_ptr<KeptInputs> keep_on_host(size_t num_blocks,
+                                         std::shared_ptr<offload::HostLink> link) {
+  return std::make_unique<OnHost>(num_blocks, std::move(link));
+}
+
+std::unique_ptr<KeptInputs> make_kept_inputs(size_t num_blocks,
+                                             const configs::RecomputeConfig& config,
+                                             torch::Device device) {
+  if (!config.cpu_checkpointing || device.is_cpu()) return keep_in_place(num_blocks);
+  return keep_on_host(num_blocks, zero::make_host_link(device, /*pin_memory=*/true));
+}
+
+}  // namespace zeroth::engine

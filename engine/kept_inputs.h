@@ -1,0 +1,42 @@
+// Where the inputs of recomputed segments wait for their backward.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "configs/config.h"
+#include "offload/host_link.h"
+
+namespace zeroth::engine {
+
+class KeptInputs {
+ public:
+  virtual ~KeptInputs() = default;
+  // Block `block`'s input, possibly undefined, until it is taken; replaces one that was not.
+  virtual void keep(size_t block, const torch::Tensor& x) = 0;
+  // The input will be taken soon: it may come back beside other work.
+  virtual void expect(size_t block) = 0;
+  // The same values, ordered on the current stream. Frees what held them.
+  virtual torch::Tensor take(size_t block) = 0;
+
+  virtual int64_t host_bytes() const { return 0; }
+};
+
+// They stay where they are.
+std::unique_ptr<KeptInputs> keep_in_place(size_t num_blocks);
+
+// They leave for host memory, which is kept for the next ones, and come back. No call waits for the
+// device. At most two inputs on the way out take memory on it: the current stream waits where the
+// link is slower than what computes.
+std::unique_ptr<KeptInputs> keep_on_host(size_t num_blocks,
+                                         std::shared_ptr<offload::HostLink> link);
+
+// As recompute.cpu_checkpointing says: on the host only if there is a device beside it.
+std::unique_ptr<KeptInputs> make_kept_inputs(size_t num_blocks,
+                                             const configs::RecomputeConfig& config,
+                                             torch::Device device);
+
+}  // namespace zeroth::engine

@@ -1,0 +1,48 @@
+// What initialize() comes to, known without memory for it.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <string>
+
+#include "configs/config.h"
+#include "model/block.h"
+#include "zero/memory_plan.h"
+#include "zero/unit.h"
+
+namespace zeroth::engine {
+
+// Trainable parameters (elements, of the whole model) that weight decay acts on, and those that
+// OptimizerConfig::no_decay leaves out.
+struct DecayCounts {
+  int64_t decayed = 0;
+  int64_t not_decayed = 0;
+};
+
+struct Outline {
+  int64_t num_parameters = 0;  // of the whole model, tied weights once
+  DecayCounts decay;
+  std::string strategy;     // one line for a person
+  zero::MemoryPlan memory;  // of one rank
+};
+
+struct OutlineOptions {
+  int world_size = 1;
+  torch::DeviceType device = torch::kCPU;
+  bool trains = true;             // false: it only evaluates
+  int64_t block_input_bytes = 0;  // of a micro-batch in working precision; 0: not known
+};
+
+// Throws the Error that initialize would throw for a configuration that does not fit these blocks.
+// Does not communicate and leaves the blocks as they are.
+Outline outline(const model::Blocks& blocks, const configs::Config& config,
+                const OutlineOptions& options);
+
+// Its parts, for units that are planned already.
+int64_t count_parameters(const zero::UnitPlan& plan);
+DecayCounts count_decay(const zero::UnitPlan& plan, const configs::OptimizerConfig& optimizer);
+zero::MemoryPlan plan_memory(const zero::UnitPlan& plan, const configs::Config& config,
+                             const OutlineOptions& options);
+
+}  // namespace zeroth::engine

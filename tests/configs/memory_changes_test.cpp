@@ -1,0 +1,83 @@
+#include "configs/memory_changes.h"
+
+#include <doctest/doctest.h>
+
+namespace zeroth::configs {
+namespace {
+
+using Lacks = MemoryFacts::Lacks;
+
+std::vector<std::string> texts(const Config& config, const MemoryFacts& facts) {
+  std::vector<std::string> texts;
+  for (const MemoryChange& change : memory_changes(config, facts)) texts.push_back(change.text);
+  return texts;
+}
+
+bool offers(const Config& config, const MemoryFacts& facts, const std::string& start) {
+  for (const std::string& text : texts(config, facts)) {
+    if (text.starts_with(start)) return true;
+  }
+  return false;
+}
+
+bool in_file(const Config& config) {
+  return config.zero.offload_optimizer.device == RestingPlace::kNvme;
+}
+
+}  // namespace
+
+TEST_CASE("sharding is offered first, to several ranks that do not shard already") {
+  Config config;
+  CHECK(texts(config, {.world_size = 2}).front() == "zero_optimization.stage 2");
+  CHECK_FALSE(offers(config, {.world_size = 1}, "zero_optimization.stage "));
+  config.zero.stage = 2;
+  CHECK(texts(config, {.world_size = 2}).front() == "zero_optimization.stage 3");
+  config.zero.stage = 3;
+  CHECK_FALSE(offers(config, {.world_size = 2}, "zero_optimization.stage "));
+}
+
+TEST_CASE("what rests in host memory may rest in files") {
+  const std::string optimizer = "zero_optimization.offload_optimizer.device \"nvme\"";
+  const std::string parameters = "zero_optimization.offload_param {\"device\": \"nvme\"";
+  Config config;
+  CHECK(offers(config, {}, optimizer));
+  CHECK(offers(config, {}, parameters));
+  CHECK_FALSE(offers(config, {.trains = false}, optimizer));
+  // Beside a GPU only what is offloaded lies in host memory.
+  CHECK_FALSE(offers(config, {.lacks = Lacks::kHost}, optimizer));
+  config.zero.offload_optimizer.device = RestingPlace::kCpu;
+  CHECK(offers(config, {.lacks = Lacks::kHost}, optimizer));
+  config.zero.offload_optimizer.device = RestingPlace::kNvme;
+  config.zero.offload_param.device = RestingPlace::kNvme;
+  CHECK_FALSE(offers(config, {}, optimizer));
+  CHECK_FALSE(offers(config, {}, parameters));
+  CHECK(offers(config, {}, "zero_optimization.offload_param.max_in_cpu 0"));
+}
+
+TEST_CASE("the fewest changes that fit are chosen") {
+  const Config config;
+  const MemoryFacts facts{.world_size = 2};
+  const auto sharded = fit_memory(config, facts, [](const Config& c) { return c.zero.stage >= 2; });
+  CHECK(sharded.changes == std::vector<std::string>{"zero_optimization.stage 2"});
+  CHECK(sharded.config.zero.stage == 2);
+  const auto filed = fit_memory(config, facts, in_file);
+  CHECK(filed.changes ==
+        std::vector<std::string>{"zero_optimization.offload_optimizer.device \"nvme\""});
+  CHECK(filed.config.zero.stage == 0);
+  const auto both =
+      fit_memory(config, facts, [](const Config& c) { return c.zero.stage == 3 && in_file(c); });
+  CHECK(both.changes ==
+        std::vector<std::string>{"zero_optimization.stage 3",
+                                 "zero_optimization.offload_optimizer.device \"nvme\""});
+}
+
+TEST_CASE("a configuration that fits needs no change, one that never fits has them all") {
+  const Config config;
+  const MemoryFacts facts{.world_size = 2};
+  CHECK(fit_memory(config, facts, [](const Config&) { return true; }).changes.empty());
+  const auto never = fit_memory(config, facts, [](const Config&) { return false; });
+  CHECK(never.changes == texts(config, facts));
+  CHECK(in_file(never.config));
+}
+
+}  // namespace zeroth::configs

@@ -1,0 +1,154 @@
+#include "engine/kept_inputs.h"
+
+#include <ATen/ATen.h>
+#include <doctest/doctest.h>
+
+#include "engine/train_engine.h"
+#include "tests/engine/chain_config.h"
+#include "tests/support/chain.h"
+#include "tests/support/late_copies.h"
+#include "tests/support/ranks.h"
+
+namespace zeroth::engine {
+namespace {
+
+using testing::copies_of;
+using testing::late_link;
+
+// Writes down the calls: +b kept, ?b expected, -b taken.
+class Noting final : public KeptInputs {
+ public:
+  explicit Noting(std::unique_ptr<KeptInputs> inputs) : inputs_(std::move(inputs)) {}
+  void keep(size_t block, const torch::Tensor& x) override {
+    note('+', block);
+    inputs_->keep(block, x);
+  }
+  void expect(size_t block) override {
+    note('?', block);
+    inputs_->expect(block);
+  }
+  torch::Tensor take(size_t block) override {
+    note('-', block);
+    return inputs_->take(block);
+  }
+  std::string calls;
+
+ private:
+  void note(char what, size_t block) { calls += what + std::to_string(block) + " "; }
+  std::unique_ptr<KeptInputs> inputs_;
+};
+
+struct Trained {
+  std::vector<double> losses;
+  std::vector<torch::Tensor> parameters;
+};
+
+// Three steps of two micro-batches over a chain of 8 blocks; `kept` null: as the config says.
+Trained train(configs::RecomputeConfig recompute, const std::shared_ptr<KeptInputs>& kept) {
+  Trained result;
+  testing::run_ranks(1, [&](const std::shared_ptr<comm::Mesh>& mesh) {
+    configs::Config config = chain_config(6, 2, 1);
+    config.recompute = recompute;
+    const model::Blocks blocks = testing::make_chain({.layers = 6});
+    const auto engine = testing::make_engine(blocks, config, mesh);
+    if (kept) engine->keep_inputs_in(kept);
+    testing::ChainLoader loader({.accumulation = 2});
+    for (int step = 0; step < 3; ++step) result.losses.push_back(engine->train_batch(loader).loss);
+    for (const auto& block : blocks) {
+      for (const torch::Tensor& parameter : block->parameters()) {
+        result.parameters.push_back(parameter.detach().clone());
+      }
+    }
+  });
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("inputs that wait on the host change no bit") {
+  for (const configs::RecomputeConfig& recompute : {configs::RecomputeConfig{.every_nth_block = 1},
+                                                    {.every_nth_block = 2},
+                                                    {.number_checkpoints = 3}}) {
+    const Trained plain = train({}, nullptr);
+    const Trained in_place = train(recompute, nullptr);
+    CHECK(in_place.losses == plain.losses);
+    for (const uint64_t seed : {0, 1, 2}) {
+      const auto link = late_link(seed);
+      const Trained on_host = train(recompute, keep_on_host(8, link));
+      CHECK(copies_of(*link).copies() > 0);
+      CHECK(on_host.losses == plain.losses);
+      for (size_t i = 0; i < plain.parameters.size(); ++i) {
+        CHECK(at::equal(on_host.parameters[i], plain.parameters[i]));
+      }
+    }
+  }
+}
+
+TEST_CASE("an input is on its way back while the segment behind it runs") {
+  const auto noting = std::make_shared<Noting>(keep_on_host(8, late_link()));
+  train({.number_checkpoints = 4}, noting);
+  // Segments of two blocks; of the last one nothing is kept. Two micro-batches, three steps.
+  const std::string once = "+0 +2 +4 ?4 -4 ?2 -2 ?0 -0 ";
+  std::string expected;
+  for (int micro = 0; micro < 6; ++micro) expected += once;
+  CHECK(noting->calls == expected);
+}
+
+TEST_CASE("host memory is as much as is kept at a time, and the device's is given up") {
+  const auto link = late_link();
+  const auto kept = keep_on_host(4, link);
+  for (int micro = 0; micro < 3; ++micro) {
+    std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> inputs;
+    for (size_t block = 0; block < 4; ++block) {
+      const torch::Tensor x = torch::full({2, 8}, static_cast<double>(block) + micro);
+      inputs.emplace_back(x.getIntrusivePtr());
+      kept->keep(block, x);
+    }
+    CHECK(kept->host_bytes() == 4 * 64);
+    for (size_t block = 4; block-- > 0;) {
+      CHECK(at::equal(kept->take(block), torch::full({2, 8}, static_cast<double>(block) + micro)));
+      CHECK(inputs[block].expired());
+    }
+  }
+  CHECK(kept->host_bytes() == 4 * 64);
+}
+
+TEST_CASE("no more than two inputs on their way out are held on the device") {
+  const auto kept = keep_on_host(5, late_link());
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> memory;
+  for (size_t block = 0; block < 5; ++block) {
+    const torch::Tensor x = torch::ones({4});
+    memory.emplace_back(
+        c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(x.storage().unsafeGetStorageImpl()));
+    kept->keep(block, x);
+  }
+  size_t held = 0;
+  for (const auto& storage : memory) held += storage.expired() ? 0 : 1;
+  CHECK(held == 2);
+}
+
+TEST_CASE("inputs keep shape and dtype, an undefined one stays undefined, the last one counts") {
+  const auto kept = keep_on_host(2, late_link(1));
+  kept->keep(0, torch::Tensor());
+  CHECK_FALSE(kept->take(0).defined());
+  const torch::Tensor x = torch::arange(24, torch::kBFloat16).view({2, 3, 4}).transpose(0, 2);
+  kept->keep(1, torch::ones({5}));  // of a step that failed
+  kept->keep(1, x);
+  kept->expect(1);
+  kept->expect(1);
+  const torch::Tensor back = kept->take(1);
+  CHECK(at::equal(back, x));
+  CHECK(back.sizes() == x.sizes());
+  CHECK_FALSE(kept->take(1).defined());
+}
+
+TEST_CASE("inputs stay in place unless there is a device beside the host") {
+  const configs::RecomputeConfig config = {.every_nth_block = 1, .cpu_checkpointing = true};
+  const auto kept = make_kept_inputs(1, config, torch::kCPU);
+  const torch::Tensor x = torch::ones({3});
+  kept->keep(0, x);
+  CHECK(kept->take(0).is_same(x));
+  CHECK(kept->host_bytes() == 0);
+}
+
+}  // namespace zeroth::engine

@@ -1,0 +1,64 @@
+#include "engine/outline.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/support/chain.h"
+#include "tests/support/ranks.h"
+
+namespace zeroth::engine {
+
+TEST_CASE("an outline says of blocks what an engine of them says, and leaves them as they are") {
+  configs::Config config;
+  config.zero.stage = 3;
+  config.zero.param_persistence_threshold_elements = 0;
+  config.optimizer.no_decay = true;
+  config.batch.accumulation_steps = 3;
+  config.recompute.every_nth_block = 1;
+  const model::Blocks blocks = testing::make_chain({.frozen = true});
+  const torch::Tensor before = blocks[1]->parameters()[0].clone();
+  const Outline known = outline(blocks, config, {.world_size = 2});
+  CHECK(at::equal(blocks[1]->parameters()[0], before));
+  testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+    const auto engine = testing::make_engine(testing::make_chain({.frozen = true}), config, mesh);
+    CHECK(engine->num_parameters() == known.num_parameters);
+    CHECK(engine->decay_counts().decayed == known.decay.decayed);
+    CHECK(engine->decay_counts().not_decayed == known.decay.not_decayed);
+    CHECK(engine->strategy() == known.strategy);
+    CHECK(engine->memory().peak() == known.memory.peak());
+    testing::ChainLoader loader({.accumulation = 3, .rank = mesh->rank(), .world_size = 2});
+    engine->train_batch(loader);
+    CHECK(engine->params().gathered_bytes() == known.memory.gathered.device);
+  });
+}
+
+TEST_CASE("kept inputs are those of the blocks that run again, but for the first and the last") {
+  const model::Blocks blocks = testing::make_chain();  // five
+  configs::Config config;
+  const auto kept = [&] {
+    return outline(blocks, config, {.block_input_bytes = 100}).memory.kept_inputs.device;
+  };
+  CHECK(kept() == 0);
+  config.recompute.every_nth_block = 1;
+  CHECK(kept() == 300);
+  config.recompute = {.number_checkpoints = 2};
+  CHECK(kept() == 0);  // two segments: one without an input, one that is not run again
+}
+
+TEST_CASE("beside a GPU kept inputs may lie in pinned host memory") {
+  const model::Blocks blocks = testing::make_chain();
+  configs::Config config;
+  config.recompute = {.every_nth_block = 1, .cpu_checkpointing = true};
+  const OutlineOptions on_gpu{.device = torch::kCUDA, .block_input_bytes = 100};
+  CHECK(outline(blocks, config, on_gpu).memory.kept_inputs.pinned == 300);
+}
+
+TEST_CASE("a configuration that cannot work with the blocks is refused") {
+  configs::Config config;
+  config.zero.stage = 3;
+  config.zero.param_persistence_threshold_elements = 0;
+  config.zero.max_live_elements = 1;
+  CHECK_THROWS_WITH_AS(outline(testing::make_chain(), config, {.world_size = 2}),
+                       doctest::Contains("stage3_max_live_parameters"), std::exception);
+}
+
+}  // namespace zeroth::engine

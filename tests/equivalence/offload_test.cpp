@@ -1,0 +1,120 @@
+// Where optimizer states and parameters rest changes no bit.
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cstdlib>
+#include <vector>
+
+#include "tests/equivalence/expect_row.h"
+#include "tests/equivalence/pairwise.h"
+#include "tests/support/temp_folder.h"
+
+namespace zeroth::equivalence {
+namespace {
+
+using configs::Precision;
+using configs::RestingPlace;
+
+constexpr std::array kPrecisions = {Precision::kFp32, Precision::kBf16, Precision::kFp16};
+constexpr std::array kModels = {"llama", "qwen3_tied"};
+// Stage, place of the optimizer's states, place of parameters, precision, accumulation, clipping,
+// recompute, ranks, model.
+constexpr std::array<size_t, 9> kValues = {4, 3, 3, kPrecisions.size(), 2, 2, 2, 3, kModels.size()};
+
+Row row_of(const Combination& values, const TempFolder& folder) {
+  Row row;
+  row.zero.stage = static_cast<int>(values[0]);
+  row.zero.offload_optimizer.device = static_cast<RestingPlace>(values[1]);
+  row.zero.offload_optimizer.nvme_path = folder.path();
+  row.zero.offload_param.device = static_cast<RestingPlace>(values[2]);
+  row.zero.offload_param.nvme_path = folder.path();
+  row.zero.offload_param.max_in_cpu_elements = 0;
+  row.precision = kPrecisions[values[3]];
+  row.accumulation = static_cast<int64_t>(values[4]) + 1;
+  row.clipping = values[5] == 0 ? 1 : 0;
+  row.recompute.every_nth_block = static_cast<int64_t>(values[6]);
+  row.ranks = static_cast<int>(values[7]) + 1;
+  row.model = kModels[values[8]];
+  return row;
+}
+
+// All but parameters that rest elsewhere below stage 3, and what rests as in the other tests.
+std::vector<Combination> all_combinations() {
+  std::vector<Combination> all = {{}};
+  for (const size_t values : kValues) {
+    std::vector<Combination> longer;
+    for (const Combination& combination : all) {
+      for (size_t value = 0; value < values; ++value) {
+        longer.push_back(combination);
+        longer.back().push_back(value);
+      }
+    }
+    all = std::move(longer);
+  }
+  std::erase_if(all, [](const Combination& values) {
+    return (values[2] != 0 && values[0] != 3) || (values[1] == 0 && values[2] == 0);
+  });
+  return all;
+}
+
+Row nvme_row(const TempFolder& folder, int stage, int ranks) {
+  Combination values(kValues.size(), 0);
+  values[0] = static_cast<size_t>(stage);
+  values[1] = values[2] = static_cast<size_t>(RestingPlace::kNvme);
+  if (stage < 3) values[2] = 0;
+  values[7] = static_cast<size_t>(ranks - 1);
+  return row_of(values, folder);
+}
+
+}  // namespace
+
+TEST_CASE("states and parameters on the host or in files train to the bits of those that stay") {
+  const TempFolder folder;
+  std::vector<Combination> rows = pairwise(all_combinations());
+  if (std::getenv("ZEROTH_TEST_FULL") != nullptr) rows = all_combinations();
+  RowChecker checker;
+  for (const Combination& row : rows) checker.check(row_of(row, folder));
+  MESSAGE(checker.worst());
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
+
+TEST_CASE("tiles, buffers, pipelines, ratio and what stays in memory change no bit") {
+  const TempFolder folder;
+  RowChecker checker;
+  for (const int ranks : {1, 2}) {
+    for (const int stage : {2, 3}) {
+      Row row = nvme_row(folder, stage, ranks);
+      row.precision = Precision::kBf16;
+      configs::OffloadOptimizerConfig& optimizer = row.zero.offload_optimizer;
+      optimizer.buffer_count = 3;
+      row.zero.sub_group_size_elements = 4096;
+      checker.check(row);
+      optimizer.pipeline_read = false;
+      optimizer.buffer_count = 2;
+      row.zero.offload_param.buffer_count = 2;
+      checker.check(row);
+      optimizer.pipeline_write = false;
+      optimizer.buffer_count = 1;
+      checker.check(row);
+      optimizer.ratio = 0.5;
+      row.zero.offload_param.max_in_cpu_elements = 5'000;
+      checker.check(row);
+      optimizer.ratio = 0;
+      row.zero.param_persistence_threshold_elements = 1'000;
+      checker.check(row);
+    }
+  }
+}
+
+TEST_CASE("every optimizer's states rest in files") {
+  const TempFolder folder;
+  RowChecker checker;
+  for (const Training training : {Training::kAdamL2, Training::kLion, Training::kSgd,
+                                  Training::kAdagrad, Training::kNoDecay, Training::kOneCycle}) {
+    Row row = nvme_row(folder, 3, 2);
+    row.training = training;
+    checker.check(row);
+  }
+}
+
+}  // namespace zeroth::equivalence

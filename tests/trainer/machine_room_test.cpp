@@ -1,0 +1,30 @@
+#include "trainer/machine_room.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/support/fake_system.h"
+
+namespace zeroth::trainer {
+
+TEST_CASE("host memory is looked up, disks only where files will lie") {
+  const FakeSystem system;
+  system.write("proc/meminfo", "MemAvailable: 1024 kB\n");
+  const MachineRoom room = machine_room({}, 3, system.root());
+  CHECK(room.ranks == 3);
+  REQUIRE(room.host);
+  CHECK(room.host->bytes == 1024 * 1024);
+  CHECK(room.disks.empty());
+}
+
+TEST_CASE("a disk is the one on which the folder of files will be made") {
+  const FakeSystem system;
+  configs::ZeroConfig config;
+  config.offload_optimizer.device = configs::RestingPlace::kNvme;
+  config.offload_optimizer.nvme_path = (system.root() / "not/there/yet").string();
+  const MachineRoom room = machine_room(config, 1);
+  REQUIRE(room.disks.size() == 1);
+  CHECK(room.disks.begin()->first == config.offload_optimizer.nvme_path);
+  CHECK(room.disks.begin()->second.free > 0);
+}
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,246 @@
+#include "zero/memory_plan.h"
+
+#include <doctest/doctest.h>
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "base/error.h"
+#include "model/open_gradient.h"
+#include "tests/support/chain.h"
+#include "tests/support/ranks.h"
+#include "tests/support/temp_folder.h"
+#include "zero/strategy.h"
+
+namespace zeroth::zero {
+namespace {
+
+using configs::Precision;
+using configs::RestingPlace;
+
+// The blocks of a step, forward and backward for every micro-batch.
+std::vector<size_t> visits_of(size_t blocks, int64_t micros) {
+  std::vector<size_t> visits;
+  for (int64_t micro = 0; micro < micros; ++micro) {
+    for (size_t block = 0; block < blocks; ++block) visits.push_back(block);
+    for (size_t block = blocks; block-- > 0;) visits.push_back(block);
+  }
+  return visits;
+}
+
+void run_step(const UnitPlan& plan, Strategy& strategy, int64_t micros) {
+  const torch::NoGradGuard no_grad;
+  const size_t blocks = plan.block_units.size();
+  strategy.params->expect(visits_of(blocks, micros));
+  for (int64_t micro = 0; micro < micros; ++micro) {
+    for (size_t block = 0; block < blocks; ++block) {
+      const Lease lease = strategy.params->gather(block);
+    }
+    for (size_t block = blocks; block-- > 0;) {
+      const Lease lease = strategy.params->gather(block);
+      strategy.grads->open(block);
+      for (const size_t unit : plan.block_units[block]) {
+        for (const torch::Tensor& param : plan.units[unit].params) {
+          if (plan.units[unit].trainable) model::deliver_gradient(param, torch::ones_like(param));
+        }
+      }
+      strategy.grads->add(block, micro + 1 == micros);
+    }
+  }
+  strategy.grads->finish();
+  strategy.optimizer->step({});
+  strategy.grads->reset();
+}
+
+// The stores of optimizer state, each once.
+std::set<offload::ShardStore*> update_stores(const Strategy& strategy) {
+  std::set<offload::ShardStore*> stores;
+  for (const UpdatePlace& place : strategy.rests.updates) stores.insert(place.states);
+  return stores;
+}
+
+struct Case {
+  int ranks;
+  configs::Config config;
+  testing::ChainOptions chain = {.hidden = 40};
+};
+
+// Trains two steps and holds what is allocated then against the plan.
+void check_case(const Case& row) {
+  testing::run_ranks(row.ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+    const model::Blocks blocks = testing::make_chain(row.chain);
+    const UnitPlan plan = plan_units(blocks, row.ranks);
+    const int64_t micros = row.config.batch.accumulation_steps;
+    const MemoryPlan memory =
+        plan_memory(plan, row.config, torch::kCPU, {.visits = visits_of(blocks.size(), micros)});
+    Strategy strategy = make_strategy(plan, row.config, *mesh);
+    for (size_t unit = 0; unit < plan.units.size(); ++unit) {
+      if (plan.units[unit].trainable) {
+        strategy.optimizer->set_master(unit,
+                                       torch::ones({strategy.params->shard_range(unit).size()}));
+      }
+    }
+    for (int step = 0; step < 2; ++step) run_step(plan, strategy, micros);
+    const int64_t updates_in_memory = memory.masters.device + memory.states.device;
+    offload::StoreBytes updates;
+    for (offload::ShardStore* store : update_stores(strategy)) {
+      updates.host += store->bytes().host;
+      updates.file += store->bytes().file;
+    }
+    CHECK(memory.gathered.device == strategy.params->gathered_bytes());
+    CHECK(memory.gradient_buffers.device == strategy.grads->buffer_bytes());
+    CHECK(memory.gradients.device ==
+          strategy.grads->resting_bytes() - strategy.grads->buffer_bytes());
+    CHECK(memory.masters.file + memory.states.file == updates.file);
+    int64_t files = 0;
+    for (const auto& store : strategy.rests.stores) files += store->bytes().file;
+    CHECK(memory.parameters.file == files - updates.file);
+    CHECK(memory.parameters.device + memory.file_buffers.device + updates_in_memory ==
+          strategy.params->resting_bytes() + updates.host);
+    CHECK(memory.kept_inputs.total() == 0);
+  });
+}
+
+std::string name_of(const Case& row) {
+  const configs::Config& config = row.config;
+  return fmt::format(
+      "stage {}, {} ranks, optimizer at {}, parameters at {}, precision {}, {} micro",
+      config.zero.stage, row.ranks, static_cast<int>(config.zero.offload_optimizer.device),
+      static_cast<int>(config.zero.offload_param.device), static_cast<int>(config.precision),
+      config.batch.accumulation_steps);
+}
+
+configs::Config config_of(int stage, RestingPlace optimizer, RestingPlace parameters,
+                          const TempFolder& folder) {
+  configs::Config config;
+  config.zero.stage = stage;
+  config.zero.param_persistence_threshold_elements = 0;
+  config.zero.offload_optimizer.device = optimizer;
+  config.zero.offload_optimizer.nvme_path = folder.path().string();
+  config.zero.offload_param.device = parameters;
+  config.zero.offload_param.nvme_path = folder.path().string();
+  config.zero.offload_param.max_in_cpu_elements = 0;
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("what is planned is what training allocates, wherever it rests") {
+  const TempFolder folder;
+  for (const int ranks : {1, 2, 3}) {
+    for (const int stage : {0, 1, 2, 3}) {
+      for (const auto optimizer :
+           {RestingPlace::kDevice, RestingPlace::kCpu, RestingPlace::kNvme}) {
+        for (const auto parameters : {RestingPlace::kDevice, RestingPlace::kNvme}) {
+          if (stage < 3 && parameters != RestingPlace::kDevice) continue;
+          for (const auto precision : {Precision::kFp32, Precision::kBf16}) {
+            Case row{ranks, config_of(stage, optimizer, parameters, folder)};
+            row.config.precision = precision;
+            row.config.batch.accumulation_steps = precision == Precision::kBf16 ? 2 : 1;
+            INFO(name_of(row));
+            check_case(row);
+            row.config.batch.accumulation_steps = 3 - row.config.batch.accumulation_steps;
+            INFO(name_of(row));
+            check_case(row);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("the plan follows tied and frozen weights, buckets, persistence, ratio and max_in_cpu") {
+  const TempFolder folder;
+  const auto check = [&](const char* what, int ranks, const auto& change) {
+    for (const int stage : {1, 3}) {
+      const auto parameters = stage == 3 ? RestingPlace::kNvme : RestingPlace::kDevice;
+      Case row{ranks, config_of(stage, RestingPlace::kNvme, parameters, folder)};
+      row.config.precision = Precision::kBf16;
+      row.config.batch.accumulation_steps = 2;
+      change(row);
+      CAPTURE(what);
+      CAPTURE(stage);
+      check_case(row);
+    }
+  };
+  check("tied", 2, [](Case& row) { row.chain.tied = true; });
+  check("frozen", 2, [](Case& row) { row.chain.frozen = true; });
+  check("small buckets", 2, [](Case& row) { row.config.zero.reduce_bucket_elements = 300; });
+  check("no overlap", 3, [](Case& row) { row.config.zero.overlap_comm = false; });
+  check("all-reduce", 3, [](Case& row) { row.config.zero.reduce_scatter = false; });
+  check("prefetch", 2, [](Case& row) { row.config.zero.prefetch_bucket_elements = 0; });
+  check("persistence", 2,
+        [](Case& row) { row.config.zero.param_persistence_threshold_elements = 1000; });
+  check("ratio", 2, [](Case& row) { row.config.zero.offload_optimizer.ratio = 0.5; });
+  check("max_in_cpu", 2,
+        [](Case& row) { row.config.zero.offload_param.max_in_cpu_elements = 2000; });
+  check("tiles", 1, [](Case& row) { row.config.zero.sub_group_size_elements = 1; });
+  check("no states", 2, [](Case& row) {
+    row.config.optimizer.kind = configs::OptimizerConfig::Kind::kSgd;
+    row.config.precision = Precision::kFp32;
+  });
+}
+
+TEST_CASE("a run that only evaluates has no gradients, and states only where a file holds them") {
+  const TempFolder folder;
+  const model::Blocks blocks = testing::make_chain();
+  const UnitPlan plan = plan_units(blocks, 2);
+  configs::Config config = config_of(2, RestingPlace::kDevice, RestingPlace::kDevice, folder);
+  config.precision = Precision::kBf16;
+  const StepOutline forward{.trains = false, .visits = {0, 1, 2, 3, 4}};
+  const MemoryPlan memory = plan_memory(plan, config, torch::kCPU, forward);
+  CHECK(memory.gradients == PlaceBytes{});
+  CHECK(memory.gradient_buffers == PlaceBytes{});
+  CHECK(memory.states == PlaceBytes{});
+  CHECK(memory.masters.device > 0);
+  config.zero.offload_optimizer.device = RestingPlace::kNvme;
+  CHECK(plan_memory(plan, config, torch::kCPU, forward).states.file > 0);
+}
+
+TEST_CASE("beside a GPU what is offloaded rests in pinned or other host memory") {
+  const TempFolder folder;
+  const model::Blocks blocks = testing::make_chain();
+  const UnitPlan plan = plan_units(blocks, 2);
+  const configs::Config on_gpu = config_of(3, RestingPlace::kDevice, RestingPlace::kDevice, folder);
+  configs::Config away = config_of(3, RestingPlace::kCpu, RestingPlace::kCpu, folder);
+  const StepOutline step{.visits = visits_of(blocks.size(), 1)};
+  const MemoryPlan here = plan_memory(plan, on_gpu, torch::kCUDA, step);
+  MemoryPlan there = plan_memory(plan, away, torch::kCUDA, step);
+  CHECK(here.parameters.host + here.parameters.pinned == 0);
+  CHECK(there.parameters == PlaceBytes{.pinned = here.parameters.device});
+  CHECK(there.states == PlaceBytes{.pinned = here.states.device});
+  CHECK(there.gathered == here.gathered);
+  away.zero.offload_optimizer.pin_memory = false;
+  there = plan_memory(plan, away, torch::kCUDA, step);
+  CHECK(there.states == PlaceBytes{.host = here.states.device});
+  CHECK(plan_memory(plan, away, torch::kCPU, step).states == here.states);
+}
+
+TEST_CASE("the peak is training's, or the loading's where more is needed for that") {
+  MemoryPlan memory;
+  memory.parameters.device = 100;
+  memory.states.device = 50;
+  memory.loading.host = 30;
+  CHECK(memory.peak() == PlaceBytes{.device = 150, .host = 30});
+  memory.loading.device = 60;
+  CHECK(memory.peak() == PlaceBytes{.device = 160, .host = 30});
+  memory.states.file = 7;
+  CHECK(memory.peak().total() == 197);
+}
+
+TEST_CASE("a buffer smaller than the largest shard of parameters is refused with the smallest") {
+  const TempFolder folder;
+  const model::Blocks blocks = testing::make_chain({.hidden = 40});
+  const UnitPlan plan = plan_units(blocks, 2);
+  configs::Config config = config_of(3, RestingPlace::kDevice, RestingPlace::kNvme, folder);
+  config.zero.offload_param.buffer_size_elements = 100;
+  int64_t largest = 0;
+  for (const Unit& unit : plan.units) largest = std::max(largest, unit.layout.shard_numel());
+  const std::string end = fmt::format("the smallest value that works is {}", largest);
+  CHECK_THROWS_WITH_AS(check_sizes(plan, config), doctest::Contains(end.c_str()), Error);
+  config.zero.offload_param.buffer_size_elements = largest;
+  check_sizes(plan, config);
+}
+
+}  // namespace zeroth::zero

@@ -1,0 +1,29 @@
+// What this machine has left for a run, before anything of it is allocated.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "base/host_limits.h"
+#include "configs/config.h"
+
+namespace zeroth::trainer {
+
+struct MachineRoom {
+  int ranks = 1;                 // of the run, on this machine: they share what follows
+  std::optional<HostRoom> host;  // none where the system does not tell
+  struct Disk {
+    int64_t free = 0;        // bytes
+    bool in_memory = false;  // tmpfs: what lies there takes host memory
+  };
+  std::map<std::string, Disk> disks;  // by the name of a folder of files in the configuration
+};
+
+// `root` is "/" but in tests. Throws an Error for a folder of files that cannot be looked at.
+MachineRoom machine_room(const configs::ZeroConfig& config, int ranks,
+                         const std::filesystem::path& root = "/");
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,187 @@
+#include "trainer/memory_check.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "configs/memory_changes.h"
+
+namespace zeroth::trainer {
+namespace {
+
+using zero::MemoryPlan;
+using zero::PlaceBytes;
+using Place = int64_t PlaceBytes::*;
+
+struct Kind {
+  const char* name;
+  PlaceBytes MemoryPlan::*bytes;
+};
+constexpr Kind kKinds[] = {{"parameters", &MemoryPlan::parameters},
+                           {"gathered", &MemoryPlan::gathered},
+                           {"gradients", &MemoryPlan::gradients},
+                           {"gradients on their way", &MemoryPlan::gradient_buffers},
+                           {"masters", &MemoryPlan::masters},
+                           {"optimizer states", &MemoryPlan::states},
+                           {"file buffers", &MemoryPlan::file_buffers},
+                           {"kept inputs", &MemoryPlan::kept_inputs}};
+
+// "parameters 2.00 GiB, masters 4.00 GiB"; empty where nothing lies there.
+std::string kinds_text(const MemoryPlan& memory, const std::vector<Place>& places) {
+  const auto at = [&](const PlaceBytes& bytes) {
+    int64_t sum = 0;
+    for (const Place place : places) sum += bytes.*place;
+    return sum;
+  };
+  std::vector<std::string> parts;
+  int64_t training = 0;
+  for (const Kind& kind : kKinds) {
+    const int64_t bytes = at(memory.*kind.bytes);
+    if (bytes > 0) parts.push_back(fmt::format("{} {}", kind.name, format_bytes(bytes)));
+    training += bytes;
+  }
+  if (at(memory.peak()) > training) {
+    parts.push_back(fmt::format("{} while weights are loaded", format_bytes(at(memory.loading))));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+bool on_cpu(const RunPlan& plan) {
+  return plan.device == torch::kCPU;
+}
+
+std::vector<Place> host_places(const RunPlan& plan) {
+  if (on_cpu(plan)) return {&PlaceBytes::device};
+  return {&PlaceBytes::pinned, &PlaceBytes::host};
+}
+
+std::string ranks_text(int ranks) {
+  return ranks == 1 ? "1 rank" : fmt::format("{} ranks", ranks);
+}
+
+MemoryNeed need_of(const RunPlan& plan, const MemoryPlan& memory, const configs::Config& config) {
+  MemoryNeed need;
+  const PlaceBytes peak = memory.peak();
+  for (const Place place : host_places(plan)) need.host += peak.*place * plan.room.ranks;
+  const auto add = [&](const std::string& folder, int64_t bytes) {
+    if (bytes == 0) return;
+    need.files[folder] += bytes * plan.room.ranks;
+    const auto disk = plan.room.disks.find(folder);
+    if (disk != plan.room.disks.end() && disk->second.in_memory) {
+      need.host += bytes * plan.room.ranks;
+    }
+  };
+  add(config.zero.offload_optimizer.nvme_path, memory.masters.file + memory.states.file);
+  add(config.zero.offload_param.nvme_path, memory.parameters.file);
+  return need;
+}
+
+// Why the machine cannot hold it; empty where it can, as far as is known.
+std::string obstacle(const RunPlan& plan, const MemoryNeed& need) {
+  const MachineRoom& room = plan.room;
+  if (room.host && need.host > room.host->bytes) {
+    return fmt::format("needs {} of host memory on this machine, but {} are left ({})",
+                       format_bytes(need.host), format_bytes(room.host->bytes), room.host->limit);
+  }
+  for (const auto& [folder, bytes] : need.files) {
+    const auto disk = room.disks.find(folder);
+    if (disk != room.disks.end() && bytes > disk->second.free) {
+      return fmt::format("needs {} in files in {}, but its disk has {} free", format_bytes(bytes),
+                         folder, format_bytes(disk->second.free));
+    }
+  }
+  return "";
+}
+
+int64_t sum_of(const std::map<std::string, int64_t>& files) {
+  int64_t sum = 0;
+  for (const auto& [folder, bytes] : files) sum += bytes;
+  return sum;
+}
+
+// A configuration that does not work with the model needs more than there is.
+std::optional<MemoryNeed> need_after(const RunPlan& plan, const configs::Config& config) {
+  try {
+    return need_of(plan, outline_of(plan, config).memory, config);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+std::string what_fits(const RunPlan& plan) {
+  const configs::MemoryFacts facts{.world_size = plan.num_ranks,
+                                   .seq_len = plan.seq_len,
+                                   .trains = !plan.flags.eval_only,
+                                   .lacks = on_cpu(plan) ? configs::MemoryFacts::Lacks::kShared
+                                                         : configs::MemoryFacts::Lacks::kHost};
+  const auto fits = [&](const configs::Config& config) {
+    const auto need = need_after(plan, config);
+    return need && obstacle(plan, *need).empty();
+  };
+  const configs::FittingConfig found = configs::fit_memory(plan.config, facts, fits);
+  const auto need = need_after(plan, found.config);
+  if (found.changes.empty() || !need) return "a smaller model would fit, or more memory";
+  std::string text = fmt::format("{}: {} of host memory", fmt::join(found.changes, " and "),
+                                 format_bytes(need->host));
+  if (const int64_t files = sum_of(need->files); files > 0) {
+    text += fmt::format(" and {} in files", format_bytes(files));
+  }
+  if (fits(found.config)) return "this would fit:\n  " + text;
+  return "nothing that ds_config.json can say would fit; the least is\n  " + text;
+}
+
+}  // namespace
+
+MemoryNeed memory_need(const RunPlan& plan) {
+  return need_of(plan, plan.outline.memory, plan.config);
+}
+
+void require_memory(const RunPlan& plan) {
+  const std::string why = obstacle(plan, memory_need(plan));
+  if (why.empty()) return;
+  std::vector<std::string> parts = {kinds_text(plan.outline.memory, host_places(plan))};
+  const std::string files = kinds_text(plan.outline.memory, {&PlaceBytes::file});
+  if (!files.empty()) parts.push_back("in files " + files);
+  throw Error("the run {}; {} with {} each, activations not counted; {}", why,
+              ranks_text(plan.room.ranks), fmt::join(parts, "; "), what_fits(plan));
+}
+
+std::vector<std::string> memory_lines(const RunPlan& plan) {
+  struct Row {
+    const char* name;
+    Place place;
+  };
+  const Row rows[] = {{on_cpu(plan) ? "memory" : "GPU memory", &PlaceBytes::device},
+                      {"pinned host memory", &PlaceBytes::pinned},
+                      {"host memory", &PlaceBytes::host},
+                      {"files", &PlaceBytes::file}};
+  std::vector<std::string> lines;
+  for (const Row& row : rows) {
+    const std::string kinds = kinds_text(plan.outline.memory, {row.place});
+    if (!kinds.empty()) lines.push_back(fmt::format("each rank, {}: {}", row.name, kinds));
+  }
+  const MemoryNeed need = memory_need(plan);
+  std::string all =
+      fmt::format("{}: {} of host memory", ranks_text(plan.room.ranks), format_bytes(need.host));
+  if (plan.room.host) all += fmt::format(" of {} left", format_bytes(plan.room.host->bytes));
+  for (const auto& [folder, bytes] : need.files) {
+    all += fmt::format(", {} in {}", format_bytes(bytes), folder);
+    const auto disk = plan.room.disks.find(folder);
+    if (disk != plan.room.disks.end())
+      all += fmt::format(" of {} free", format_bytes(disk->second.free));
+  }
+  lines.push_back(all + "; activations come on top");
+  return lines;
+}
+
+std::optional<std::string> gpu_warning(const RunPlan& plan, int64_t free) {
+  const int64_t need = plan.outline.memory.peak().device;
+  if (need <= free) return std::nullopt;
+  return fmt::format(
+      "training state needs {} on each GPU, activations not counted, but {} are free",
+      format_bytes(need), format_bytes(free));
+}
+
+}  // namespace zeroth::trainer

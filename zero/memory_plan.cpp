@@ -1,0 +1,231 @@
+#include "zero/memory_plan.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "comm/group.h"
+#include "offload/file_lane.h"
+#include "optim/update_rule.h"
+#include "zero/resting_places.h"
+#include "zero/rests.h"
+#include "zero/strategy.h"
+
+namespace zeroth::zero {
+namespace {
+
+using configs::RestingPlace;
+
+// One of `size` ranks, whose collectives end at once and move nothing.
+class DryGroup final : public comm::Group {
+ public:
+  explicit DryGroup(int size) : size_(size) {}
+  int rank() const override { return 0; }
+  int size() const override { return size_; }
+  comm::Pending all_reduce(const torch::Tensor&, comm::Reduce, std::string_view) override {
+    return {};
+  }
+  comm::Pending all_gather(const torch::Tensor&, const torch::Tensor&, std::string_view) override {
+    return {};
+  }
+  comm::Pending reduce_scatter(const torch::Tensor&, const torch::Tensor&,
+                               std::string_view) override {
+    return {};
+  }
+  comm::Pending broadcast(const torch::Tensor&, int, std::string_view) override { return {}; }
+
+ private:
+  int size_;
+};
+
+// The same units with parameters that have no memory and belong to no block.
+UnitPlan hollow(const UnitPlan& plan) {
+  UnitPlan copy = plan;
+  for (Unit& unit : copy.units) {
+    for (size_t i = 0; i < unit.params.size(); ++i) {
+      unit.params[i] = at::empty(unit.layout.slots()[i].shape, torch::TensorOptions(torch::kMeta));
+    }
+  }
+  return copy;
+}
+
+// What the pools of a step come to is found by running its gathers and reductions on tensors
+// without memory.
+int64_t gathered_bytes(const UnitPlan& plan, const ParamStoreOptions& options,
+                       const std::vector<size_t>& visits, DryGroup& group) {
+  ParamStore params(plan, group, torch::kMeta, options);
+  params.expect(visits);
+  for (const size_t block : visits) const Lease lease = params.gather(block);
+  return params.gathered_bytes();
+}
+
+struct GradientBytes {
+  int64_t kept = 0;
+  int64_t buffers = 0;
+};
+
+GradientBytes gradient_bytes(const UnitPlan& plan, const configs::Config& config, DryGroup& group) {
+  const auto grads = make_reducer(plan, config, group, torch::kMeta);
+  const int64_t micros = std::min<int64_t>(config.batch.accumulation_steps, 2);
+  for (int64_t micro = 0; micro < micros; ++micro) {
+    for (size_t block = plan.block_units.size(); block-- > 0;) {
+      grads->open(block);
+      grads->add(block, micro + 1 == micros);
+    }
+  }
+  grads->finish();
+  return {grads->resting_bytes() - grads->buffer_bytes(), grads->buffer_bytes()};
+}
+
+int64_t on_file(int64_t bytes) {
+  constexpr auto kAlignment = static_cast<int64_t>(offload::kFileAlignment);
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+int64_t width_of(torch::Dtype dtype) {
+  return static_cast<int64_t>(c10::elementSize(dtype));
+}
+
+class Planner {
+ public:
+  Planner(const UnitPlan& plan, const configs::Config& config, torch::DeviceType device)
+      : plan_(plan),
+        config_(config),
+        device_(device),
+        options_(param_options(plan, config, device)),
+        places_(resting_places(plan, config.zero, options_.retention)) {}
+
+  MemoryPlan make(const StepOutline& step) {
+    add_parameters();
+    add_optimizer(step.trains);
+    add_step(step);
+    add_loading();
+    return result_;
+  }
+
+ private:
+  void put(PlaceBytes& bytes, RestingPlace place, bool pin, int64_t count) const {
+    if (place == RestingPlace::kNvme) {
+      bytes.file += on_file(count);
+    } else if (place == RestingPlace::kDevice || device_ == torch::kCPU) {
+      bytes.device += count;
+    } else {
+      (pin ? bytes.pinned : bytes.host) += count;
+    }
+  }
+
+  // Of which no more are taken than the largest shard in the file needs.
+  void add_buffers(const FileTiles& tiles, int64_t largest_bytes) {
+    (device_ == torch::kCPU ? result_.file_buffers.device : result_.file_buffers.host) +=
+        tiles.buffers * std::min(on_file(tiles.buffer_bytes), on_file(largest_bytes));
+  }
+
+  void add_parameters() {
+    const configs::OffloadParamConfig& offload = config_.zero.offload_param;
+    const int64_t width = width_of(options_.dtype);
+    for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
+      if (options_.retention[unit] != Retention::kRelease) {
+        result_.parameters.device += plan_.units[unit].layout.numel() * width;
+      } else {
+        put(result_.parameters, places_.parameters[unit], offload.pin_memory,
+            places_.released[unit] * width);
+      }
+    }
+    const int64_t largest = places_.largest_parameters_in_file();
+    if (largest > 0) add_buffers(parameter_tiles(offload, largest, width), largest * width);
+  }
+
+  void add_optimizer(bool trains) {
+    const configs::OffloadOptimizerConfig& offload = config_.zero.offload_optimizer;
+    const auto rule = optim::make_update_rule(config_.optimizer, torch::kCPU);
+    const auto count = static_cast<int64_t>(rule->state_names().size());
+    const int64_t state = width_of(rule->state_dtype());
+    const int64_t master =
+        options_.dtype == rule->master_dtype() ? 0 : width_of(rule->master_dtype());
+    for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
+      const RestingPlace place = places_.updates[unit];
+      const int64_t numel = places_.updated[unit];
+      put(result_.masters, place, offload.pin_memory, numel * master);
+      const bool used = trains || place == RestingPlace::kNvme;
+      for (int64_t i = 0; i < count && used; ++i) {
+        put(result_.states, place, offload.pin_memory, numel * state);
+      }
+    }
+    const int64_t largest = places_.largest_update_in_file();
+    const int64_t arrays = count + (master > 0 ? 1 : 0);
+    if (largest == 0 || arrays == 0) return;
+    add_buffers(optimizer_tiles(config_.zero, largest, arrays),
+                largest * std::max(master, count > 0 ? state : 0));
+  }
+
+  void add_step(const StepOutline& step) {
+    const UnitPlan dry = hollow(plan_);
+    DryGroup group(num_shards());
+    result_.gathered.device = gathered_bytes(dry, options_, step.visits, group);
+    const bool to_host = config_.recompute.cpu_checkpointing && device_ != torch::kCPU;
+    (to_host ? result_.kept_inputs.pinned : result_.kept_inputs.device) = step.kept_input_bytes;
+    if (!step.trains) return;
+    const GradientBytes gradients = gradient_bytes(dry, config_, group);
+    result_.gradients.device = gradients.kept;
+    result_.gradient_buffers.device = gradients.buffers;
+  }
+
+  void add_loading() {
+    int64_t largest = 0;
+    for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
+      const FlatLayout& layout = plan_.units[unit].layout;
+      const bool whole = options_.retention[unit] == Retention::kWhole;
+      largest = std::max(largest, whole ? layout.numel() : layout.shard_numel());
+    }
+    result_.loading.device = largest * static_cast<int64_t>(sizeof(float));
+    if (device_ != torch::kCPU) result_.loading.host = result_.loading.device;
+  }
+
+  int num_shards() const {
+    return plan_.units.empty() ? 1 : plan_.units.front().layout.num_shards();
+  }
+
+  const UnitPlan& plan_;
+  const configs::Config& config_;
+  torch::DeviceType device_;
+  ParamStoreOptions options_;
+  RestingPlaces places_;
+  MemoryPlan result_;
+};
+
+PlaceBytes most(const PlaceBytes& a, const PlaceBytes& b) {
+  return {.device = std::max(a.device, b.device),
+          .pinned = std::max(a.pinned, b.pinned),
+          .host = std::max(a.host, b.host),
+          .file = std::max(a.file, b.file)};
+}
+
+}  // namespace
+
+PlaceBytes& PlaceBytes::operator+=(const PlaceBytes& other) {
+  device += other.device;
+  pinned += other.pinned;
+  host += other.host;
+  file += other.file;
+  return *this;
+}
+
+PlaceBytes MemoryPlan::peak() const {
+  PlaceBytes both;  // from the first value that is loaded to the end
+  for (const PlaceBytes* part : {&parameters, &masters, &file_buffers}) both += *part;
+  PlaceBytes before = both;
+  before += loading;
+  PlaceBytes training = both;
+  for (const PlaceBytes* part : {&gathered, &gradients, &gradient_buffers, &states, &kept_inputs}) {
+    training += *part;
+  }
+  return most(before, training);
+}
+
+MemoryPlan plan_memory(const UnitPlan& plan, const configs::Config& config,
+                       torch::DeviceType device, const StepOutline& step) {
+  return Planner(plan, config, device).make(step);
+}
+
+}  // namespace zeroth::zero

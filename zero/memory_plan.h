@@ -1,0 +1,55 @@
+// What a rank's training state takes, by what it is and by where it lies: known before any of it is
+// allocated.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "configs/config.h"
+#include "zero/unit.h"
+
+namespace zeroth::zero {
+
+// Bytes of one rank. On a CPU run all host memory is the device's.
+struct PlaceBytes {
+  int64_t device = 0;
+  int64_t pinned = 0;  // host memory that a GPU copies from and to
+  int64_t host = 0;    // other host memory
+  int64_t file = 0;
+
+  int64_t total() const { return device + pinned + host + file; }
+  PlaceBytes& operator+=(const PlaceBytes& other);
+  bool operator==(const PlaceBytes&) const = default;
+};
+
+struct MemoryPlan {
+  PlaceBytes parameters;        // in working precision: shards, and what is kept whole
+  PlaceBytes gathered;          // whole parameters of the blocks in use and of the next ones
+  PlaceBytes gradients;         // until the update
+  PlaceBytes gradient_buffers;  // on their way to where they are kept
+  PlaceBytes masters;           // where they are no copy of the parameters
+  PlaceBytes states;            // moments
+  PlaceBytes file_buffers;      // through which files are read and written
+  PlaceBytes kept_inputs;       // of blocks that run again in backward
+  PlaceBytes loading;           // only before the first step: fp32 values of a unit
+
+  // The most that there is at a time, while weights are loaded or in training, place by place.
+  // Activations are not in it.
+  PlaceBytes peak() const;
+};
+
+struct StepOutline {
+  // False: parameters are only used. Memory of the CPU that is never written is no memory then.
+  bool trains = true;
+  std::vector<size_t> visits;    // the blocks that a step gathers, in order
+  int64_t kept_input_bytes = 0;  // of one micro-batch, as far as known
+};
+
+// Of a rank on a device of this type, one of as many as the units have shards. Throws an Error as
+// check_sizes.
+MemoryPlan plan_memory(const UnitPlan& plan, const configs::Config& config,
+                       torch::DeviceType device, const StepOutline& step);
+
+}  // namespace zeroth::zero
