@@ -158,7 +158,7 @@ TEST_CASE("a model that no machine can hold is refused before anything is alloca
   CHECK(has(result.err, "TiB of host memory on this machine, but "));
   CHECK(has(result.err, "2 ranks with parameters "));
   CHECK_FALSE(has(result.out, "memory     "));
-  const auto printed = bench.finetune(std::string(kTrain) + " --print-config");
+  const auto printed = bench.finetune(fmt::format("{} --print-config", kTrain));
   CHECK_MESSAGE(printed.code == 0, printed.err);
 }
 
@@ -181,7 +181,7 @@ TEST_CASE("the summary tells the memory before weights are read") {
   const Workbench bench;
   bench.write("ds.json", R"({"zero_optimization": {"stage": 2, "offload_optimizer":
                              {"device": "nvme", "nvme_path": "swap"}}})");
-  const auto result = bench.zeroth(2, std::string(kTrain) + " --deepspeed ds.json");
+  const auto result = bench.zeroth(2, fmt::format("{} --deepspeed ds.json", kTrain));
   REQUIRE_MESSAGE(result.code == 0, result.err);
   CHECK_MESSAGE(has(result.out, "[0] memory     each rank, memory: parameters "), result.out);
   CHECK(has(result.out, "[0] memory     each rank, files: optimizer states "));
