@@ -89,6 +89,11 @@ class FileStore final : public ShardStore {
                      [lease]() mutable { lease.reset(); });
   }
 
+  bool ready(const Tile& tile) const override {
+    const Extent extent = extent_of(tile);
+    return extent.bytes == 0 || (open_ != nullptr && open_->cache.ready(extent));
+  }
+
   void settle() override {
     if (open_ != nullptr) open_->cache.settle();
   }

@@ -85,6 +85,17 @@ void TileCache::take_back(Tile& tile, Access access) noexcept {
   }
 }
 
+bool TileCache::ready(const Extent& extent) {
+  const std::lock_guard lock(mutex_);
+  read_ahead();
+  const Tile& tile = tile_of(extent);
+  if (tile.slot != nullptr) {
+    return tile.slot->transfer == Transfer::kNone || io_.ended(tile.slot->ticket);
+  }
+  const Slot* const slot = replaceable(false);
+  return !tile.written && slot != nullptr && next_place(*slot) == kNever;
+}
+
 void TileCache::settle() {
   const std::lock_guard lock(mutex_);
   for (Slot& slot : slots_) {

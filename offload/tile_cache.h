@@ -85,6 +85,8 @@ class TileCache {
   // until a read has arrived; throws its Error, or the first of a write from the moment on at which
   // it is known. All buffers borrowed is a broken invariant.
   Lease borrow(const Extent& extent, Access access);
+  // Whether a borrow would return, or throw, at once, whatever the access. Reads ahead, too.
+  bool ready(const Extent& extent);
   // Waits until all that was written has arrived. Throws the first Error of a write.
   void settle();
 

@@ -144,7 +144,7 @@ TEST_CASE("too little locked memory is a note, and buffers are used unregistered
   const std::string none = with_locked_memory(0);
   CHECK((none.find("is 0 B): they are used unregistered") != std::string::npos ||
          none.starts_with(
-             "3 threads (io_uring: Cannot allocate memory, locked memory, ulimit -l, is 0 B)|"));
+             "3 threads (io_uring: Cannot allocate memory, locked memory, ulimit -l, is 0 B)|")));
 }
 
 TEST_CASE("memory in, across and outside registered regions is transferred alike") {

@@ -150,6 +150,33 @@ TEST_CASE("a borrow of one of the next tiles drops those before it; others chang
   }
 }
 
+TEST_CASE("whether a tile is ready is known without waiting") {
+  for (const auto engine : engines()) {
+    Gate gate;
+    CachedFile f(engine, 2, {}, [&](const FilePiece&) -> std::optional<int64_t> {
+      gate.pass();
+      return std::nullopt;
+    });
+    CHECK(f.cache.ready(tile_at(0)));  // zeros
+    fill_file(f.cache);
+    CHECK(f.cache.ready(tile_at(kNumTiles - 1)));
+    CHECK_FALSE(f.cache.ready(tile_at(0)));
+    gate.set(false);
+    f.cache.expect(tiles_at({0, 1, 2}));
+    CHECK_FALSE(f.cache.ready(tile_at(0)));
+    gate.set(true);
+    CHECK(soon([&] { return f.cache.ready(tile_at(0)); }));
+    CHECK(holds(f.cache, 0, 0));
+    REQUIRE(soon([&] { return f.cache.ready(tile_at(2)); }));
+    f.cache.expect({});
+    gate.set(false);
+    put(f.cache, 0, 5);
+    CHECK_FALSE(f.cache.ready(tile_at(0)));
+    gate.set(true);
+    CHECK(soon([&] { return f.cache.ready(tile_at(0)); }));
+  }
+}
+
 TEST_CASE("a borrow without a free buffer gives up what was read ahead and is expected last") {
   for (const auto engine : engines()) {
     CachedFile f(engine, 3);
