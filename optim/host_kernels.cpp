@@ -28,14 +28,6 @@ struct Types {
   using Copy = C;
 };
 
-// In bf16 rounded by the random numbers of these elements.
-ZEROTH_INLINE void keep(float* p, Vec x, const Key&, Ints) {
-  store(p, x);
-}
-ZEROTH_INLINE void keep(Bf16* p, Vec x, const Key& key, Ints numbers) {
-  store(p, x, random_bits(key, numbers));
-}
-
 template <typename Rule, typename T>
 ZEROTH_INLINE void update_vector(const Constants& c, const Arrays& arrays, int64_t i) {
   using State = typename T::State;

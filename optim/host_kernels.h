@@ -9,8 +9,6 @@
 
 namespace zeroth::optim::kernel {
 
-enum Format : size_t { kFp32, kBf16, kFp16, kFormats };  // of a gradient
-
 // How the results of an update rest: all in fp32, with or without a 16-bit copy of the master; the
 // master alone in bf16; master and states in bf16. bf16 is rounded stochastically, and only for
 // gradients in fp32 or bf16.

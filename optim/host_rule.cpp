@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "optim/range_checks.h"
-#include "optim/tensor_rule.h"
 
 namespace zeroth::optim {
 namespace {
@@ -21,9 +20,6 @@ configs::Precision precision_of(const torch::Tensor& tensor) {
 }
 
 }  // namespace
-
-HostRule::HostRule(const configs::OptimizerConfig& config)
-    : config_(config), names_(make_tensor_rule(config)), update_(config) {}
 
 void HostRule::apply(const Range& range, const Step& step) const {
   check_arguments(*this, range, step);

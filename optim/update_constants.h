@@ -17,6 +17,8 @@ namespace kernel {
 
 enum Formula : size_t { kAdam, kLion, kAdagrad, kSgd, kSgdMomentum, kFormulas };
 
+enum Format : size_t { kFp32, kBf16, kFp16, kFormats };  // of a gradient or a copy
+
 Formula formula_of(const configs::OptimizerConfig& config);
 size_t states_of(Formula formula);
 

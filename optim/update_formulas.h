@@ -1,6 +1,6 @@
 // The formulas of host_update.h on vectors of floats. Whoever includes this has defined, in
-// zeroth::optim::kernel, the vectors Vec and Ints with their operations (optim/host_lanes_*.h), and
-// how functions are inlined.
+// zeroth::optim::kernel, the vectors Vec and Ints with their operations (optim/host_lanes_*.h,
+// optim/gpu/lanes.cuh), and ZEROTH_INLINE: how functions are inlined.
 #pragma once
 
 #include "optim/update_constants.h"
@@ -70,6 +70,14 @@ ZEROTH_INLINE Ints random_bits(Key key, Ints number) {
   x = (x ^ x >> 16) * 0x7feb352dU ^ key.second;
   x = (x ^ x >> 15) * 0x846ca68bU;
   return x >> 16;
+}
+
+// A master or a state is stored, in bf16 rounded by the random numbers of these elements.
+ZEROTH_INLINE void keep(float* p, Vec x, Key, Ints) {
+  store(p, x);
+}
+ZEROTH_INLINE void keep(Bf16* p, Vec x, Key key, Ints numbers) {
+  store(p, x, random_bits(key, numbers));
 }
 
 }  // namespace

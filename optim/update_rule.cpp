@@ -1,6 +1,7 @@
 #include "optim/update_rule.h"
 
 #include "base/error.h"
+#include "optim/device_rule.h"
 #include "optim/host_rule.h"
 #include "optim/tensor_rule.h"
 
@@ -16,6 +17,7 @@ UpdateRule::Step usual_step(const configs::OptimizerConfig& config, int64_t upda
 std::unique_ptr<UpdateRule> make_update_rule(const configs::OptimizerConfig& config,
                                              torch::Device device) {
   if (device.is_cpu()) return std::make_unique<HostRule>(config);
+  if (DeviceRule::runs_on(device)) return std::make_unique<DeviceRule>(config);
   if (config.bf16_masters || config.bf16_states) {
     throw Error(
         "bf16.bf16_master_weights_and_grads: true needs zero_optimization.offload_optimizer.step "

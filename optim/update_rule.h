@@ -55,8 +55,9 @@ class UpdateRule {
 // Step's rates as `config` sets them, for update `update`.
 UpdateRule::Step usual_step(const configs::OptimizerConfig& config, int64_t update);
 
-// For ranges on `device`: on the CPU one pass for every formula (optim/host_rule.h), elsewhere
-// LibTorch's operators. Throws an Error for what should rest in bf16 elsewhere.
+// For ranges on `device`: one pass for every formula, on the CPU (optim/host_rule.h) as on a GPU
+// (optim/device_rule.h), of the same numbers. Elsewhere, or where the GPU library has no such
+// kernel, LibTorch's operators: then an Error for what should rest in bf16.
 std::unique_ptr<UpdateRule> make_update_rule(const configs::OptimizerConfig& config,
                                              torch::Device device);
 

@@ -63,6 +63,8 @@ TESTED_BY = {
     "model/cpu/select_none.cpp": "tests/model/fused_test.cpp",
     "model/fused_cpu.cpp": "tests/model/fused_test.cpp",
     "optim/host_kernels.cpp": "tests/optim/host_update_test.cpp",
+    "optim/gpu/update.cu": "tests/gpu/update_test.cpp",
+    "optim/gpu/update_op.cpp": "tests/gpu/update_test.cpp",
     "optim/update_constants.cpp": "tests/optim/host_update_test.cpp",
     "offload/file_lane_uring.cpp": "tests/offload/file_lane_test.cpp",
     "offload/file_lane_uring_none.cpp": "tests/offload/file_lane_test.cpp",

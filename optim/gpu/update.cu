@@ -1,0 +1,45 @@
+// A thread for every four elements: the update is as fast as the memory.
+#include "optim/gpu/lanes.cuh"
+#include "optim/gpu/update.h"
+#include "optim/gpu/update_four.h"
+
+namespace zeroth::optim::kernel {
+namespace {
+
+constexpr int kBlock = 256;
+
+template <typename Rule, typename Master, typename State>
+__global__ void update_kernel(DeviceUpdate update) {
+  const int64_t i = (int64_t{blockIdx.x} * kBlock + threadIdx.x) * kFour;
+  if (i < update.count) update_four<Rule, Master, State>(update, i);
+}
+
+template <typename Rule>
+void launch(const Rest& rest, const DeviceUpdate& update, cudaStream_t stream) {
+  constexpr int64_t kOfBlock = int64_t{kBlock} * kFour;
+  const auto blocks = static_cast<unsigned>((update.count + kOfBlock - 1) / kOfBlock);
+  const auto run = !rest.bf16_master  ? update_kernel<Rule, float, float>
+                   : rest.bf16_states ? update_kernel<Rule, Bf16, Bf16>
+                                      : update_kernel<Rule, Bf16, float>;
+  run<<<blocks, kBlock, 0, stream>>>(update);
+}
+
+}  // namespace
+
+void launch_update(Formula formula, const Rest& rest, const DeviceUpdate& update,
+                   cudaStream_t stream) {
+  switch (formula) {
+    case kLion:
+      return launch<Lion>(rest, update, stream);
+    case kAdagrad:
+      return launch<Adagrad>(rest, update, stream);
+    case kSgd:
+      return launch<Sgd>(rest, update, stream);
+    case kSgdMomentum:
+      return launch<SgdMomentum>(rest, update, stream);
+    default:
+      return launch<Adam>(rest, update, stream);
+  }
+}
+
+}  // namespace zeroth::optim::kernel

@@ -1,0 +1,19 @@
+// An update's kernel on a GPU. Plain pointers and sizes: this header knows no torch; update_op.cpp
+// checks what is passed here.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "optim/gpu/device_update.h"
+
+namespace zeroth::optim::kernel {
+
+// Master and states in fp32, or the master, or both in bf16; queued on `stream`.
+struct Rest {
+  bool bf16_master = false;
+  bool bf16_states = false;
+};
+void launch_update(Formula formula, const Rest& rest, const DeviceUpdate& update,
+                   cudaStream_t stream);
+
+}  // namespace zeroth::optim::kernel

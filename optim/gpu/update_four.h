@@ -1,0 +1,91 @@
+// What one thread of a GPU does: the update of four elements, whose loads and stores are as wide as
+// a thread's can be. Whoever includes this has defined what update_formulas.h asks for: the lanes
+// of gpu/lanes.cuh, or in a test on the CPU those of host_lanes_plain.h.
+#pragma once
+
+#include "optim/gpu/device_update.h"
+#include "optim/update_formulas.h"
+
+namespace zeroth::optim::kernel {
+namespace {
+
+constexpr int kFour = 4;
+
+template <typename T>
+struct alignas(kFour * sizeof(T)) Four {
+  T at[kFour];
+};
+
+// `left`: how many elements there are from here on. `wide`: all four in one access.
+template <typename T>
+ZEROTH_INLINE void load_four(const T* from, int left, bool wide, Vec (&to)[kFour]) {
+  Four<T> four = {};
+  if (wide) {
+    four = *reinterpret_cast<const Four<T>*>(from);
+  } else {
+    for (int k = 0; k < kFour; ++k) {
+      if (k < left) four.at[k] = from[k];
+    }
+  }
+  for (int k = 0; k < kFour; ++k) to[k] = load(&four.at[k]);
+}
+
+template <typename T>
+ZEROTH_INLINE void put_four(T* to, int left, bool wide, const Four<T>& four) {
+  if (wide) {
+    *reinterpret_cast<Four<T>*>(to) = four;
+  } else {
+    for (int k = 0; k < kFour; ++k) {
+      if (k < left) to[k] = four.at[k];
+    }
+  }
+}
+
+template <typename Rule, typename Master, typename State>
+ZEROTH_INLINE void update_four(const DeviceUpdate& update, int64_t i) {
+  const int left = update.count - i < kFour ? static_cast<int>(update.count - i) : kFour;
+  const bool wide = update.aligned && left == kFour;
+  Master* const master = static_cast<Master*>(update.master) + i;
+  Vec p[kFour], g[kFour], s[2][kFour] = {};
+  load_four(master, left, wide, p);
+  for (int k = 0; k < Rule::kStates; ++k) {
+    load_four(static_cast<const State*>(update.states[k]) + i, left, wide, s[k]);
+  }
+  if (update.grad_format == kFp32) {
+    load_four(static_cast<const float*>(update.grad) + i, left, wide, g);
+  } else if (update.grad_format == kBf16) {
+    load_four(static_cast<const Bf16*>(update.grad) + i, left, wide, g);
+  } else {
+    load_four(static_cast<const Fp16*>(update.grad) + i, left, wide, g);
+  }
+
+  Four<Master> masters;
+  Four<State> states[2];
+  for (int j = 0; j < kFour; ++j) {
+    Vec of_element[2] = {s[0][j], s[1][j]};
+    Rule::update(update.constants, g[j], p[j], of_element);
+    const Ints number = update.number + static_cast<uint32_t>(i + j);
+    keep(&masters.at[j], p[j], update.keys[0], number);
+    for (int k = 0; k < Rule::kStates; ++k) {
+      keep(&states[k].at[j], of_element[k], update.keys[k + 1], number);
+    }
+  }
+  put_four(master, left, wide, masters);
+  for (int k = 0; k < Rule::kStates; ++k) {
+    put_four(static_cast<State*>(update.states[k]) + i, left, wide, states[k]);
+  }
+
+  if (update.copy == nullptr) return;
+  const auto put_copy = [&](auto* copy, auto four) {
+    for (int j = 0; j < kFour; ++j) store(&four.at[j], p[j]);
+    put_four(copy + i, left, wide, four);
+  };
+  if (update.copy_format == kBf16) {
+    put_copy(static_cast<Bf16*>(update.copy), Four<Bf16>());
+  } else {
+    put_copy(static_cast<Fp16*>(update.copy), Four<Fp16>());
+  }
+}
+
+}  // namespace
+}  // namespace zeroth::optim::kernel

@@ -1,0 +1,32 @@
+// What the rules over our own kernels, for the host and for a GPU, have in common.
+#pragma once
+
+#include <memory>
+
+#include "optim/tensor_rule.h"
+#include "optim/update_rule.h"
+
+namespace zeroth::optim {
+
+// Any formula; masters and states rest as the configuration says.
+class KernelRule : public UpdateRule {
+ public:
+  explicit KernelRule(const configs::OptimizerConfig& config)
+      : config_(config), names_(make_tensor_rule(config)) {}
+
+  std::span<const std::string_view> state_names() const override { return names_->state_names(); }
+  double initial_state() const override { return names_->initial_state(); }
+  torch::Dtype state_dtype() const override { return dtype_of(config_.bf16_states); }
+  torch::Dtype master_dtype() const override { return dtype_of(config_.bf16_masters); }
+
+ protected:
+  const configs::OptimizerConfig& config() const { return config_; }
+
+ private:
+  static torch::Dtype dtype_of(bool bf16) { return bf16 ? torch::kBFloat16 : torch::kFloat32; }
+
+  configs::OptimizerConfig config_;
+  std::unique_ptr<UpdateRule> names_;  // the same formula on tensors knows its states
+};
+
+}  // namespace zeroth::optim
