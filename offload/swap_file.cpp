@@ -33,7 +33,10 @@ void remove_left_over(const fs::path& nvme_path) {
       if (name.starts_with("rank-") && name.ends_with(".swap")) files.push_back(file.path());
     }
     for (const auto& file : files) fs::remove(file, ignored);
-    if (!files.empty()) fs::remove(run, ignored);
+    // An empty one is of a run that was killed before it made its file, or after it removed the
+    // name, if it is as closed as ours are.
+    const bool is_ours = run.symlink_status(ignored).permissions() == fs::perms::owner_all;
+    if (!files.empty() || is_ours) fs::remove(run, ignored);
   }
 }
 
@@ -97,7 +100,9 @@ void SwapFile::make(const fs::path& run_folder) {
     if (errno == EEXIST) {
       ::unlink(path_.c_str());
     } else if (errno != ENOENT) {
-      fail("make", errno);
+      const int error = errno;
+      ::rmdir(run_folder.c_str());
+      fail("make", error);
     }
   }
   if (descriptor_ < 0) fail("make", EBUSY);

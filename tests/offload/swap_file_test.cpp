@@ -68,6 +68,8 @@ TEST_CASE("what a killed run left is removed at the next start, and nothing else
   fs::create_directories(folder / "other");
   folder.write("other/rank-0.swap", "a user's");
   fs::create_directories(folder / "zeroth-empty");
+  fs::create_directories(folder / "zeroth-killed");
+  fs::permissions(folder / "zeroth-killed", fs::perms::owner_all);
   fs::create_directory_symlink(folder / "other", folder / "zeroth-link");
   const SwapFile file({folder.path(), "new", 0}, kMiB);
   CHECK_FALSE(fs::exists(folder / "zeroth-old"));
@@ -75,6 +77,7 @@ TEST_CASE("what a killed run left is removed at the next start, and nothing else
   CHECK(fs::exists(folder / "zeroth-notes/mine.txt"));
   CHECK(fs::exists(folder / "other/rank-0.swap"));
   CHECK(fs::exists(folder / "zeroth-empty"));
+  CHECK_FALSE(fs::exists(folder / "zeroth-killed"));
 }
 
 TEST_CASE("a process that is killed while it writes leaves nothing") {
