@@ -118,6 +118,8 @@ class Engine {
   virtual zero::MemoryPlan memory() const = 0;
   virtual int64_t num_parameters() const = 0;  // whole model, tied weights once
   virtual DecayCounts decay_counts() const = 0;
+  // What the user should know of this rank's resting places, one line each.
+  virtual std::vector<std::string> notes() const = 0;
   // What this rank is doing, or was when it threw: "backward of block layers.3"; empty between
   // calls.
   virtual std::string doing() const = 0;

@@ -12,12 +12,12 @@
 namespace zeroth::engine {
 
 TrainEngine::TrainEngine(model::Blocks blocks, const configs::Config& config,
-                         std::shared_ptr<comm::Mesh> mesh)
+                         std::shared_ptr<comm::Mesh> mesh, std::shared_ptr<offload::HostLink> link)
     : config_(config),
       mesh_(std::move(mesh)),
       blocks_(std::move(blocks)),
       plan_(zero::plan_units(blocks_, mesh_->data().size())),
-      strategy_(zero::make_strategy(plan_, config_, *mesh_)),
+      strategy_(zero::make_strategy(plan_, config_, *mesh_, std::move(link))),
       lr_(config_.scheduler, config_.optimizer),
       scaler_(optim::make_loss_scaler(config_.precision, config_.loss_scale)),
       first_trained_(zero::first_trained_block(plan_)),
@@ -179,7 +179,7 @@ EvalStats TrainEngine::eval_batch(Loader& data, int64_t micro_batches) {
 
 torch::Tensor TrainEngine::whole_master(size_t unit) {
   const zero::Unit& owner = plan_.units[unit];
-  const torch::Tensor own = strategy_.optimizer->master(unit);
+  const torch::Tensor own = strategy_.optimizer->master(unit).to(mesh_->device());
   if (own.numel() == owner.layout.numel()) return own;
   const torch::Tensor whole = torch::empty({owner.layout.numel()}, own.options());
   mesh_->data().all_gather(whole, own, "masters of " + owner.place()).wait();

@@ -20,8 +20,9 @@ namespace zeroth::engine {
 
 class TrainEngine final : public Engine {
  public:
-  TrainEngine(model::Blocks blocks, const configs::Config& config,
-              std::shared_ptr<comm::Mesh> mesh);
+  // `link`: as in zero::make_strategy.
+  TrainEngine(model::Blocks blocks, const configs::Config& config, std::shared_ptr<comm::Mesh> mesh,
+              std::shared_ptr<offload::HostLink> link = nullptr);
 
   StepStats train_batch(Loader& data) override;
   EvalStats eval_batch(Loader& data, int64_t micro_batches) override;
@@ -33,6 +34,7 @@ class TrainEngine final : public Engine {
   zero::MemoryPlan memory() const override;
   int64_t num_parameters() const override;
   DecayCounts decay_counts() const override;
+  std::vector<std::string> notes() const override { return strategy_.rests.notes(); }
   std::string doing() const override { return runner_.doing(); }
   std::string strategy() const override { return strategy_.description; }
 

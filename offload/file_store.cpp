@@ -39,6 +39,7 @@ struct OpenFile {
   OpenFile(const FileStoreOptions& options, uint64_t file_bytes, uint64_t buffer_bytes)
       : file(options.place, file_bytes),
         pool(options.buffers, buffer_bytes),
+        locked(options.link ? options.link->memory.lock(pool.memory()) : nullptr),
         lanes(open_lanes(file, pool, options.aio)),
         notes(joined(file.notes(), lanes.notes)),
         io(file, std::move(lanes), static_cast<size_t>(options.aio.block_size)),
@@ -46,6 +47,7 @@ struct OpenFile {
 
   SwapFile file;
   BufferPool pool;
+  std::shared_ptr<void> locked;  // the pool's pages
   FileLanes lanes;
   std::vector<std::string> notes;
   FileIo io;

@@ -29,6 +29,7 @@ struct HostMemory::Book {
 
   std::span<std::byte> take(size_t wanted);
   bool lock(std::span<std::byte> memory);
+  void unlock(std::span<std::byte> memory);
   void give(std::span<std::byte> memory, bool locked);
 };
 
@@ -52,11 +53,13 @@ bool HostMemory::Book::lock(std::span<std::byte> memory) {
   return true;
 }
 
+void HostMemory::Book::unlock(std::span<std::byte> memory) {
+  locker->unlock(memory);
+  locked_bytes -= static_cast<int64_t>(memory.size());
+}
+
 void HostMemory::Book::give(std::span<std::byte> memory, bool locked) {
-  if (locked) {
-    locker->unlock(memory);
-    locked_bytes -= static_cast<int64_t>(memory.size());
-  }
+  if (locked) unlock(memory);
   munmap(memory.data(), memory.size());
   bytes -= static_cast<int64_t>(memory.size());
 }
@@ -72,6 +75,11 @@ torch::Tensor HostMemory::zeros(int64_t numel, torch::Dtype dtype) {
   return at::from_blob(
       memory.data(), {numel}, [book = book_, memory, locked](void*) { book->give(memory, locked); },
       torch::TensorOptions(torch::kCPU).dtype(dtype));
+}
+
+std::shared_ptr<void> HostMemory::lock(std::span<std::byte> memory) {
+  if (!book_->lock(memory)) return nullptr;
+  return {memory.data(), [book = book_, memory](void*) { book->unlock(memory); }};
 }
 
 int64_t HostMemory::bytes() const {

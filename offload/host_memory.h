@@ -33,9 +33,12 @@ class HostMemory {
   // the system's reason.
   torch::Tensor zeros(int64_t numel, torch::Dtype dtype);
 
+  // Locks memory of somebody else, who keeps it longer than the handle, if that is still agreed to.
+  std::shared_ptr<void> lock(std::span<std::byte> memory);
+
   // Of the tensors that live now.
   int64_t bytes() const;
-  int64_t locked_bytes() const;
+  int64_t locked_bytes() const;  // and of memory that lock() took
   // At most one line: that memory is pageable, and why.
   std::vector<std::string> notes() const;
 

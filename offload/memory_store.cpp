@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "offload/staged_store.h"
+#include "offload/staging_store.h"
 
 namespace zeroth::offload {
 namespace {

@@ -14,10 +14,11 @@ size_t byte_size(const torch::Tensor& tensor) {
 // A 1-D tensor whose storage gets its memory later.
 torch::Tensor without_memory(int64_t numel, torch::Dtype dtype, torch::Device device) {
   const size_t bytes = static_cast<size_t>(numel) * c10::elementSize(dtype);
-  c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, c10::DataPtr(nullptr, device),
-                       c10::GetAllocator(device.type()), /*resizable=*/true);
-  return torch::empty({0}, torch::TensorOptions(device).dtype(dtype))
-      .set_(storage, 0, {numel}, {1});
+  const torch::Tensor tensor = torch::empty({0}, torch::TensorOptions(device).dtype(dtype));
+  c10::Storage storage(c10::Storage::use_byte_size_t(), bytes,
+                       c10::DataPtr(nullptr, tensor.device()), c10::GetAllocator(device.type()),
+                       /*resizable=*/true);
+  return tensor.set_(storage, 0, {numel}, {1});
 }
 
 c10::DataPtr swap_memory(const torch::Tensor& tensor, c10::DataPtr memory) {
@@ -78,7 +79,10 @@ ParamStore::ParamStore(const UnitPlan& plan, comm::Group& group, torch::Device d
   ZEROTH_CHECK(options_.retention.size() == plan.units.size(), "{} retentions for {} units",
                options_.retention.size(), plan.units.size());
   check_max_live(plan, options_);
-  if (options_.rests.empty()) options_.rests.assign(plan.units.size(), on_device_.get());
+  options_.rests.resize(plan.units.size(), nullptr);
+  for (offload::ShardStore*& store : options_.rests) {
+    if (store == nullptr) store = on_device_.get();
+  }
   const torch::NoGradGuard no_grad;
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
     create(unit);
@@ -129,16 +133,32 @@ offload::Tile ParamStore::tile(size_t unit) const {
   return {states_[unit].number, 0, plan_.units[unit].layout.shard_numel()};
 }
 
+bool ParamStore::on_device(size_t unit) const {
+  return !released(unit) || options_.rests[unit] == on_device_.get();
+}
+
+// With one rank a shard is all: what was copied to the device for the lease is the unit.
+bool ParamStore::lent_whole(size_t unit) const {
+  return group_.size() == 1 && options_.staging && !on_device(unit);
+}
+
 offload::TileLease ParamStore::shard(size_t unit, torch::Device device, offload::Access access) {
   if (access == offload::Access::kRead && stale_[unit] != Stale::kNo) update_(unit);
-  if (released(unit)) return options_.rests[unit]->borrow(tile(unit), device, access);
-  ZEROTH_CHECK(device == device_, "unit {} lies on {}, asked for {}", plan_.units[unit].name,
+  const bool lent = on_device(unit) && device != device_;
+  offload::TileLease lease =
+      released(unit) ? options_.rests[unit]->borrow(tile(unit), lent ? device_ : device, access)
+                     : offload::TileLease(states_[unit].shard);
+  if (!lent) return lease;
+  ZEROTH_CHECK(options_.staging, "unit {} lies on {}, asked for {}", plan_.units[unit].name,
                device_.str(), device.str());
-  return offload::TileLease(states_[unit].shard);
+  const bool idle = stale_[unit] != Stale::kNo;
+  return options_.staging->lease(lease.tensor(), device, access,
+                                 idle ? idle_ : options_.staging->now());
 }
 
 void ParamStore::will_update(size_t unit, bool reads) {
   stale_[unit] = reads ? Stale::kReadFirst : Stale::kOverwritten;
+  if (options_.staging) idle_ = options_.staging->now();
 }
 
 void ParamStore::expect(std::vector<size_t> visits) {
@@ -149,6 +169,7 @@ void ParamStore::expect(std::vector<size_t> visits) {
 }
 
 void ParamStore::expect_reads() const {
+  if (stores().count(on_device_.get()) == 1) return;  // all of them are there
   std::map<offload::ShardStore*, std::vector<offload::Tile>> reads;
   for (offload::ShardStore* store : stores()) reads[store];
   std::vector<Stale> stale = stale_;
@@ -224,13 +245,18 @@ void ParamStore::start_gather(size_t unit) {
   const torch::NoGradGuard no_grad;
   torch::Tensor shard = state.shard;
   if (released(unit)) {
-    if (reading_.size() >= options_.max_reads) end_gather(reading_.front());
-    reading_.push_back(unit);
-    state.gathered = options_.rests[unit]->borrow(tile(unit), device_, offload::Access::kRead);
-    shard = state.gathered.tensor();
-    swap_memory(state.full, pool_.take(byte_size(state.full)));
     live_elements_ += state.full.numel();
     peak_live_elements_ = std::max(peak_live_elements_, live_elements_);
+    if (reading_.size() >= options_.max_reads) end_gather(reading_.front());
+    state.gathered = options_.rests[unit]->borrow(tile(unit), device_, offload::Access::kRead);
+    shard = state.gathered.tensor();
+    if (lent_whole(unit)) {
+      swap_memory(state.full, c10::DataPtr(shard.data_ptr(), state.full.device()));
+      state.present = true;
+      return;
+    }
+    reading_.push_back(unit);
+    swap_memory(state.full, pool_.take(byte_size(state.full)));
   }
   // An alias with its own version counter: a graph kept from forward still refers to the
   // parameters.
@@ -248,7 +274,12 @@ void ParamStore::drop(size_t unit) {
   State& state = states_[unit];
   if (!state.present || !released(unit)) return;
   end_gather(unit);
-  pool_.give(byte_size(state.full), swap_memory(state.full, c10::DataPtr(nullptr, device_)));
+  c10::DataPtr memory = swap_memory(state.full, c10::DataPtr(nullptr, state.full.device()));
+  if (lent_whole(unit)) {
+    state.gathered = {};
+  } else {
+    pool_.give(byte_size(state.full), std::move(memory));
+  }
   live_elements_ -= state.full.numel();
   state.present = false;
 }

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "comm/group.h"
-#include "offload/shard_store.h"
+#include "offload/staging.h"
 #include "zero/buffer_pool.h"
 #include "zero/unit.h"
 
@@ -51,8 +51,11 @@ struct ParamStoreOptions {
   int64_t max_live_elements = INT64_MAX;
   // Gathers under way read at most so many shards at a time.
   size_t max_reads = SIZE_MAX;
-  // Per unit: where the shard of a kRelease unit rests between uses. Empty: all on the device.
+  // Per unit: where the shard of a kRelease unit rests between uses; null: on the device. Empty:
+  // all on the device.
   std::vector<offload::ShardStore*> rests = {};
+  // Lends to the host what rests on the device; null where they are one.
+  std::shared_ptr<offload::Staging> staging = nullptr;
 };
 
 // Throws an Error that names the key and the smallest value that works when max_live_elements
@@ -121,6 +124,8 @@ class ParamStore {
   void bind_parameters(size_t unit);
   bool released(size_t unit) const { return options_.retention[unit] == Retention::kRelease; }
   std::set<offload::ShardStore*> stores() const;
+  bool on_device(size_t unit) const;  // the shard
+  bool lent_whole(size_t unit) const;
   offload::Tile tile(size_t unit) const;
   // Units that shall be present at visit `position`: those of its block, then those that fit ahead
   // of it.
@@ -143,6 +148,7 @@ class ParamStore {
   std::unique_ptr<offload::ShardStore> on_device_;  // for units without a store in the options
   std::vector<State> states_;
   std::vector<Stale> stale_;  // [unit]
+  offload::Point idle_;       // behind it nobody uses the stale ones on the device
   std::function<void(size_t)> update_;
   std::vector<size_t> visits_;
   size_t position_ = 0;  // of the next visit

@@ -8,8 +8,9 @@
 
 #include "comm/mesh.h"
 #include "configs/config.h"
-#include "offload/shard_store.h"
+#include "offload/staging.h"
 #include "optim/update_rule.h"
+#include "zero/grad_landing.h"
 #include "zero/sharded_optimizer.h"
 #include "zero/unit.h"
 
@@ -32,6 +33,10 @@ FileTiles parameter_tiles(const configs::OffloadParamConfig& config, int64_t lar
                           int64_t element_size);
 
 struct Rests {
+  // Null where the host is the device, or nothing rests on it.
+  std::shared_ptr<offload::HostLink> link;
+  std::shared_ptr<offload::Staging> staging;
+  std::shared_ptr<GradLanding> landing;  // null: gradients rest on the device
   std::vector<std::unique_ptr<offload::ShardStore>> stores;
   std::vector<std::unique_ptr<optim::UpdateRule>> rules;
   std::vector<offload::ShardStore*> params;  // as ParamStoreOptions::rests
@@ -39,12 +44,19 @@ struct Rests {
   std::vector<UpdatePlace> updates;          // [unit]
   ShardedOptimizer::Options options;
 
-  offload::Traffic traffic() const;  // of all stores together
+  std::vector<std::string> choices;  // made at the start, for the user
+
+  // Of all stores together; of the link where none has any of its own.
+  offload::Traffic traffic() const;
+  // What the user should know, one line each.
+  std::vector<std::string> notes() const;
 };
 
-// No file is made yet: that is when the first tile is asked for. Throws an Error that names the key
-// for sizes that cannot work.
+// `link`: the host's side of the mesh's device; null where they are one. No file is made yet: that
+// is when the first tile is asked for. Throws an Error that names the key for sizes that cannot
+// work. Collective with a link: rates are measured.
 Rests make_rests(const UnitPlan& plan, const configs::Config& config, const comm::Mesh& mesh,
-                 const std::vector<Retention>& retention);
+                 const std::vector<Retention>& retention,
+                 std::shared_ptr<offload::HostLink> link = nullptr);
 
 }  // namespace zeroth::zero

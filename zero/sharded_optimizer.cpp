@@ -64,6 +64,7 @@ ShardedOptimizer::ShardedOptimizer(const UnitPlan& plan, ParamStore& params, Gra
       places_(std::move(places)),
       tile_elements_(aligned_tile(options.tile_elements)),
       before_use_(options.before_use),
+      staging_(options.staging),
       shards_(plan.units.size()),
       waiting_(plan.units.size(), false) {
   int64_t before = 0;
@@ -127,6 +128,7 @@ void ShardedOptimizer::set_master(size_t unit, const torch::Tensor& values) {
 
 void ShardedOptimizer::step(const optim::UpdateRule::Step& step) {
   step_ = step;
+  if (staging_) idle_ = staging_->now();
   for (size_t unit = 0; unit < shards_.size(); ++unit) {
     if (!plan_.units[unit].trainable) continue;
     ZEROTH_CHECK(!waiting_[unit], "unit {}: nothing has used its last update",
@@ -173,7 +175,7 @@ void ShardedOptimizer::update_tile(size_t unit, const Range& tile, const torch::
   for (const size_t shard : shards_[unit].all()) {
     leases.push_back(borrow(unit, shard, tile, Access::kReadWrite));
   }
-  const torch::Tensor grad = grads_.grad(unit);
+  const offload::TileLease grad = gradient(unit, tile);
   optim::UpdateRule::Step without_decay = step_;
   without_decay.weight_decay = 0;
   for (const Run& run : shards_[unit].runs) {
@@ -188,13 +190,19 @@ void ShardedOptimizer::update_tile(size_t unit, const Range& tile, const torch::
     const bool has_master = shards_[unit].master.has_value();
     places_[unit].rule->apply(
         {.master = has_master ? part(leases.back().tensor(), inside) : weights,
-         .grad = part(grad, range),
+         .grad = part(grad.tensor(), inside),
          .states = states,
          .copy = has_master ? weights : torch::Tensor(),
          .first_element = shards_[unit].first_element + range.begin},
 
         run.matrices ? step_ : without_decay);
   }
+}
+
+offload::TileLease ShardedOptimizer::gradient(size_t unit, const Range& tile) {
+  const torch::Tensor grad = part(grads_.grad(unit), tile);
+  if (!staging_) return offload::TileLease(grad);
+  return staging_->lease(grad, places_[unit].device, Access::kRead, idle_);
 }
 
 std::set<offload::ShardStore*> ShardedOptimizer::stores() const {

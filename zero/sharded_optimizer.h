@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "offload/shard_store.h"
+#include "offload/staging.h"
 #include "optim/update_rule.h"
 #include "zero/grad_reducer.h"
 #include "zero/param_store.h"
@@ -36,6 +36,8 @@ class ShardedOptimizer {
     // step() only begins to read; a unit is updated when its parameters are next used, so that
     // transfers pass beside the forward pass. Changes no bit.
     bool before_use = false;
+    // Brings gradients to where a unit is updated; null where all rest there.
+    std::shared_ptr<offload::Staging> staging = nullptr;
   };
 
   // `places` per unit; only those of trainable ones are read. Keeps references to all of them.
@@ -80,6 +82,7 @@ class ShardedOptimizer {
   void bring_up_to_date(size_t unit);
   void update_tile(size_t unit, const Range& tile, const torch::Tensor& working);
   void for_each_tile(size_t unit, const std::function<void(const Range&)>& visit) const;
+  offload::TileLease gradient(size_t unit, const Range& tile);
   torch::Tensor copy_of(size_t unit, size_t shard);
   offload::TileLease borrow(size_t unit, size_t shard, const Range& tile, offload::Access access);
 
@@ -89,9 +92,11 @@ class ShardedOptimizer {
   std::vector<UpdatePlace> places_;
   int64_t tile_elements_;
   bool before_use_;
+  std::shared_ptr<offload::Staging> staging_;
   std::vector<UnitShards> shards_;
   std::vector<bool> waiting_;     // [unit]: for step_
   optim::UpdateRule::Step step_;  // the last one
+  offload::Point idle_;           // of the last step: gradients are not used behind it
   double update_seconds_ = 0;
 };
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "zero/dtype.h"
+#include "zero/host_link.h"
 #include "zero/resting_places.h"
 
 namespace zeroth::zero {
@@ -54,13 +55,15 @@ int effective_stage(const UnitPlan& plan, const configs::Config& config) {
   return alone ? 0 : config.zero.stage;
 }
 
-GradReducerOptions reducer_options(const configs::Config& config, int ranks, torch::Device device) {
+GradReducerOptions reducer_options(const configs::Config& config, int ranks, torch::Device device,
+                                   std::shared_ptr<GradLanding> landing) {
   GradReducerOptions options;
   options.device = device;
   const bool accumulates = config.batch.accumulation_steps > 1;
   options.accumulation = dtype_of(config.gradients.accumulation);
-  // One rank sends nothing: its gradients are summed as they come.
-  options.wire = ranks == 1 && accumulates
+  options.landing = std::move(landing);
+  // One rank sends nothing, unless to the host: its gradients are summed as they come.
+  options.wire = ranks == 1 && accumulates && !options.landing
                      ? options.accumulation
                      : dtype_of(config.gradients.communication.value_or(config.precision));
   // There is no sum over micro-batches: it stays as it was sent.
@@ -69,6 +72,18 @@ GradReducerOptions reducer_options(const configs::Config& config, int ranks, tor
   options.max_in_flight = config.zero.overlap_comm ? 2 : 0;
   options.bucket_elements = config.zero.reduce_bucket_elements;
   return options;
+}
+
+// Of a GPU; null where nothing rests on the host or passes through it.
+std::shared_ptr<offload::HostLink> host_link(const configs::ZeroConfig& zero,
+                                             torch::Device device) {
+  const auto away = [](const auto& offload) {
+    return offload.device != configs::RestingPlace::kDevice;
+  };
+  if (!away(zero.offload_optimizer) && !away(zero.offload_param)) return nullptr;
+  const bool pins = (away(zero.offload_optimizer) && zero.offload_optimizer.pin_memory) ||
+                    (away(zero.offload_param) && zero.offload_param.pin_memory);
+  return make_host_link(device, pins);
 }
 
 // As DeepSpeed: a reduce-scatter sums what was divided by the number of ranks, unless
@@ -105,11 +120,14 @@ ParamStoreOptions param_options(const UnitPlan& plan, const configs::Config& con
 }
 
 std::unique_ptr<GradReducer> make_reducer(const UnitPlan& plan, const configs::Config& config,
-                                          comm::Group& group, torch::Device device) {
+                                          comm::Group& group, torch::Device device,
+                                          std::shared_ptr<GradLanding> landing) {
   const Row& row = row_of(effective_stage(plan, config));
   const bool accumulates = config.batch.accumulation_steps > 1;
-  return (accumulates ? row.with_accumulation : row.single_micro_batch)(
-      plan, group, reducer_options(config, group.size(), device));
+  MakeReducer make = accumulates ? row.with_accumulation : row.single_micro_batch;
+  // What lands on the host need not be whole on the device of a single rank, whose shard is all.
+  if (landing && group.size() == 1) make = make_scatter_reducer;
+  return make(plan, group, reducer_options(config, group.size(), device, std::move(landing)));
 }
 
 std::string describe(const UnitPlan& plan, const configs::Config& config) {
@@ -126,17 +144,22 @@ void check_sizes(const UnitPlan& plan, const configs::Config& config) {
                   static_cast<int64_t>(c10::elementSize(options.dtype)));
 }
 
-Strategy make_strategy(const UnitPlan& plan, const configs::Config& config, comm::Mesh& mesh) {
+Strategy make_strategy(const UnitPlan& plan, const configs::Config& config, comm::Mesh& mesh,
+                       std::shared_ptr<offload::HostLink> link) {
   comm::Group& group = mesh.data();
   const int stage = effective_stage(plan, config);
+  if (!link && !mesh.device().is_cpu()) link = host_link(config.zero, mesh.device());
 
   Strategy strategy;
-  ParamStoreOptions params = param_options(plan, config, mesh.device().type());
-  strategy.rests = make_rests(plan, config, mesh, params.retention);
+  // With a link the host is another place than the device, also where both are the CPU.
+  ParamStoreOptions params =
+      param_options(plan, config, link ? torch::kCUDA : mesh.device().type());
+  strategy.rests = make_rests(plan, config, mesh, params.retention, std::move(link));
   params.rests = strategy.rests.params;
   params.max_reads = strategy.rests.max_param_reads;
+  params.staging = strategy.rests.staging;
   strategy.params = std::make_unique<ParamStore>(plan, group, mesh.device(), std::move(params));
-  strategy.grads = make_reducer(plan, config, group, mesh.device());
+  strategy.grads = make_reducer(plan, config, group, mesh.device(), strategy.rests.landing);
   strategy.optimizer = std::make_unique<ShardedOptimizer>(
       plan, *strategy.params, *strategy.grads, strategy.rests.updates, strategy.rests.options);
   strategy.factors = gradient_factors(config, group.size(), /*scatters=*/stage > 0);

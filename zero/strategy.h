@@ -33,8 +33,10 @@ struct Strategy {
 // ParamStoreOptions::rests is left empty.
 ParamStoreOptions param_options(const UnitPlan& plan, const configs::Config& config,
                                 torch::DeviceType device);
+// `landing`: as in GradReducerOptions.
 std::unique_ptr<GradReducer> make_reducer(const UnitPlan& plan, const configs::Config& config,
-                                          comm::Group& group, torch::Device device);
+                                          comm::Group& group, torch::Device device,
+                                          std::shared_ptr<GradLanding> landing = nullptr);
 
 // Strategy::description.
 std::string describe(const UnitPlan& plan, const configs::Config& config);
@@ -43,7 +45,10 @@ std::string describe(const UnitPlan& plan, const configs::Config& config);
 void check_sizes(const UnitPlan& plan, const configs::Config& config);
 
 // Takes the plan's parameters over (see ParamStore). Keeps references to `plan` and to the mesh's
-// groups. Throws an Error that names the key for sizes that cannot work.
-Strategy make_strategy(const UnitPlan& plan, const configs::Config& config, comm::Mesh& mesh);
+// groups. Throws an Error that names the key for sizes that cannot work. `link`: the host's side of
+// the device, for tests that run both sides on the CPU; by default a GPU's is made where something
+// rests on the host.
+Strategy make_strategy(const UnitPlan& plan, const configs::Config& config, comm::Mesh& mesh,
+                       std::shared_ptr<offload::HostLink> link = nullptr);
 
 }  // namespace zeroth::zero

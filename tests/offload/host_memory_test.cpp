@@ -66,6 +66,26 @@ TEST_CASE("after a refusal all memory stays pageable, which is told once") {
   CHECK(memory.notes()[0].find("no more than the limit") != std::string::npos);
 }
 
+TEST_CASE("memory of others is locked while the handle lives, and not after a refusal") {
+  const auto locker = std::make_shared<CountingLocker>();
+  locker->limit = 10'000;
+  std::vector<std::byte> others(8192);
+  std::shared_ptr<void> handle;
+  {
+    HostMemory memory(locker);
+    handle = memory.lock(others);
+    CHECK(handle != nullptr);
+    CHECK(memory.locked_bytes() == 8192);
+    CHECK(memory.bytes() == 0);
+    CHECK(memory.lock(others) == nullptr);
+    CHECK(memory.notes().size() == 1);
+  }
+  CHECK(locker->locked == 8192);
+  handle.reset();
+  CHECK(locker->locked == 0);
+  CHECK(HostMemory().lock(others) == nullptr);
+}
+
 TEST_CASE("without a locker nothing is locked and there is nothing to tell") {
   HostMemory memory;
   const torch::Tensor values = memory.zeros(10, torch::kFloat);

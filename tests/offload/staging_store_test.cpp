@@ -1,4 +1,4 @@
-#include "offload/staged_store.h"
+#include "offload/staging_store.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>
@@ -54,10 +54,10 @@ class Watched final : public ShardStore {
 };
 
 struct Staged {
-  explicit Staged(StagedOptions options = {}, uint64_t seed = 0) : link(late_link(seed)) {
+  explicit Staged(StagingOptions options = {}, uint64_t seed = 0) : link(late_link(seed)) {
     auto inner = std::make_unique<Watched>(link);
     watched = inner.get();
-    store = make_staged_store(std::move(inner), link, kFakeDevice, options);
+    store = make_staging_store(std::move(inner), link, kFakeDevice, options);
   }
   std::shared_ptr<HostLink> link;
   Watched* watched;

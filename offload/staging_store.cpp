@@ -1,4 +1,4 @@
-#include "offload/staged_store.h"
+#include "offload/staging_store.h"
 
 #include <algorithm>
 #include <deque>
@@ -20,17 +20,17 @@ bool may_share(Access a, Access b) {
   return a == Access::kRead && b == Access::kRead;
 }
 
-class StagedStore final : public ShardStore {
+class StagingStore final : public ShardStore {
  public:
-  StagedStore(std::unique_ptr<ShardStore> inner, std::shared_ptr<HostLink> link,
-              torch::Device device, const StagedOptions& options)
+  StagingStore(std::unique_ptr<ShardStore> inner, std::shared_ptr<HostLink> link,
+               torch::Device device, const StagingOptions& options)
       : inner_(std::move(inner)),
         link_(std::move(link)),
         device_(device),
         options_(options),
         slots_(*link_, device, options.depth) {}
 
-  ~StagedStore() override { link_->copies->drain(); }
+  ~StagingStore() override { link_->copies->drain(); }
 
   size_t add(int64_t numel, torch::Dtype dtype) override { return inner_->add(numel, dtype); }
 
@@ -73,15 +73,7 @@ class StagedStore final : public ShardStore {
     return bytes;
   }
 
-  Traffic traffic() const override {
-    const Traffic inner = inner_->traffic();
-    if (inner.bytes_read + inner.bytes_written > 0) return inner;
-    const LinkUse use = link_->copies->use();
-    return {.bytes_read = use.bytes_to_device,
-            .bytes_written = use.bytes_to_host,
-            .under_way_s = std::max(use.to_device_s, use.to_host_s),
-            .waited_s = use.waited_s};
-  }
+  Traffic traffic() const override { return inner_->traffic(); }
 
   std::vector<std::string> notes() const override { return inner_->notes(); }
 
@@ -241,7 +233,7 @@ class StagedStore final : public ShardStore {
   std::unique_ptr<ShardStore> inner_;
   std::shared_ptr<HostLink> link_;
   torch::Device device_;
-  StagedOptions options_;
+  StagingOptions options_;
   StagingSlots slots_;
   std::deque<Tile> expected_;
   std::vector<Held> ahead_;
@@ -253,10 +245,10 @@ class StagedStore final : public ShardStore {
 
 }  // namespace
 
-std::unique_ptr<ShardStore> make_staged_store(std::unique_ptr<ShardStore> inner,
-                                              std::shared_ptr<HostLink> link, torch::Device device,
-                                              const StagedOptions& options) {
-  return std::make_unique<StagedStore>(std::move(inner), std::move(link), device, options);
+std::unique_ptr<ShardStore> make_staging_store(std::unique_ptr<ShardStore> inner,
+                                               std::shared_ptr<HostLink> link, torch::Device device,
+                                               const StagingOptions& options) {
+  return std::make_unique<StagingStore>(std::move(inner), std::move(link), device, options);
 }
 
 }  // namespace zeroth::offload

@@ -8,7 +8,7 @@
 
 namespace zeroth::offload {
 
-struct StagedOptions {
+struct StagingOptions {
   // Tiles that are copied to the device ahead of their use, along expect().
   size_t depth = 4;
   // Tiles of the inner store that are borrowed at a time at most, as long as copies can be waited
@@ -27,9 +27,9 @@ std::unique_ptr<ShardStore> make_host_store(std::shared_ptr<HostLink> link);
 // queued, or ordered, on the current stream before the lease is destroyed. Borrowed for the CPU, a
 // tile is the inner store's, with all that came from the device. A tile has one lease at a time,
 // unless all of them only read.
-// traffic() tells of the inner store's own transfers, or of the copies where it has none.
-std::unique_ptr<ShardStore> make_staged_store(std::unique_ptr<ShardStore> inner,
-                                              std::shared_ptr<HostLink> link, torch::Device device,
-                                              const StagedOptions& options = {});
+// traffic() is the inner store's; copies are told by the link.
+std::unique_ptr<ShardStore> make_staging_store(std::unique_ptr<ShardStore> inner,
+                                               std::shared_ptr<HostLink> link, torch::Device device,
+                                               const StagingOptions& options = {});
 
 }  // namespace zeroth::offload

@@ -1,0 +1,115 @@
+// Training on the GPU with what rests elsewhere, against the same with all of it on the GPU.
+#include <doctest/doctest.h>
+#include <torch/torch.h>
+
+#include "engine/initial_values.h"
+#include "engine/train_engine.h"
+#include "tests/engine/chain_config.h"
+#include "tests/support/chain.h"
+#include "tests/support/temp_folder.h"
+
+namespace zeroth::engine {
+namespace {
+
+using configs::RestingPlace;
+using Step = configs::OffloadOptimizerConfig::Step;
+
+constexpr auto kDevice = RestingPlace::kDevice;
+constexpr auto kCpu = RestingPlace::kCpu;
+constexpr auto kNvme = RestingPlace::kNvme;
+constexpr testing::ChainOptions kChain = {.hidden = 256, .layers = 6};
+
+struct Case {
+  RestingPlace optimizer = kDevice;
+  Step step = Step::kCpu;
+  RestingPlace parameters = kDevice;
+  configs::Precision precision = configs::Precision::kFp32;
+  int64_t accumulation = 1;
+  configs::RecomputeConfig recompute = {};
+};
+
+// Losses and norms of six steps, and the masters after them.
+struct Trained {
+  std::vector<double> numbers;
+  std::vector<torch::Tensor> masters;
+};
+
+Trained train(const Case& c) {
+  const TempFolder folder;
+  configs::Config config = chain_config(12 / c.accumulation, c.accumulation, 1);
+  config.precision = c.precision;
+  config.gradient_clipping = 0.5;
+  config.zero.stage = c.parameters == kDevice ? 2 : 3;
+  config.zero.sub_group_size_elements = 8192;
+  config.zero.offload_optimizer.device = c.optimizer;
+  config.zero.offload_optimizer.step = c.step;
+  config.zero.offload_optimizer.nvme_path = folder.path();
+  config.zero.offload_param.device = c.parameters;
+  config.zero.offload_param.nvme_path = folder.path();
+  config.recompute = c.recompute;
+  const auto mesh =
+      std::make_shared<comm::Mesh>(torch::Device(torch::kCUDA, 0), comm::make_solo_group());
+  const auto engine = testing::make_engine(testing::make_chain(kChain), config, mesh);
+  testing::ChainLoader loader({.accumulation = c.accumulation});
+  Trained trained;
+  for (int step = 0; step < 6; ++step) {
+    const StepStats stats = engine->train_batch(loader);
+    trained.numbers.push_back(stats.loss);
+    trained.numbers.push_back(stats.grad_norm);
+  }
+  trained.numbers.push_back(engine->eval_batch(loader, 1).loss);
+  for (size_t unit = 0; unit < engine->plan().units.size(); ++unit) {
+    trained.masters.push_back(engine->optimizer().master(unit).to(torch::kCPU).clone());
+  }
+  return trained;
+}
+
+void check_bits(const Trained& actual, const Trained& expected) {
+  CHECK(actual.numbers == expected.numbers);
+  for (size_t i = 0; i < expected.masters.size(); ++i) {
+    CHECK(at::equal(actual.masters[i], expected.masters[i]));
+  }
+}
+
+void check_near(const Trained& actual, const Trained& expected, double tolerance) {
+  for (size_t i = 0; i < expected.numbers.size(); ++i) {
+    CHECK(actual.numbers[i] == doctest::Approx(expected.numbers[i]).epsilon(tolerance));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a GPU step over states on the host or in a file has the bits of states on the GPU") {
+  for (const auto precision : {configs::Precision::kFp32, configs::Precision::kBf16}) {
+    const Trained on_gpu = train({.precision = precision});
+    check_bits(train({.optimizer = kCpu, .step = Step::kGpu, .precision = precision}), on_gpu);
+    check_bits(train({.optimizer = kNvme, .step = Step::kGpu, .precision = precision}), on_gpu);
+  }
+}
+
+TEST_CASE("a host step is near the GPU's, and the same whatever rests where") {
+  const Trained on_gpu = train({});
+  const Trained on_host = train({.optimizer = kCpu});
+  check_near(on_host, on_gpu, 2e-5);
+  check_bits(train({.optimizer = kNvme}), on_host);
+  check_bits(train({.optimizer = kCpu, .parameters = kCpu}), on_host);
+  check_bits(train({.optimizer = kNvme, .parameters = kNvme}), on_host);
+}
+
+TEST_CASE("accumulated gradients on the host give the losses of those on the GPU") {
+  check_near(train({.optimizer = kCpu, .accumulation = 3}), train({.accumulation = 3}), 2e-5);
+}
+
+TEST_CASE("parameters alone on the host change no bit") {
+  check_bits(train({.parameters = kCpu}), train({}));
+}
+
+TEST_CASE("block inputs that wait on the host change no bit") {
+  const configs::RecomputeConfig on_gpu = {.number_checkpoints = 4};
+  configs::RecomputeConfig on_host = on_gpu;
+  on_host.cpu_checkpointing = true;
+  check_bits(train({.accumulation = 2, .recompute = on_host}),
+             train({.accumulation = 2, .recompute = on_gpu}));
+}
+
+}  // namespace zeroth::engine

@@ -1,0 +1,22 @@
+// Who updates what rests on the host of a GPU.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/mesh.h"
+#include "configs/config.h"
+#include "offload/step_choice.h"
+
+namespace zeroth::zero {
+
+// Of one element, with the states, masters and gradients that `config` has.
+offload::StepBytes bytes_per_element(const configs::Config& config);
+
+// As offload_optimizer.step says; with auto the link and the host's rate are measured, which takes
+// a part of a second, and the reason is added to `notes`. The same on every rank. Collective with
+// auto.
+bool updates_on_device(const configs::Config& config, const comm::Mesh& mesh,
+                       offload::HostLink& link, std::vector<std::string>& notes);
+
+}  // namespace zeroth::zero
