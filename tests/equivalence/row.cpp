@@ -94,7 +94,10 @@ configs::OptimizerConfig optimizer_of(const Row& row) {
               .betas = {0.9, 0.95},
               .eps = 1e-8,
               .weight_decay = 0.1,
-              .no_decay = row.training == Training::kNoDecay};
+              .no_decay = row.training == Training::kNoDecay,
+              .bf16_states = row.training == Training::kBf16States,
+              .bf16_masters =
+                  row.training == Training::kBf16Masters || row.training == Training::kBf16States};
   }
 }
 
@@ -121,8 +124,9 @@ configs::SchedulerConfig scheduler_of(const Row& row) {
 }  // namespace
 
 std::string name_of(Training training) {
-  constexpr const char* kNames[] = {"adamw",   "adam_l2",  "lion",     "sgd",
-                                    "adagrad", "no_decay", "one_cycle"};
+  constexpr const char* kNames[] = {"adamw",     "adam_l2",      "lion",
+                                    "sgd",       "adagrad",      "no_decay",
+                                    "one_cycle", "bf16_masters", "bf16_states"};
   return kNames[static_cast<size_t>(training)];
 }
 

@@ -18,8 +18,10 @@ enum class Training {
   kLion,
   kSgd,
   kAdagrad,
-  kNoDecay,   // AdamW that leaves norm weights and biases out of its decay
-  kOneCycle,  // AdamW whose rate and first beta cycle
+  kNoDecay,      // AdamW that leaves norm weights and biases out of its decay
+  kOneCycle,     // AdamW whose rate and first beta cycle
+  kBf16Masters,  // AdamW whose masters rest in bf16
+  kBf16States,   // and its moments too
 };
 
 struct Row {
