@@ -8,6 +8,8 @@
 
 #include "base/error.h"
 #include "offload/file_store.h"
+#include "offload/staging_store.h"
+#include "tests/support/late_copies.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::offload {
@@ -25,6 +27,36 @@ struct FilePlace {
   TempFolder folder;
   std::unique_ptr<ShardStore> store = make_file_store(
       {.place = {folder.path(), "test", 0}, .aio = {}, .buffers = 3, .buffer_bytes = kTile * 4});
+};
+
+struct HostPlace {
+  std::unique_ptr<ShardStore> store = make_host_store(testing::late_link());
+};
+
+// Whatever device is asked for, it is lent to the fake one, through copies.
+class OnFakeDevice final : public ShardStore {
+ public:
+  explicit OnFakeDevice(std::unique_ptr<ShardStore> store) : store_(std::move(store)) {}
+  size_t add(int64_t numel, torch::Dtype dtype) override { return store_->add(numel, dtype); }
+  void expect(std::vector<Tile> tiles) override { store_->expect(std::move(tiles)); }
+  TileLease borrow(const Tile& tile, torch::Device, Access access) override {
+    return store_->borrow(tile, testing::kFakeDevice, access);
+  }
+  void settle() override { store_->settle(); }
+  StoreBytes bytes() const override { return store_->bytes(); }
+
+ private:
+  std::unique_ptr<ShardStore> store_;
+};
+
+struct StagedFilePlace {
+  TempFolder folder;
+  std::unique_ptr<ShardStore> store = std::make_unique<OnFakeDevice>(make_staging_store(
+      make_file_store({.place = {folder.path(), "test", 0},
+                       .aio = {},
+                       .buffers = 4,
+                       .buffer_bytes = kTile * 4}),
+      testing::late_link(1), testing::kFakeDevice, {.depth = 1, .inner_leases = 3}));
 };
 
 std::vector<Tile> tiles_of(size_t shard, int64_t numel) {
@@ -47,7 +79,8 @@ torch::Tensor values(const Tile& tile, int64_t round, torch::Dtype dtype) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("a new shard holds zeros", Place, MemoryPlace, FilePlace) {
+TEST_CASE_TEMPLATE("a new shard holds zeros", Place, MemoryPlace, HostPlace, FilePlace,
+                   StagedFilePlace) {
   Place place;
   CHECK(place.store->add(10) == 0);
   CHECK(place.store->add(kShard) == 1);
@@ -58,7 +91,7 @@ TEST_CASE_TEMPLATE("a new shard holds zeros", Place, MemoryPlace, FilePlace) {
 }
 
 TEST_CASE_TEMPLATE("what is written through a lease is read through the next, tile by tile", Place,
-                   MemoryPlace, FilePlace) {
+                   MemoryPlace, HostPlace, FilePlace, StagedFilePlace) {
   Place place;
   const std::vector<torch::Dtype> dtypes = {torch::kFloat, torch::kBFloat16, torch::kHalf,
                                             torch::kFloat};
@@ -88,7 +121,7 @@ TEST_CASE_TEMPLATE("what is written through a lease is read through the next, ti
 }
 
 TEST_CASE_TEMPLATE("a lease to write needs nothing of what was there, and many may read a tile",
-                   Place, MemoryPlace, FilePlace) {
+                   Place, MemoryPlace, HostPlace, FilePlace, StagedFilePlace) {
   Place place;
   place.store->add(kShard);
   for (int64_t round = 0; round < 2; ++round) {
@@ -104,7 +137,7 @@ TEST_CASE_TEMPLATE("a lease to write needs nothing of what was there, and many m
 }
 
 TEST_CASE_TEMPLATE("an empty shard and an empty tile are lent as empty tensors", Place, MemoryPlace,
-                   FilePlace) {
+                   HostPlace, FilePlace, StagedFilePlace) {
   Place place;
   place.store->add(0, torch::kBFloat16);
   place.store->expect({{0, 0, 0}});
@@ -115,7 +148,7 @@ TEST_CASE_TEMPLATE("an empty shard and an empty tile are lent as empty tensors",
 }
 
 TEST_CASE_TEMPLATE("tiles outside a shard and unknown shards are broken invariants", Place,
-                   MemoryPlace, FilePlace) {
+                   MemoryPlace, HostPlace, FilePlace, StagedFilePlace) {
   Place place;
   place.store->add(10);
   CHECK_THROWS_AS(borrow(*place.store, {0, 5, 11}, Access::kRead), InternalError);
