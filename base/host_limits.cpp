@@ -17,8 +17,7 @@ constexpr int64_t kKib = 1024;
 std::optional<HostRoom> host_room(const std::filesystem::path& root) {
   std::optional<HostRoom> least;
   if (const auto kib = read_counter(root / "proc/meminfo", "MemAvailable:")) {
-    least = {*kib * kKib,
-             fmt::format("/proc/meminfo: MemAvailable is {}", format_bytes(*kib * kKib))};
+    least = {*kib * kKib, "MemAvailable in /proc/meminfo"};
   }
   for (const MemoryLimit& limit : memory_limits(root)) {
     const int64_t room = std::max<int64_t>(0, limit.bytes - limit.taken);

@@ -10,7 +10,7 @@ namespace zeroth {
 
 struct HostRoom {
   int64_t bytes = 0;  // that this process and its siblings may take together before others suffer
-  std::string limit;  // what rules, for a message: "/proc/meminfo: MemAvailable is 21.5 GiB"
+  std::string limit;  // what rules, for a message: "MemAvailable in /proc/meminfo"
 };
 
 // What the machine has free (page cache that would make way included, swap not) or what the control

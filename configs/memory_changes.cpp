@@ -18,6 +18,7 @@ class Changes {
     shard();
     files();
     buffers();
+    back_to_host();
     return std::move(changes_);
   }
 
@@ -73,6 +74,18 @@ class Changes {
     }
   }
 
+  // Where the disk is short and host memory is not.
+  void back_to_host() {
+    if (config_.zero.offload_optimizer.device == RestingPlace::kNvme) {
+      add("zero_optimization.offload_optimizer.device \"cpu\"",
+          [](Config& config) { config.zero.offload_optimizer.device = RestingPlace::kCpu; });
+    }
+    if (config_.zero.offload_param.device == RestingPlace::kNvme) {
+      add("zero_optimization.offload_param.device \"cpu\"",
+          [](Config& config) { config.zero.offload_param.device = RestingPlace::kCpu; });
+    }
+  }
+
   // In the host memory that is short.
   bool rests_here(RestingPlace place) const {
     return place == RestingPlace::kCpu ||
@@ -96,18 +109,20 @@ std::vector<MemoryChange> memory_changes(const Config& config, const MemoryFacts
 }
 
 FittingConfig fit_memory(const Config& config, const MemoryFacts& facts,
-                         const std::function<bool(const Config&)>& fits) {
+                         const std::function<int64_t(const Config&)>& lacks) {
   std::vector<MemoryChange> chosen;
   for (const MemoryChange& change : memory_changes(config, facts)) {
-    if (fits(changed(config, chosen))) break;
+    if (lacks(changed(config, chosen)) == 0) break;
     chosen.push_back(change);
   }
-  if (fits(changed(config, chosen))) {
-    for (size_t i = 0; i < chosen.size();) {
-      std::vector<MemoryChange> fewer = chosen;
-      fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
-      fits(changed(config, fewer)) ? chosen.swap(fewer) : static_cast<void>(++i);
-    }
+  int64_t lacking = lacks(changed(config, chosen));
+  for (size_t i = chosen.size(); i-- > 0;) {
+    std::vector<MemoryChange> fewer = chosen;
+    fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+    const int64_t without = lacks(changed(config, fewer));
+    if (without > lacking) continue;
+    chosen.swap(fewer);
+    lacking = without;
   }
   FittingConfig result{{}, changed(config, chosen)};
   for (const MemoryChange& change : chosen) result.changes.push_back(change.text);

@@ -2,6 +2,7 @@
 // that do.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -17,7 +18,8 @@ struct MemoryChange {
 };
 
 // Only what this configuration does not do already, what costs least first: sharding, then resting
-// in files, then smaller buffers. None changes a result beyond the order of sums.
+// in files, then smaller buffers; and, for want of disk, files given up. None changes a result
+// beyond the order of sums.
 std::vector<MemoryChange> memory_changes(const Config& config, const MemoryFacts& facts);
 
 struct FittingConfig {
@@ -25,9 +27,10 @@ struct FittingConfig {
   Config config;
 };
 
-// The first changes of the list until `fits`, without those that turn out to be needless. Where not
-// even all of them fit: all of them.
+// The first changes of the list until nothing is lacking, without those that turn out to be
+// needless. Where something always is: those that help. `lacks`: bytes that the machine lacks for a
+// configuration, 0 when it fits.
 FittingConfig fit_memory(const Config& config, const MemoryFacts& facts,
-                         const std::function<bool(const Config&)>& fits);
+                         const std::function<int64_t(const Config&)>& lacks);
 
 }  // namespace zeroth::configs

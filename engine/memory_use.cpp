@@ -25,4 +25,9 @@ MemoryUse memory_use(c10::Device device) {
   return use;
 }
 
+int64_t free_device_bytes(c10::Device device) {
+  const auto info = c10::getDeviceAllocator(device.type())->getMemoryInfo(device.index());
+  return static_cast<int64_t>(info.first);
+}
+
 }  // namespace zeroth::engine

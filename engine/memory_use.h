@@ -18,4 +18,7 @@ struct MemoryUse {
 
 MemoryUse memory_use(c10::Device device);
 
+// Bytes of a GPU that nobody holds now.
+int64_t free_device_bytes(c10::Device device);
+
 }  // namespace zeroth::engine

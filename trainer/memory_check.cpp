@@ -26,6 +26,7 @@ constexpr Kind kKinds[] = {{"parameters", &MemoryPlan::parameters},
                            {"masters", &MemoryPlan::masters},
                            {"optimizer states", &MemoryPlan::states},
                            {"file buffers", &MemoryPlan::file_buffers},
+                           {"copies under way", &MemoryPlan::staging},
                            {"kept inputs", &MemoryPlan::kept_inputs}};
 
 // "parameters 2.00 GiB, masters 4.00 GiB"; empty where nothing lies there.
@@ -78,21 +79,34 @@ MemoryNeed need_of(const RunPlan& plan, const MemoryPlan& memory, const configs:
   return need;
 }
 
-// Why the machine cannot hold it; empty where it can, as far as is known.
-std::string obstacle(const RunPlan& plan, const MemoryNeed& need) {
+// Bytes that the machine lacks, and why it does in words; 0 where it can hold the run, as far as is
+// known.
+struct Lack {
+  int64_t bytes = 0;
+  std::string why;
+};
+
+Lack lack_of(const RunPlan& plan, const MemoryNeed& need) {
   const MachineRoom& room = plan.room;
+  Lack lack;
+  const auto add = [&](int64_t bytes, const std::string& why) {
+    if (lack.bytes == 0) lack.why = why;
+    lack.bytes += bytes;
+  };
   if (room.host && need.host > room.host->bytes) {
-    return fmt::format("needs {} of host memory on this machine, but {} are left ({})",
-                       format_bytes(need.host), format_bytes(room.host->bytes), room.host->limit);
+    add(need.host - room.host->bytes,
+        fmt::format("needs {} of host memory on this machine, but {} are left ({})",
+                    format_bytes(need.host), format_bytes(room.host->bytes), room.host->limit));
   }
   for (const auto& [folder, bytes] : need.files) {
     const auto disk = room.disks.find(folder);
-    if (disk != room.disks.end() && bytes > disk->second.free) {
-      return fmt::format("needs {} in files in {}, but its disk has {} free", format_bytes(bytes),
-                         folder, format_bytes(disk->second.free));
-    }
+    if (disk == room.disks.end() || bytes <= disk->second.free) continue;
+    const int64_t free = disk->second.free;
+    add(bytes - free,
+        fmt::format("needs {} ({} bytes) in files in {}, but its disk has {} free ({} bytes)",
+                    format_bytes(bytes), bytes, folder, format_bytes(free), free));
   }
-  return "";
+  return lack;
 }
 
 int64_t sum_of(const std::map<std::string, int64_t>& files) {
@@ -116,19 +130,23 @@ std::string what_fits(const RunPlan& plan) {
                                    .trains = !plan.flags.eval_only,
                                    .lacks = on_cpu(plan) ? configs::MemoryFacts::Lacks::kShared
                                                          : configs::MemoryFacts::Lacks::kHost};
-  const auto fits = [&](const configs::Config& config) {
+  const auto lacks = [&](const configs::Config& config) {
     const auto need = need_after(plan, config);
-    return need && obstacle(plan, *need).empty();
+    return need ? lack_of(plan, *need).bytes : INT64_MAX;
   };
-  const configs::FittingConfig found = configs::fit_memory(plan.config, facts, fits);
+  const configs::FittingConfig found = configs::fit_memory(plan.config, facts, lacks);
   const auto need = need_after(plan, found.config);
-  if (found.changes.empty() || !need) return "a smaller model would fit, or more memory";
+  if (found.changes.empty() || !need) {
+    const bool disk = !memory_need(plan).files.empty();
+    return fmt::format("a smaller model would fit, or more memory{}",
+                       disk ? ", or a nvme_path on a larger disk" : "");
+  }
   std::string text = fmt::format("{}: {} of host memory", fmt::join(found.changes, " and "),
                                  format_bytes(need->host));
   if (const int64_t files = sum_of(need->files); files > 0) {
-    text += fmt::format(" and {} in files", format_bytes(files));
+    text += fmt::format(" and {} in files at nvme_path", format_bytes(files));
   }
-  if (fits(found.config)) return "this would fit:\n  " + text;
+  if (lack_of(plan, *need).bytes == 0) return "this would fit:\n  " + text;
   return "nothing that ds_config.json can say would fit; the least is\n  " + text;
 }
 
@@ -139,12 +157,12 @@ MemoryNeed memory_need(const RunPlan& plan) {
 }
 
 void require_memory(const RunPlan& plan) {
-  const std::string why = obstacle(plan, memory_need(plan));
-  if (why.empty()) return;
+  const Lack lack = lack_of(plan, memory_need(plan));
+  if (lack.bytes == 0) return;
   std::vector<std::string> parts = {kinds_text(plan.outline.memory, host_places(plan))};
   const std::string files = kinds_text(plan.outline.memory, {&PlaceBytes::file});
   if (!files.empty()) parts.push_back("in files " + files);
-  throw Error("the run {}; {} with {} each, activations not counted; {}", why,
+  throw Error("the run {}; {} with {} each, activations not counted; {}", lack.why,
               ranks_text(plan.room.ranks), fmt::join(parts, "; "), what_fits(plan));
 }
 

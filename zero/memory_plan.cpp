@@ -8,6 +8,7 @@
 #include "comm/group.h"
 #include "offload/file_lane.h"
 #include "optim/update_rule.h"
+#include "zero/grad_landing.h"
 #include "zero/resting_places.h"
 #include "zero/rests.h"
 #include "zero/strategy.h"
@@ -83,6 +84,10 @@ int64_t on_file(int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+int64_t largest_of(const std::vector<int64_t>& numels) {
+  return numels.empty() ? 0 : *std::max_element(numels.begin(), numels.end());
+}
+
 int64_t width_of(torch::Dtype dtype) {
   return static_cast<int64_t>(c10::elementSize(dtype));
 }
@@ -115,10 +120,10 @@ class Planner {
     }
   }
 
-  // Of which no more are taken than the largest shard in the file needs.
-  void add_buffers(const FileTiles& tiles, int64_t largest_bytes) {
-    (device_ == torch::kCPU ? result_.file_buffers.device : result_.file_buffers.host) +=
-        tiles.buffers * std::min(on_file(tiles.buffer_bytes), on_file(largest_bytes));
+  // A buffer takes no more than the largest shard in the file needs.
+  void add_buffers(const FileTiles& tiles, bool pin, int64_t largest_bytes) {
+    put(result_.file_buffers, RestingPlace::kCpu, pin,
+        tiles.buffers * std::min(on_file(tiles.buffer_bytes), on_file(largest_bytes)));
   }
 
   void add_parameters() {
@@ -133,7 +138,12 @@ class Planner {
       }
     }
     const int64_t largest = places_.largest_parameters_in_file();
-    if (largest > 0) add_buffers(parameter_tiles(offload, largest, width), largest * width);
+    if (largest > 0) {
+      add_buffers(parameter_tiles(offload, largest, width), offload.pin_memory, largest * width);
+    }
+    if (offload.device == RestingPlace::kDevice || device_ == torch::kCPU) return;
+    // One is gathered, one is to be, and two wait for the end of a copy.
+    result_.staging.device += 4 * largest_of(places_.released) * width;
   }
 
   void add_optimizer(bool trains) {
@@ -143,20 +153,37 @@ class Planner {
     const int64_t state = width_of(rule->state_dtype());
     const int64_t master =
         options_.dtype == rule->master_dtype() ? 0 : width_of(rule->master_dtype());
+    // Values that are not zero are written before the first step, and a file is made as a whole.
+    const bool filled = trains || rule->initial_state() != 0;
+    const bool opens_file = filled || master > 0;
     for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
       const RestingPlace place = places_.updates[unit];
       const int64_t numel = places_.updated[unit];
+      const bool used = place == RestingPlace::kNvme ? opens_file : filled;
       put(result_.masters, place, offload.pin_memory, numel * master);
-      const bool used = trains || place == RestingPlace::kNvme;
       for (int64_t i = 0; i < count && used; ++i) {
         put(result_.states, place, offload.pin_memory, numel * state);
       }
     }
-    const int64_t largest = places_.largest_update_in_file();
     const int64_t arrays = count + (master > 0 ? 1 : 0);
-    if (largest == 0 || arrays == 0) return;
-    add_buffers(optimizer_tiles(config_.zero, largest, arrays),
+    if (arrays == 0 || offload.device == RestingPlace::kDevice) return;
+    add_update_staging(arrays);
+    const int64_t largest = places_.largest_update_in_file();
+    if (largest == 0 || !opens_file) return;
+    add_buffers(optimizer_tiles(config_.zero, largest, arrays), offload.pin_memory,
                 largest * std::max(master, count > 0 ? state : 0));
+  }
+
+  // Tiles on their way between a GPU and what rests elsewhere, whoever updates: those of the arrays
+  // that are updated and of the next ones, and two of gradients; or two shards of parameters.
+  void add_update_staging(int64_t arrays) {
+    if (device_ == torch::kCPU) return;
+    lands_ = true;
+    const int64_t largest = largest_of(places_.updated);
+    const int64_t tile = std::min(optimizer_tiles(config_.zero, largest, arrays).elements, largest);
+    result_.staging.device += (2 * arrays + 2) * tile * static_cast<int64_t>(sizeof(float));
+    put(result_.staging, RestingPlace::kCpu, config_.zero.offload_optimizer.pin_memory,
+        2 * largest * width_of(options_.dtype));
   }
 
   void add_step(const StepOutline& step) {
@@ -167,8 +194,26 @@ class Planner {
     (to_host ? result_.kept_inputs.pinned : result_.kept_inputs.device) = step.kept_input_bytes;
     if (!step.trains) return;
     const GradientBytes gradients = gradient_bytes(dry, config_, group);
-    result_.gradients.device = gradients.kept;
     result_.gradient_buffers.device = gradients.buffers;
+    if (!lands_) {
+      result_.gradients.device = gradients.kept;
+    } else {
+      land(gradients.kept);
+    }
+  }
+
+  // Gradients that rest on the host of a GPU. Sums pass through a few buffers on their way; a
+  // single rank holds whole gradients for as long as they are copied.
+  void land(int64_t kept) {
+    const GradLanding::Options landing;
+    const bool pin = config_.zero.offload_optimizer.pin_memory;
+    put(result_.gradients, RestingPlace::kCpu, pin, kept);
+    if (config_.batch.accumulation_steps > 1) {
+      put(result_.gradient_buffers, RestingPlace::kCpu, pin,
+          static_cast<int64_t>(landing.buffers) * landing.piece_bytes);
+    }
+    if (num_shards() > 1) return;
+    result_.gradient_buffers.device += 3 * largest_of(places_.updated) * width_of(options_.dtype);
   }
 
   void add_loading() {
@@ -191,6 +236,7 @@ class Planner {
   torch::DeviceType device_;
   ParamStoreOptions options_;
   RestingPlaces places_;
+  bool lands_ = false;  // gradients rest on the host
   MemoryPlan result_;
 };
 
@@ -217,7 +263,8 @@ PlaceBytes MemoryPlan::peak() const {
   PlaceBytes before = both;
   before += loading;
   PlaceBytes training = both;
-  for (const PlaceBytes* part : {&gathered, &gradients, &gradient_buffers, &states, &kept_inputs}) {
+  for (const PlaceBytes* part :
+       {&gathered, &gradients, &gradient_buffers, &states, &staging, &kept_inputs}) {
     training += *part;
   }
   return most(before, training);

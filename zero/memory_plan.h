@@ -32,6 +32,7 @@ struct MemoryPlan {
   PlaceBytes masters;           // where they are no copy of the parameters
   PlaceBytes states;            // moments
   PlaceBytes file_buffers;      // through which files are read and written
+  PlaceBytes staging;           // copies between a GPU and its host; at most about this
   PlaceBytes kept_inputs;       // of blocks that run again in backward
   PlaceBytes loading;           // only before the first step: fp32 values of a unit
 

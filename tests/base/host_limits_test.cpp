@@ -21,7 +21,7 @@ TEST_CASE("without control groups the machine's free memory rules") {
   const auto room = host_room(machine.root());
   REQUIRE(room);
   CHECK(room->bytes == 8192 * kMib);
-  CHECK(room->limit == "/proc/meminfo: MemAvailable is 8.00 GiB");
+  CHECK(room->limit == "MemAvailable in /proc/meminfo");
 }
 
 TEST_CASE("a group of version 2 allows its limit less what it holds, page cache not counted") {

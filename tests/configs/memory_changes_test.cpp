@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 namespace zeroth::configs {
 namespace {
 
@@ -57,27 +59,49 @@ TEST_CASE("what rests in host memory may rest in files") {
 TEST_CASE("the fewest changes that fit are chosen") {
   const Config config;
   const MemoryFacts facts{.world_size = 2};
-  const auto sharded = fit_memory(config, facts, [](const Config& c) { return c.zero.stage >= 2; });
+  const auto sharded =
+      fit_memory(config, facts, [](const Config& c) { return c.zero.stage >= 2 ? 0 : 1; });
   CHECK(sharded.changes == std::vector<std::string>{"zero_optimization.stage 2"});
   CHECK(sharded.config.zero.stage == 2);
-  const auto filed = fit_memory(config, facts, in_file);
+  const auto filed = fit_memory(config, facts, [](const Config& c) { return in_file(c) ? 0 : 1; });
   CHECK(filed.changes ==
         std::vector<std::string>{"zero_optimization.offload_optimizer.device \"nvme\""});
   CHECK(filed.config.zero.stage == 0);
-  const auto both =
-      fit_memory(config, facts, [](const Config& c) { return c.zero.stage == 3 && in_file(c); });
+  const auto both = fit_memory(
+      config, facts, [](const Config& c) { return c.zero.stage == 3 && in_file(c) ? 0 : 1; });
   CHECK(both.changes ==
         std::vector<std::string>{"zero_optimization.stage 3",
                                  "zero_optimization.offload_optimizer.device \"nvme\""});
 }
 
-TEST_CASE("a configuration that fits needs no change, one that never fits has them all") {
+TEST_CASE("files that the disk cannot hold may rest in host memory") {
+  Config config;
+  config.zero.offload_optimizer.device = RestingPlace::kNvme;
+  config.zero.offload_param.device = RestingPlace::kNvme;
+  const auto fit = fit_memory(config, {}, [](const Config& c) { return in_file(c) ? 1 : 0; });
+  CHECK(fit.changes ==
+        std::vector<std::string>{"zero_optimization.offload_optimizer.device \"cpu\""});
+}
+
+TEST_CASE("what would make things worse is left out, and what helps stays") {
+  Config config;
+  config.zero.offload_optimizer.device = RestingPlace::kNvme;
+  const auto least = fit_memory(config, {.world_size = 2}, [](const Config& c) {
+    return 10 - c.zero.stage + (in_file(c) ? 0 : 100);
+  });
+  CHECK(least.changes == std::vector<std::string>{"zero_optimization.stage 3"});
+}
+
+TEST_CASE("a configuration that fits needs no change, one that never fits has those that help") {
   const Config config;
   const MemoryFacts facts{.world_size = 2};
-  CHECK(fit_memory(config, facts, [](const Config&) { return true; }).changes.empty());
-  const auto never = fit_memory(config, facts, [](const Config&) { return false; });
-  CHECK(never.changes == texts(config, facts));
-  CHECK(in_file(never.config));
+  CHECK(fit_memory(config, facts, [](const Config&) { return 0; }).changes.empty());
+  CHECK(fit_memory(config, facts, [](const Config&) { return 1; }).changes.empty());
+  const auto less =
+      fit_memory(config, facts, [](const Config& c) { return 10 - c.zero.stage - in_file(c); });
+  CHECK(less.config.zero.stage == 3);
+  CHECK(in_file(less.config));
+  CHECK(std::count(less.changes.begin(), less.changes.end(), "zero_optimization.stage 2") == 0);
 }
 
 }  // namespace zeroth::configs

@@ -37,14 +37,20 @@ int64_t need_with(const RunPlan& plan, int stage) {
   return outline_of(plan, config).memory.peak().device * 2;
 }
 
-// Hundreds of gigabytes, of which only a description is there.
-void make_huge(const Workbench& bench) {
-  bench.write("model/config.json", R"({
+// Turns the workbench's model into one of which only a description is there.
+void make_large(const Workbench& bench, int64_t hidden, int64_t layers) {
+  bench.write("model/config.json", fmt::format(R"({{
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 448,
-    "hidden_size": 16384, "intermediate_size": 65536, "num_hidden_layers": 400,
-    "num_attention_heads": 128, "num_key_value_heads": 128, "max_position_embeddings": 128,
+    "hidden_size": {}, "intermediate_size": {}, "num_hidden_layers": {},
+    "num_attention_heads": 16, "num_key_value_heads": 16, "max_position_embeddings": 128,
     "rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false,
-    "torch_dtype": "float32"})");
+    "torch_dtype": "float32"}})",
+                                               hidden, 4 * hidden, layers));
+}
+
+// Terabytes.
+void make_huge(const Workbench& bench) {
+  make_large(bench, 16384, 400);
 }
 
 constexpr const char* kTrain =
@@ -114,6 +120,7 @@ TEST_CASE("a run that host memory cannot hold is refused with the smallest chang
 
 TEST_CASE("a run that only files can make fit is told what goes there") {
   const Workbench bench;
+  make_large(bench, 2048, 16);
   RunPlan plan = two_ranks(bench);
   plan.room.host = HostRoom{need_with(plan, 3) - 1, "the limit"};
   const std::string refusal = refusal_of(plan);
@@ -136,7 +143,14 @@ TEST_CASE("a run whose files the disk cannot hold is refused") {
   plan.room.disks["/nvme"].free = files;
   CHECK(refusal_of(plan).empty());
   plan.room.disks["/nvme"].free = files - 1;
-  CHECK(has(refusal_of(plan), " in files in /nvme, but its disk has "));
+  const std::string refusal = refusal_of(plan);
+  CHECK_MESSAGE(has(refusal, fmt::format("({} bytes) in files in /nvme, but its disk has ", files)),
+                refusal);
+  CHECK(has(refusal, fmt::format("free ({} bytes)", files - 1)));
+  CHECK(has(refusal, "would fit:\n  zero_optimization.stage 2: "));
+  plan.room.disks["/nvme"].free = 1000;
+  CHECK(
+      has(refusal_of(plan), "would fit:\n  zero_optimization.offload_optimizer.device \"cpu\": "));
 }
 
 TEST_CASE("files that are held in memory count as host memory") {

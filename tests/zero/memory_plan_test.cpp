@@ -176,6 +176,10 @@ TEST_CASE("the plan follows tied and frozen weights, buckets, persistence, ratio
   check("max_in_cpu", 2,
         [](Case& row) { row.config.zero.offload_param.max_in_cpu_elements = 2000; });
   check("tiles", 1, [](Case& row) { row.config.zero.sub_group_size_elements = 1; });
+  check("bf16 masters", 2, [](Case& row) {
+    row.config.optimizer.bf16_states = true;
+    row.config.optimizer.bf16_masters = true;
+  });
   check("no states", 2, [](Case& row) {
     row.config.optimizer.kind = configs::OptimizerConfig::Kind::kSgd;
     row.config.precision = Precision::kFp32;
@@ -196,6 +200,9 @@ TEST_CASE("a run that only evaluates has no gradients, and states only where a f
   CHECK(memory.masters.device > 0);
   config.zero.offload_optimizer.device = RestingPlace::kNvme;
   CHECK(plan_memory(plan, config, torch::kCPU, forward).states.file > 0);
+  config.precision = Precision::kFp32;  // nothing is written to a file: none is made
+  CHECK(plan_memory(plan, config, torch::kCPU, forward).peak().file == 0);
+  CHECK(plan_memory(plan, config, torch::kCPU, forward).file_buffers == PlaceBytes{});
 }
 
 TEST_CASE("beside a GPU what is offloaded rests in pinned or other host memory") {
@@ -211,10 +218,17 @@ TEST_CASE("beside a GPU what is offloaded rests in pinned or other host memory")
   CHECK(there.parameters == PlaceBytes{.pinned = here.parameters.device});
   CHECK(there.states == PlaceBytes{.pinned = here.states.device});
   CHECK(there.gathered == here.gathered);
+  CHECK(there.gradients == PlaceBytes{.pinned = here.gradients.device});
+  CHECK(there.staging.device > 0);
+  CHECK(here.staging == PlaceBytes{});
   away.zero.offload_optimizer.pin_memory = false;
   there = plan_memory(plan, away, torch::kCUDA, step);
   CHECK(there.states == PlaceBytes{.host = here.states.device});
   CHECK(plan_memory(plan, away, torch::kCPU, step).states == here.states);
+  away.zero.offload_optimizer.device = RestingPlace::kNvme;
+  CHECK(plan_memory(plan, away, torch::kCUDA, step).file_buffers.host > 0);
+  away.zero.offload_optimizer.pin_memory = true;
+  CHECK(plan_memory(plan, away, torch::kCUDA, step).file_buffers.pinned > 0);
 }
 
 TEST_CASE("the peak is training's, or the loading's where more is needed for that") {
