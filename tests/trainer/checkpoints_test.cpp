@@ -82,7 +82,8 @@ TEST_CASE("a run that is killed while it saves leaves whole models only, and the
         // Each folder is gone two steps later, so a busy shell may miss any one of them.
         fmt::format(
             "rm -rf out*; \"$FINETUNE\" {} --steps 100000 & pid=$!\n"
-            "until ls out 2>&1 | grep -Eqx 'step-([3-9]|[0-9]{{2,}})'; do sleep 0.01; done\n"
+            "until ls out 2>&1 | grep -Eqx 'step-([3-9]|[0-9]{{2,}})' || ! kill -0 $pid; do "
+            "sleep 0.01; done\n"
             "sleep {}; kill -9 $pid; wait $pid; true",
             train, seconds));
     int whole = 0;

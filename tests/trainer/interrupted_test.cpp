@@ -19,7 +19,7 @@ constexpr const char* kEndless =
 // In a shell's background SIGINT is ignored.
 constexpr const char* kDefault = "env --default-signal=INT,TERM";
 constexpr const char* kUntilTraining =
-    "until grep -q grad_norm m.jsonl 2> /dev/null; do sleep 0.02; done\n";
+    "until grep -q grad_norm m.jsonl 2> /dev/null || ! kill -0 $!; do sleep 0.02; done\n";
 
 // Run, signalled while it trains; the last line of its output is the code.
 Workbench::Result signalled(const Workbench& bench, const std::string& start,
@@ -91,7 +91,7 @@ TEST_CASE("a second signal ends a run at once") {
   const auto result = bench.shell(
       fmt::format("{} \"$FINETUNE\" --model model --data train.bin --seq-len 16 --micro-batch 16 "
                   "--accumulation 100000 --steps 2 --output out > started & pid=$!\n"
-                  "until grep -q optimizer started; do sleep 0.02; done\n"
+                  "until grep -q optimizer started || ! kill -0 $pid; do sleep 0.02; done\n"
                   "sleep 0.3; kill -TERM $pid; sleep 0.3; kill -0 $pid && echo still there\n"
                   "kill -TERM $pid; wait $pid",
                   kDefault));

@@ -96,6 +96,7 @@ TEST_CASE("kill -9 in the middle of a step leaves no byte on the disk, and no na
   const auto next = bench.zeroth(
       2, "--model model --data train.bin --seq-len 16 --deepspeed nvme.json --steps 1");
   CHECK_MESSAGE(next.code == 0, next.out << next.err);
+  CHECK(has(next.out, "/nvme is held in memory (tmpfs)"));  // known when the file is there
   CHECK(bench.is_clean());
 }
 
@@ -124,8 +125,7 @@ TEST_CASE("a disk on which one rank's file cannot be made ends all ranks") {
   CHECK(result.code == 1);
   CHECK(has(result.err, "error: cannot make "));
   CHECK(has(result.err, ".swap: No space left on device"));
-  CHECK(has(result.err, "finetune: rank 0: error: "));
-  CHECK(has(result.err, "finetune: rank 1: error: "));
+  CHECK(has(result.err, " ended with exit code 1"));  // by which the launcher ends the other
   CHECK_FALSE(has(result.out, "step 1"));
   CHECK(bench.is_clean());
 }
