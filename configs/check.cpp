@@ -62,6 +62,10 @@ class Checker {
       return;
     }
     for (const Key& key : keys()) {
+      if (key.path == name) {
+        complain(path, "unknown key; did you mean {}, at the top level of the file?", name);
+        return;
+      }
       if (key.path.ends_with("." + name)) {
         complain(path, "unknown key; did you mean {}?", key.path);
         return;

@@ -8,6 +8,7 @@
 
 #include "base/units.h"
 #include "trainer/memory_check.h"
+#include "trainer/offload_notes.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -136,7 +137,10 @@ std::string batch_line(const RunPlan& plan, int64_t world_size) {
 
 std::string precision_line(const configs::Config& config) {
   std::string text = "fp32";
-  if (config.precision == configs::Precision::kBf16) text = "bf16 with fp32 masters";
+  if (config.precision == configs::Precision::kBf16) {
+    text = config.optimizer.bf16_masters ? "bf16, masters too" : "bf16 with fp32 masters";
+    if (config.optimizer.bf16_states) text = "bf16, masters and optimizer states too";
+  }
   if (config.precision == configs::Precision::kFp16) {
     const double fixed = config.loss_scale.static_scale;
     text = fmt::format("fp16 with fp32 masters, {}",
@@ -200,6 +204,7 @@ TitledLines summary(const RunPlan& plan, const comm::Mesh& mesh, int threads) {
   if (plan.train) add("loss", loss_line(plan));
   for (const std::string& warning : plan.warnings) add("warning", warning);
   for (const std::string& note : plan.notes) add("note", note);
+  for (const std::string& note : offload_notes(plan)) add("note", note);
   for (const std::string& note : mesh.notes()) add("note", note);
   return lines;
 }

@@ -26,6 +26,8 @@ TEST_CASE("an unknown key anywhere is an error with its path and the nearest nam
       {R"({"zero_optimization": {"leaf_module": {"class": []}}})",
        "zero_optimization.leaf_module.class: unknown key; did you mean "
        "zero_optimization.leaf_module.classes?"},
+      {R"({"zero_optimization": {"aio": {"block_size": 4096}}})",
+       "zero_optimization.aio: unknown key; did you mean aio, at the top level of the file?"},
       {R"({"xyzzy": 1})", "xyzzy: unknown key"},
   };
   for (const auto& [text, complaint] : cases) {

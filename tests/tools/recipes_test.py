@@ -58,5 +58,5 @@ class RecipesTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    ZEROTH = sys.argv.pop(1)
+    ZEROTH = os.path.abspath(sys.argv.pop(1))
     unittest.main()

@@ -115,6 +115,16 @@ TEST_CASE("precision comes with its loss scale and recompute") {
         "fp16 with fp32 masters, loss scale 1024; recompute: every 2. block keeps only its input");
 }
 
+TEST_CASE("the precision line does not speak of fp32 masters where there are none") {
+  configs::Config config;
+  config.precision = configs::Precision::kBf16;
+  CHECK(precision_line(config) == "bf16 with fp32 masters");
+  config.optimizer.bf16_masters = true;
+  CHECK(precision_line(config) == "bf16, masters too");
+  config.optimizer.bf16_states = true;
+  CHECK(precision_line(config) == "bf16, masters and optimizer states too");
+}
+
 TEST_CASE("the evaluation's line names the file it takes and how much of it") {
   RunPlan plan = small_plan();
   plan.flags.data = "train.bin";

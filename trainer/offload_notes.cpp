@@ -1,0 +1,54 @@
+#include "trainer/offload_notes.h"
+
+#include <fmt/format.h>
+
+namespace zeroth::trainer {
+namespace {
+
+using configs::RestingPlace;
+
+std::vector<std::string> notes_of_cpu_run(const RunPlan& plan) {
+  const configs::ZeroConfig& zero = plan.config.zero;
+  std::vector<std::string> notes;
+  const auto add = [&](std::string_view setting) {
+    notes.push_back(fmt::format("{} moves nothing: this run computes in host memory", setting));
+  };
+  if (plan.train && zero.offload_optimizer.device == RestingPlace::kCpu) {
+    add("zero_optimization.offload_optimizer.device \"cpu\"");
+  }
+  if (zero.offload_param.device == RestingPlace::kCpu) {
+    add("zero_optimization.offload_param.device \"cpu\"");
+  }
+  const configs::RecomputeConfig& recompute = plan.config.recompute;
+  if (plan.train && recompute.cpu_checkpointing &&
+      (recompute.every_nth_block > 0 || recompute.number_checkpoints > 0)) {
+    add("activation_checkpointing.cpu_checkpointing");
+  }
+  return notes;
+}
+
+}  // namespace
+
+std::vector<std::string> offload_notes(const RunPlan& plan) {
+  std::vector<std::string> notes;
+  if (plan.device == torch::kCPU) notes = notes_of_cpu_run(plan);
+  const configs::ZeroConfig& zero = plan.config.zero;
+  const zero::MemoryPlan& memory = plan.outline.memory;
+  const int64_t updated_in_file = memory.masters.file + memory.states.file;
+  if (plan.train && zero.offload_optimizer.device == RestingPlace::kNvme && updated_in_file == 0) {
+    notes.push_back(fmt::format(
+        "zero_optimization.offload_optimizer.device \"nvme\": nothing rests in a file: {}",
+        memory.masters.total() + memory.states.total() > 0
+            ? fmt::format("ratio {:g} leaves no unit for it", zero.offload_optimizer.ratio)
+            : "this optimizer has no state"));
+  }
+  if (zero.offload_param.device == RestingPlace::kNvme && memory.parameters.file == 0) {
+    notes.push_back(fmt::format(
+        "zero_optimization.offload_param.device \"nvme\": nothing rests in a file: "
+        "max_in_cpu {} and stage3_param_persistence_threshold {} keep all in memory",
+        zero.offload_param.max_in_cpu_elements, zero.param_persistence_threshold_elements));
+  }
+  return notes;
+}
+
+}  // namespace zeroth::trainer
