@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "trainer/config_text.h"
 #include "trainer/flops_profile.h"
+#include "trainer/memory_check.h"
 #include "trainer/page_facts.h"
 #include "trainer/peak_memory.h"
 #include "trainer/step_events.h"
@@ -82,6 +83,10 @@ void Reporter::planned(comm::Mesh& mesh, int threads) {
                                       "steps, counted from 0; nothing is profiled",
                                       plan_.config.flops_profiler.profile_step, plan_.total_steps));
   }
+  if (mesh.device().is_cuda()) {
+    const auto warning = gpu_warning(plan_, engine::free_device_bytes(mesh.device()));
+    if (warning) summary_.emplace_back("warning", *warning);
+  }
   for (const auto& [title, text] : summary_) {
     const bool warning = title == "warning";
     progress_.line(fmt::format("{:<10} {}", title, text),
@@ -92,11 +97,21 @@ void Reporter::planned(comm::Mesh& mesh, int threads) {
 
 void Reporter::started(engine::Engine& engine) {
   engine_ = &engine;
+  tell_notes();
   if (writes_ && plan_.train && !plan_.flags.output.empty()) {
     page_.emplace(page_path(plan_), page_facts(plan_, summary_, environment_),
                   [this](const std::string& text) { progress_.warning(text); });
   }
   resume();
+}
+
+void Reporter::tell_notes() {
+  for (const std::string& note : engine_->notes()) {
+    const std::pair<std::string, std::string> line = {"note", note};
+    if (std::find(summary_.begin(), summary_.end(), line) != summary_.end()) continue;
+    summary_.push_back(line);
+    progress_.line(fmt::format("{:<10} {}", "note", note));
+  }
 }
 
 void Reporter::step(const engine::StepStats& stats) {
@@ -110,6 +125,7 @@ void Reporter::step(const engine::StepStats& stats) {
       .peak_share = peak_share_.of(stats.tokens, step_s)};
   metrics_.write(to_json(row));
   progress_.step(row);
+  if (stats.step == 1) tell_notes();
   if (comm::CommLog* log = engine_->mesh().comm_log()) {
     for (const std::string& line : log->take_lines()) progress_.line(line);
   }

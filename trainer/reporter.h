@@ -51,6 +51,8 @@ class Reporter {
 
  private:
   int64_t samples_after(int64_t step) const;
+  // What the engine has come to know and was not told yet. Files are made when they are first used.
+  void tell_notes();
   void profile(const engine::StepStats& stats);
   void update_page();
 
