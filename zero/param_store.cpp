@@ -133,6 +133,10 @@ offload::Tile ParamStore::tile(size_t unit) const {
   return {states_[unit].number, 0, plan_.units[unit].layout.shard_numel()};
 }
 
+bool ParamStore::any_stale(const std::vector<Stale>& stale) {
+  return std::any_of(stale.begin(), stale.end(), [](Stale unit) { return unit != Stale::kNo; });
+}
+
 bool ParamStore::on_device(size_t unit) const {
   return !released(unit) || options_.rests[unit] == on_device_.get();
 }
@@ -169,17 +173,20 @@ void ParamStore::expect(std::vector<size_t> visits) {
 }
 
 void ParamStore::expect_reads() const {
-  if (stores().count(on_device_.get()) == 1) return;  // all of them are there
+  if (stores() == std::set<offload::ShardStore*>{on_device_.get()}) return;  // nothing is read
   std::map<offload::ShardStore*, std::vector<offload::Tile>> reads;
   for (offload::ShardStore* store : stores()) reads[store];
   std::vector<Stale> stale = stale_;
+  // Behind the last update it would be too early for what is updated before it, and push that out.
+  const auto ends = [&, updates = any_stale(stale)] { return updates && !any_stale(stale); };
   std::vector<size_t> present;
   for (size_t unit = 0; unit < states_.size(); ++unit) {
     if (states_[unit].present) present.push_back(unit);
   }
-  for (size_t position = 0; position < visits_.size(); ++position) {
+  for (size_t position = position_; position < visits_.size() && !ends(); ++position) {
     std::vector<size_t> units = wanted(position, stale);
     for (const size_t unit : units) {
+      if (ends()) break;
       const bool was = std::find(present.begin(), present.end(), unit) != present.end();
       const bool written = std::exchange(stale[unit], Stale::kNo) == Stale::kOverwritten;
       // What an update has just written is still at hand.
@@ -199,7 +206,10 @@ Lease ParamStore::gather(size_t block) {
   }
   drop_all_but(units);
   for (const size_t unit : units) {
-    if (stale_[unit] != Stale::kNo) update_(unit);
+    if (stale_[unit] != Stale::kNo) {
+      update_(unit);
+      if (!any_stale(stale_)) expect_reads();
+    }
     start_gather(unit);
   }
   for (const size_t unit : plan_.block_units[block]) {

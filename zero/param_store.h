@@ -131,8 +131,10 @@ class ParamStore {
   // of it.
   std::vector<size_t> wanted(size_t position, const std::vector<Stale>& stale) const;
   int64_t cost(size_t unit) const;
-  // Tells the stores in which order gathers along visits_ will read.
+  // Tells the stores in which order gathers along the visits to come will read: up to the last
+  // update that waits, or all when none does.
   void expect_reads() const;
+  static bool any_stale(const std::vector<Stale>& stale);
   void start_gather(size_t unit);
   void end_gather(size_t unit);
   void drop(size_t unit);

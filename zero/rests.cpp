@@ -147,6 +147,7 @@ class Maker {
     const FileTiles tiles =
         parameter_tiles(offload, places_.largest_parameters_in_file(),
                         static_cast<int64_t>(c10::elementSize(dtype_of(config_.precision))));
+    rests_.options.before_use = true;  // what an update writes is gathered without a read
     rests_.max_param_reads = static_cast<size_t>(tiles.buffers - 1);  // one is for an update
     auto file =
         offload::make_file_store({.place = swap_place(mesh_, offload.nvme_path, "parameters"),

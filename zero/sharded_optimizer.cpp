@@ -156,6 +156,12 @@ void ShardedOptimizer::begin_reading() {
 
 void ShardedOptimizer::bring_up_to_date(size_t unit) {
   if (!waiting_[unit]) return;
+  // Some of its tiles have the update, so it cannot be applied again.
+  if (updating_) {
+    throw Error("an error interrupted the update of {}: its values lie between two steps",
+                plan_.units[*updating_].place());
+  }
+  updating_ = unit;
   const torch::NoGradGuard no_grad;
   const auto begin = std::chrono::steady_clock::now();
   {
@@ -163,6 +169,7 @@ void ShardedOptimizer::bring_up_to_date(size_t unit) {
     const offload::TileLease working = params_.shard(unit, places_[unit].device, access);
     for_each_tile(unit, [&](const Range& tile) { update_tile(unit, tile, working.tensor()); });
   }
+  updating_.reset();
   waiting_[unit] = false;
   params_.updated(unit);
   if (!before_use_) return;
@@ -194,7 +201,6 @@ void ShardedOptimizer::update_tile(size_t unit, const Range& tile, const torch::
          .states = states,
          .copy = has_master ? weights : torch::Tensor(),
          .first_element = shards_[unit].first_element + range.begin},
-
         run.matrices ? step_ : without_decay);
   }
 }

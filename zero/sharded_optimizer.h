@@ -51,7 +51,8 @@ class ShardedOptimizer {
   void set_master(size_t unit, const torch::Tensor& values);
 
   // Applies an update to every trainable unit in forward order, at once or before its next use.
-  // Afterwards each working weight equals its master rounded.
+  // Afterwards each working weight equals its master rounded. Throws what the stores throw, then or
+  // at that use; from then on every use of a unit that is not up to date throws an Error.
   void step(const optim::UpdateRule::Step& step);
 
   // A copy in fp32 of this rank's master of a trainable unit, for tests and checkpoints.
@@ -94,9 +95,10 @@ class ShardedOptimizer {
   bool before_use_;
   std::shared_ptr<offload::Staging> staging_;
   std::vector<UnitShards> shards_;
-  std::vector<bool> waiting_;     // [unit]: for step_
-  optim::UpdateRule::Step step_;  // the last one
-  offload::Point idle_;           // of the last step: gradients are not used behind it
+  std::vector<bool> waiting_;       // [unit]: for step_
+  std::optional<size_t> updating_;  // the unit that is updated, or whose update has thrown
+  optim::UpdateRule::Step step_;    // the last one
+  offload::Point idle_;             // of the last step: gradients are not used behind it
   double update_seconds_ = 0;
 };
 

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>
 
+#include <set>
+
 #include "base/error.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
@@ -12,24 +14,27 @@ namespace {
 
 // A store over the chain whose element e of unit u holds u * 1000 + e.
 struct Numbered {
-  Numbered(comm::Mesh& mesh, Retention retention, int64_t prefetch, int64_t max_live = INT64_MAX)
+  Numbered(comm::Mesh& mesh, Retention retention, int64_t prefetch, int64_t max_live = INT64_MAX,
+           std::vector<offload::ShardStore*> rests = {})
       : blocks(testing::make_chain()),
         plan(plan_units(blocks, mesh.world_size())),
         store(plan, mesh.data(), torch::kCPU,
               {.retention = std::vector<Retention>(plan.units.size(), retention),
                .prefetch_elements = prefetch,
-               .max_live_elements = max_live}) {
+               .max_live_elements = max_live,
+               .rests = std::move(rests)}) {
     write(0);
   }
   void write(double shift) {
+    for (size_t unit = 0; unit < plan.units.size(); ++unit) write(unit, shift);
+  }
+  void write(size_t unit, double shift) {
     const torch::NoGradGuard no_grad;
-    for (size_t unit = 0; unit < plan.units.size(); ++unit) {
-      const Range range = store.shard_range(unit);
-      store.shard(unit, torch::kCPU, offload::Access::kWrite)
-          .tensor()
-          .copy_(torch::arange(range.begin, range.end, torch::kFloat) + (unit * 1000 + shift));
-      store.updated(unit);
-    }
+    const Range range = store.shard_range(unit);
+    store.shard(unit, torch::kCPU, offload::Access::kWrite)
+        .tensor()
+        .copy_(torch::arange(range.begin, range.end, torch::kFloat) + (unit * 1000 + shift));
+    store.updated(unit);
   }
   bool holds(size_t unit, double shift) const {
     for (size_t i = 0; i < plan.units[unit].params.size(); ++i) {
@@ -45,6 +50,24 @@ struct Numbered {
   model::Blocks blocks;
   UnitPlan plan;
   ParamStore store;
+};
+
+// Memory that remembers which tiles it was told to expect.
+class Elsewhere final : public offload::ShardStore {
+ public:
+  size_t add(int64_t numel, torch::Dtype dtype) override { return memory_->add(numel, dtype); }
+  void expect(std::vector<offload::Tile> tiles) override { expected = std::move(tiles); }
+  offload::TileLease borrow(const offload::Tile& tile, torch::Device device,
+                            offload::Access access) override {
+    return memory_->borrow(tile, device, access);
+  }
+  void settle() override {}
+  offload::StoreBytes bytes() const override { return memory_->bytes(); }
+
+  std::vector<offload::Tile> expected;
+
+ private:
+  std::unique_ptr<offload::ShardStore> memory_ = offload::make_memory_store(torch::kCPU);
 };
 
 const std::vector<size_t> kStep = {0, 1, 2, 3, 4, 4, 3, 2, 1, 0};
@@ -138,6 +161,45 @@ TEST_CASE("a live limit below two neighbours names the smallest that works") {
     CHECK_NOTHROW(Numbered(*mesh, Retention::kRelease, 0, std::stoll(number)));
     CHECK_THROWS_AS(Numbered(*mesh, Retention::kRelease, 0, std::stoll(number) - 1), Error);
   });
+}
+
+TEST_CASE("reads of what rests elsewhere are expected, also where other units rest on the device") {
+  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+    Elsewhere elsewhere;
+    Numbered numbered(*mesh, Retention::kRelease, /*prefetch=*/0, INT64_MAX,
+                      {nullptr, &elsewhere, nullptr, &elsewhere, nullptr});
+    numbered.store.expect(kStep);
+    std::vector<size_t> shards;
+    for (const offload::Tile& tile : elsewhere.expected) shards.push_back(tile.shard);
+    CHECK(shards == std::vector<size_t>{0, 1, 1, 0});
+  });
+}
+
+TEST_CASE("a shard that an update will overwrite is not read ahead before it") {
+  for (const int64_t prefetch : {0, 40, 100000}) {
+    testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+      Elsewhere elsewhere;
+      Numbered numbered(*mesh, Retention::kRelease, prefetch, INT64_MAX,
+                        std::vector<offload::ShardStore*>(5, &elsewhere));
+      std::set<size_t> waiting;
+      numbered.store.update_before_use([&](size_t unit) {
+        waiting.erase(unit);
+        numbered.write(unit, 0.5);
+      });
+      for (size_t unit = 0; unit < 5; ++unit) {
+        waiting.insert(unit);
+        numbered.store.will_update(unit, /*reads=*/false);
+      }
+      numbered.store.expect(kStep);
+      for (const size_t block : kStep) {
+        CHECK((waiting.empty() || elsewhere.expected.empty()));
+        const Lease lease = numbered.store.gather(block);
+        CHECK(numbered.holds(block, 0.5));
+      }
+      CHECK(waiting.empty());
+      CHECK_FALSE(elsewhere.expected.empty());  // backward's reads
+    });
+  }
 }
 
 TEST_CASE("a visit out of the expected order is a broken invariant") {
