@@ -27,6 +27,8 @@ BufferPool::BufferPool(size_t num_buffers, size_t buffer_bytes)
                 format_bytes(static_cast<int64_t>(size)), num_buffers, buffer_bytes,
                 std::strerror(errno));
   }
+  // From small pages a transfer has many more segments, which halves the rate of some disks.
+  ::madvise(memory, size, MADV_HUGEPAGE);
   memory_ = {static_cast<std::byte*>(memory), size};
   for (size_t i = num_buffers; i-- > 0;) free_.push_back(memory_.data() + i * buffer_bytes);
 }

@@ -10,7 +10,8 @@
 namespace zeroth::offload {
 
 // `num_buffers` of `buffer_bytes` each in one piece of zeroed memory, aligned to kFileAlignment.
-// The system provides a page when it is touched or registered. Thread-safe.
+// The system provides a page, a huge one where it can, when it is touched or registered.
+// Thread-safe.
 class BufferPool {
  public:
   // One buffer of the pool, which has it back on destruction. The pool must outlive it.

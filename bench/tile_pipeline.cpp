@@ -1,0 +1,144 @@
+// tile_pipeline FOLDER [GIB [ROUNDS [BUFFERS]]]: AdamW on masters and moments that rest in a file
+// (offload/tile_cache.h), three tiles of 16 MiB read, updated and written at a time, beside the
+// same reads and writes with nothing between them; in turns on one file, medians of ROUNDS.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "offload/tile_cache.h"
+#include "optim/host_update.h"
+
+namespace {
+
+using namespace zeroth::offload;
+constexpr double kMiB = 1 << 20;
+constexpr size_t kTile = size_t{16} << 20;
+constexpr size_t kArrays = 3;  // master and two moments
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+// Random bytes, as a device that compresses needs, that are sound fp32 numbers.
+void fill(std::span<std::byte> bytes, uint64_t state) {
+  for (size_t i = 0; i < bytes.size(); i += sizeof(uint32_t)) {
+    state = state * 6364136223846793005 + 1442695040888963407;
+    const uint32_t number = static_cast<uint32_t>(state >> 41) | 0x3c000000;  // in [2^-7, 2^-6)
+    std::memcpy(&bytes[i], &number, sizeof(number));
+  }
+}
+
+struct Bench {
+  Bench(const std::string& folder, size_t tiles, size_t buffers)
+      : file({folder, "bench", 0}, tiles * kTile),
+        pool(buffers, kTile),
+        bare(buffers, kTile),
+        io(file, make_file_lanes({.descriptor = file.descriptor(),
+                                  .registered = {pool.memory(), bare.memory()}})),
+        cache(io, pool) {
+    for (size_t i = 0; i < tiles; ++i) {
+      extents.push_back({i * kTile, kTile});
+      fill(cache.borrow(extents[i], Access::kWrite).bytes(), i);
+    }
+    cache.settle();
+  }
+
+  // Reads each tile and writes it back, half of the buffers ahead.
+  double bare_rate() {
+    const size_t tiles = extents.size(), buffers = bare.memory().size() / kTile;
+    const auto at = [&](size_t i) { return bare.memory().subspan(i % buffers * kTile, kTile); };
+    std::vector<FileIo::Ticket> reads, writes;
+    const auto start = Clock::now();
+    while (writes.size() < tiles) {
+      const size_t i = reads.size();
+      if (i < tiles && i < writes.size() + buffers / 2) {
+        if (i >= buffers) io.wait(writes[i - buffers]);
+        reads.push_back(io.read(i * kTile, at(i)));
+      } else {
+        io.wait(reads[writes.size()]);
+        writes.push_back(io.write(writes.size() * kTile, at(writes.size())));
+      }
+    }
+    io.wait_all();
+    return 2.0 * static_cast<double>(file.size_bytes()) / seconds_since(start);
+  }
+
+  // The rate, and the share of the time in which the update waited for the file.
+  std::pair<double, double> update_rate(int64_t update) {
+    const Traffic before = cache.traffic();
+    const auto start = Clock::now();
+    cache.expect(extents);
+    for (size_t i = 0; i < extents.size(); i += kArrays) {
+      const auto master = cache.borrow(extents[i], Access::kReadWrite);
+      const auto first = cache.borrow(extents[i + 1], Access::kReadWrite);
+      const auto second = cache.borrow(extents[i + 2], Access::kReadWrite);
+      adam.apply({.count = static_cast<int64_t>(kTile / sizeof(float)),
+                  .master = master.bytes().data(),
+                  .states = {first.bytes().data(), second.bytes().data()},
+                  .grad = grad.data()},
+                 {.update = update, .lr = 1e-3});
+    }
+    cache.settle();
+    const double seconds = seconds_since(start);
+    const Traffic moved = cache.traffic() - before;
+    return {static_cast<double>(moved.bytes_read + moved.bytes_written) / seconds,
+            moved.waited_s / seconds};
+  }
+
+  SwapFile file;
+  BufferPool pool;  // of the cache
+  BufferPool bare;
+  FileIo io;
+  TileCache cache;
+  std::vector<Extent> extents;
+  const zeroth::optim::HostUpdate adam{zeroth::configs::OptimizerConfig{}};
+  const std::vector<float> grad = std::vector<float>(kTile / sizeof(float), 0.01F);
+};
+
+void run(const std::vector<std::string>& arguments) {
+  if (arguments.empty()) {
+    throw zeroth::Error("usage: tile_pipeline FOLDER [GIB [ROUNDS [BUFFERS]]]");
+  }
+  const auto number = [&](size_t i, size_t otherwise) {
+    return arguments.size() > i ? std::stoul(arguments[i]) : otherwise;
+  };
+  const size_t rounds = number(2, 5), buffers = number(3, 4 * kArrays);
+  Bench bench(arguments[0], (number(1, 4) << 30) / kTile / kArrays * kArrays, buffers);
+  std::vector<double> bare, update, waited;
+  for (size_t round = 1; round <= rounds; ++round) {
+    if (round % 2 == 0) bare.push_back(bench.bare_rate());  // each is first in turn
+    const auto [rate, share] = bench.update_rate(static_cast<int64_t>(round));
+    update.push_back(rate);
+    waited.push_back(share);
+    if (round % 2 != 0) bare.push_back(bench.bare_rate());
+    fmt::print("round {}: read and write {:.0f} MiB/s, with AdamW {:.0f} MiB/s, waited {:.0f} %\n",
+               round, bare.back() / kMiB, rate / kMiB, 100 * share);
+  }
+  fmt::print("medians: {:.0f} MiB/s, with AdamW {:.0f} MiB/s: {:.0f} %, waited {:.0f} %; {}\n",
+             median(bare) / kMiB, median(update) / kMiB, 100 * median(update) / median(bare),
+             100 * median(waited), bench.io.engine());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    run({argv + 1, argv + argc});
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "tile_pipeline: {}\n", error.what());
+    return 1;
+  }
+}
