@@ -48,7 +48,8 @@ void check_checkpoint(const OffloadBench& bench) {
 
 // A run of which rank 1 gets `fault`, with $one its process and $file a way to the file of `kind`;
 // stopped meanwhile. Checks that the run ends for all ranks, soon, and returns what it said.
-std::string run_with_fault(const OffloadBench& bench, const char* kind, const std::string& fault) {
+std::string run_with_fault(const OffloadBench& bench, const std::string& kind,
+                           const std::string& fault) {
   const auto start = std::chrono::steady_clock::now();
   const auto result =
       bench.while_running(kSaving, fmt::format("steps 12; one=$(rank 1); file=$(swap $one {})\n"
@@ -131,7 +132,7 @@ TEST_CASE("a disk on which one rank's file cannot be made ends all ranks") {
 }
 
 TEST_CASE("a disk that is full in the middle of a run ends all ranks, the last model intact") {
-  for (const char* kind : {"optimizer", "parameters"}) {
+  for (const std::string kind : {"optimizer", "parameters"}) {
     CAPTURE(kind);
     const OffloadBench bench;
     const Disk disk(bench / "nvme", "size=8m");

@@ -89,7 +89,7 @@ TEST_CASE("a run evaluates and saves the same bits wherever its states and param
       "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}}})");
   const Trained device = train(bench, "device.json");
   REQUIRE(device.eval_losses.size() == 2);
-  for (const char* config : {"cpu.json", "nvme.json"}) {
+  for (const std::string config : {"cpu.json", "nvme.json"}) {
     CAPTURE(config);
     const Trained away = train(bench, config);
     CHECK(away.losses == device.losses);
