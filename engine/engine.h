@@ -35,9 +35,10 @@ struct StepTimes {
 struct OffloadTimes {
   double update = 0;         // seconds in updates that waited for the next use of their parameters
   offload::Traffic traffic;  // between resting places and memory
-  // Share of the transfers' time in which this rank did something else.
+  // Share of the transfers' time in which this rank did something else. A GPU and its host may wait
+  // at once: none then.
   double hidden() const {
-    return traffic.under_way_s > 0 ? 1 - traffic.waited_s / traffic.under_way_s : 0;
+    return traffic.waited_s < traffic.under_way_s ? 1 - traffic.waited_s / traffic.under_way_s : 0;
   }
 };
 

@@ -128,7 +128,6 @@ void ShardedOptimizer::set_master(size_t unit, const torch::Tensor& values) {
 
 void ShardedOptimizer::step(const optim::UpdateRule::Step& step) {
   step_ = step;
-  if (staging_) idle_ = staging_->now();
   for (size_t unit = 0; unit < shards_.size(); ++unit) {
     if (!plan_.units[unit].trainable) continue;
     ZEROTH_CHECK(!waiting_[unit], "unit {}: nothing has used its last update",
@@ -208,7 +207,8 @@ void ShardedOptimizer::update_tile(size_t unit, const Range& tile, const torch::
 offload::TileLease ShardedOptimizer::gradient(size_t unit, const Range& tile) {
   const torch::Tensor grad = part(grads_.grad(unit), tile);
   if (!staging_) return offload::TileLease(grad);
-  return staging_->lease(grad, places_[unit].device, Access::kRead, idle_);
+  // It has landed; what rests on the device is updated there.
+  return staging_->lease(grad, places_[unit].device, Access::kRead, /*idle=*/{});
 }
 
 std::set<offload::ShardStore*> ShardedOptimizer::stores() const {

@@ -98,7 +98,6 @@ class ShardedOptimizer {
   std::vector<bool> waiting_;       // [unit]: for step_
   std::optional<size_t> updating_;  // the unit that is updated, or whose update has thrown
   optim::UpdateRule::Step step_;    // the last one
-  offload::Point idle_;             // of the last step: gradients are not used behind it
   double update_seconds_ = 0;
 };
 
