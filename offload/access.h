@@ -15,19 +15,27 @@ enum class Access {
 struct Traffic {
   int64_t bytes_read = 0;     // from the resting place
   int64_t bytes_written = 0;  // to it
-  double under_way_s = 0;     // during which at least one transfer was under way
-  double waited_s = 0;        // of that, callers were blocked
+  double reading_s = 0;       // during which at least one read was under way
+  double writing_s = 0;
+  double under_way_s = 0;  // either
+  double waited_s = 0;     // of that, callers were blocked
 
   Traffic& operator+=(const Traffic& other) {
     bytes_read += other.bytes_read;
     bytes_written += other.bytes_written;
+    reading_s += other.reading_s;
+    writing_s += other.writing_s;
     under_way_s += other.under_way_s;
     waited_s += other.waited_s;
     return *this;
   }
   Traffic operator-(const Traffic& earlier) const {
-    return {bytes_read - earlier.bytes_read, bytes_written - earlier.bytes_written,
-            under_way_s - earlier.under_way_s, waited_s - earlier.waited_s};
+    return {.bytes_read = bytes_read - earlier.bytes_read,
+            .bytes_written = bytes_written - earlier.bytes_written,
+            .reading_s = reading_s - earlier.reading_s,
+            .writing_s = writing_s - earlier.writing_s,
+            .under_way_s = under_way_s - earlier.under_way_s,
+            .waited_s = waited_s - earlier.waited_s};
   }
 };
 

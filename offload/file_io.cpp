@@ -67,8 +67,10 @@ FileIo::Ticket FileIo::begin(const FilePiece& whole) {
   {
     const std::lock_guard lock(mutex_);
     ticket = next_ticket_++;
-    if (under_way_++ == 0) under_way_since_ = std::chrono::steady_clock::now();
+    any_.begin();
+    busy(whole.op).begin();
     Request& request = requests_[ticket];
+    request.op = whole.op;
     for (size_t done = 0; done < whole.length; done += piece_bytes_) {
       const size_t length = std::min(piece_bytes_, whole.length - done);
       waiting_.push_back({{whole.op, whole.offset + done, whole.data + done, length}, ticket, 0});
@@ -150,8 +152,10 @@ void FileIo::fail(const Piece& piece, const std::string& reason) {
 }
 
 void FileIo::end(Ticket ticket) {
-  if (--requests_.at(ticket).pieces_left > 0) return;
-  if (--under_way_ == 0) under_way_before_ += std::chrono::steady_clock::now() - under_way_since_;
+  Request& request = requests_.at(ticket);
+  if (--request.pieces_left > 0) return;
+  any_.end();
+  busy(request.op).end();
   finished_.notify_all();
 }
 
@@ -173,11 +177,9 @@ bool FileIo::ended(Ticket ticket) {
   return requests_.at(ticket).pieces_left == 0;
 }
 
-double FileIo::under_way_s() {
+FileIo::BusySeconds FileIo::busy() {
   const std::lock_guard lock(mutex_);
-  auto total = under_way_before_;
-  if (under_way_ > 0) total += std::chrono::steady_clock::now() - under_way_since_;
-  return total.count();
+  return {.any = any_.seconds(), .reads = reads_.seconds(), .writes = writes_.seconds()};
 }
 
 void FileIo::wait_all() {

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "offload/busy_time.h"
 #include "offload/file_lane.h"
 #include "offload/swap_file.h"
 
@@ -57,7 +58,12 @@ class FileIo {
   const std::string& engine() const { return engine_; }  // for the user, as in FileLanes
   uint64_t bytes_read() const { return bytes_read_; }    // since the start
   uint64_t bytes_written() const { return bytes_written_; }
-  double under_way_s();  // during which at least one request was begun and not ended
+  struct BusySeconds {  // during which at least one request was begun and not ended
+    double any = 0;
+    double reads = 0;
+    double writes = 0;
+  };
+  BusySeconds busy();
 
  private:
   struct Piece : FilePiece {
@@ -65,6 +71,7 @@ class FileIo {
     int repeats = 0;
   };
   struct Request {
+    FileOp op = FileOp::kRead;
     size_t pieces_left = 0;
     std::string error;  // the first; empty if none
   };
@@ -75,6 +82,7 @@ class FileIo {
   void finish(Piece piece, int64_t bytes);
   void fail(const Piece& piece, const std::string& reason);
   void end(Ticket ticket);
+  BusyTime& busy(FileOp op) { return op == FileOp::kRead ? reads_ : writes_; }
   std::string take_error(Ticket ticket, std::unique_lock<std::mutex>& lock);
 
   const std::string path_;
@@ -90,9 +98,9 @@ class FileIo {
   std::deque<Piece> waiting_;
   std::map<Ticket, Request> requests_;  // until waited for
   Ticket next_ticket_ = 0;
-  size_t under_way_ = 0;  // requests with pieces left
-  std::chrono::steady_clock::time_point under_way_since_;
-  std::chrono::duration<double> under_way_before_{0};
+  BusyTime any_;  // requests with pieces left
+  BusyTime reads_;
+  BusyTime writes_;
   bool stop_ = false;
 
   std::atomic<uint64_t> bytes_read_ = 0;

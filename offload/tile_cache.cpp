@@ -106,8 +106,13 @@ void TileCache::settle() {
 
 Traffic TileCache::traffic() const {
   const std::lock_guard lock(mutex_);
-  return {static_cast<int64_t>(io_.bytes_read()), static_cast<int64_t>(io_.bytes_written()),
-          io_.under_way_s(), waited_s_};
+  const FileIo::BusySeconds busy = io_.busy();
+  return {.bytes_read = static_cast<int64_t>(io_.bytes_read()),
+          .bytes_written = static_cast<int64_t>(io_.bytes_written()),
+          .reading_s = busy.reads,
+          .writing_s = busy.writes,
+          .under_way_s = busy.any,
+          .waited_s = waited_s_};
 }
 
 TileCache::Tile& TileCache::tile_of(const Extent& extent) {

@@ -64,6 +64,8 @@ std::string to_json(const StepRow& row) {
               {"overlap", finite(split.overlap)},
               {"offload_read_bytes", stats.offload.traffic.bytes_read},
               {"offload_written_bytes", stats.offload.traffic.bytes_written},
+              {"offload_reading_s", finite(stats.offload.traffic.reading_s)},
+              {"offload_writing_s", finite(stats.offload.traffic.writing_s)},
               {"offload_under_way_s", finite(stats.offload.traffic.under_way_s)},
               {"offload_waited_s", finite(stats.offload.traffic.waited_s)},
               {"offload_hidden", finite(stats.offload.hidden())}}

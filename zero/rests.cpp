@@ -209,6 +209,8 @@ offload::Traffic Rests::traffic() const {
   const offload::LinkUse use = link->copies->use();
   sum.bytes_read = use.bytes_to_device;
   sum.bytes_written = use.bytes_to_host;
+  sum.reading_s = use.to_device_s;
+  sum.writing_s = use.to_host_s;
   sum.under_way_s = std::max(use.to_device_s, use.to_host_s);
   sum.waited_s = use.waited_s;
   return sum;

@@ -192,19 +192,21 @@ TEST_CASE("whether a request has ended is known without waiting, and how long an
                        return std::nullopt;
                      }),
               kPiece);
-    CHECK(io.under_way_s() == 0);
+    CHECK(io.busy().any == 0);
     const auto ticket = io.write(0, f.written.bytes().first(kPiece));
     CHECK_FALSE(io.ended(ticket));
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    CHECK(io.under_way_s() >= 0.02);
+    CHECK(io.busy().any >= 0.02);
     hold = false;
     for (int i = 0; i < 5000 && !io.ended(ticket); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     REQUIRE(io.ended(ticket));
-    const double until_then = io.under_way_s();
+    const double until_then = io.busy().any;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    CHECK(io.under_way_s() == until_then);
+    CHECK(io.busy().any == until_then);
+    CHECK(io.busy().writes > 0);
+    CHECK(io.busy().reads == 0);
     io.wait(ticket);
     CHECK_THROWS_AS(io.ended(ticket), InternalError);
   }
