@@ -42,19 +42,31 @@ class Changes {
       add("zero_optimization.offload_optimizer.device \"nvme\"",
           [](Config& config) { config.zero.offload_optimizer.device = RestingPlace::kNvme; });
     }
+    // A buffer that is too small for the model's shards does not work, a large one costs nothing.
+    const int64_t buffer_size = config_.zero.offload_param.buffer_size_elements;
+    parameter_files(buffer_size, "");
+    constexpr int64_t kLarge = 10'000'000'000;
+    if (buffer_size < kLarge) parameter_files(kLarge, ", \"buffer_size\": 1e10");
+  }
+
+  void parameter_files(int64_t buffer_size, const char* text) {
     const OffloadParamConfig& param = config_.zero.offload_param;
     if (rests_here(param.device)) {
-      add("zero_optimization.offload_param {\"device\": \"nvme\", \"max_in_cpu\": 0}" +
-              std::string(config_.zero.stage == 3 ? "" : " with zero_optimization.stage 3"),
-          [](Config& config) {
+      add(fmt::format(
+              "zero_optimization.offload_param {{\"device\": \"nvme\", \"max_in_cpu\": 0{}}}{}",
+              text, config_.zero.stage == 3 ? "" : " with zero_optimization.stage 3"),
+          [buffer_size](Config& config) {
             config.zero.stage = 3;
             config.zero.offload_param.device = RestingPlace::kNvme;
             config.zero.offload_param.max_in_cpu_elements = 0;
-            config.zero.offload_param.buffer_size_elements = INT64_MAX;
+            config.zero.offload_param.buffer_size_elements = buffer_size;
           });
     } else if (param.device == RestingPlace::kNvme && param.max_in_cpu_elements > 0) {
-      add("zero_optimization.offload_param.max_in_cpu 0",
-          [](Config& config) { config.zero.offload_param.max_in_cpu_elements = 0; });
+      add(fmt::format("zero_optimization.offload_param {{\"max_in_cpu\": 0{}}}", text),
+          [buffer_size](Config& config) {
+            config.zero.offload_param.max_in_cpu_elements = 0;
+            config.zero.offload_param.buffer_size_elements = buffer_size;
+          });
     }
   }
 
@@ -111,11 +123,17 @@ std::vector<MemoryChange> memory_changes(const Config& config, const MemoryFacts
 FittingConfig fit_memory(const Config& config, const MemoryFacts& facts,
                          const std::function<int64_t(const Config&)>& lacks) {
   std::vector<MemoryChange> chosen;
+  int64_t lacking = lacks(config);
   for (const MemoryChange& change : memory_changes(config, facts)) {
-    if (lacks(changed(config, chosen)) == 0) break;
+    if (lacking == 0) break;
     chosen.push_back(change);
+    const int64_t now = lacks(changed(config, chosen));
+    if (now == kDoesNotWork) {
+      chosen.pop_back();
+    } else {
+      lacking = now;
+    }
   }
-  int64_t lacking = lacks(changed(config, chosen));
   for (size_t i = chosen.size(); i-- > 0;) {
     std::vector<MemoryChange> fewer = chosen;
     fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));

@@ -1,5 +1,11 @@
 #include "trainer/machine_room.h"
 
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
 #include "offload/swap_file.h"
 
 namespace zeroth::trainer {
@@ -14,19 +20,28 @@ fs::path nearest_there(fs::path folder) {
   return folder;
 }
 
+uint64_t device_of(const fs::path& folder) {
+  struct stat status {};
+  if (::stat(folder.c_str(), &status) != 0) {
+    throw Error("cannot look at {}: {}", folder.string(), std::strerror(errno));
+  }
+  return status.st_dev;
+}
+
 }  // namespace
 
 MachineRoom machine_room(const configs::ZeroConfig& config, int ranks, const fs::path& root) {
   MachineRoom room{.ranks = ranks, .host = host_room(root), .disks = {}};
-  const auto add = [&](configs::RestingPlace place, const std::string& folder) {
-    if (place != configs::RestingPlace::kNvme) return;
+  for (const std::string& folder :
+       {config.offload_optimizer.nvme_path, config.offload_param.nvme_path}) {
+    if (folder.empty()) continue;
     const fs::path there = nearest_there(fs::absolute(folder));
     const auto free = offload::free_bytes(there);
-    if (!free) return;
-    room.disks[folder] = {static_cast<int64_t>(*free), offload::is_in_memory(there)};
-  };
-  add(config.offload_optimizer.device, config.offload_optimizer.nvme_path);
-  add(config.offload_param.device, config.offload_param.nvme_path);
+    if (!free) continue;
+    room.disks[folder] = {.free = static_cast<int64_t>(*free),
+                          .in_memory = offload::is_in_memory(there),
+                          .device = device_of(there)};
+  }
   return room;
 }
 

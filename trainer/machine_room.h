@@ -18,8 +18,9 @@ struct MachineRoom {
   struct Disk {
     int64_t free = 0;        // bytes
     bool in_memory = false;  // tmpfs: what lies there takes host memory
+    uint64_t device = 0;     // of the file system: folders with the same one share what is free
   };
-  std::map<std::string, Disk> disks;  // by the name of a folder of files in the configuration
+  std::map<std::string, Disk> disks;  // by nvme_path, also one that is not in use yet
 };
 
 // `root` is "/" but in tests. Throws an Error for a folder of files that cannot be looked at.

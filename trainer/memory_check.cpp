@@ -79,6 +79,26 @@ MemoryNeed need_of(const RunPlan& plan, const MemoryPlan& memory, const configs:
   return need;
 }
 
+// What folders on one file system need of it together.
+struct DiskShare {
+  std::vector<std::string> folders;
+  int64_t bytes = 0;
+  int64_t free = 0;
+};
+
+std::map<uint64_t, DiskShare> shares_of_disks(const MachineRoom& room, const MemoryNeed& need) {
+  std::map<uint64_t, DiskShare> shares;
+  for (const auto& [folder, bytes] : need.files) {
+    const auto disk = room.disks.find(folder);
+    if (disk == room.disks.end()) continue;
+    DiskShare& share = shares[disk->second.device];
+    share.folders.push_back(folder);
+    share.bytes += bytes;
+    share.free = disk->second.free;
+  }
+  return shares;
+}
+
 // Bytes that the machine lacks, and why it does in words; 0 where it can hold the run, as far as is
 // known.
 struct Lack {
@@ -98,13 +118,13 @@ Lack lack_of(const RunPlan& plan, const MemoryNeed& need) {
         fmt::format("needs {} of host memory on this machine, but {} are left ({})",
                     format_bytes(need.host), format_bytes(room.host->bytes), room.host->limit));
   }
-  for (const auto& [folder, bytes] : need.files) {
-    const auto disk = room.disks.find(folder);
-    if (disk == room.disks.end() || bytes <= disk->second.free) continue;
-    const int64_t free = disk->second.free;
-    add(bytes - free,
-        fmt::format("needs {} ({} bytes) in files in {}, but its disk has {} free ({} bytes)",
-                    format_bytes(bytes), bytes, folder, format_bytes(free), free));
+  for (const auto& [device, share] : shares_of_disks(room, need)) {
+    if (share.bytes <= share.free) continue;
+    add(share.bytes - share.free,
+        fmt::format("needs {} ({} bytes) in files in {}, but {} disk has {} free ({} bytes)",
+                    format_bytes(share.bytes), share.bytes, fmt::join(share.folders, " and "),
+                    share.folders.size() == 1 ? "its" : "their", format_bytes(share.free),
+                    share.free));
   }
   return lack;
 }
@@ -132,7 +152,7 @@ std::string what_fits(const RunPlan& plan) {
                                                          : configs::MemoryFacts::Lacks::kHost};
   const auto lacks = [&](const configs::Config& config) {
     const auto need = need_after(plan, config);
-    return need ? lack_of(plan, *need).bytes : INT64_MAX;
+    return need ? lack_of(plan, *need).bytes : configs::kDoesNotWork;
   };
   const configs::FittingConfig found = configs::fit_memory(plan.config, facts, lacks);
   const auto need = need_after(plan, found.config);

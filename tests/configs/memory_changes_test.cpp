@@ -53,7 +53,7 @@ TEST_CASE("what rests in host memory may rest in files") {
   config.zero.offload_param.device = RestingPlace::kNvme;
   CHECK_FALSE(offers(config, {}, optimizer));
   CHECK_FALSE(offers(config, {}, parameters));
-  CHECK(offers(config, {}, "zero_optimization.offload_param.max_in_cpu 0"));
+  CHECK(offers(config, {}, "zero_optimization.offload_param {\"max_in_cpu\": 0}"));
 }
 
 TEST_CASE("the fewest changes that fit are chosen") {
@@ -81,6 +81,28 @@ TEST_CASE("files that the disk cannot hold may rest in host memory") {
   const auto fit = fit_memory(config, {}, [](const Config& c) { return in_file(c) ? 1 : 0; });
   CHECK(fit.changes ==
         std::vector<std::string>{"zero_optimization.offload_optimizer.device \"cpu\""});
+}
+
+TEST_CASE("a change that does not work with the model hides none behind it") {
+  Config config;
+  config.zero.stage = 3;
+  config.zero.offload_param.device = RestingPlace::kNvme;
+  // Lacks the sum of what is not done; a buffer has to hold 2e8 elements once all goes to the file.
+  const auto lacks = [](const Config& c) -> int64_t {
+    const OffloadParamConfig& param = c.zero.offload_param;
+    if (param.max_in_cpu_elements == 0 && param.buffer_size_elements < 200'000'000) {
+      return kDoesNotWork;
+    }
+    return (param.max_in_cpu_elements > 0) + (param.buffer_count > 2);
+  };
+  CHECK(fit_memory(config, {}, lacks).changes ==
+        std::vector<std::string>{
+            "zero_optimization.offload_param {\"max_in_cpu\": 0, \"buffer_size\": 1e10}",
+            "zero_optimization.offload_param.buffer_count 2"});
+  config.zero.offload_param.buffer_size_elements = 300'000'000;
+  CHECK(fit_memory(config, {}, lacks).changes ==
+        std::vector<std::string>{"zero_optimization.offload_param {\"max_in_cpu\": 0}",
+                                 "zero_optimization.offload_param.buffer_count 2"});
 }
 
 TEST_CASE("what would make things worse is left out, and what helps stays") {

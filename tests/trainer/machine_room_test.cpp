@@ -27,4 +27,17 @@ TEST_CASE("a disk is the one on which the folder of files will be made") {
   CHECK(room.disks.begin()->second.free > 0);
 }
 
+TEST_CASE("folders on one file system are known to be on one, and a folder not used yet is known") {
+  const FakeSystem system;
+  configs::ZeroConfig config;
+  config.offload_optimizer.nvme_path = (system.root() / "a").string();
+  config.offload_param.nvme_path = (system.root() / "b").string();
+  const MachineRoom room = machine_room(config, 1);
+  REQUIRE(room.disks.size() == 2);
+  CHECK(room.disks.at(config.offload_optimizer.nvme_path).device ==
+        room.disks.at(config.offload_param.nvme_path).device);
+  config.offload_param.nvme_path = "/proc";
+  CHECK(machine_room(config, 1).disks.count("/proc") == 0);  // has no size
+}
+
 }  // namespace zeroth::trainer

@@ -153,6 +153,25 @@ TEST_CASE("a run whose files the disk cannot hold is refused") {
       has(refusal_of(plan), "would fit:\n  zero_optimization.offload_optimizer.device \"cpu\": "));
 }
 
+TEST_CASE("two folders of files on one disk share what is free there") {
+  RunPlan plan;
+  plan.config.zero.offload_optimizer.nvme_path = "/disk/a";
+  plan.config.zero.offload_param.nvme_path = "/disk/b";
+  plan.outline.memory.states.file = 5 * kMib;
+  plan.outline.memory.parameters.file = 3 * kMib;
+  plan.room.disks["/disk/a"] = {.free = 8 * kMib, .device = 7};
+  plan.room.disks["/disk/b"] = {.free = 8 * kMib, .device = 7};
+  CHECK_NOTHROW(require_memory(plan));
+  plan.room.disks["/disk/a"].free = plan.room.disks["/disk/b"].free = 8 * kMib - 1;
+  CHECK_THROWS_WITH_AS(
+      require_memory(plan),
+      doctest::Contains("the run needs 8.00 MiB (8388608 bytes) in files in /disk/a and /disk/b, "
+                        "but their disk has 8.00 MiB free (8388607 bytes)"),
+      Error);
+  plan.room.disks["/disk/b"].device = 8;
+  CHECK_NOTHROW(require_memory(plan));
+}
+
 TEST_CASE("files that are held in memory count as host memory") {
   RunPlan plan;
   plan.config.zero.offload_optimizer.nvme_path = "/tmpfs";
