@@ -1,6 +1,7 @@
 #include "trainer/machine_room.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -32,16 +33,22 @@ uint64_t device_of(const fs::path& folder) {
 
 MachineRoom machine_room(const configs::ZeroConfig& config, int ranks, const fs::path& root) {
   MachineRoom room{.ranks = ranks, .host = host_room(root), .disks = {}};
-  for (const std::string& folder :
-       {config.offload_optimizer.nvme_path, config.offload_param.nvme_path}) {
-    if (folder.empty()) continue;
+  const auto look = [&](const char* section, configs::RestingPlace place,
+                        const std::string& folder) {
+    if (folder.empty()) return;
     const fs::path there = nearest_there(fs::absolute(folder));
+    if (place == configs::RestingPlace::kNvme && ::access(there.c_str(), W_OK | X_OK) != 0) {
+      throw Error("zero_optimization.{}.nvme_path: {}: cannot write to {}: {}", section, folder,
+                  there.string(), std::strerror(errno));
+    }
     const auto free = offload::free_bytes(there);
-    if (!free) continue;
+    if (!free) return;
     room.disks[folder] = {.free = static_cast<int64_t>(*free),
                           .in_memory = offload::is_in_memory(there),
                           .device = device_of(there)};
-  }
+  };
+  look("offload_optimizer", config.offload_optimizer.device, config.offload_optimizer.nvme_path);
+  look("offload_param", config.offload_param.device, config.offload_param.nvme_path);
   return room;
 }
 

@@ -23,7 +23,8 @@ struct MachineRoom {
   std::map<std::string, Disk> disks;  // by nvme_path, also one that is not in use yet
 };
 
-// `root` is "/" but in tests. Throws an Error for a folder of files that cannot be looked at.
+// `root` is "/" but in tests. Throws an Error that names the key for a folder of files that
+// cannot be made or written to, and one for a folder that cannot be looked at.
 MachineRoom machine_room(const configs::ZeroConfig& config, int ranks,
                          const std::filesystem::path& root = "/");
 

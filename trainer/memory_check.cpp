@@ -167,7 +167,7 @@ std::string what_fits(const RunPlan& plan) {
     text += fmt::format(" and {} in files at nvme_path", format_bytes(files));
   }
   if (lack_of(plan, *need).bytes == 0) return "this would fit:\n  " + text;
-  return "nothing that ds_config.json can say would fit; the least is\n  " + text;
+  return "no sharding and no offload would fit; the least is\n  " + text;
 }
 
 }  // namespace

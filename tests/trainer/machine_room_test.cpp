@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "base/error.h"
 #include "tests/support/fake_system.h"
 
 namespace zeroth::trainer {
@@ -38,6 +39,17 @@ TEST_CASE("folders on one file system are known to be on one, and a folder not u
         room.disks.at(config.offload_param.nvme_path).device);
   config.offload_param.nvme_path = "/proc";
   CHECK(machine_room(config, 1).disks.count("/proc") == 0);  // has no size
+}
+
+TEST_CASE("a folder of files that cannot be made is told by its key before anything else is") {
+  configs::ZeroConfig config;
+  config.offload_param.nvme_path = "/proc/sys/x";  // not even root may write there
+  CHECK_NOTHROW(machine_room(config, 1));
+  config.offload_param.device = configs::RestingPlace::kNvme;
+  CHECK_THROWS_WITH_AS(machine_room(config, 1),
+                       "zero_optimization.offload_param.nvme_path: /proc/sys/x: cannot write to "
+                       "/proc/sys: Permission denied",
+                       Error);
 }
 
 }  // namespace zeroth::trainer

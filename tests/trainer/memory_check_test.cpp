@@ -127,9 +127,8 @@ TEST_CASE("a run that only files can make fit is told what goes there") {
   CHECK_MESSAGE(has(refusal, "offload_optimizer.device \"nvme\""), refusal);
   CHECK(has(refusal, " in files"));
   plan.room.host->bytes = 1000;
-  CHECK_MESSAGE(
-      has(refusal_of(plan), "nothing that ds_config.json can say would fit; the least is"),
-      refusal_of(plan));
+  CHECK_MESSAGE(has(refusal_of(plan), "no sharding and no offload would fit; the least is"),
+                refusal_of(plan));
 }
 
 TEST_CASE("a run whose files the disk cannot hold is refused") {
