@@ -61,8 +61,8 @@ void warn_of_idle(Context& context, const std::string& section, RestingPlace dev
   }
 }
 
-// DeepSpeed's rules, but that it keeps bf16 states without offload too; and only the update on the
-// host knows bf16 masters.
+// DeepSpeed's rules, but that it keeps bf16 states without offload too; and bf16 masters have been
+// updated on the host only, not yet on a GPU.
 void check_bf16(Context& context, const Config& config) {
   constexpr char kMasters[] = "bf16.bf16_master_weights_and_grads";
   constexpr char kStates[] = "bf16.bf16_optimizer_states";
