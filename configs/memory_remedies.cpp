@@ -128,8 +128,8 @@ class Remedies {
       add("{}zero_optimization.offload_param.device \"cpu\": parameters wait in host memory",
           stage);
     } else if (rests_here(param.device)) {
-      add("{}zero_optimization.offload_param.device \"nvme\" with a nvme_path: parameters wait in a "
-          "file",
+      add("{}zero_optimization.offload_param.device \"nvme\" with a nvme_path: parameters wait in "
+          "a file",
           stage);
     } else if (param.device == RestingPlace::kNvme && param.max_in_cpu_elements > 0) {
       add("zero_optimization.offload_param.max_in_cpu below {}: more parameters wait in the file",
