@@ -1,5 +1,6 @@
 #include "engine/initial_values.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -67,10 +68,17 @@ std::shared_ptr<model::WeightSource> values_of_blocks(const model::Blocks& block
 void load_values(const zero::UnitPlan& plan, model::WeightSource& source, zero::ParamStore& params,
                  zero::ShardedOptimizer& optimizer) {
   const torch::NoGradGuard no_grad;
+  // One piece of memory for all: what lies between pieces that come and go would tear holes into
+  // the heap.
+  int64_t largest = 0;
+  for (size_t u = 0; u < plan.units.size(); ++u) {
+    largest = std::max(largest, params.shard_range(u).size());
+  }
+  const torch::Tensor buffer = torch::empty({largest}, torch::kFloat);
   for (size_t u = 0; u < plan.units.size(); ++u) {
     const zero::Unit& unit = plan.units[u];
     const zero::Range range = params.shard_range(u);
-    const torch::Tensor values = torch::zeros({range.size()}, torch::kFloat);
+    const torch::Tensor values = buffer.narrow(0, 0, range.size()).zero_();
     for (size_t i = 0; i < unit.layout.slots().size(); ++i) {
       const zero::Slot& slot = unit.layout.slots()[i];
       source.check(slot.name, slot.shape);
