@@ -53,7 +53,6 @@ def ds_config(folder):
             "stage": 3,
             "offload_optimizer": nvme,
             "offload_param": {**nvme, "max_in_cpu": 0, "buffer_count": 3},
-            "reduce_bucket_size": 500000000,
             "stage3_prefetch_bucket_size": 0,
             "stage3_max_live_parameters": 0,
         },
