@@ -42,17 +42,7 @@ Row row_of(const Combination& values, const TempFolder& folder) {
 
 // All but parameters that rest elsewhere below stage 3, and what rests as in the other tests.
 std::vector<Combination> all_combinations() {
-  std::vector<Combination> all = {{}};
-  for (const size_t values : kValues) {
-    std::vector<Combination> longer;
-    for (const Combination& combination : all) {
-      for (size_t value = 0; value < values; ++value) {
-        longer.push_back(combination);
-        longer.back().push_back(value);
-      }
-    }
-    all = std::move(longer);
-  }
+  std::vector<Combination> all = combinations(kValues);
   std::erase_if(all, [](const Combination& values) {
     return (values[2] != 0 && values[0] != 3) || (values[1] == 0 && values[2] == 0);
   });

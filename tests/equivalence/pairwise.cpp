@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <utility>
 
 namespace zeroth::equivalence {
 namespace {
@@ -21,6 +22,21 @@ std::vector<Pair> pairs_of(const Combination& combination) {
 }
 
 }  // namespace
+
+std::vector<Combination> combinations(std::span<const size_t> counts) {
+  std::vector<Combination> all = {{}};
+  for (const size_t count : counts) {
+    std::vector<Combination> longer;
+    for (const Combination& combination : all) {
+      for (size_t value = 0; value < count; ++value) {
+        longer.push_back(combination);
+        longer.back().push_back(value);
+      }
+    }
+    all = std::move(longer);
+  }
+  return all;
+}
 
 std::vector<Combination> pairwise(const std::vector<Combination>& all) {
   std::set<Pair> missing;

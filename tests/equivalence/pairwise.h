@@ -2,12 +2,16 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 namespace zeroth::equivalence {
 
 // One value per factor.
 using Combination = std::vector<size_t>;
+
+// Every combination of values below `counts`, one for each factor; the last factor changes fastest.
+std::vector<Combination> combinations(std::span<const size_t> counts);
 
 // Some of `all`, in which every two values that some member of `all` has together still meet.
 // The same for the same list.

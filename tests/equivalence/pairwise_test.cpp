@@ -3,15 +3,10 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 
 namespace zeroth::equivalence {
 namespace {
-
-std::vector<Combination> product(size_t a, size_t b, size_t c) {
-  std::vector<Combination> all;
-  for (size_t i = 0; i < a * b * c; ++i) all.push_back({i / (b * c), i / c % b, i % c});
-  return all;
-}
 
 bool meet(const std::vector<Combination>& rows, size_t i, size_t a, size_t j, size_t b) {
   return std::any_of(rows.begin(), rows.end(),
@@ -20,8 +15,14 @@ bool meet(const std::vector<Combination>& rows, size_t i, size_t a, size_t j, si
 
 }  // namespace
 
+TEST_CASE("all combinations are told once, the last factor first") {
+  const std::vector<Combination> all = combinations(std::array<size_t, 2>{2, 3});
+  CHECK(all == std::vector<Combination>{{0, 0}, {0, 1}, {0, 2}, {1, 0}, {1, 1}, {1, 2}});
+  CHECK(combinations({}) == std::vector<Combination>{{}});
+}
+
 TEST_CASE("every two values meet in a small part of all combinations") {
-  const std::vector<Combination> rows = pairwise(product(4, 3, 5));
+  const std::vector<Combination> rows = pairwise(combinations(std::array<size_t, 3>{4, 3, 5}));
   for (size_t a = 0; a < 4; ++a) {
     for (size_t b = 0; b < 3; ++b) CHECK(meet(rows, 0, a, 1, b));
     for (size_t c = 0; c < 5; ++c) CHECK(meet(rows, 0, a, 2, c));
@@ -34,7 +35,7 @@ TEST_CASE("every two values meet in a small part of all combinations") {
 }
 
 TEST_CASE("values that never meet are not asked for") {
-  std::vector<Combination> all = product(3, 3, 2);
+  std::vector<Combination> all = combinations(std::array<size_t, 3>{3, 3, 2});
   std::erase_if(all, [](const Combination& row) { return row[0] == 2 && row[1] == 2; });
   const std::vector<Combination> rows = pairwise(all);
   CHECK_FALSE(meet(rows, 0, 2, 1, 2));

@@ -38,17 +38,7 @@ Row row_of(const Combination& values) {
 
 // All but those that cannot share the global batch evenly.
 std::vector<Combination> all_combinations() {
-  std::vector<Combination> all = {{}};
-  for (const size_t values : kValues) {
-    std::vector<Combination> longer;
-    for (const Combination& combination : all) {
-      for (size_t value = 0; value < values; ++value) {
-        longer.push_back(combination);
-        longer.back().push_back(value);
-      }
-    }
-    all = std::move(longer);
-  }
+  std::vector<Combination> all = combinations(kValues);
   std::erase_if(all, [](const Combination& values) {
     const Row row = row_of(values);
     return kGlobalBatch % (row.accumulation * row.ranks) != 0;
