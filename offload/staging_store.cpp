@@ -109,7 +109,6 @@ class StagingStore final : public ShardStore {
       return held;
     }
     make_way(tile, access);
-    while (inner_leases() >= options_.inner_leases && !ending_.empty()) end_oldest();
     return fetch(tile, access);
   }
 
@@ -131,10 +130,7 @@ class StagingStore final : public ShardStore {
   }
 
   void end_lease(Held& held, Access access) {
-    const auto mine = std::find_if(leased_.begin(), leased_.end(), [&](const Leased& leased) {
-      return leased.tile == held.tile && leased.access == access;
-    });
-    leased_.erase(mine);
+    no_longer_leased(held.tile, access);
     try {
       held.slot.free = copies().now();
       if (access != Access::kRead) {
@@ -145,6 +141,13 @@ class StagingStore final : public ShardStore {
     } catch (...) {
       failure_ = std::current_exception();
     }
+  }
+
+  // Others may still read the same tile.
+  void no_longer_leased(const Tile& tile, Access access) {
+    leased_.erase(std::find_if(leased_.begin(), leased_.end(), [&](const Leased& leased) {
+      return leased.tile == tile && leased.access == access;
+    }));
   }
 
   void end_inner(Held& held, const Point& end) {
@@ -169,7 +172,7 @@ class StagingStore final : public ShardStore {
   }
 
   // So that the inner store may lend the tile: what was copied ahead of it goes, and is expected
-  // once more; copies from and to it end.
+  // once more; copies from and to it end, and others until there is a lease to spare.
   void make_way(const Tile& tile, Access access) {
     const auto in_the_way = [&](const auto& other) {
       return overlap(other.tile, tile) && !may_share(other.access, access);
@@ -186,18 +189,16 @@ class StagingStore final : public ShardStore {
       copies().wait(ending_[i].end);
       ending_.erase(ending_.begin() + static_cast<ptrdiff_t>(i));
     }
+    while (inner_leases() >= options_.inner_leases && !ending_.empty()) end_oldest();
   }
 
   TileLease borrow_on_host(const Tile& tile, Access access) {
     make_way(tile, access);
-    while (inner_leases() >= options_.inner_leases && !ending_.empty()) end_oldest();
     const auto inner = std::make_shared<TileLease>(inner_->borrow(tile, torch::kCPU, access));
     leased_.push_back({tile, access});
     return TileLease(inner->tensor(), [this, inner, tile, access] {
       *inner = TileLease();
-      std::erase_if(leased_, [&](const Leased& leased) {
-        return leased.tile == tile && leased.access == access;
-      });
+      no_longer_leased(tile, access);
       read_ahead();
     });
   }

@@ -168,6 +168,20 @@ TEST_CASE("a tile cut otherwise, or read ahead and then written on the device, i
   CHECK(at::equal(lease.tensor(), at::cat({torch::full({50}, 2.0), torch::full({50}, 1.0)})));
 }
 
+TEST_CASE("a tile that the host reads twice is not copied ahead to be written while one reads") {
+  Staged staged({.depth = 1, .expected = Access::kReadWrite});
+  staged.store->add(100, torch::kFloat);
+  const Tile tile = {0, 0, 100};
+  TileLease first = staged.store->borrow(tile, kHost, Access::kRead);
+  TileLease second = staged.store->borrow(tile, kHost, Access::kRead);
+  staged.store->expect({tile});
+  first = TileLease();
+  CHECK(staged.watched->held.size() == 1);
+  second = TileLease();
+  REQUIRE(staged.watched->held.size() == 1);
+  CHECK(staged.watched->held.front().second == Access::kReadWrite);
+}
+
 TEST_CASE("only reading on the device leaves what rests as it is") {
   for (const Access expected : {Access::kRead, Access::kReadWrite}) {
     Staged staged({.depth = 2, .expected = expected});
