@@ -13,6 +13,10 @@ namespace zeroth::offload {
 
 // Offsets, lengths and addresses of all transfers are multiples of this, as O_DIRECT asks.
 inline constexpr size_t kFileAlignment = 4096;
+// What so many bytes take on a file.
+constexpr uint64_t on_file(uint64_t bytes) {
+  return (bytes + kFileAlignment - 1) / kFileAlignment * kFileAlignment;
+}
 
 enum class FileOp { kRead, kWrite };
 

@@ -17,10 +17,6 @@
 namespace zeroth::offload {
 namespace {
 
-uint64_t aligned(int64_t bytes) {
-  return (static_cast<uint64_t>(bytes) + kFileAlignment - 1) / kFileAlignment * kFileAlignment;
-}
-
 FileLanes open_lanes(const SwapFile& file, const BufferPool& pool, const configs::AioConfig& aio) {
   return make_file_lanes({.descriptor = file.descriptor(),
                           .queue_depth = static_cast<size_t>(aio.queue_depth),
@@ -66,8 +62,9 @@ class FileStore final : public ShardStore {
                  open_->file.path());
     const auto width = static_cast<int64_t>(c10::elementSize(dtype));
     shards_.push_back({numel, width, dtype, file_bytes_});
-    file_bytes_ += aligned(numel * width);
-    largest_bytes_ = std::max(largest_bytes_, aligned(numel * width));
+    const uint64_t bytes = on_file(static_cast<uint64_t>(numel * width));
+    file_bytes_ += bytes;
+    largest_bytes_ = std::max(largest_bytes_, bytes);
     return shards_.size() - 1;
   }
 
@@ -120,7 +117,9 @@ class FileStore final : public ShardStore {
     uint64_t offset;  // in the file
   };
 
-  uint64_t buffer_bytes() const { return std::min(aligned(options_.buffer_bytes), largest_bytes_); }
+  uint64_t buffer_bytes() const {
+    return std::min(on_file(static_cast<uint64_t>(options_.buffer_bytes)), largest_bytes_);
+  }
 
   TileCache& cache() {
     if (open_ == nullptr) {

@@ -58,7 +58,7 @@ bool is_in_memory(const fs::path& folder) {
 }
 
 SwapFile::SwapFile(const SwapPlace& place, uint64_t bytes, bool direct)
-    : size_bytes_((bytes + kFileAlignment - 1) / kFileAlignment * kFileAlignment) {
+    : size_bytes_(on_file(bytes)) {
   std::error_code error;
   fs::create_directories(place.nvme_path, error);
   if (error) throw Error("cannot make {}: {}", place.nvme_path.string(), error.message());

@@ -14,10 +14,6 @@ namespace {
 
 constexpr size_t kNever = std::numeric_limits<size_t>::max();
 
-size_t on_file(size_t bytes) {
-  return (bytes + kFileAlignment - 1) / kFileAlignment * kFileAlignment;
-}
-
 }  // namespace
 
 TileCache::TileCache(FileIo& io, BufferPool& pool, const TileCacheOptions& options)

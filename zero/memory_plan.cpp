@@ -7,11 +7,11 @@
 
 #include "comm/group.h"
 #include "offload/file_lane.h"
-#include "optim/update_rule.h"
 #include "zero/grad_landing.h"
 #include "zero/resting_places.h"
 #include "zero/rests.h"
 #include "zero/strategy.h"
+#include "zero/updater.h"
 
 namespace zeroth::zero {
 namespace {
@@ -80,8 +80,7 @@ GradientBytes gradient_bytes(const UnitPlan& plan, const configs::Config& config
 }
 
 int64_t on_file(int64_t bytes) {
-  constexpr auto kAlignment = static_cast<int64_t>(offload::kFileAlignment);
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return static_cast<int64_t>(offload::on_file(static_cast<uint64_t>(bytes)));
 }
 
 int64_t largest_of(const std::vector<int64_t>& numels) {
@@ -151,8 +150,7 @@ class Planner {
     const auto rule = optim::make_update_rule(config_.optimizer, torch::kCPU);
     const auto count = static_cast<int64_t>(rule->state_names().size());
     const int64_t state = width_of(rule->state_dtype());
-    const int64_t master =
-        options_.dtype == rule->master_dtype() ? 0 : width_of(rule->master_dtype());
+    const int64_t master = has_master(config_, *rule) ? width_of(rule->master_dtype()) : 0;
     // Values that are not zero are written before the first step, and a file is made as a whole.
     const bool filled = trains || rule->initial_state() != 0;
     const bool opens_file = filled || master > 0;
@@ -219,9 +217,7 @@ class Planner {
   void add_loading() {
     int64_t largest = 0;
     for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
-      const FlatLayout& layout = plan_.units[unit].layout;
-      const bool whole = options_.retention[unit] == Retention::kWhole;
-      largest = std::max(largest, whole ? layout.numel() : layout.shard_numel());
+      largest = std::max(largest, share_numel(plan_.units[unit], options_.retention[unit]));
     }
     result_.loading.device = largest * static_cast<int64_t>(sizeof(float));
     if (device_ != torch::kCPU) result_.loading.host = result_.loading.device;

@@ -32,6 +32,10 @@ int64_t largest_in_file(const std::vector<int64_t>& numels,
 
 }  // namespace
 
+int64_t share_numel(const Unit& unit, Retention retention) {
+  return retention == Retention::kWhole ? unit.layout.numel() : unit.layout.shard_numel();
+}
+
 int64_t RestingPlaces::largest_update_in_file() const {
   return largest_in_file(updated, updates);
 }
@@ -44,9 +48,7 @@ RestingPlaces resting_places(const UnitPlan& plan, const configs::ZeroConfig& ze
                              const std::vector<Retention>& retention) {
   RestingPlaces places;
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
-    const FlatLayout& layout = plan.units[unit].layout;
-    const bool whole = retention[unit] == Retention::kWhole;
-    const int64_t numel = whole ? layout.numel() : layout.shard_numel();
+    const int64_t numel = share_numel(plan.units[unit], retention[unit]);
     places.updated.push_back(plan.units[unit].trainable ? numel : 0);
     places.released.push_back(retention[unit] == Retention::kRelease ? numel : 0);
   }

@@ -11,6 +11,9 @@
 
 namespace zeroth::zero {
 
+// Elements of a unit that one rank owns.
+int64_t share_numel(const Unit& unit, Retention retention);
+
 struct RestingPlaces {
   // [unit]: elements of one rank's share; 0 of what is not trained, or not released between uses.
   std::vector<int64_t> updated;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "offload/file_lane.h"
 #include "offload/file_store.h"
 #include "offload/staging_store.h"
 #include "zero/dtype.h"
@@ -21,8 +22,8 @@ using configs::RestingPlace;
 // Read ahead of an update and written behind it: long enough for a disk's full rate.
 constexpr int64_t kFileTile = int64_t{4} << 20;
 
-int64_t round_up(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
+int64_t on_file(int64_t bytes) {
+  return static_cast<int64_t>(offload::on_file(static_cast<uint64_t>(bytes)));
 }
 
 offload::SwapPlace swap_place(const comm::Mesh& mesh, const std::string& folder, const char* kind) {
@@ -30,8 +31,7 @@ offload::SwapPlace swap_place(const comm::Mesh& mesh, const std::string& folder,
 }
 
 int64_t count_arrays(const configs::Config& config, const optim::UpdateRule& rule) {
-  const bool has_master = rule.master_dtype() != dtype_of(config.precision);
-  return static_cast<int64_t>(rule.state_names().size()) + (has_master ? 1 : 0);
+  return static_cast<int64_t>(rule.state_names().size()) + (has_master(config, rule) ? 1 : 0);
 }
 
 class Maker {
@@ -184,8 +184,8 @@ FileTiles optimizer_tiles(const configs::ZeroConfig& zero, int64_t largest, int6
   FileTiles tiles;
   tiles.elements = std::max(limit / offload::kTileGrid, int64_t{1}) * offload::kTileGrid;
   tiles.buffers = zero.offload_optimizer.buffer_count * arrays;
-  tiles.buffer_bytes = round_up(
-      std::min(tiles.elements, largest) * static_cast<int64_t>(sizeof(float)), offload::kTileGrid);
+  tiles.buffer_bytes =
+      on_file(std::min(tiles.elements, largest) * static_cast<int64_t>(sizeof(float)));
   return tiles;
 }
 
@@ -199,7 +199,7 @@ FileTiles parameter_tiles(const configs::OffloadParamConfig& config, int64_t lar
   }
   return {.elements = largest,
           .buffers = config.buffer_count,
-          .buffer_bytes = round_up(largest * element_size, offload::kTileGrid)};
+          .buffer_bytes = on_file(largest * element_size)};
 }
 
 offload::Traffic Rests::traffic() const {

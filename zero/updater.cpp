@@ -3,7 +3,6 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 
-#include "optim/update_rule.h"
 #include "zero/dtype.h"
 
 namespace zeroth::zero {
@@ -18,10 +17,6 @@ torch::Dtype gradient_dtype(const configs::Config& config) {
   return dtype_of(config.batch.accumulation_steps > 1
                       ? config.gradients.accumulation
                       : config.gradients.communication.value_or(config.precision));
-}
-
-bool has_master(const configs::Config& config, const optim::UpdateRule& rule) {
-  return rule.master_dtype() != dtype_of(config.precision);
 }
 
 double host_rate(const configs::Config& config, int64_t elements) {
@@ -58,6 +53,10 @@ offload::StepRates least_over_ranks(const offload::StepRates& rates, const comm:
 }
 
 }  // namespace
+
+bool has_master(const configs::Config& config, const optim::UpdateRule& rule) {
+  return rule.master_dtype() != dtype_of(config.precision);
+}
 
 offload::StepBytes bytes_per_element(const configs::Config& config) {
   const auto rule = optim::make_update_rule(config.optimizer, torch::kCPU);

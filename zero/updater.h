@@ -7,8 +7,12 @@
 #include "comm/mesh.h"
 #include "configs/config.h"
 #include "offload/step_choice.h"
+#include "optim/update_rule.h"
 
 namespace zeroth::zero {
+
+// Whether masters are a copy beside the working weights.
+bool has_master(const configs::Config& config, const optim::UpdateRule& rule);
 
 // Of one element, with the states, masters and gradients that `config` has.
 offload::StepBytes bytes_per_element(const configs::Config& config);
