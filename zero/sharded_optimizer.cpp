@@ -135,8 +135,7 @@ void ShardedOptimizer::step(const optim::UpdateRule::Step& step) {
     waiting_[unit] = true;
     params_.will_update(unit, /*reads=*/!shards_[unit].master);
   }
-  begin_reading();
-  if (before_use_) return;
+  if (before_use_) return begin_reading();
   for (size_t unit = 0; unit < shards_.size(); ++unit) bring_up_to_date(unit);
 }
 
