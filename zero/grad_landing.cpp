@@ -13,8 +13,7 @@ GradLanding::GradLanding(std::shared_ptr<offload::HostLink> link, const Options&
 
 offload::Point GradLanding::land(const torch::Tensor& from, const torch::Tensor& to, bool add) {
   while (!arrivals_.empty() && link_->copies->reached(arrivals_.front().end)) {
-    take_in(std::move(arrivals_.front()));
-    arrivals_.pop_front();
+    take_in_oldest();
   }
   if (!add && from.scalar_type() == to.scalar_type()) {
     const offload::Point end = link_->copies->copy(to, from, {link_->copies->now()});
@@ -33,10 +32,7 @@ offload::Point GradLanding::land(const torch::Tensor& from, const torch::Tensor&
 
 offload::Point GradLanding::land_piece(const torch::Tensor& from, const torch::Tensor& to, bool add,
                                        const offload::Point& after) {
-  while (slots_taken_ >= options_.buffers) {
-    take_in(std::move(arrivals_.front()));
-    arrivals_.pop_front();
-  }
+  while (slots_taken_ >= options_.buffers) take_in_oldest();
   // All of one size, so that none is replaced by a larger one.
   Arrival arrival{.end = {}, .slot = slots_.take(options_.piece_bytes), .to = to, .add = add};
   ++slots_taken_;
@@ -46,7 +42,9 @@ offload::Point GradLanding::land_piece(const torch::Tensor& from, const torch::T
   return arrivals_.back().end;
 }
 
-void GradLanding::take_in(Arrival arrival) {
+void GradLanding::take_in_oldest() {
+  Arrival arrival = std::move(arrivals_.front());
+  arrivals_.pop_front();
   link_->copies->wait(arrival.end);
   if (!arrival.to.defined()) return;
   const torch::NoGradGuard no_grad;
@@ -56,10 +54,7 @@ void GradLanding::take_in(Arrival arrival) {
 }
 
 void GradLanding::finish() {
-  while (!arrivals_.empty()) {
-    take_in(std::move(arrivals_.front()));
-    arrivals_.pop_front();
-  }
+  while (!arrivals_.empty()) take_in_oldest();
 }
 
 }  // namespace zeroth::zero

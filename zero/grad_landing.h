@@ -54,7 +54,7 @@ class GradLanding {
 
   offload::Point land_piece(const torch::Tensor& from, const torch::Tensor& to, bool add,
                             const offload::Point& after);
-  void take_in(Arrival arrival);
+  void take_in_oldest();
 
   std::shared_ptr<offload::HostLink> link_;
   Options options_;
