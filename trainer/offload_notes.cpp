@@ -13,8 +13,13 @@ std::vector<std::string> notes_of_cpu_run(const RunPlan& plan) {
   const auto add = [&](std::string_view setting) {
     notes.push_back(fmt::format("{} moves nothing: this run computes in host memory", setting));
   };
-  if (plan.train && zero.offload_optimizer.device == RestingPlace::kCpu) {
+  const configs::OffloadOptimizerConfig& optimizer = zero.offload_optimizer;
+  if (plan.train && optimizer.device == RestingPlace::kCpu) {
     add("zero_optimization.offload_optimizer.device \"cpu\"");
+  }
+  if (plan.train && optimizer.device != RestingPlace::kDevice &&
+      optimizer.step == configs::OffloadOptimizerConfig::Step::kGpu) {
+    add("zero_optimization.offload_optimizer.step \"gpu\"");
   }
   if (zero.offload_param.device == RestingPlace::kCpu) {
     add("zero_optimization.offload_param.device \"cpu\"");

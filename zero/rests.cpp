@@ -1,7 +1,5 @@
 #include "zero/rests.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -100,18 +98,11 @@ class Maker {
   void choose_updater(const optim::UpdateRule* on_device) {
     rests_.options.before_use = true;
     updater_ = {nullptr, on_device, mesh_.device()};
-    if (!rests_.link) return tell_cpu_updates();
+    if (!rests_.link) return;
     rests_.landing = std::make_shared<GradLanding>(rests_.link);
     if (updates_on_device(config_, mesh_, *rests_.link, rests_.choices)) return;
     rests_.rules.push_back(optim::make_update_rule(config_.optimizer, torch::kCPU));
     updater_ = {nullptr, rests_.rules.back().get(), torch::kCPU};
-  }
-
-  void tell_cpu_updates() {
-    using Step = configs::OffloadOptimizerConfig::Step;
-    if (config_.zero.offload_optimizer.step != Step::kGpu) return;
-    rests_.choices.push_back(fmt::format("{} \"gpu\" has no effect: this run computes on the CPU",
-                                         "zero_optimization.offload_optimizer.step"));
   }
 
   UpdatePlace update_away(RestingPlace place, int64_t arrays) {

@@ -35,6 +35,22 @@ TEST_CASE("host memory as a resting place is said to move nothing in a run on th
   CHECK(offload_notes(plan).empty());
 }
 
+TEST_CASE("a step on a GPU is asked for in vain on the CPU, wherever states rest") {
+  RunPlan plan = training_plan();
+  plan.outline.memory.states.file = 4096;
+  plan.config.zero.offload_optimizer.step = configs::OffloadOptimizerConfig::Step::kGpu;
+  CHECK(offload_notes(plan).empty());
+  for (const auto place : {RestingPlace::kCpu, RestingPlace::kNvme}) {
+    plan.config.zero.offload_optimizer.device = place;
+    REQUIRE_FALSE(offload_notes(plan).empty());
+    CHECK(offload_notes(plan).back() ==
+          "zero_optimization.offload_optimizer.step \"gpu\" moves nothing: this run computes in "
+          "host memory");
+  }
+  plan.device = torch::kCUDA;
+  CHECK(offload_notes(plan).empty());
+}
+
 TEST_CASE("a file in which nothing rests is told with the keys that keep it empty") {
   RunPlan plan = training_plan();
   plan.config.zero.offload_param = {.device = RestingPlace::kNvme, .max_in_cpu_elements = 5000};

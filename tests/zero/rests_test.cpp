@@ -120,15 +120,4 @@ TEST_CASE("SGD without momentum has no states: in fp32 there is no file") {
   with_rests(config, [](const Rests& rests) { CHECK(rests.options.before_use); });
 }
 
-TEST_CASE("a step on a GPU is asked for in vain on the CPU, and says so") {
-  const TempFolder folder;
-  configs::Config config = in_files(folder);
-  config.zero.offload_optimizer.step = configs::OffloadOptimizerConfig::Step::kGpu;
-  with_rests(config, [](const Rests& rests) {
-    REQUIRE(rests.notes().size() == 1);
-    CHECK(rests.notes().front().find("offload_optimizer.step \"gpu\" has no effect") !=
-          std::string::npos);
-  });
-}
-
 }  // namespace zeroth::zero
