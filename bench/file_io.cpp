@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "offload/buffer_pool.h"
+#include "offload/file_buffers.h"
 #include "offload/file_io.h"
 
 namespace {
@@ -58,7 +58,7 @@ void run(const std::vector<std::string>& arguments) {
   if (arguments.empty()) throw zeroth::Error("usage: file_io FOLDER [MIB [auto|uring|threads]]");
   const size_t size = arguments.size() > 1 ? std::stoul(arguments[1]) * kMiB : 1024 * kMiB;
   const SwapFile file({arguments[0], "bench", 0}, (size + kRequest - 1) / kRequest * kRequest);
-  BufferPool pool(kBuffers, kRequest);
+  FileBuffers pool(kBuffers, kRequest);
   fill(pool.memory());
   LaneOptions options{.descriptor = file.descriptor(), .queue_depth = 16, .threads = 16};
   options.engine = engine_of(arguments.size() > 2 ? arguments[2] : "auto");

@@ -99,8 +99,8 @@ struct Bench {
   }
 
   SwapFile file;
-  BufferPool pool;  // of the cache
-  BufferPool bare;
+  FileBuffers pool;  // of the cache
+  FileBuffers bare;
   FileIo io;
   TileCache cache;
   std::vector<Extent> extents;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "offload/buffer_pool.h"
+#include "offload/file_buffers.h"
 #include "offload/file_io.h"
 #include "offload/file_lane.h"
 #include "offload/tile_cache.h"
@@ -17,11 +17,12 @@
 namespace zeroth::offload {
 namespace {
 
-FileLanes open_lanes(const SwapFile& file, const BufferPool& pool, const configs::AioConfig& aio) {
+FileLanes open_lanes(const SwapFile& file, const FileBuffers& buffers,
+                     const configs::AioConfig& aio) {
   return make_file_lanes({.descriptor = file.descriptor(),
                           .queue_depth = static_cast<size_t>(aio.queue_depth),
                           .threads = static_cast<size_t>(aio.threads),
-                          .registered = {pool.memory()}});
+                          .registered = {buffers.memory()}});
 }
 
 std::vector<std::string> joined(std::vector<std::string> first,
@@ -34,16 +35,16 @@ std::vector<std::string> joined(std::vector<std::string> first,
 struct OpenFile {
   OpenFile(const FileStoreOptions& options, uint64_t file_bytes, uint64_t buffer_bytes)
       : file(options.place, file_bytes),
-        pool(options.buffers, buffer_bytes),
-        locked(options.link ? options.link->memory.lock(pool.memory()) : nullptr),
-        lanes(open_lanes(file, pool, options.aio)),
+        buffers(options.buffers, buffer_bytes),
+        locked(options.link ? options.link->memory.lock(buffers.memory()) : nullptr),
+        lanes(open_lanes(file, buffers, options.aio)),
         notes(joined(file.notes(), lanes.notes)),
         io(file, std::move(lanes), static_cast<size_t>(options.aio.block_size)),
-        cache(io, pool, {options.pipeline_read, options.pipeline_write}) {}
+        cache(io, buffers, {options.pipeline_read, options.pipeline_write}) {}
 
   SwapFile file;
-  BufferPool pool;
-  std::shared_ptr<void> locked;  // the pool's pages
+  FileBuffers buffers;
+  std::shared_ptr<void> locked;  // the buffers' pages
   FileLanes lanes;
   std::vector<std::string> notes;
   FileIo io;

@@ -16,9 +16,9 @@ constexpr size_t kNever = std::numeric_limits<size_t>::max();
 
 }  // namespace
 
-TileCache::TileCache(FileIo& io, BufferPool& pool, const TileCacheOptions& options)
+TileCache::TileCache(FileIo& io, FileBuffers& buffers, const TileCacheOptions& options)
     : io_(io), options_(options) {
-  while (auto buffer = pool.take()) slots_.push_back({.buffer = std::move(*buffer)});
+  while (auto buffer = buffers.take()) slots_.push_back({.buffer = std::move(*buffer)});
   ZEROTH_CHECK(!slots_.empty(), "a tile cache without buffers");
 }
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "offload/access.h"
-#include "offload/buffer_pool.h"
+#include "offload/file_buffers.h"
 #include "offload/file_io.h"
 
 namespace zeroth::offload {
@@ -69,8 +69,8 @@ class TileCache {
     std::span<std::byte> bytes_;
   };
 
-  // Takes all buffers of the pool. Both outlive this object.
-  TileCache(FileIo& io, BufferPool& pool, const TileCacheOptions& options = {});
+  // Takes all of `buffers`. Both outlive this object.
+  TileCache(FileIo& io, FileBuffers& buffers, const TileCacheOptions& options = {});
   // Waits for what is under way.
   ~TileCache();
   TileCache(const TileCache&) = delete;
@@ -95,7 +95,7 @@ class TileCache {
  private:
   enum class Transfer { kNone, kRead, kWrite };
   struct Slot {
-    BufferPool::Buffer buffer;
+    FileBuffers::Buffer buffer;
     Tile* tile = nullptr;  // none while it is free
     Transfer transfer = Transfer::kNone;
     FileIo::Ticket ticket = 0;  // of the transfer, until it is waited for

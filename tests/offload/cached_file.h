@@ -36,7 +36,7 @@ struct CachedFile {
 
   TempFolder folder;
   SwapFile file{{folder.path(), "test", 0}, kNumTiles* kTileBytes};
-  BufferPool pool;
+  FileBuffers pool;
   FileIo io;
   TileCache cache;
 };

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "offload/buffer_pool.h"
+#include "offload/file_buffers.h"
 #include "tests/offload/faulty_lane.h"
 #include "tests/support/temp_folder.h"
 
@@ -28,9 +28,9 @@ constexpr size_t kFile = 256 * kBlock;  // 1 MiB
 struct Fixture {
   TempFolder folder;
   SwapFile file{{folder.path(), "test", 3}, kFile};
-  BufferPool pool{2, kFile};
-  BufferPool::Buffer written = *pool.take();
-  BufferPool::Buffer back = *pool.take();
+  FileBuffers pool{2, kFile};
+  FileBuffers::Buffer written = *pool.take();
+  FileBuffers::Buffer back = *pool.take();
 
   Fixture() { fill_randomly(written.bytes(), 7); }
 
@@ -234,7 +234,7 @@ TEST_CASE("requests that nobody waited for end before the memory they use") {
   const SwapFile file({folder.path(), "test", 0}, kFile);
   for (const auto engine : engines()) {
     for (int round = 0; round < 20; ++round) {
-      const BufferPool pool(1, kFile);
+      const FileBuffers pool(1, kFile);
       FileIo io(file, make_file_lanes(lane_options(file, engine)), kBlock);
       io.write(0, pool.memory());
       io.read(0, pool.memory());

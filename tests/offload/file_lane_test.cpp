@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <thread>
 
-#include "offload/buffer_pool.h"
+#include "offload/file_buffers.h"
 #include "offload/file_io.h"
 #include "tests/offload/faulty_lane.h"
 #include "tests/support/temp_folder.h"
@@ -71,7 +71,7 @@ bool forbid_io_uring() {
 
 // Writes random bytes, reads them back: "engine|notes" or what went wrong.
 std::string round_trip(const SwapFile& file, Engine engine, bool registered) {
-  BufferPool pool(2, kSize);
+  FileBuffers pool(2, kSize);
   const auto written = *pool.take();
   const auto back = *pool.take();
   fill_randomly(written.bytes(), 5);
@@ -151,8 +151,8 @@ TEST_CASE("memory in, across and outside registered regions is transferred alike
   if (!has_uring()) return;
   TempFolder folder;
   const SwapFile file({folder.path(), "test", 0}, kSize);
-  BufferPool pool(1, kSize);
-  BufferPool other(1, kSize);
+  FileBuffers pool(1, kSize);
+  FileBuffers other(1, kSize);
   fill_randomly(pool.memory(), 5);
   LaneOptions options = lane_options(file, Engine::kUring);
   options.registered = {pool.memory().subspan(kSize / 2, kSize / 4),

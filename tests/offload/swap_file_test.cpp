@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "offload/buffer_pool.h"
+#include "offload/file_buffers.h"
 #include "offload/file_io.h"
 #include "tests/offload/faulty_lane.h"
 #include "tests/offload/mount.h"
@@ -41,7 +41,7 @@ TEST_CASE("a swap file has its size and zeros, and no name") {
   CHECK(status.st_nlink == 0);
   CHECK((status.st_mode & 0777) == 0600);
 
-  BufferPool pool(1, file.size_bytes());
+  FileBuffers pool(1, file.size_bytes());
   fill_randomly(pool.memory(), 1);
   FileIo io(file, make_file_lanes(lane_options(file, Engine::kAuto)));
   io.wait(io.read(0, pool.memory()));
@@ -87,7 +87,7 @@ TEST_CASE("a process that is killed while it writes leaves nothing") {
   const pid_t child = ::fork();
   if (child == 0) {
     const SwapFile file({folder.path(), "killed", 0}, 4 * kMiB);
-    BufferPool pool(1, 4 * kMiB);
+    FileBuffers pool(1, 4 * kMiB);
     FileIo io(file, make_file_lanes(lane_options(file, Engine::kAuto)), kFileAlignment);
     for (;;) {
       io.wait(io.write(0, pool.memory()));
@@ -154,7 +154,7 @@ TEST_CASE("a disk that is really full fails the write, not the run's other files
                        doctest::Contains("8.00 MiB free (8388608 bytes)"), Error);
   const SwapFile file({folder.path(), "run", 0}, 6 * kMiB);
   CHECK(file.notes().back().find("is held in memory (tmpfs)") != std::string::npos);
-  BufferPool pool(1, 6 * kMiB);
+  FileBuffers pool(1, 6 * kMiB);
   for (const auto engine : engines()) {
     // Somebody takes the place of what the file gives up.
     REQUIRE(::fallocate(file.descriptor(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4 * kMiB,
@@ -180,7 +180,7 @@ TEST_CASE("a file system that refuses O_DIRECT is used through the page cache, w
   CHECK(file.size_bytes() == 2 * kMiB);
   CHECK(file.notes().front().find("zeroth-run/rank-0.swap: its file system refuses O_DIRECT") !=
         std::string::npos);
-  BufferPool pool(2, 2 * kMiB);
+  FileBuffers pool(2, 2 * kMiB);
   const auto written = *pool.take();
   const auto back = *pool.take();
   fill_randomly(written.bytes(), 3);

@@ -274,7 +274,7 @@ TEST_CASE("a disk that is really full is the error of the next borrow") {
   if (!small) return;
   const SwapFile file({folder.path(), "run", 0}, kNumTiles * kTileBytes);
   for (const auto engine : engines()) {
-    BufferPool pool(3, kTileBytes);
+    FileBuffers pool(3, kTileBytes);
     FileIo io(file, make_file_lanes(lane_options(file, engine)));
     TileCache cache(io, pool);
     fill_file(cache);
@@ -293,7 +293,7 @@ TEST_CASE("a cache that ends with transfers under way waits for them") {
   for (const auto engine : engines()) {
     TempFolder folder;
     const SwapFile file({folder.path(), "test", 0}, kNumTiles * kTileBytes);
-    BufferPool pool(5, kTileBytes);
+    FileBuffers pool(5, kTileBytes);
     const auto slowly = [](const FilePiece&) -> std::optional<int64_t> {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       return std::nullopt;

@@ -12,9 +12,9 @@ namespace zeroth::offload {
 // `num_buffers` of `buffer_bytes` each in one piece of zeroed memory, aligned to kFileAlignment.
 // The system provides a page, a huge one where it can, when it is touched or registered.
 // Thread-safe.
-class BufferPool {
+class FileBuffers {
  public:
-  // One buffer of the pool, which has it back on destruction. The pool must outlive it.
+  // One of them, given back on destruction. The FileBuffers must outlive it.
   class Buffer {
    public:
     Buffer(Buffer&& other) noexcept;
@@ -23,19 +23,19 @@ class BufferPool {
     std::span<std::byte> bytes() const { return bytes_; }
 
    private:
-    friend class BufferPool;
-    Buffer(BufferPool& pool, std::span<std::byte> bytes) : pool_(&pool), bytes_(bytes) {}
+    friend class FileBuffers;
+    Buffer(FileBuffers& owner, std::span<std::byte> bytes) : owner_(&owner), bytes_(bytes) {}
 
-    BufferPool* pool_;  // none once moved from
+    FileBuffers* owner_;  // none once moved from
     std::span<std::byte> bytes_;
   };
 
   // `buffer_bytes` is a multiple of kFileAlignment. Throws an Error with the bytes and the system's
   // reason.
-  BufferPool(size_t num_buffers, size_t buffer_bytes);
-  ~BufferPool();
-  BufferPool(const BufferPool&) = delete;
-  BufferPool& operator=(const BufferPool&) = delete;
+  FileBuffers(size_t num_buffers, size_t buffer_bytes);
+  ~FileBuffers();
+  FileBuffers(const FileBuffers&) = delete;
+  FileBuffers& operator=(const FileBuffers&) = delete;
 
   // A buffer with the bytes that its last user left, or none when all are taken. Never blocks:
   // whoever needs one waits for his own oldest transfer.

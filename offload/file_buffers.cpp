@@ -1,4 +1,4 @@
-#include "offload/buffer_pool.h"
+#include "offload/file_buffers.h"
 
 #include <sys/mman.h>
 
@@ -13,7 +13,7 @@
 
 namespace zeroth::offload {
 
-BufferPool::BufferPool(size_t num_buffers, size_t buffer_bytes)
+FileBuffers::FileBuffers(size_t num_buffers, size_t buffer_bytes)
     : buffer_bytes_(buffer_bytes), fewest_free_(num_buffers) {
   ZEROTH_CHECK(num_buffers > 0 && buffer_bytes > 0 && buffer_bytes % kFileAlignment == 0,
                "{} buffers of {} bytes", num_buffers, buffer_bytes);
@@ -33,11 +33,11 @@ BufferPool::BufferPool(size_t num_buffers, size_t buffer_bytes)
   for (size_t i = num_buffers; i-- > 0;) free_.push_back(memory_.data() + i * buffer_bytes);
 }
 
-BufferPool::~BufferPool() {
+FileBuffers::~FileBuffers() {
   ::munmap(memory_.data(), memory_.size());
 }
 
-std::optional<BufferPool::Buffer> BufferPool::take() {
+std::optional<FileBuffers::Buffer> FileBuffers::take() {
   const std::lock_guard lock(mutex_);
   if (free_.empty()) return std::nullopt;
   std::byte* const data = free_.back();
@@ -46,23 +46,23 @@ std::optional<BufferPool::Buffer> BufferPool::take() {
   return Buffer(*this, {data, buffer_bytes_});
 }
 
-size_t BufferPool::taken_bytes() const {
+size_t FileBuffers::taken_bytes() const {
   const std::lock_guard lock(mutex_);
   return memory_.size() - free_.size() * buffer_bytes_;
 }
 
-size_t BufferPool::most_taken_bytes() const {
+size_t FileBuffers::most_taken_bytes() const {
   const std::lock_guard lock(mutex_);
   return memory_.size() - fewest_free_ * buffer_bytes_;
 }
 
-BufferPool::Buffer::Buffer(Buffer&& other) noexcept
-    : pool_(std::exchange(other.pool_, nullptr)), bytes_(other.bytes_) {}
+FileBuffers::Buffer::Buffer(Buffer&& other) noexcept
+    : owner_(std::exchange(other.owner_, nullptr)), bytes_(other.bytes_) {}
 
-BufferPool::Buffer::~Buffer() {
-  if (pool_ == nullptr) return;
-  const std::lock_guard lock(pool_->mutex_);
-  pool_->free_.push_back(bytes_.data());
+FileBuffers::Buffer::~Buffer() {
+  if (owner_ == nullptr) return;
+  const std::lock_guard lock(owner_->mutex_);
+  owner_->free_.push_back(bytes_.data());
 }
 
 }  // namespace zeroth::offload

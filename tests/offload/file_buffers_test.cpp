@@ -1,4 +1,4 @@
-#include "offload/buffer_pool.h"
+#include "offload/file_buffers.h"
 
 #include <doctest/doctest.h>
 
@@ -12,10 +12,10 @@
 namespace zeroth::offload {
 
 TEST_CASE("buffers are aligned, apart, zero, and counted to the byte") {
-  BufferPool pool(3, 5 * kFileAlignment);
+  FileBuffers pool(3, 5 * kFileAlignment);
   CHECK(pool.allocated_bytes() == 15 * kFileAlignment);
   CHECK(pool.taken_bytes() == 0);
-  std::vector<BufferPool::Buffer> taken;
+  std::vector<FileBuffers::Buffer> taken;
   while (auto buffer = pool.take()) {
     CHECK(reinterpret_cast<uintptr_t>(buffer->bytes().data()) % kFileAlignment == 0);
     CHECK(buffer->bytes().size() == 5 * kFileAlignment);
@@ -30,10 +30,10 @@ TEST_CASE("buffers are aligned, apart, zero, and counted to the byte") {
 }
 
 TEST_CASE("a buffer goes back when its holder ends, once") {
-  BufferPool pool(2, kFileAlignment);
+  FileBuffers pool(2, kFileAlignment);
   {
     auto first = pool.take();
-    const BufferPool::Buffer moved = std::move(*first);
+    const FileBuffers::Buffer moved = std::move(*first);
     first.reset();
     CHECK(pool.taken_bytes() == kFileAlignment);
     const auto second = pool.take();
@@ -46,11 +46,11 @@ TEST_CASE("a buffer goes back when its holder ends, once") {
 }
 
 TEST_CASE("memory that the system does not have is an error with its size") {
-  CHECK_THROWS_WITH_AS(BufferPool(1 << 20, size_t{1} << 40),
+  CHECK_THROWS_WITH_AS(FileBuffers(1 << 20, size_t{1} << 40),
                        doctest::Contains("file buffers of 1099511627776 bytes): Cannot allocate"),
                        Error);
-  CHECK_THROWS_AS(BufferPool(1, 100), InternalError);
-  CHECK_THROWS_AS(BufferPool(size_t{1} << 40, size_t{1} << 40), InternalError);
+  CHECK_THROWS_AS(FileBuffers(1, 100), InternalError);
+  CHECK_THROWS_AS(FileBuffers(size_t{1} << 40, size_t{1} << 40), InternalError);
 }
 
 }  // namespace zeroth::offload
