@@ -7,9 +7,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kOptimizer[] = "zero_optimization.offload_optimizer";
-constexpr char kParam[] = "zero_optimization.offload_param";
-
 RestingPlace place_named(const std::optional<std::string>& name) {
   if (name == "cpu") return RestingPlace::kCpu;
   return name == "nvme" ? RestingPlace::kNvme : RestingPlace::kDevice;
@@ -57,6 +54,15 @@ std::string read_folder(Context& context, const std::string& section, RestingPla
   return folder;
 }
 
+// What both sections say in the same words.
+template <typename Section>
+void read_section(Context& context, const std::string& path, Section& section) {
+  section.device = place_named(context.keys.get<std::string>(path + ".device"));
+  section.nvme_path = read_folder(context, path, section.device);
+  context.read(path + ".pin_memory", section.pin_memory);
+  context.read(path + ".buffer_count", section.buffer_count);
+}
+
 }  // namespace
 
 const char* name_of(RestingPlace place) {
@@ -73,27 +79,18 @@ const char* name_of(RestingPlace place) {
 
 void fill_offload(Context& context, Config& config) {
   OffloadOptimizerConfig& optimizer = config.zero.offload_optimizer;
-  const auto path = [](const char* section, const char* name) {
-    return fmt::format("{}.{}", section, name);
-  };
-  optimizer.device = place_named(context.keys.get<std::string>(path(kOptimizer, "device")));
-  optimizer.nvme_path = read_folder(context, kOptimizer, optimizer.device);
-  context.read(path(kOptimizer, "pin_memory"), optimizer.pin_memory);
-  context.read(path(kOptimizer, "buffer_count"), optimizer.buffer_count);
-  context.read(path(kOptimizer, "pipeline_read"), optimizer.pipeline_read);
-  context.read(path(kOptimizer, "pipeline_write"), optimizer.pipeline_write);
-  context.read(path(kOptimizer, "ratio"), optimizer.ratio);
+  read_section(context, "zero_optimization.offload_optimizer", optimizer);
+  context.read("zero_optimization.offload_optimizer.pipeline_read", optimizer.pipeline_read);
+  context.read("zero_optimization.offload_optimizer.pipeline_write", optimizer.pipeline_write);
+  context.read("zero_optimization.offload_optimizer.ratio", optimizer.ratio);
   using Step = OffloadOptimizerConfig::Step;
-  const auto step = context.keys.get<std::string>(path(kOptimizer, "step"));
+  const auto step = context.keys.get<std::string>("zero_optimization.offload_optimizer.step");
   if (step) optimizer.step = step == "gpu" ? Step::kGpu : Step::kCpu;
 
   OffloadParamConfig& param = config.zero.offload_param;
-  param.device = place_named(context.keys.get<std::string>(path(kParam, "device")));
-  param.nvme_path = read_folder(context, kParam, param.device);
-  context.read(path(kParam, "pin_memory"), param.pin_memory);
-  context.read(path(kParam, "buffer_count"), param.buffer_count);
-  context.read(path(kParam, "buffer_size"), param.buffer_size_elements);
-  context.read(path(kParam, "max_in_cpu"), param.max_in_cpu_elements);
+  read_section(context, "zero_optimization.offload_param", param);
+  context.read("zero_optimization.offload_param.buffer_size", param.buffer_size_elements);
+  context.read("zero_optimization.offload_param.max_in_cpu", param.max_in_cpu_elements);
 
   context.read("aio.block_size", config.aio.block_size);
   context.read("aio.queue_depth", config.aio.queue_depth);
