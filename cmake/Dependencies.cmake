@@ -20,8 +20,8 @@ else()
   target_link_libraries(zeroth_utf8proc INTERFACE ${ZEROTH_UTF8PROC})
 endif()
 
-# io_uring for files on NVMe, which threads read and write without it. The static library is preferred: programs then run
-# where it is not installed.
+# io_uring for files on NVMe, which threads read and write without it. The static library is preferred: programs then
+# run where it is not installed.
 find_path(ZEROTH_URING_INCLUDE liburing.h)
 find_library(ZEROTH_URING NAMES liburing.a uring)
 set(ZEROTH_HAVE_LIBURING FALSE)

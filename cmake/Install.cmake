@@ -15,7 +15,8 @@ if(ZEROTH_HAVE_CUDA)
 endif()
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/configs/presets DESTINATION share/zeroth)
 foreach(program zeroth finetune)  # one script completes both; a shell looks for it by the program's name
-  install(FILES ${CMAKE_SOURCE_DIR}/completions/zeroth.bash DESTINATION share/bash-completion/completions RENAME ${program})
+  install(FILES ${CMAKE_SOURCE_DIR}/completions/zeroth.bash
+    DESTINATION share/bash-completion/completions RENAME ${program})
 endforeach()
 
 set(ZEROTH_TORCH_ROOT ${torch_folder})

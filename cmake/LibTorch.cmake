@@ -1,6 +1,6 @@
-# Target `libtorch`: LibTorch without its own CMake package, which insists on a CUDA toolkit even for a CPU-only program.
-# Torch_ROOT, or Torch_DIR as its package would take it (.../share/cmake/Torch), names your own; each also as an
-# environment variable. Otherwise it is the one in ZEROTH_TORCH_ROOT. A version other than ZEROTH_TORCH_VERSION is a
+# Target `libtorch`: LibTorch without its own CMake package, which insists on a CUDA toolkit even for a CPU-only
+# program. Torch_ROOT, or Torch_DIR as its package would take it (.../share/cmake/Torch), names your own; each also as
+# an environment variable. Otherwise it is the one in ZEROTH_TORCH_ROOT. A version other than ZEROTH_TORCH_VERSION is a
 # warning. Programs that find an installed Zeroth include this file too.
 foreach(variable Torch_ROOT Torch_DIR)
   if(NOT ${variable} AND DEFINED ENV{${variable}})
@@ -13,7 +13,8 @@ elseif(NOT Torch_ROOT)
   set(Torch_ROOT ${ZEROTH_TORCH_ROOT})
 endif()
 if(NOT EXISTS ${Torch_ROOT}/lib/libtorch_cpu.so)
-  message(FATAL_ERROR "No LibTorch in ${Torch_ROOT}: run tools/setup, or pass -DTorch_ROOT=FOLDER (with include/ and lib/)")
+  message(FATAL_ERROR
+    "No LibTorch in ${Torch_ROOT}: run tools/setup, or pass -DTorch_ROOT=FOLDER (with include/ and lib/)")
 endif()
 
 set(version "unknown")
@@ -31,7 +32,8 @@ endif()
 if(EXISTS ${Torch_ROOT}/share/cmake/Torch/TorchConfig.cmake)
   file(STRINGS ${Torch_ROOT}/share/cmake/Torch/TorchConfig.cmake old_abi REGEX "CXX11_ABI=0")
   if(old_abi)
-    message(FATAL_ERROR "LibTorch in ${Torch_ROOT} has the old C++ ABI; Zeroth needs one of the new ABI (any since 2.7)")
+    message(FATAL_ERROR
+      "LibTorch in ${Torch_ROOT} has the old C++ ABI; Zeroth needs one of the new ABI (any since 2.7)")
   endif()
 endif()
 

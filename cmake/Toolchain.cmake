@@ -7,7 +7,8 @@ set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_CXX_FLAGS_RELEASE "-O2")
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-# Not CMAKE_POSITION_INDEPENDENT_CODE: it gives programs -fPIE, which the precompiled header of the libraries does not fit.
+# Not CMAKE_POSITION_INDEPENDENT_CODE: it gives programs -fPIE, which the precompiled header of the libraries does not
+# fit.
 add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fPIC>)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)

@@ -1,6 +1,6 @@
-# zeroth_library(base SOURCES error.cpp LINKS fmt::fmt [TORCH] [INTERNAL])   one folder, what it may link, whether it sees
-#                       torch; INTERNAL belongs to one program, others are installed with their folder's headers. A
-#                       folder's second library, which sees no torch, has a longer name.
+# zeroth_library(base SOURCES error.cpp LINKS fmt::fmt [TORCH] [INTERNAL])   one folder, what it may link, whether it
+#                       sees torch; INTERNAL belongs to one program, others are installed with their folder's headers.
+#                       A folder's second library, which sees no torch, has a longer name.
 # zeroth_program(zeroth SOURCES main.cpp LINKS launcher [TORCH])  -> build/bin/zeroth
 # zeroth_test(base SOURCES error_test.cpp LINKS zeroth_base [TORCH]) -> build/bin/tests/base_test, one ctest case
 

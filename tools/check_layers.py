@@ -31,6 +31,7 @@ WITHOUT_TORCH = ("base", "configs", "monitor", "launcher")
 UNRESTRICTED = ("bench", "examples", "tests")  # these use any folder
 TEXT_FOLDERS = ("tests", "tools")  # scripts here have the file budget too
 
+CMAKE_COLUMNS = 120  # clang-format keeps the columns of C++
 FILE_LINES = 400
 HEADER_LINES = 200
 FUNCTION_LINES = 60
@@ -200,6 +201,16 @@ def check_scripts(root):
                     yield path.relative_to(root).as_posix(), lines, "file length", f"{lines} lines, budget {FILE_LINES}"
 
 
+def check_cmake(root):
+    files = [root / "CMakeLists.txt", *(root / "cmake").glob("*.cmake")]
+    for folder in (*ARROWS, *UNRESTRICTED):
+        files += (root / folder).rglob("CMakeLists.txt")
+    for path in filter(pathlib.Path.is_file, files):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if len(line) > CMAKE_COLUMNS:
+                yield path.relative_to(root).as_posix(), number, "columns", f"{len(line)}, budget {CMAKE_COLUMNS}"
+
+
 def clang_format():
     """clang-format 14, Debian 12's (other versions differ in details), or None."""
     for program in ("clang-format-14", "clang-format"):
@@ -231,6 +242,7 @@ def check(root):
             rule(source)
         breaches += source.breaches
     breaches += check_scripts(root)
+    breaches += check_cmake(root)
     breaches += check_exceptions(root)
     if (root / ".clang-format").is_file():
         breaches += check_format(root, files)

@@ -79,6 +79,18 @@ class CheckerTest(unittest.TestCase):
             ("tools/tool", 401, "file length"),
         )
 
+    def test_lines_of_cmake_have_a_budget_of_columns(self):
+        self.write("CMakeLists.txt", "#" * 120 + "\n")
+        self.write("base/CMakeLists.txt", "\n" + "#" * 121)
+        self.write("base/gpu/CMakeLists.txt", "#" * 121)
+        self.write("cmake/Own.cmake", "#" * 121)
+        self.write("build/base/CMakeLists.txt", "#" * 121)  # not ours
+        self.assert_breaches(
+            ("base/CMakeLists.txt", 2, "columns"),
+            ("base/gpu/CMakeLists.txt", 1, "columns"),
+            ("cmake/Own.cmake", 1, "columns"),
+        )
+
     def test_functions_have_a_budget_of_lines(self):
         body = "  x();\n" * 58
         self.source("base/a.cpp", f"void fits() {{\n{body}}}\n\nint A::longer(int a) const {{\n{body}\n}}\n")
