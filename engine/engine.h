@@ -87,7 +87,10 @@ enum class SavedValues { kWorking, kMasters };
 struct InitOptions {
   // First values of parameters on the meta device; not needed when the blocks' own parameters hold
   // values.
-  std::shared_ptr<model::WeightSource> weights;
+  std::shared_ptr<model::WeightSource> weights = nullptr;
+  // False: it is only evaluated and saved. The engine has no gradients, masters and optimizer state
+  // then, wherever these would rest.
+  bool trains = true;
 };
 
 // After an Error the ranks no longer agree on what comes next: end the process without destroying
@@ -97,8 +100,8 @@ class Engine {
   virtual ~Engine() = default;
 
   // One optimizer step over gradient_accumulation_steps micro-batches. Collective: all ranks call
-  // it. Throws an Error when the global batch has no trained token, a peer is lost, or the step
-  // before ended the run (StepStats::failure).
+  // it. Throws an Error when the global batch has no trained token, a peer is lost, the step before
+  // ended the run (StepStats::failure), or the engine was not made to train (InitOptions::trains).
   virtual StepStats train_batch(Loader& data) = 0;
 
   // Loss without training over `micro_batches` micro-batches of every rank (all ranks pass the same

@@ -32,7 +32,8 @@ std::unique_ptr<Engine> initialize(model::Blocks blocks, const configs::Config& 
     weights = values_of_blocks(blocks, *mesh);
   }
   settle_buffers(blocks, *mesh);
-  auto engine = std::make_unique<TrainEngine>(std::move(blocks), config, std::move(mesh));
+  auto engine = std::make_unique<TrainEngine>(std::move(blocks), config, std::move(mesh),
+                                              /*link=*/nullptr, options.trains);
   load_values(engine->plan(), *weights, engine->params(), engine->optimizer());
   return engine;
 }

@@ -1,7 +1,6 @@
 #include "engine/outline.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "engine/schedule.h"
 #include "zero/strategy.h"
@@ -37,22 +36,19 @@ DecayCounts count_decay(const zero::UnitPlan& plan, const configs::OptimizerConf
 
 zero::MemoryPlan plan_memory(const zero::UnitPlan& plan, const configs::Config& config,
                              const OutlineOptions& options) {
-  const size_t blocks = plan.block_units.size();
-  zero::StepOutline step{.trains = options.trains, .visits = std::vector<size_t>(blocks)};
-  std::iota(step.visits.begin(), step.visits.end(), size_t{0});
-  if (options.trains) {
-    const auto segments = plan_segments(blocks, config.recompute, zero::first_trained_block(plan));
-    // The third micro-batch and those after it visit blocks as the second one does.
-    const int64_t micros = std::min<int64_t>(config.batch.accumulation_steps, 2);
-    step.visits = visits(make_schedule(static_cast<size_t>(micros)), segments);
-    step.kept_input_bytes = count_kept_inputs(segments) * options.block_input_bytes;
-  }
+  const auto segments =
+      plan_segments(plan.block_units.size(), config.recompute, zero::first_trained_block(plan));
+  // The third micro-batch and those after it visit blocks as the second one does.
+  const int64_t micros = std::min<int64_t>(config.batch.accumulation_steps, 2);
+  const zero::StepOutline step{
+      .visits = visits(make_schedule(static_cast<size_t>(micros)), segments),
+      .kept_input_bytes = count_kept_inputs(segments) * options.block_input_bytes};
   return zero::plan_memory(plan, config, options.device, step);
 }
 
 Outline outline(const model::Blocks& blocks, const configs::Config& config,
                 const OutlineOptions& options) {
-  const zero::UnitPlan plan = zero::plan_units(blocks, options.world_size);
+  const zero::UnitPlan plan = zero::plan_units(blocks, options.world_size, options.trains);
   zero::check_sizes(plan, config);
   return {.num_parameters = count_parameters(plan),
           .decay = count_decay(plan, config.optimizer),

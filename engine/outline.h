@@ -30,7 +30,7 @@ struct Outline {
 struct OutlineOptions {
   int world_size = 1;
   torch::DeviceType device = torch::kCPU;
-  bool trains = true;             // false: it only evaluates
+  bool trains = true;             // as InitOptions::trains
   int64_t block_input_bytes = 0;  // of a micro-batch in working precision; 0: not known
 };
 

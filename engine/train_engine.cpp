@@ -12,11 +12,12 @@
 namespace zeroth::engine {
 
 TrainEngine::TrainEngine(model::Blocks blocks, const configs::Config& config,
-                         std::shared_ptr<comm::Mesh> mesh, std::shared_ptr<offload::HostLink> link)
+                         std::shared_ptr<comm::Mesh> mesh, std::shared_ptr<offload::HostLink> link,
+                         bool trains)
     : config_(config),
       mesh_(std::move(mesh)),
       blocks_(std::move(blocks)),
-      plan_(zero::plan_units(blocks_, mesh_->data().size())),
+      plan_(zero::plan_units(blocks_, mesh_->data().size(), trains)),
       strategy_(zero::make_strategy(plan_, config_, *mesh_, std::move(link))),
       lr_(config_.scheduler, config_.optimizer),
       scaler_(optim::make_loss_scaler(config_.precision, config_.loss_scale)),
@@ -27,7 +28,8 @@ TrainEngine::TrainEngine(model::Blocks blocks, const configs::Config& config,
       step_visits_(visits(schedule_, segments_)),
       runner_(blocks_, *strategy_.params, *strategy_.grads, segments_),
       watch_(config_, *mesh_),
-      skips_(make_non_finite_skips(config_)) {}
+      skips_(make_non_finite_skips(config_)),
+      failure_(trains ? "" : "train_batch: the engine was made to evaluate only") {}
 
 StepStats TrainEngine::train_batch(Loader& data) {
   if (!failure_.empty()) throw Error(failure_);

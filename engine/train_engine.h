@@ -20,9 +20,9 @@ namespace zeroth::engine {
 
 class TrainEngine final : public Engine {
  public:
-  // `link`: as in zero::make_strategy.
+  // `link`: as in zero::make_strategy; `trains`: as InitOptions::trains.
   TrainEngine(model::Blocks blocks, const configs::Config& config, std::shared_ptr<comm::Mesh> mesh,
-              std::shared_ptr<offload::HostLink> link = nullptr);
+              std::shared_ptr<offload::HostLink> link = nullptr, bool trains = true);
 
   StepStats train_batch(Loader& data) override;
   EvalStats eval_batch(Loader& data, int64_t micro_batches) override;
@@ -74,7 +74,7 @@ class TrainEngine final : public Engine {
   BlockRunner runner_;
   StepWatch watch_;
   NonFiniteSkips skips_;
-  std::string failure_;
+  std::string failure_;          // why there is no next step
   int64_t steps_ = 0;            // train_batch calls that ended
   int64_t applied_updates_ = 0;  // of these, the ones that were not skipped
 };

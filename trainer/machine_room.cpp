@@ -31,13 +31,13 @@ uint64_t device_of(const fs::path& folder) {
 
 }  // namespace
 
-MachineRoom machine_room(const configs::ZeroConfig& config, int ranks, const fs::path& root) {
+MachineRoom machine_room(const configs::ZeroConfig& config, const zero::MemoryPlan& memory,
+                         int ranks, const fs::path& root) {
   MachineRoom room{.ranks = ranks, .host = host_room(root), .disks = {}};
-  const auto look = [&](const char* section, configs::RestingPlace place,
-                        const std::string& folder) {
+  const auto look = [&](const char* section, const std::string& folder, int64_t bytes) {
     if (folder.empty()) return;
     const fs::path there = nearest_there(fs::absolute(folder));
-    if (place == configs::RestingPlace::kNvme && ::access(there.c_str(), W_OK | X_OK) != 0) {
+    if (bytes > 0 && ::access(there.c_str(), W_OK | X_OK) != 0) {
       throw Error("zero_optimization.{}.nvme_path: {}: cannot write to {}: {}", section, folder,
                   there.string(), std::strerror(errno));
     }
@@ -47,8 +47,9 @@ MachineRoom machine_room(const configs::ZeroConfig& config, int ranks, const fs:
                           .in_memory = offload::is_in_memory(there),
                           .device = device_of(there)};
   };
-  look("offload_optimizer", config.offload_optimizer.device, config.offload_optimizer.nvme_path);
-  look("offload_param", config.offload_param.device, config.offload_param.nvme_path);
+  look("offload_optimizer", config.offload_optimizer.nvme_path,
+       memory.masters.file + memory.states.file);
+  look("offload_param", config.offload_param.nvme_path, memory.parameters.file);
   return room;
 }
 

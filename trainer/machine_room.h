@@ -9,6 +9,7 @@
 
 #include "base/host_limits.h"
 #include "configs/config.h"
+#include "zero/memory_plan.h"
 
 namespace zeroth::trainer {
 
@@ -23,9 +24,10 @@ struct MachineRoom {
   std::map<std::string, Disk> disks;  // by nvme_path, also one that is not in use yet
 };
 
-// `root` is "/" but in tests. Throws an Error that names the key for a folder of files that
-// cannot be made or written to, and one for a folder that cannot be looked at.
-MachineRoom machine_room(const configs::ZeroConfig& config, int ranks,
-                         const std::filesystem::path& root = "/");
+// For a run of `ranks` with `memory` each. `root` is "/" but in tests. Throws an Error that names
+// the key for a folder that cannot be made or written to and is to hold files, and one for a folder
+// that cannot be looked at.
+MachineRoom machine_room(const configs::ZeroConfig& config, const zero::MemoryPlan& memory,
+                         int ranks, const std::filesystem::path& root = "/");
 
 }  // namespace zeroth::trainer

@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
     trainer::RunPlan plan =
         trainer::make_plan(std::move(flags), env.world_size, comm::device_type(env));
     if (plan.flags.print_config) return say(trainer::config_text(plan), env);
-    plan.room = trainer::machine_room(plan.config.zero, env.local_size);
+    plan.room = trainer::machine_room(plan.config.zero, plan.outline.memory, env.local_size);
     trainer::require_memory(plan);
     connecting = true;
     const int signal = run.execute(plan, env, clock, stop);

@@ -41,7 +41,8 @@ int Run::go(const RunPlan& plan, const comm::RankEnv& env, const RunClock& clock
   reporter.planned(*mesh_, at::get_num_threads());
   engine_ = engine::initialize(
       model::build_blocks(plan.spec), plan.config, mesh_,
-      {.weights = model::open_weights(plan.flags.model, plan.spec, plan.config.seed)});
+      {.weights = model::open_weights(plan.flags.model, plan.spec, plan.config.seed),
+       .trains = plan.train != nullptr});
   reporter.started(*engine_);
   const int signal = Trainer(plan, *engine_, reporter, stop).run();
   if (signal == 0) reporter.finished();

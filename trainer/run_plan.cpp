@@ -258,9 +258,11 @@ RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device) {
   for (std::string& warning : saving_warnings(plan)) plan.warnings.push_back(std::move(warning));
   if (plan.config.dropout) model::override_dropout(plan.spec, *plan.config.dropout);
   plan.outline = outline_of(plan, plan.config);
-  if (plan.flags.eval_only) {  // its batch line says the one number that counts
-    std::erase_if(resolved.notes,
-                  [](const std::string& note) { return note.starts_with("no batch size given"); });
+  if (plan.flags.eval_only) {  // its batch line says the one number that counts; nothing is updated
+    std::erase_if(resolved.notes, [](const std::string& note) {
+      return note.starts_with("no batch size given") ||
+             note.starts_with("zero_optimization.offload_optimizer.");
+    });
   }
   plan.notes.insert(plan.notes.begin(), resolved.notes.begin(), resolved.notes.end());
   plan.notes.insert(plan.notes.end(), plan.flags.notes.begin(), plan.flags.notes.end());

@@ -135,18 +135,22 @@ std::string batch_line(const RunPlan& plan, int64_t world_size) {
   return text;
 }
 
-std::string precision_line(const configs::Config& config) {
-  std::string text = "fp32";
-  if (config.precision == configs::Precision::kBf16) {
-    text = config.optimizer.bf16_masters ? "bf16, masters too" : "bf16 with fp32 masters";
-    if (config.optimizer.bf16_states) text = "bf16, masters and optimizer states too";
+std::string precision_line(const configs::Config& config, bool trains) {
+  const bool bf16 = config.precision == configs::Precision::kBf16;
+  const bool fp16 = config.precision == configs::Precision::kFp16;
+  std::string text = bf16 ? "bf16" : fp16 ? "fp16" : "fp32";
+  if (!trains) return text;
+  if (bf16) {
+    text += config.optimizer.bf16_states    ? ", masters and optimizer states too"
+            : config.optimizer.bf16_masters ? ", masters too"
+                                            : " with fp32 masters";
   }
-  if (config.precision == configs::Precision::kFp16) {
+  if (fp16) {
     const double fixed = config.loss_scale.static_scale;
-    text = fmt::format("fp16 with fp32 masters, {}",
-                       fixed > 0 ? fmt::format("loss scale {:g}", fixed)
-                                 : fmt::format("dynamic loss scale from 2^{}",
-                                               config.loss_scale.initial_scale_power));
+    text += fmt::format(" with fp32 masters, {}",
+                        fixed > 0 ? fmt::format("loss scale {:g}", fixed)
+                                  : fmt::format("dynamic loss scale from 2^{}",
+                                                config.loss_scale.initial_scale_power));
   }
   return text + recompute_text(config.recompute);
 }
@@ -197,7 +201,7 @@ TitledLines summary(const RunPlan& plan, const comm::Mesh& mesh, int threads) {
   add("ranks", fmt::format("{} on {}, {} each", mesh.world_size(), mesh.device().str(),
                            plural(threads, "thread")));
   add("batch", batch_line(plan, mesh.world_size()));
-  add("precision", precision_line(plan.config));
+  add("precision", precision_line(plan.config, plan.train != nullptr));
   add("strategy", plan.outline.strategy);
   for (const std::string& line : memory_lines(plan)) add("memory", line);
   if (plan.train) add("optimizer", optimizer_line(plan.config, plan.outline.decay));

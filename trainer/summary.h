@@ -21,6 +21,7 @@ std::string batch_line(const RunPlan& plan, int64_t world_size);
 std::string optimizer_line(const configs::Config& config, const engine::DecayCounts& decay);
 // What the loss is a mean of, and dropout.
 std::string loss_line(const RunPlan& plan);
-std::string precision_line(const configs::Config& config);
+// Without training there are no masters.
+std::string precision_line(const configs::Config& config, bool trains);
 
 }  // namespace zeroth::trainer

@@ -102,7 +102,7 @@ class Planner {
 
   MemoryPlan make(const StepOutline& step) {
     add_parameters();
-    add_optimizer(step.trains);
+    add_optimizer();
     add_step(step);
     add_loading();
     return result_;
@@ -145,29 +145,26 @@ class Planner {
     result_.staging.device += 4 * largest_of(places_.released) * width;
   }
 
-  void add_optimizer(bool trains) {
+  void add_optimizer() {
     const configs::OffloadOptimizerConfig& offload = config_.zero.offload_optimizer;
     const auto rule = optim::make_update_rule(config_.optimizer, torch::kCPU);
     const auto count = static_cast<int64_t>(rule->state_names().size());
     const int64_t state = width_of(rule->state_dtype());
     const int64_t master = has_master(config_, *rule) ? width_of(rule->master_dtype()) : 0;
-    // Values that are not zero are written before the first step, and a file is made as a whole.
-    const bool filled = trains || rule->initial_state() != 0;
-    const bool opens_file = filled || master > 0;
     for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
       const RestingPlace place = places_.updates[unit];
       const int64_t numel = places_.updated[unit];
-      const bool used = place == RestingPlace::kNvme ? opens_file : filled;
       put(result_.masters, place, offload.pin_memory, numel * master);
-      for (int64_t i = 0; i < count && used; ++i) {
+      for (int64_t i = 0; i < count; ++i) {
         put(result_.states, place, offload.pin_memory, numel * state);
       }
     }
     const int64_t arrays = count + (master > 0 ? 1 : 0);
-    if (arrays == 0 || offload.device == RestingPlace::kDevice) return;
+    const auto away = [](RestingPlace place) { return place != RestingPlace::kDevice; };
+    if (arrays == 0 || std::none_of(places_.updates.begin(), places_.updates.end(), away)) return;
     add_update_staging(arrays);
     const int64_t largest = places_.largest_update_in_file();
-    if (largest == 0 || !opens_file) return;
+    if (largest == 0) return;
     add_buffers(optimizer_tiles(config_.zero, largest, arrays), offload.pin_memory,
                 largest * std::max(master, count > 0 ? state : 0));
   }
@@ -190,7 +187,6 @@ class Planner {
     result_.gathered.device = gathered_bytes(dry, options_, step.visits, group);
     const bool to_host = config_.recompute.cpu_checkpointing && device_ != torch::kCPU;
     (to_host ? result_.kept_inputs.pinned : result_.kept_inputs.device) = step.kept_input_bytes;
-    if (!step.trains) return;
     const GradientBytes gradients = gradient_bytes(dry, config_, group);
     result_.gradient_buffers.device = gradients.buffers;
     if (!lands_) {

@@ -42,8 +42,6 @@ struct MemoryPlan {
 };
 
 struct StepOutline {
-  // False: parameters are only used. Memory of the CPU that is never written is no memory then.
-  bool trains = true;
   std::vector<size_t> visits;    // the blocks that a step gathers, in order
   int64_t kept_input_bytes = 0;  // of one micro-batch, as far as known
 };

@@ -55,6 +55,9 @@ RestingPlaces resting_places(const UnitPlan& plan, const configs::ZeroConfig& ze
   const double all = std::accumulate(places.updated.begin(), places.updated.end(), 0.0);
   places.updates = split(places.updated, (1 - zero.offload_optimizer.ratio) * all,
                          RestingPlace::kDevice, zero.offload_optimizer.device);
+  for (size_t unit = 0; unit < plan.units.size(); ++unit) {
+    if (places.updated[unit] == 0) places.updates[unit] = RestingPlace::kDevice;
+  }
   const configs::OffloadParamConfig& params = zero.offload_param;
   const bool file = params.device == RestingPlace::kNvme;
   places.parameters =

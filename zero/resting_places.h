@@ -19,7 +19,7 @@ struct RestingPlaces {
   std::vector<int64_t> updated;
   std::vector<int64_t> released;
   // [unit]: of masters and optimizer states. The first units in forward order, as far as
-  // offload_optimizer.ratio leaves them, stay on the device.
+  // offload_optimizer.ratio leaves them, stay on the device; so do those that have none.
   std::vector<configs::RestingPlace> updates;
   // [unit]: of released parameters. With kNvme the first units in forward order, as far as
   // offload_param.max_in_cpu allows, rest in host memory.

@@ -75,14 +75,14 @@ GradReducerOptions reducer_options(const configs::Config& config, int ranks, tor
 }
 
 // Of a GPU; null where nothing rests on the host or passes through it.
-std::shared_ptr<offload::HostLink> host_link(const configs::ZeroConfig& zero,
+std::shared_ptr<offload::HostLink> host_link(const UnitPlan& plan, const configs::ZeroConfig& zero,
                                              torch::Device device) {
-  const auto away = [](const auto& offload) {
-    return offload.device != configs::RestingPlace::kDevice;
-  };
-  if (!away(zero.offload_optimizer) && !away(zero.offload_param)) return nullptr;
-  const bool pins = (away(zero.offload_optimizer) && zero.offload_optimizer.pin_memory) ||
-                    (away(zero.offload_param) && zero.offload_param.pin_memory);
+  const auto kDevice = configs::RestingPlace::kDevice;
+  const bool updates = plan.trains() && zero.offload_optimizer.device != kDevice;
+  const bool params = zero.offload_param.device != kDevice;
+  if (!updates && !params) return nullptr;
+  const bool pins =
+      (updates && zero.offload_optimizer.pin_memory) || (params && zero.offload_param.pin_memory);
   return make_host_link(device, pins);
 }
 
@@ -148,7 +148,7 @@ Strategy make_strategy(const UnitPlan& plan, const configs::Config& config, comm
                        std::shared_ptr<offload::HostLink> link) {
   comm::Group& group = mesh.data();
   const int stage = effective_stage(plan, config);
-  if (!link && !mesh.device().is_cpu()) link = host_link(config.zero, mesh.device());
+  if (!link && !mesh.device().is_cpu()) link = host_link(plan, config.zero, mesh.device());
 
   Strategy strategy;
   // With a link the host is another place than the device, also where both are the CPU.

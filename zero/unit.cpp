@@ -62,7 +62,11 @@ size_t first_trained_block(const UnitPlan& plan) {
   return first;
 }
 
-UnitPlan plan_units(const model::Blocks& blocks, int num_shards) {
+bool UnitPlan::trains() const {
+  return std::any_of(units.begin(), units.end(), [](const Unit& unit) { return unit.trainable; });
+}
+
+UnitPlan plan_units(const model::Blocks& blocks, int num_shards, bool trains) {
   UnitPlan plan;
   plan.block_units.resize(blocks.size());
   std::set<std::string> labels;
@@ -74,11 +78,11 @@ UnitPlan plan_units(const model::Blocks& blocks, int num_shards) {
   std::map<std::pair<std::string, bool>, size_t> unit_of;  // (name, trainable)
   for (Parameter& parameter : collect(blocks)) {
     const bool tied = parameter.blocks.size() > 1;
-    const bool trainable = parameter.tensor.requires_grad();
+    const bool trainable = trains && parameter.tensor.requires_grad();
     const std::string owner = tied ? parameter.name : blocks[parameter.blocks.front()]->label();
     const auto [at, is_new] = unit_of.try_emplace({owner, trainable}, plan.units.size());
     if (is_new) {
-      plan.units.push_back({.name = trainable ? owner : owner + " (frozen)",
+      plan.units.push_back({.name = trainable || !trains ? owner : owner + " (frozen)",
                             .trainable = trainable,
                             .layout = FlatLayout(num_shards),
                             .params = {},

@@ -28,13 +28,16 @@ struct UnitPlan {
   std::vector<Unit> units;                       // in order of first use
   std::vector<std::vector<size_t>> block_units;  // [block] -> indices into units
   std::vector<std::string> block_labels;
+
+  bool trains() const;  // whether any unit is trainable
 };
 
 // The first block that has a trainable parameter; the number of blocks where none has.
 size_t first_trained_block(const UnitPlan& plan);
 
-// Groups the parameters of every block by (shared or not, trainable or not). Throws an Error when
-// two blocks have one label, two parameters one name, or a parameter is not floating point.
-UnitPlan plan_units(const model::Blocks& blocks, int num_shards);
+// Groups the parameters of every block by (shared or not, trainable or not). Without `trains` none
+// is trainable: no unit has gradients, a master or optimizer state then. Throws an Error when two
+// blocks have one label, two parameters one name, or a parameter is not floating point.
+UnitPlan plan_units(const model::Blocks& blocks, int num_shards, bool trains = true);
 
 }  // namespace zeroth::zero

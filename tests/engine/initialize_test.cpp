@@ -109,6 +109,44 @@ TEST_CASE("masters are saved as they are in fp32, frozen parameters widened, at 
   }
 }
 
+TEST_CASE(
+    "an engine that only evaluates gives the same loss and model, and has nothing to update") {
+  for (const auto precision : {configs::Precision::kFp32, configs::Precision::kBf16}) {
+    for (const int stage : {0, 1, 2, 3}) {
+      for (const int ranks : {1, 2}) {
+        CAPTURE(stage);
+        CAPTURE(ranks);
+        testing::run_ranks(ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+          const testing::ChainOptions options{.tied = true, .frozen = true};
+          configs::Config config = stage_config(stage);
+          config.precision = precision;
+          config.batch = {2 * ranks, 2, 1};
+          const auto trains = initialize(testing::make_chain(options), config, mesh);
+          config.zero.offload_optimizer.device = configs::RestingPlace::kNvme;
+          config.zero.offload_optimizer.nvme_path = "/proc/sys/x";  // not even root may write there
+          const auto engine =
+              initialize(testing::make_chain(options), config, mesh, {.trains = false});
+          const testing::ChainLoader::Split split{
+              .global_batch = 2 * ranks, .rank = mesh->rank(), .world_size = ranks};
+          testing::ChainLoader seen(split), again(split);
+          CHECK(engine->eval_batch(again, 3).loss == trains->eval_batch(seen, 3).loss);
+          Collected expected, saved;
+          trains->save_model(expected);
+          engine->save_model(saved);
+          CHECK(saved.values.size() == expected.values.size());
+          for (const auto& [name, value] : expected.values) {
+            CHECK(at::equal(saved.values.at(name), value));
+          }
+          const zero::MemoryPlan memory = engine->memory();
+          CHECK(memory.masters.total() + memory.states.total() + memory.gradients.total() == 0);
+          CHECK_THROWS_WITH_AS(engine->train_batch(again),
+                               "train_batch: the engine was made to evaluate only", Error);
+        });
+      }
+    }
+  }
+}
+
 TEST_CASE("blocks whose values differ between ranks start from rank 0's") {
   testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
     model::Blocks blocks = testing::make_chain();

@@ -108,6 +108,29 @@ TEST_CASE("a run evaluates and saves the same bits wherever its states and param
   CHECK(bench.is_clean());
 }
 
+TEST_CASE("evaluation alone leaves the place of masters and optimizer states alone") {
+  const Workbench bench;
+  const auto evaluated = [&](const std::string& precision, const std::string& zero) {
+    bench.write("ds.json",
+                fmt::format(R"({{{}"zero_optimization": {{"stage": 2{}}}}})", precision, zero));
+    const auto result = bench.zeroth(
+        2,
+        "--model model --eval-only --data train.bin --seq-len 16 --deepspeed ds.json --metrics "
+        "m.jsonl");
+    REQUIRE_MESSAGE(result.code == 0, result.out << result.err);
+    CHECK_FALSE(has(result.out, "masters"));
+    CHECK_FALSE(has(result.out, "optimizer states"));
+    CHECK_FALSE(has(result.out, "/proc/sys/x"));
+    return bench.evaluations("m.jsonl").back().at("eval_loss").get<double>();
+  };
+  for (const std::string precision : {"", R"("bf16": {"enabled": true}, )"}) {
+    const double expected = evaluated(precision, "");
+    CHECK(evaluated(precision, R"(, "offload_optimizer": {"device": "cpu"})") == expected);
+    CHECK(evaluated(precision, R"(, "offload_optimizer": {
+                    "device": "nvme", "nvme_path": "/proc/sys/x"})") == expected);
+  }
+}
+
 TEST_CASE("a file of the kind in DeepSpeed's documentation runs as it is") {
   const Workbench bench;
   bench.write("ds_config.json", documented(R"(

@@ -106,23 +106,24 @@ TEST_CASE("the loss is told with its mean and dropout") {
 
 TEST_CASE("precision comes with its loss scale and recompute") {
   configs::Config config;
-  CHECK(precision_line(config) == "fp32");
+  CHECK(precision_line(config, true) == "fp32");
   config.precision = configs::Precision::kFp16;
-  CHECK(precision_line(config) == "fp16 with fp32 masters, dynamic loss scale from 2^16");
+  CHECK(precision_line(config, true) == "fp16 with fp32 masters, dynamic loss scale from 2^16");
   config.loss_scale.static_scale = 1024;
   config.recompute.every_nth_block = 2;
-  CHECK(precision_line(config) ==
+  CHECK(precision_line(config, true) ==
         "fp16 with fp32 masters, loss scale 1024; recompute: every 2. block keeps only its input");
 }
 
 TEST_CASE("the precision line does not speak of fp32 masters where there are none") {
   configs::Config config;
   config.precision = configs::Precision::kBf16;
-  CHECK(precision_line(config) == "bf16 with fp32 masters");
+  CHECK(precision_line(config, true) == "bf16 with fp32 masters");
   config.optimizer.bf16_masters = true;
-  CHECK(precision_line(config) == "bf16, masters too");
+  CHECK(precision_line(config, true) == "bf16, masters too");
   config.optimizer.bf16_states = true;
-  CHECK(precision_line(config) == "bf16, masters and optimizer states too");
+  CHECK(precision_line(config, true) == "bf16, masters and optimizer states too");
+  CHECK(precision_line(config, /*trains=*/false) == "bf16");
 }
 
 TEST_CASE("the evaluation's line names the file it takes and how much of it") {

@@ -186,23 +186,34 @@ TEST_CASE("the plan follows tied and frozen weights, buckets, persistence, ratio
   });
 }
 
-TEST_CASE("a run that only evaluates has no gradients, and states only where a file holds them") {
+TEST_CASE(
+    "a run that only evaluates holds parameters and nothing else, wherever states would rest") {
   const TempFolder folder;
-  const model::Blocks blocks = testing::make_chain();
-  const UnitPlan plan = plan_units(blocks, 2);
-  configs::Config config = config_of(2, RestingPlace::kDevice, RestingPlace::kDevice, folder);
-  config.precision = Precision::kBf16;
-  const StepOutline forward{.trains = false, .visits = {0, 1, 2, 3, 4}};
-  const MemoryPlan memory = plan_memory(plan, config, torch::kCPU, forward);
-  CHECK(memory.gradients == PlaceBytes{});
-  CHECK(memory.gradient_buffers == PlaceBytes{});
-  CHECK(memory.states == PlaceBytes{});
-  CHECK(memory.masters.device > 0);
-  config.zero.offload_optimizer.device = RestingPlace::kNvme;
-  CHECK(plan_memory(plan, config, torch::kCPU, forward).states.file > 0);
-  config.precision = Precision::kFp32;  // nothing is written to a file: none is made
-  CHECK(plan_memory(plan, config, torch::kCPU, forward).peak().file == 0);
-  CHECK(plan_memory(plan, config, torch::kCPU, forward).file_buffers == PlaceBytes{});
+  for (const auto place : {RestingPlace::kDevice, RestingPlace::kCpu, RestingPlace::kNvme}) {
+    for (const auto precision : {Precision::kFp32, Precision::kBf16}) {
+      testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+        const model::Blocks blocks = testing::make_chain({.hidden = 40});
+        const UnitPlan plan = plan_units(blocks, 2, /*trains=*/false);
+        configs::Config config = config_of(3, place, RestingPlace::kDevice, folder);
+        config.precision = precision;
+        config.batch.accumulation_steps = 2;
+        config.optimizer.kind =
+            configs::OptimizerConfig::Kind::kAdagrad;  // whose states are filled
+        config.optimizer.initial_accumulator_value = 0.1;
+        for (const auto device : {torch::kCPU, torch::kCUDA}) {
+          const MemoryPlan memory = plan_memory(plan, config, device, {.visits = {0, 1, 2, 3, 4}});
+          MemoryPlan rest = memory;
+          rest.parameters = rest.gathered = rest.loading = {};
+          CHECK(rest.peak() == PlaceBytes{});
+        }
+        const Strategy strategy = make_strategy(plan, config, *mesh);
+        CHECK(strategy.grads->resting_bytes() == 0);
+        CHECK_FALSE(strategy.rests.options.before_use);
+        for (const auto& store : strategy.rests.stores) CHECK(store->bytes().host == 0);
+      });
+    }
+  }
+  CHECK(std::filesystem::is_empty(folder.path()));
 }
 
 TEST_CASE("beside a GPU what is offloaded rests in pinned or other host memory") {

@@ -45,10 +45,10 @@ TEST_CASE("without offload everything stays on the device") {
 TEST_CASE("optimizer state rests elsewhere, but for the first units that a ratio leaves") {
   configs::ZeroConfig zero;
   zero.offload_optimizer.device = kNvme;
-  CHECK((places(zero).updates == Places(4, kNvme)));
+  CHECK((places(zero).updates == Places{kNvme, kNvme, kDevice, kNvme}));
   CHECK(places(zero).largest_update_in_file() == 128);
   zero.offload_optimizer.ratio = 0.7;  // 77 of 256 elements may stay: the first unit
-  CHECK((places(zero).updates == Places{kDevice, kNvme, kNvme, kNvme}));
+  CHECK((places(zero).updates == Places{kDevice, kNvme, kDevice, kNvme}));
   zero.offload_optimizer.ratio = 0.2;  // 205: two units, and the third has nothing
   CHECK((places(zero).updates == Places{kDevice, kDevice, kDevice, kNvme}));
   CHECK(places(zero).largest_update_in_file() == 64);

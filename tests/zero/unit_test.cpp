@@ -36,6 +36,17 @@ TEST_CASE("frozen parameters are a unit of another kind") {
   CHECK(frozen.layout.slots()[0].name == "layers.1.weight");
 }
 
+TEST_CASE(
+    "where nothing trains all of a block is one unit, and none of its parameters is trainable") {
+  const UnitPlan trained = plan_units(testing::make_chain({.frozen = true}), 2);
+  const UnitPlan plan = plan_units(testing::make_chain({.frozen = true}), 2, /*trains=*/false);
+  CHECK(trained.trains());
+  CHECK_FALSE(plan.trains());
+  REQUIRE(plan.units.size() == 5);
+  CHECK(plan.units[2].name == "layers.1");
+  CHECK(plan.units[2].layout.slots().size() == 2);
+}
+
 namespace {
 struct Labelled final : model::Block {
   explicit Labelled(torch::Tensor parameter) : Block("same") {
