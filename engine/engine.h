@@ -133,7 +133,9 @@ class Engine {
 };
 
 // Takes over the blocks: their parameters become views of the engine's buffers, in working
-// precision on mesh's device. Collective. Throws an Error that names the key or the parameter.
+// precision on mesh's device. Collective. Throws an Error that names the key or the parameter; and
+// before anything is taken, one that says what would fit when this machine has too little host
+// memory or disk left.
 std::unique_ptr<Engine> initialize(model::Blocks blocks, const configs::Config& config,
                                    std::shared_ptr<comm::Mesh> mesh,
                                    const InitOptions& options = {});

@@ -1,10 +1,29 @@
 #include "base/error.h"
 #include "engine/engine.h"
 #include "engine/initial_values.h"
+#include "engine/memory_check.h"
 #include "engine/train_engine.h"
+#include "engine/unit_place.h"
 
 namespace zeroth::engine {
 namespace {
+
+// All ranks are of this machine. None takes anything before each of them has looked.
+void require_room(const model::Blocks& blocks, const configs::Config& config,
+                  const comm::Mesh& mesh, bool trains) {
+  const OutlineOptions options{
+      .world_size = mesh.world_size(), .device = mesh.device().type(), .trains = trains};
+  std::string refusal;
+  try {
+    require_memory(run_memory(blocks, config, options));
+  } catch (const Error& error) {
+    refusal = error.what();
+  }
+  const int64_t refused = refusal.empty() ? kNowhere : mesh.rank();
+  const int64_t rank = least_over_ranks(refused, "memory that is left", mesh);
+  if (rank == kNowhere) return;
+  throw Error("{}", refusal.empty() ? fmt::format("rank {} lacks memory", rank) : refusal);
+}
 
 // Buffers keep their dtype; like parameters they start from rank 0's values.
 void settle_buffers(const model::Blocks& blocks, comm::Mesh& mesh) {
@@ -24,6 +43,7 @@ void settle_buffers(const model::Blocks& blocks, comm::Mesh& mesh) {
 std::unique_ptr<Engine> initialize(model::Blocks blocks, const configs::Config& config,
                                    std::shared_ptr<comm::Mesh> mesh, const InitOptions& options) {
   if (blocks.size() < 2) throw Error("a model needs at least two blocks, {} given", blocks.size());
+  require_room(blocks, config, *mesh, options.trains);
   if (config.comms_logger.enabled) mesh->log_collectives(config.comms_logger);
   std::shared_ptr<model::WeightSource> weights = options.weights;
   if (weights == nullptr) {

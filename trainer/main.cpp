@@ -12,10 +12,10 @@
 #include "base/heap.h"
 #include "comm/bootstrap.h"
 #include "comm/mesh.h"
+#include "engine/memory_check.h"
 #include "trainer/config_text.h"
 #include "trainer/failure.h"
 #include "trainer/flags.h"
-#include "trainer/memory_check.h"
 #include "trainer/run.h"
 #include "trainer/run_clock.h"
 #include "trainer/run_plan.h"
@@ -63,8 +63,8 @@ int main(int argc, char** argv) {
     trainer::RunPlan plan =
         trainer::make_plan(std::move(flags), env.world_size, comm::device_type(env));
     if (plan.flags.print_config) return say(trainer::config_text(plan), env);
-    plan.room = trainer::machine_room(plan.config.zero, plan.outline.memory, env.local_size);
-    trainer::require_memory(plan);
+    plan.room = engine::machine_room(plan.config.zero, plan.outline.memory, env.local_size);
+    engine::require_memory(plan.memory());
     connecting = true;
     const int signal = run.execute(plan, env, clock, stop);
     return signal == 0 ? 0 : trainer::kSignalCode + signal;

@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "trainer/config_text.h"
 #include "trainer/flops_profile.h"
-#include "trainer/memory_check.h"
 #include "trainer/page_facts.h"
 #include "trainer/peak_memory.h"
 #include "trainer/step_events.h"
@@ -84,7 +83,8 @@ void Reporter::planned(comm::Mesh& mesh, int threads) {
                                       plan_.config.flops_profiler.profile_step, plan_.total_steps));
   }
   if (mesh.device().is_cuda()) {
-    const auto warning = gpu_warning(plan_, engine::free_device_bytes(mesh.device()));
+    const auto warning =
+        engine::gpu_warning(plan_.outline.memory, engine::free_device_bytes(mesh.device()));
     if (warning) summary_.emplace_back("warning", *warning);
   }
   for (const auto& [title, text] : summary_) {

@@ -199,6 +199,15 @@ Basis check_basis(RunPlan& plan, int64_t world_size) {
   return basis;
 }
 
+engine::OutlineOptions outline_options(const RunPlan& plan, const configs::Config& config) {
+  const int64_t element = config.precision == configs::Precision::kFp32 ? 4 : 2;
+  return {.world_size = plan.num_ranks,
+          .device = plan.device,
+          .trains = !plan.flags.eval_only,
+          .block_input_bytes =
+              config.batch.micro_batch_size * plan.seq_len * plan.spec.hidden_size * element};
+}
+
 }  // namespace
 
 data::Deal RunPlan::train_deal(int64_t rank, int64_t world_size) const {
@@ -219,6 +228,14 @@ data::SampleOrder RunPlan::sample_order() const {
   return {train->size(), config.seed, flags.shuffle, train_samples, epoch_samples};
 }
 
+engine::RunMemory RunPlan::memory() const {
+  return {.config = config,
+          .options = outline_options(*this, config),
+          .memory = outline.memory,
+          .room = room,
+          .with = [this](const configs::Config& other) { return outline_of(*this, other).memory; }};
+}
+
 int64_t samples_of_epochs(double epochs, int64_t samples) {
   const double wanted = std::round(epochs * static_cast<double>(samples));
   if (wanted > static_cast<double>(kMostSteps)) {
@@ -229,13 +246,7 @@ int64_t samples_of_epochs(double epochs, int64_t samples) {
 }
 
 engine::Outline outline_of(const RunPlan& plan, const configs::Config& config) {
-  const int64_t element = config.precision == configs::Precision::kFp32 ? 4 : 2;
-  return engine::outline(model::build_blocks(plan.spec), config,
-                         {.world_size = plan.num_ranks,
-                          .device = plan.device,
-                          .trains = !plan.flags.eval_only,
-                          .block_input_bytes = config.batch.micro_batch_size * plan.seq_len *
-                                               plan.spec.hidden_size * element});
+  return engine::outline(model::build_blocks(plan.spec), config, outline_options(plan, config));
 }
 
 RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device) {

@@ -11,10 +11,10 @@
 #include "data/batch.h"
 #include "data/dataset.h"
 #include "data/sample_order.h"
+#include "engine/memory_check.h"
 #include "engine/outline.h"
 #include "model/spec.h"
 #include "trainer/flags.h"
-#include "trainer/machine_room.h"
 
 namespace zeroth::trainer {
 
@@ -38,12 +38,13 @@ struct RunPlan {
   int num_ranks = 1;
   torch::DeviceType device = torch::kCPU;  // on which ranks compute
   engine::Outline outline;
-  MachineRoom room;  // not looked at by make_plan
+  engine::MachineRoom room;  // not looked at by make_plan
 
   // How batches are dealt to `rank`.
   data::Deal train_deal(int64_t rank, int64_t world_size) const;
   data::Deal eval_deal(int64_t rank, int64_t world_size) const;
   data::SampleOrder sample_order() const;
+  engine::RunMemory memory() const;  // refers to this plan
 };
 
 // Reads the configuration, config.json, tokenizer and data. Every rank calls it on its own and

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "base/units.h"
-#include "trainer/memory_check.h"
+#include "engine/memory_check.h"
 #include "trainer/offload_notes.h"
 
 namespace zeroth::trainer {
@@ -203,7 +203,7 @@ TitledLines summary(const RunPlan& plan, const comm::Mesh& mesh, int threads) {
   add("batch", batch_line(plan, mesh.world_size()));
   add("precision", precision_line(plan.config, plan.train != nullptr));
   add("strategy", plan.outline.strategy);
-  for (const std::string& line : memory_lines(plan)) add("memory", line);
+  for (const std::string& line : engine::memory_lines(plan.memory())) add("memory", line);
   if (plan.train) add("optimizer", optimizer_line(plan.config, plan.outline.decay));
   if (plan.train) add("loss", loss_line(plan));
   for (const std::string& warning : plan.warnings) add("warning", warning);

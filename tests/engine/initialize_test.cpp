@@ -180,6 +180,33 @@ TEST_CASE("a value beyond fp16 is refused by the parameter's name") {
   });
 }
 
+TEST_CASE("what this machine cannot hold is refused on every rank before anything is taken") {
+  for (const int ranks : {1, 2}) {
+    testing::run_ranks(ranks, [](std::shared_ptr<comm::Mesh> mesh) {
+      const auto refusal = [&](const configs::Config& config, const InitOptions& options) {
+        model::Blocks blocks = testing::make_chain();
+        blocks[1]->register_parameter("huge", torch::empty({int64_t{1} << 40}, torch::kMeta));
+        try {
+          initialize(blocks, config, mesh, options);
+        } catch (const Error& error) {
+          return std::string(error.what());
+        }
+        return std::string();
+      };
+      configs::Config config = stage_config(3);
+      config.zero.max_live_elements = 0;
+      const std::string training = refusal(config, {});
+      CHECK_MESSAGE(training.starts_with("the run needs "), training);
+      CHECK(training.find("no sharding and no offload would fit") != std::string::npos);
+      CHECK(refusal(config, {.trains = false}).starts_with("the run needs "));
+      config.zero.offload_optimizer.device = configs::RestingPlace::kNvme;
+      config.zero.offload_optimizer.nvme_path = "/proc/sys/x";
+      CHECK(refusal(config, {}).starts_with("zero_optimization.offload_optimizer.nvme_path: "));
+      CHECK(refusal(config, {.trains = false}).starts_with("the run needs "));
+    });
+  }
+}
+
 TEST_CASE("save_model writes a folder once") {
   const auto folder = fresh_folder("zeroth_save_");
   testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {

@@ -1,21 +1,24 @@
-#include "trainer/memory_check.h"
-
+// What whole runs say of their memory, and which ones are refused.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "engine/memory_check.h"
 #include "tests/support/child_cgroup.h"
 #include "tests/trainer/flag_line.h"
 #include "tests/trainer/workbench.h"
+#include "trainer/run_plan.h"
 
 namespace zeroth::trainer {
 namespace {
+
+using engine::memory_need;
 
 constexpr int64_t kMib = int64_t{1} << 20;
 
 std::string refusal_of(const RunPlan& plan) {
   try {
-    require_memory(plan);
+    engine::require_memory(plan.memory());
   } catch (const Error& error) {
     return error.what();
   }
@@ -58,51 +61,13 @@ constexpr const char* kTrain =
 
 }  // namespace
 
-TEST_CASE("memory is told by place and kind, and what the machine's ranks need together") {
-  RunPlan plan;
-  plan.room = {
-      .ranks = 2, .host = HostRoom{4096 * kMib, "a file"}, .disks = {{"/nvme", {99 * kMib}}}};
-  plan.outline.memory.parameters.device = 10 * kMib;
-  plan.outline.memory.gradients.device = 5 * kMib;
-  CHECK(memory_lines(plan) ==
-        std::vector<std::string>{
-            "each rank, memory: parameters 10.0 MiB, gradients 5.00 MiB",
-            "2 ranks: 30.0 MiB of host memory of 4.00 GiB left; activations come on top"});
-  plan.config.zero.offload_optimizer.nvme_path = "/nvme";
-  plan.outline.memory.states.file = 20 * kMib;
-  plan.outline.memory.file_buffers.device = 1 * kMib;
-  CHECK(memory_lines(plan) ==
-        std::vector<std::string>{
-            "each rank, memory: parameters 10.0 MiB, gradients 5.00 MiB, file buffers 1.00 MiB",
-            "each rank, files: optimizer states 20.0 MiB",
-            "2 ranks: 32.0 MiB of host memory of 4.00 GiB left, 40.0 MiB in /nvme of 99.0 MiB "
-            "free; activations come on top"});
-}
-
-TEST_CASE("beside a GPU its memory, pinned and other host memory are told apart") {
-  RunPlan plan;
-  plan.device = torch::kCUDA;
-  plan.outline.memory.parameters.device = 10 * kMib;
-  plan.outline.memory.states.pinned = 20 * kMib;
-  plan.outline.memory.loading.host = 3 * kMib;
-  CHECK(memory_lines(plan) ==
-        std::vector<std::string>{"each rank, GPU memory: parameters 10.0 MiB",
-                                 "each rank, pinned host memory: optimizer states 20.0 MiB",
-                                 "each rank, host memory: 3.00 MiB while weights are loaded",
-                                 "1 rank: 23.0 MiB of host memory; activations come on top"});
-  CHECK_FALSE(gpu_warning(plan, 10 * kMib));
-  CHECK(gpu_warning(plan, 9 * kMib) ==
-        "training state needs 10.0 MiB on each GPU, activations not counted, but 9.00 MiB are "
-        "free");
-}
-
 TEST_CASE("a run that fits is not refused, nor one of which nothing is known") {
   const Workbench bench;
   RunPlan plan = two_ranks(bench);
   CHECK(refusal_of(plan).empty());
-  plan.room.host = HostRoom{memory_need(plan).host, "the limit"};
+  plan.room.host = HostRoom{memory_need(plan.memory()).host, "the limit"};
   CHECK(refusal_of(plan).empty());
-  CHECK(memory_need(plan).host == 2 * plan.outline.memory.peak().device);
+  CHECK(memory_need(plan.memory()).host == 2 * plan.outline.memory.peak().device);
 }
 
 TEST_CASE("a run that host memory cannot hold is refused with the smallest change that fits") {
@@ -137,7 +102,7 @@ TEST_CASE("a run whose files the disk cannot hold is refused") {
   plan.config.zero.offload_optimizer.device = configs::RestingPlace::kNvme;
   plan.config.zero.offload_optimizer.nvme_path = "/nvme";
   plan.outline = outline_of(plan, plan.config);
-  const int64_t files = memory_need(plan).files.at("/nvme");
+  const int64_t files = memory_need(plan.memory()).files.at("/nvme");
   CHECK(files == 2 * plan.outline.memory.states.file);
   plan.room.disks["/nvme"].free = files;
   CHECK(refusal_of(plan).empty());
@@ -150,35 +115,6 @@ TEST_CASE("a run whose files the disk cannot hold is refused") {
   plan.room.disks["/nvme"].free = 1000;
   CHECK(
       has(refusal_of(plan), "would fit:\n  zero_optimization.offload_optimizer.device \"cpu\": "));
-}
-
-TEST_CASE("two folders of files on one disk share what is free there") {
-  RunPlan plan;
-  plan.config.zero.offload_optimizer.nvme_path = "/disk/a";
-  plan.config.zero.offload_param.nvme_path = "/disk/b";
-  plan.outline.memory.states.file = 5 * kMib;
-  plan.outline.memory.parameters.file = 3 * kMib;
-  plan.room.disks["/disk/a"] = {.free = 8 * kMib, .device = 7};
-  plan.room.disks["/disk/b"] = {.free = 8 * kMib, .device = 7};
-  CHECK_NOTHROW(require_memory(plan));
-  plan.room.disks["/disk/a"].free = plan.room.disks["/disk/b"].free = 8 * kMib - 1;
-  CHECK_THROWS_WITH_AS(
-      require_memory(plan),
-      doctest::Contains("the run needs 8.00 MiB (8388608 bytes) in files in /disk/a and /disk/b, "
-                        "but their disk has 8.00 MiB free (8388607 bytes)"),
-      Error);
-  plan.room.disks["/disk/b"].device = 8;
-  CHECK_NOTHROW(require_memory(plan));
-}
-
-TEST_CASE("files that are held in memory count as host memory") {
-  RunPlan plan;
-  plan.config.zero.offload_optimizer.nvme_path = "/tmpfs";
-  plan.outline.memory.states.file = 7 * kMib;
-  plan.room.disks["/tmpfs"] = {.free = 100 * kMib, .in_memory = false};
-  CHECK(memory_need(plan).host == 0);
-  plan.room.disks["/tmpfs"].in_memory = true;
-  CHECK(memory_need(plan).host == 7 * kMib);
 }
 
 TEST_CASE("a model that no machine can hold is refused before anything is allocated") {

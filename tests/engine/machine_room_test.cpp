@@ -1,11 +1,11 @@
-#include "trainer/machine_room.h"
+#include "engine/machine_room.h"
 
 #include <doctest/doctest.h>
 
 #include "base/error.h"
 #include "tests/support/fake_system.h"
 
-namespace zeroth::trainer {
+namespace zeroth::engine {
 
 TEST_CASE("host memory is looked up, disks only where files will lie") {
   const FakeSystem system;
@@ -54,4 +54,4 @@ TEST_CASE("a folder of files that cannot be made is told by its key before anyth
                        Error);
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::engine

@@ -1,14 +1,15 @@
-#include "trainer/memory_check.h"
+#include "engine/memory_check.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
 #include "base/units.h"
 #include "configs/memory_changes.h"
 
-namespace zeroth::trainer {
+namespace zeroth::engine {
 namespace {
 
 using zero::MemoryPlan;
@@ -49,12 +50,12 @@ std::string kinds_text(const MemoryPlan& memory, const std::vector<Place>& place
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-bool on_cpu(const RunPlan& plan) {
-  return plan.device == torch::kCPU;
+bool on_cpu(const RunMemory& run) {
+  return run.options.device == torch::kCPU;
 }
 
-std::vector<Place> host_places(const RunPlan& plan) {
-  if (on_cpu(plan)) return {&PlaceBytes::device};
+std::vector<Place> host_places(const RunMemory& run) {
+  if (on_cpu(run)) return {&PlaceBytes::device};
   return {&PlaceBytes::pinned, &PlaceBytes::host};
 }
 
@@ -62,16 +63,16 @@ std::string ranks_text(int ranks) {
   return ranks == 1 ? "1 rank" : fmt::format("{} ranks", ranks);
 }
 
-MemoryNeed need_of(const RunPlan& plan, const MemoryPlan& memory, const configs::Config& config) {
+MemoryNeed need_of(const RunMemory& run, const MemoryPlan& memory, const configs::Config& config) {
   MemoryNeed need;
   const PlaceBytes peak = memory.peak();
-  for (const Place place : host_places(plan)) need.host += peak.*place * plan.room.ranks;
+  for (const Place place : host_places(run)) need.host += peak.*place * run.room.ranks;
   const auto add = [&](const std::string& folder, int64_t bytes) {
     if (bytes == 0) return;
-    need.files[folder] += bytes * plan.room.ranks;
-    const auto disk = plan.room.disks.find(folder);
-    if (disk != plan.room.disks.end() && disk->second.in_memory) {
-      need.host += bytes * plan.room.ranks;
+    need.files[folder] += bytes * run.room.ranks;
+    const auto disk = run.room.disks.find(folder);
+    if (disk != run.room.disks.end() && disk->second.in_memory) {
+      need.host += bytes * run.room.ranks;
     }
   };
   add(config.zero.offload_optimizer.nvme_path, memory.masters.file + memory.states.file);
@@ -106,8 +107,8 @@ struct Lack {
   std::string why;
 };
 
-Lack lack_of(const RunPlan& plan, const MemoryNeed& need) {
-  const MachineRoom& room = plan.room;
+Lack lack_of(const RunMemory& run, const MemoryNeed& need) {
+  const MachineRoom& room = run.room;
   Lack lack;
   const auto add = [&](int64_t bytes, const std::string& why) {
     if (lack.bytes == 0) lack.why = why;
@@ -136,28 +137,27 @@ int64_t sum_of(const std::map<std::string, int64_t>& files) {
 }
 
 // A configuration that does not work with the model needs more than there is.
-std::optional<MemoryNeed> need_after(const RunPlan& plan, const configs::Config& config) {
+std::optional<MemoryNeed> need_after(const RunMemory& run, const configs::Config& config) {
   try {
-    return need_of(plan, outline_of(plan, config).memory, config);
+    return need_of(run, run.with(config), config);
   } catch (const Error&) {
     return std::nullopt;
   }
 }
 
-std::string what_fits(const RunPlan& plan) {
-  const configs::MemoryFacts facts{.world_size = plan.num_ranks,
-                                   .seq_len = plan.seq_len,
-                                   .trains = !plan.flags.eval_only,
-                                   .lacks = on_cpu(plan) ? configs::MemoryFacts::Lacks::kShared
-                                                         : configs::MemoryFacts::Lacks::kHost};
+std::string what_fits(const RunMemory& run) {
+  const configs::MemoryFacts facts{.world_size = run.options.world_size,
+                                   .trains = run.options.trains,
+                                   .lacks = on_cpu(run) ? configs::MemoryFacts::Lacks::kShared
+                                                        : configs::MemoryFacts::Lacks::kHost};
   const auto lacks = [&](const configs::Config& config) {
-    const auto need = need_after(plan, config);
-    return need ? lack_of(plan, *need).bytes : configs::kDoesNotWork;
+    const auto need = need_after(run, config);
+    return need ? lack_of(run, *need).bytes : configs::kDoesNotWork;
   };
-  const configs::FittingConfig found = configs::fit_memory(plan.config, facts, lacks);
-  const auto need = need_after(plan, found.config);
+  const configs::FittingConfig found = configs::fit_memory(run.config, facts, lacks);
+  const auto need = need_after(run, found.config);
   if (found.changes.empty() || !need) {
-    const bool disk = !memory_need(plan).files.empty();
+    const bool disk = !memory_need(run).files.empty();
     return fmt::format("a smaller model would fit, or more memory{}",
                        disk ? ", or a nvme_path on a larger disk" : "");
   }
@@ -166,60 +166,87 @@ std::string what_fits(const RunPlan& plan) {
   if (const int64_t files = sum_of(need->files); files > 0) {
     text += fmt::format(" and {} in files at nvme_path", format_bytes(files));
   }
-  if (lack_of(plan, *need).bytes == 0) return "this would fit:\n  " + text;
+  if (lack_of(run, *need).bytes == 0) return "this would fit:\n  " + text;
   return "no sharding and no offload would fit; the least is\n  " + text;
+}
+
+// Bytes in host memory.
+int64_t held_bytes(const model::Blocks& blocks) {
+  std::set<const void*> seen;  // a tied weight counts once
+  int64_t bytes = 0;
+  for (const auto& block : blocks) {
+    for (const torch::Tensor& parameter : block->parameters()) {
+      const bool is_new = seen.insert(parameter.unsafeGetTensorImpl()).second;
+      if (is_new && parameter.is_cpu()) bytes += static_cast<int64_t>(parameter.nbytes());
+    }
+  }
+  return bytes;
 }
 
 }  // namespace
 
-MemoryNeed memory_need(const RunPlan& plan) {
-  return need_of(plan, plan.outline.memory, plan.config);
+RunMemory run_memory(const model::Blocks& blocks, const configs::Config& config,
+                     const OutlineOptions& options, const std::filesystem::path& root) {
+  const int64_t held = held_bytes(blocks);
+  const auto with = [=](const configs::Config& other) {
+    MemoryPlan memory = outline(blocks, other, options).memory;
+    (options.device == torch::kCPU ? memory.loading.device : memory.loading.host) += held;
+    return memory;
+  };
+  RunMemory run{config, options, with(config), {}, with};
+  run.room = machine_room(config.zero, run.memory, options.world_size, root);
+  if (run.room.host) run.room.host->bytes += held * options.world_size;
+  return run;
 }
 
-void require_memory(const RunPlan& plan) {
-  const Lack lack = lack_of(plan, memory_need(plan));
+MemoryNeed memory_need(const RunMemory& run) {
+  return need_of(run, run.memory, run.config);
+}
+
+void require_memory(const RunMemory& run) {
+  const Lack lack = lack_of(run, memory_need(run));
   if (lack.bytes == 0) return;
-  std::vector<std::string> parts = {kinds_text(plan.outline.memory, host_places(plan))};
-  const std::string files = kinds_text(plan.outline.memory, {&PlaceBytes::file});
+  std::vector<std::string> parts = {kinds_text(run.memory, host_places(run))};
+  const std::string files = kinds_text(run.memory, {&PlaceBytes::file});
   if (!files.empty()) parts.push_back("in files " + files);
   throw Error("the run {}; {} with {} each, activations not counted; {}", lack.why,
-              ranks_text(plan.room.ranks), fmt::join(parts, "; "), what_fits(plan));
+              ranks_text(run.room.ranks), fmt::join(parts, "; "), what_fits(run));
 }
 
-std::vector<std::string> memory_lines(const RunPlan& plan) {
+std::vector<std::string> memory_lines(const RunMemory& run) {
   struct Row {
     const char* name;
     Place place;
   };
-  const Row rows[] = {{on_cpu(plan) ? "memory" : "GPU memory", &PlaceBytes::device},
+  const Row rows[] = {{on_cpu(run) ? "memory" : "GPU memory", &PlaceBytes::device},
                       {"pinned host memory", &PlaceBytes::pinned},
                       {"host memory", &PlaceBytes::host},
                       {"files", &PlaceBytes::file}};
   std::vector<std::string> lines;
   for (const Row& row : rows) {
-    const std::string kinds = kinds_text(plan.outline.memory, {row.place});
+    const std::string kinds = kinds_text(run.memory, {row.place});
     if (!kinds.empty()) lines.push_back(fmt::format("each rank, {}: {}", row.name, kinds));
   }
-  const MemoryNeed need = memory_need(plan);
+  const MemoryNeed need = memory_need(run);
   std::string all =
-      fmt::format("{}: {} of host memory", ranks_text(plan.room.ranks), format_bytes(need.host));
-  if (plan.room.host) all += fmt::format(" of {} left", format_bytes(plan.room.host->bytes));
+      fmt::format("{}: {} of host memory", ranks_text(run.room.ranks), format_bytes(need.host));
+  if (run.room.host) all += fmt::format(" of {} left", format_bytes(run.room.host->bytes));
   for (const auto& [folder, bytes] : need.files) {
     all += fmt::format(", {} in {}", format_bytes(bytes), folder);
-    const auto disk = plan.room.disks.find(folder);
-    if (disk != plan.room.disks.end())
+    const auto disk = run.room.disks.find(folder);
+    if (disk != run.room.disks.end())
       all += fmt::format(" of {} free", format_bytes(disk->second.free));
   }
   lines.push_back(all + "; activations come on top");
   return lines;
 }
 
-std::optional<std::string> gpu_warning(const RunPlan& plan, int64_t free) {
-  const int64_t need = plan.outline.memory.peak().device;
+std::optional<std::string> gpu_warning(const zero::MemoryPlan& memory, int64_t free) {
+  const int64_t need = memory.peak().device;
   if (need <= free) return std::nullopt;
   return fmt::format(
       "training state needs {} on each GPU, activations not counted, but {} are free",
       format_bytes(need), format_bytes(free));
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::engine

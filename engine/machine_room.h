@@ -11,7 +11,7 @@
 #include "configs/config.h"
 #include "zero/memory_plan.h"
 
-namespace zeroth::trainer {
+namespace zeroth::engine {
 
 struct MachineRoom {
   int ranks = 1;                 // of the run, on this machine: they share what follows
@@ -30,4 +30,4 @@ struct MachineRoom {
 MachineRoom machine_room(const configs::ZeroConfig& config, const zero::MemoryPlan& memory,
                          int ranks, const std::filesystem::path& root = "/");
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::engine

@@ -1,4 +1,4 @@
-#include "trainer/machine_room.h"
+#include "engine/machine_room.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "offload/swap_file.h"
 
-namespace zeroth::trainer {
+namespace zeroth::engine {
 namespace {
 
 namespace fs = std::filesystem;
@@ -53,4 +53,4 @@ MachineRoom machine_room(const configs::ZeroConfig& config, const zero::MemoryPl
   return room;
 }
 
-}  // namespace zeroth::trainer
+}  // namespace zeroth::engine

@@ -1,0 +1,50 @@
+// A run's need of memory in words, and the refusal of one that the machine cannot hold.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/machine_room.h"
+#include "engine/outline.h"
+
+namespace zeroth::engine {
+
+// What a run takes, and what there is for it.
+struct RunMemory {
+  configs::Config config;
+  OutlineOptions options;
+  zero::MemoryPlan memory;  // of one rank
+  MachineRoom room;
+  // The memory with another configuration. Throws an Error where that does not work with the model.
+  std::function<zero::MemoryPlan(const configs::Config&)> with;
+};
+
+// Of blocks that initialize() is to take over on all ranks of this machine. What their parameters
+// hold takes host memory until then. `root` is "/" but in tests. Throws an Error as outline and
+// machine_room.
+RunMemory run_memory(const model::Blocks& blocks, const configs::Config& config,
+                     const OutlineOptions& options, const std::filesystem::path& root = "/");
+
+// Bytes of all ranks of one machine together, at the same time.
+struct MemoryNeed {
+  int64_t host = 0;  // on a CPU run the device's memory too; files that are held in memory included
+  std::map<std::string, int64_t> files;  // by folder
+};
+MemoryNeed memory_need(const RunMemory& run);
+
+// Throws an Error when the machine has less host memory or disk left than training state needs
+// there: with the need by kind, the limit that rules, and the fewest changes after which it fits.
+void require_memory(const RunMemory& run);
+
+// A line for each place where something rests, by kind, and one for the machine.
+std::vector<std::string> memory_lines(const RunMemory& run);
+
+// What a user should know when a GPU has less free than training state needs on it; `free`: bytes.
+std::optional<std::string> gpu_warning(const zero::MemoryPlan& memory, int64_t free);
+
+}  // namespace zeroth::engine

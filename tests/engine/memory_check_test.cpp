@@ -1,0 +1,107 @@
+#include "engine/memory_check.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "tests/support/chain.h"
+#include "tests/support/fake_system.h"
+
+namespace zeroth::engine {
+namespace {
+
+constexpr int64_t kMib = int64_t{1} << 20;
+
+}  // namespace
+
+TEST_CASE("memory is told by place and kind, and what the machine's ranks need together") {
+  RunMemory run;
+  run.room = {
+      .ranks = 2, .host = HostRoom{4096 * kMib, "a file"}, .disks = {{"/nvme", {99 * kMib}}}};
+  run.memory.parameters.device = 10 * kMib;
+  run.memory.gradients.device = 5 * kMib;
+  CHECK(memory_lines(run) ==
+        std::vector<std::string>{
+            "each rank, memory: parameters 10.0 MiB, gradients 5.00 MiB",
+            "2 ranks: 30.0 MiB of host memory of 4.00 GiB left; activations come on top"});
+  run.config.zero.offload_optimizer.nvme_path = "/nvme";
+  run.memory.states.file = 20 * kMib;
+  run.memory.file_buffers.device = 1 * kMib;
+  CHECK(memory_lines(run) ==
+        std::vector<std::string>{
+            "each rank, memory: parameters 10.0 MiB, gradients 5.00 MiB, file buffers 1.00 MiB",
+            "each rank, files: optimizer states 20.0 MiB",
+            "2 ranks: 32.0 MiB of host memory of 4.00 GiB left, 40.0 MiB in /nvme of 99.0 MiB "
+            "free; activations come on top"});
+}
+
+TEST_CASE("beside a GPU its memory, pinned and other host memory are told apart") {
+  RunMemory run;
+  run.options.device = torch::kCUDA;
+  run.memory.parameters.device = 10 * kMib;
+  run.memory.states.pinned = 20 * kMib;
+  run.memory.loading.host = 3 * kMib;
+  CHECK(memory_lines(run) ==
+        std::vector<std::string>{"each rank, GPU memory: parameters 10.0 MiB",
+                                 "each rank, pinned host memory: optimizer states 20.0 MiB",
+                                 "each rank, host memory: 3.00 MiB while weights are loaded",
+                                 "1 rank: 23.0 MiB of host memory; activations come on top"});
+  CHECK_FALSE(gpu_warning(run.memory, 10 * kMib));
+  CHECK(gpu_warning(run.memory, 9 * kMib) ==
+        "training state needs 10.0 MiB on each GPU, activations not counted, but 9.00 MiB are "
+        "free");
+}
+
+TEST_CASE("two folders of files on one disk share what is free there") {
+  RunMemory run;
+  run.config.zero.offload_optimizer.nvme_path = "/disk/a";
+  run.config.zero.offload_param.nvme_path = "/disk/b";
+  run.memory.states.file = 5 * kMib;
+  run.memory.parameters.file = 3 * kMib;
+  run.room.disks["/disk/a"] = {.free = 8 * kMib, .device = 7};
+  run.room.disks["/disk/b"] = {.free = 8 * kMib, .device = 7};
+  run.with = [&](const configs::Config&) { return run.memory; };
+  CHECK_NOTHROW(require_memory(run));
+  run.room.disks["/disk/a"].free = run.room.disks["/disk/b"].free = 8 * kMib - 1;
+  CHECK_THROWS_WITH_AS(
+      require_memory(run),
+      doctest::Contains("the run needs 8.00 MiB (8388608 bytes) in files in /disk/a and /disk/b, "
+                        "but their disk has 8.00 MiB free (8388607 bytes)"),
+      Error);
+  run.room.disks["/disk/b"].device = 8;
+  CHECK_NOTHROW(require_memory(run));
+}
+
+TEST_CASE("files that are held in memory count as host memory") {
+  RunMemory run;
+  run.config.zero.offload_optimizer.nvme_path = "/tmpfs";
+  run.memory.states.file = 7 * kMib;
+  run.room.disks["/tmpfs"] = {.free = 100 * kMib, .in_memory = false};
+  CHECK(memory_need(run).host == 0);
+  run.room.disks["/tmpfs"].in_memory = true;
+  CHECK(memory_need(run).host == 7 * kMib);
+}
+
+TEST_CASE("values that blocks hold count while weights are loaded, and are left to training") {
+  const FakeSystem system;
+  const model::Blocks blocks = testing::make_chain({.hidden = 40, .tied = true});
+  int64_t held = 0;
+  for (const auto& block : blocks) {
+    for (const torch::Tensor& parameter : block->parameters()) {
+      held += static_cast<int64_t>(parameter.nbytes());
+    }
+  }
+  held -= static_cast<int64_t>(blocks[0]->parameters()[0].nbytes());  // the head has it too
+  const auto run_beside = [&](const configs::Config& config, int64_t kib) {
+    system.write("proc/meminfo", fmt::format("MemAvailable: {} kB\n", kib));
+    return run_memory(blocks, config, {.world_size = 2}, system.root());
+  };
+  configs::Config config;  // AdamW at stage 0: far more than what is held
+  const zero::MemoryPlan training = outline(blocks, config, {.world_size = 2}).memory;
+  const int64_t enough = (2 * (training.peak().device - held) + 1023) / 1024;
+  CHECK_NOTHROW(require_memory(run_beside(config, enough)));
+  CHECK_THROWS_AS(require_memory(run_beside(config, enough - 1)), Error);
+  CHECK(run_beside(config, enough).memory.loading.device == training.loading.device + held);
+}
+
+}  // namespace zeroth::engine
