@@ -7,9 +7,7 @@
 
 #include "base/error.h"
 #include "optim/device_step.h"
-#include "optim/host_rule.h"
-#include "tests/optim/flat_state.h"
-#include "tests/optim/host_arrays.h"
+#include "tests/optim/rule_cases.h"
 
 #define ZEROTH_INLINE inline
 #include "optim/host_lanes_plain.h"
@@ -79,72 +77,10 @@ TORCH_LIBRARY_IMPL(zeroth, CPU, library) {
   library.impl("update_", update_on_cpu);
 }
 
-struct Case {
-  OptimizerConfig config;
-  torch::Dtype grad;
-  std::optional<torch::Dtype> copy;
-};
-
-// Three updates of `count` elements by `rule` from element `first` of longer tensors on.
-std::vector<Tensor> updated(const Case& what, const UpdateRule& rule, int64_t first,
-                            int64_t count) {
-  const auto range = [&](const Tensor& x, torch::Dtype dtype) {
-    return x.to(dtype).clone().slice(0, first, first + count);
-  };
-  const int64_t room = first + count;
-  const Tensor master = range(initial(room), rule.master_dtype());
-  std::vector<Tensor> states;
-  for (size_t i = 0; i < rule.state_names().size(); ++i) {
-    states.push_back(range(gradient(room, 7).abs() / 100, rule.state_dtype()));
-  }
-  const Tensor copy = what.copy ? range(at::zeros({room}), *what.copy) : Tensor();
-  for (int64_t update = 1; update <= 3; ++update) {
-    UpdateRule::Step step = usual_step(what.config, update);
-    step.weight_decay = 0.1;
-    step.grad_factor = 0.37;
-    step.rounding_seed = 5;
-    // The lower half of the elements' numbers wraps around within the range.
-    rule.apply(
-        {master, range(gradient(room, update), what.grad), states, copy, (int64_t{7} << 32) - 30},
-        step);
-  }
-  std::vector<Tensor> all = {master};
-  all.insert(all.end(), states.begin(), states.end());
-  if (copy.defined()) all.push_back(copy);
-  return all;
-}
-
-std::vector<Case> cases() {
-  std::vector<Case> all;
-  for (OptimizerConfig config : host_rules()) {
-    for (const auto grad : {torch::kFloat32, torch::kBFloat16, torch::kFloat16}) {
-      all.push_back({config, grad, {}});
-      all.push_back({config, grad, torch::kBFloat16});
-      all.push_back({config, grad, torch::kFloat16});
-    }
-    config.bf16_masters = true;
-    all.push_back({config, torch::kFloat32, {}});
-    config.bf16_states = true;
-    all.push_back({config, torch::kBFloat16, {}});
-  }
-  return all;
-}
-
 }  // namespace
 
 TEST_CASE("a kernel of a GPU, its lanes those of the host, gives the bits of the host's rule") {
-  for (const Case& what : cases()) {
-    for (const int64_t first : {0, 3}) {
-      for (const int64_t count : {0, 1, 4, 7, 1000, 4099}) {
-        const auto expected = updated(what, HostRule(what.config), first, count);
-        const auto got = updated(what, DeviceRule(what.config), first, count);
-        CAPTURE(static_cast<int>(what.config.kind));
-        CAPTURE(count);
-        CAPTURE(first);
-        for (size_t i = 0; i < expected.size(); ++i) CHECK(got[i].equal(expected[i]));
-      }
-    }
-  }
+  expect_bits_of_host(torch::kCPU, {0, 1, 4, 7, 1000, 4099});
 }
 
 TEST_CASE("without the GPU library a rule for a GPU is made of LibTorch's operators") {

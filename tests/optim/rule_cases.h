@@ -1,0 +1,109 @@
+// A rule beside the host's, whose bits it has to give: what there is to update, in every format.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <doctest/doctest.h>
+
+#include <initializer_list>
+#include <optional>
+#include <vector>
+
+#include "optim/device_rule.h"
+#include "optim/host_rule.h"
+#include "tests/optim/host_arrays.h"
+
+namespace zeroth::optim {
+
+struct RuleCase {
+  OptimizerConfig config;
+  torch::Dtype grad;
+  std::optional<torch::Dtype> copy;
+};
+
+inline std::vector<RuleCase> rule_cases() {
+  std::vector<RuleCase> all;
+  for (OptimizerConfig config : host_rules()) {
+    for (const auto grad : {torch::kFloat32, torch::kBFloat16, torch::kFloat16}) {
+      all.push_back({config, grad, {}});
+      all.push_back({config, grad, torch::kBFloat16});
+      all.push_back({config, grad, torch::kFloat16});
+    }
+    config.bf16_masters = true;
+    all.push_back({config, torch::kFloat32, {}});
+    config.bf16_states = true;
+    all.push_back({config, torch::kBFloat16, {}});
+  }
+  return all;
+}
+
+// What a rule updates: `count` elements from `first` on of longer tensors, the same for the same
+// arguments.
+struct RuleArrays {
+  RuleCase what;
+  int64_t first;
+  torch::Device device;
+  torch::Tensor master;
+  std::vector<torch::Tensor> states;
+  torch::Tensor copy;
+
+  RuleArrays(const RuleCase& rule_case, int64_t begin, int64_t count, torch::Device where)
+      : what(rule_case), first(begin), device(where) {
+    const HostRule rule(what.config);
+    at::manual_seed(3);
+    master = placed(at::randn({count}), rule.master_dtype());
+    for (size_t i = 0; i < rule.state_names().size(); ++i) {
+      states.push_back(placed(at::rand({count}) / 100, rule.state_dtype()));
+    }
+    if (what.copy) copy = placed(at::zeros({count}), *what.copy);
+  }
+
+  // On the device, as far from a boundary of 16 bytes as `first` elements.
+  torch::Tensor placed(const torch::Tensor& values, torch::Dtype dtype) const {
+    const auto like = torch::TensorOptions(device).dtype(dtype);
+    return at::empty({first + values.numel()}, like).slice(0, first).copy_(values);
+  }
+
+  void apply(const UpdateRule& rule, const torch::Tensor& grad, int64_t update) {
+    UpdateRule::Step step = usual_step(what.config, update);
+    step.weight_decay = 0.1;
+    step.grad_factor = 0.37;
+    step.rounding_seed = 5;
+    // The lower half of the elements' numbers wraps around within the range.
+    rule.apply({master, grad, states, copy, (int64_t{7} << 32) - 30}, step);
+  }
+
+  std::vector<torch::Tensor> all() const {
+    std::vector<torch::Tensor> tensors = states;
+    tensors.push_back(master);
+    if (copy.defined()) tensors.push_back(copy);
+    return tensors;
+  }
+};
+
+// Three updates of every case by DeviceRule on `device` and by HostRule.
+inline void expect_bits_of_host(torch::Device device, std::initializer_list<int64_t> counts) {
+  for (const RuleCase& what : rule_cases()) {
+    const HostRule on_host(what.config);
+    const DeviceRule on_device(what.config);
+    for (const int64_t first : {0, 3}) {
+      for (const int64_t count : counts) {
+        RuleArrays host(what, first, count, torch::kCPU), other(what, first, count, device);
+        for (int64_t update = 1; update <= 3; ++update) {
+          const torch::Tensor grad = at::randn({count});
+          host.apply(on_host, host.placed(grad, what.grad), update);
+          other.apply(on_device, other.placed(grad, what.grad), update);
+        }
+        CAPTURE(static_cast<int>(what.config.kind));
+        CAPTURE(static_cast<int>(what.grad));
+        CAPTURE(count);
+        CAPTURE(first);
+        const auto expected = host.all(), got = other.all();
+        for (size_t i = 0; i < expected.size(); ++i) {
+          CHECK(at::equal(got[i].to(torch::kCPU), expected[i]));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace zeroth::optim
