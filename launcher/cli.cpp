@@ -67,10 +67,10 @@ void add_cores(CLI::App& app, LaunchOptions& options) {
   app.option_defaults()->group("Cores");
   app.add_flag_callback(
       "--bind_cores_to_rank", [&] { choose_binding(options, true); },
-      "Split the cores over the ranks and set OMP_NUM_THREADS (default on the CPU)");
+      "Split the cores over the ranks, near to their GPUs, and set OMP_NUM_THREADS (default)");
   app.add_flag_callback(
       "--no_bind_cores_to_rank", [&] { choose_binding(options, false); },
-      "Let ranks run on any core (default on GPUs)");
+      "Let ranks run on any core");
   app.add_option("--bind_core_list", options.bind_core_list,
                  "The cores to split, as 0-3,8 (default: all that this process may use)")
       ->option_text("CORES");

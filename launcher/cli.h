@@ -26,7 +26,7 @@ struct LaunchOptions {
   std::string master_addr = "127.0.0.1";
   std::optional<int> master_port;      // unset: a free one
   std::optional<int> timeout_seconds;  // of every collective; unset: what ranks take by themselves
-  std::optional<bool> bind_cores;      // unset: bound on the CPU, not bound on GPUs
+  std::optional<bool> bind_cores;      // unset: bound
   std::string bind_core_list;          // "0-3,8"; empty: all cores this process may use
   bool share_gpus = false;
   int grace_seconds = 300;      // from a forwarded signal to SIGKILL

@@ -1,13 +1,10 @@
 #include "launcher/cores.h"
 
 #include <fmt/ranges.h>
-#include <sched.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
+#include <set>
 #include <sstream>
 
 #include "launcher/cli.h"
@@ -15,15 +12,9 @@
 namespace zeroth::launcher {
 namespace {
 
-constexpr int kMaxCores = 8192;  // the kernel's own limit on x86-64
-
-// As many cpu_set_t as kMaxCores bits need: one alone ends at 1024.
-struct CoreMask {
-  std::array<cpu_set_t, kMaxCores / CPU_SETSIZE> sets{};
-
-  cpu_set_t* data() { return sets.data(); }
-  size_t size_bytes() const { return sizeof(sets); }
-};
+bool contains(const std::vector<int>& cores, int core) {
+  return std::find(cores.begin(), cores.end(), core) != cores.end();
+}
 
 int parse_core(const std::string& digits, const std::string& text) {
   int core = 0;
@@ -46,10 +37,10 @@ std::vector<int> parse_core_list(const std::string& text, const std::vector<int>
     const int last = dash == std::string::npos ? first : parse_core(part.substr(dash + 1), text);
     if (last < first) throw UsageError("--bind_core_list {}: {} runs backwards", text, part);
     for (int core = first; core <= last; ++core) {
-      if (std::find(allowed.begin(), allowed.end(), core) == allowed.end())
+      if (!contains(allowed, core))
         throw UsageError("--bind_core_list {}: core {} is not available; available are {}", text,
                          core, fmt::join(allowed, ","));
-      if (std::find(cores.begin(), cores.end(), core) != cores.end())
+      if (contains(cores, core))
         throw UsageError("--bind_core_list {}: core {} is repeated", text, core);
       cores.push_back(core);
     }
@@ -58,31 +49,39 @@ std::vector<int> parse_core_list(const std::string& text, const std::vector<int>
   return cores;
 }
 
-std::vector<std::vector<int>> split_cores(const std::vector<int>& cores, int parts) {
-  const int count = static_cast<int>(cores.size());
-  std::vector<std::vector<int>> split;
-  for (int part = 0, begin = 0; part < parts; ++part) {
-    const int size = count < parts ? count : count / parts + (part < count % parts ? 1 : 0);
-    split.emplace_back(cores.begin() + begin, cores.begin() + begin + size);
-    if (count >= parts) begin += size;
+std::vector<std::vector<int>> split_cores(const std::vector<int>& cores,
+                                          const std::vector<std::vector<int>>& near) {
+  const size_t parts = near.size();
+  std::vector<std::vector<int>> split(parts, cores);
+  if (cores.size() < parts) return split;
+  for (std::vector<int>& part : split) part.clear();
+  std::vector<int> left = cores;
+  const auto lacks = [&](size_t part) {
+    return cores.size() / parts + (part < cores.size() % parts ? 1 : 0) - split[part].size();
+  };
+  const auto give = [&](size_t part, const std::vector<int>& from, size_t count) {
+    for (auto core = left.begin(); core != left.end() && count > 0;) {
+      if (!contains(from, *core)) {
+        ++core;
+        continue;
+      }
+      split[part].push_back(*core);
+      core = left.erase(core);
+      --count;
+    }
+  };
+  for (const std::vector<int>& group : std::set(near.begin(), near.end())) {
+    auto takers = static_cast<size_t>(std::count(near.begin(), near.end(), group));
+    for (size_t part = 0; part < parts; ++part) {
+      if (near[part] != group) continue;
+      const size_t there = static_cast<size_t>(
+          std::count_if(left.begin(), left.end(), [&](int core) { return contains(group, core); }));
+      give(part, group, std::min(lacks(part), (there + takers - 1) / takers));
+      --takers;
+    }
   }
+  for (size_t part = 0; part < parts; ++part) give(part, cores, lacks(part));
   return split;
-}
-
-std::vector<int> allowed_cores() {
-  CoreMask mask;
-  if (::sched_getaffinity(0, mask.size_bytes(), mask.data()) != 0)
-    throw Error("the cores of this process cannot be read: {}", std::strerror(errno));
-  std::vector<int> cores;
-  for (int core = 0; core < kMaxCores; ++core)
-    if (CPU_ISSET_S(core, mask.size_bytes(), mask.data())) cores.push_back(core);
-  return cores;
-}
-
-int bind_to_cores(const std::vector<int>& cores) {
-  CoreMask mask;
-  for (int core : cores) CPU_SET_S(core, mask.size_bytes(), mask.data());
-  return ::sched_setaffinity(0, mask.size_bytes(), mask.data()) == 0 ? 0 : errno;
 }
 
 }  // namespace zeroth::launcher

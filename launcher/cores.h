@@ -1,4 +1,4 @@
-// CPU cores: lists of them, their division over ranks, and the affinity of a process.
+// CPU cores: lists of them, and their division over ranks.
 #pragma once
 
 #include <string>
@@ -10,15 +10,11 @@ namespace zeroth::launcher {
 // `allowed`. Pure.
 std::vector<int> parse_core_list(const std::string& text, const std::vector<int>& allowed);
 
-// Contiguous ranges whose sizes differ by at most one; with fewer cores than parts each part gets
-// all of them. Pure.
-std::vector<std::vector<int>> split_cores(const std::vector<int>& cores, int parts);
-
-// The cores this process may run on (its affinity mask), ascending. Throws Error.
-std::vector<int> allowed_cores();
-
-// Binds the calling thread, and what it starts later. Returns errno, 0 on success. Safe between
-// fork and exec.
-int bind_to_cores(const std::vector<int>& cores);
+// One part for each list of `near`, whose cores the part had best run on (empty: none is better
+// than another). Sizes differ by at most one. Parts of one list share its cores; what they then
+// lack comes from the rest. Without lists these are contiguous ranges of `cores`. With fewer cores
+// than parts each part gets all of them. Pure.
+std::vector<std::vector<int>> split_cores(const std::vector<int>& cores,
+                                          const std::vector<std::vector<int>>& near);
 
 }  // namespace zeroth::launcher

@@ -12,8 +12,9 @@
 #include <sstream>
 #include <tuple>
 
+#include "base/affinity.h"
 #include "base/error.h"
-#include "launcher/cores.h"
+#include "launcher/near_cores.h"
 #include "launcher/nvml.h"
 
 namespace zeroth::launcher {
@@ -68,9 +69,10 @@ LaunchEnvironment LaunchEnvironment::from_process() {
 Machine probe_machine(const LaunchEnvironment& environment) {
   Machine machine{order_by_topology(allowed_cores()), {}};
   if (environment.ds_accelerator == "cpu") return machine;
-  const std::optional<int> count = count_gpus_by_nvml();
-  machine.gpus =
-      visible_gpus(count ? *count : count_gpu_device_files(), environment.cuda_visible_devices);
+  const auto report = report_gpus_by_nvml();
+  const int count = report ? static_cast<int>(report->gpus.size()) : count_gpu_device_files();
+  machine.gpus = visible_gpus(count, environment.cuda_visible_devices);
+  if (report) machine.near_cores = near_cores(machine.gpus, report->gpus, machine.cores);
   return machine;
 }
 

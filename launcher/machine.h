@@ -1,6 +1,7 @@
 // What this machine offers to the ranks, found without torch or the CUDA runtime.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@ const char* name_of(Accelerator accelerator);  // "cpu", "cuda": the values of D
 struct Machine {
   std::vector<int> cores;  // those this process may use, hardware threads of one core side by side
   std::vector<std::string> gpus;  // ids as in CUDA_VISIBLE_DEVICES, only visible ones
+  std::map<std::string, std::vector<int>> near_cores = {};  // to a GPU; absent: not known
 };
 
 // The launcher's own view of its environment; unset variables are empty optionals.

@@ -51,7 +51,7 @@ PlanRequest look_around(const LaunchOptions& options, double launch_time) {
   PlanRequest request;
   request.accelerator = resolve_accelerator(environment.ds_accelerator, machine);
   request.choice = choose_slots(options, request.accelerator, machine);
-  request.cores = machine.cores;
+  request.machine = machine;
   check_master_addr(options.master_addr);
   request.master_port = resolve_master_port(options.master_port);
   request.launch_time = launch_time;

@@ -1,6 +1,7 @@
 #include "launcher/nvml.h"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 
 #include <array>
 
@@ -11,6 +12,12 @@ using Device = void*;  // nvmlDevice_t
 
 struct Memory {  // nvmlMemory_t
   unsigned long long total, free, used;
+};
+
+struct PciInfo {  // nvmlPciInfo_t, of version 3
+  std::array<char, 16> legacy_id;
+  unsigned domain, bus, device, device_id, subsystem_id;
+  std::array<char, 32> id;
 };
 
 class Nvml {
@@ -41,19 +48,17 @@ class Nvml {
   bool works_ = false;
 };
 
-std::optional<unsigned> count(const Nvml& nvml) {
-  unsigned found = 0;
-  if (!nvml.works() || !nvml.call("nvmlDeviceGetCount_v2", &found)) return std::nullopt;
-  return found;
-}
-
-std::optional<GpuReport::Gpu> describe(const Nvml& nvml, unsigned index) {
-  Device device = nullptr;
-  if (!nvml.call("nvmlDeviceGetHandleByIndex_v2", index, &device)) return std::nullopt;
+GpuReport::Gpu describe(const Nvml& nvml, unsigned index) {
   GpuReport::Gpu gpu;
-  std::array<char, 96> name{};
-  const auto size = static_cast<unsigned>(name.size());
-  if (nvml.call("nvmlDeviceGetName", device, name.data(), size)) gpu.name = name.data();
+  Device device = nullptr;
+  if (!nvml.call("nvmlDeviceGetHandleByIndex_v2", index, &device)) return gpu;
+  std::array<char, 96> text{};
+  const auto size = static_cast<unsigned>(text.size());
+  if (nvml.call("nvmlDeviceGetName", device, text.data(), size)) gpu.name = text.data();
+  if (nvml.call("nvmlDeviceGetUUID", device, text.data(), size)) gpu.uuid = text.data();
+  PciInfo pci{};
+  if (nvml.call("nvmlDeviceGetPciInfo_v3", device, &pci))
+    gpu.pci_address = fmt::format("{:04x}:{:02x}:{:02x}.0", pci.domain, pci.bus, pci.device);
   Memory memory{};
   if (nvml.call("nvmlDeviceGetMemoryInfo", device, &memory))
     gpu.memory_bytes = static_cast<int64_t>(memory.total);
@@ -63,22 +68,16 @@ std::optional<GpuReport::Gpu> describe(const Nvml& nvml, unsigned index) {
 
 }  // namespace
 
-std::optional<int> count_gpus_by_nvml() {
-  const auto found = count(Nvml());
-  return found ? std::optional<int>(static_cast<int>(*found)) : std::nullopt;
-}
-
 std::optional<GpuReport> report_gpus_by_nvml() {
   const Nvml nvml;
-  const auto found = count(nvml);
-  if (!found) return std::nullopt;
+  unsigned count = 0;
+  if (!nvml.works() || !nvml.call("nvmlDeviceGetCount_v2", &count)) return std::nullopt;
   GpuReport report;
   std::array<char, 80> driver{};
   const auto size = static_cast<unsigned>(driver.size());
   if (nvml.call("nvmlSystemGetDriverVersion", driver.data(), size)) report.driver = driver.data();
   nvml.call("nvmlSystemGetCudaDriverVersion_v2", &report.cuda_version);
-  for (unsigned i = 0; i < *found; ++i)
-    if (const auto gpu = describe(nvml, i)) report.gpus.push_back(*gpu);
+  for (unsigned i = 0; i < count; ++i) report.gpus.push_back(describe(nvml, i));
   return report;
 }
 

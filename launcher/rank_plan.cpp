@@ -44,22 +44,30 @@ void add_terminal(RankSpec& spec, const PlanRequest& request) {
                         std::to_string(std::max(1, *request.terminal_columns - prefix)));
 }
 
-bool binds(const LaunchOptions& options, const PlanRequest& request) {
-  const bool by_default =
-      request.accelerator == Accelerator::kCpu || !options.bind_core_list.empty();
-  return options.bind_cores.value_or(by_default);
+// For each rank the cores near to its GPU. As ranks choose their GPUs: the first rank has the first
+// slot, and so on in turns.
+std::vector<std::vector<int>> near_ranks(const PlanRequest& request) {
+  std::vector<std::vector<int>> near(static_cast<size_t>(request.choice.num_ranks));
+  if (request.accelerator != Accelerator::kCuda) return near;
+  const std::vector<std::string>& slots = request.choice.slots;
+  for (size_t rank = 0; rank < near.size(); ++rank) {
+    const auto found = request.machine.near_cores.find(slots[rank % slots.size()]);
+    if (found != request.machine.near_cores.end()) near[rank] = found->second;
+  }
+  return near;
 }
 
 void bind_cores(RankPlan& plan, const LaunchOptions& options, const PlanRequest& request) {
-  const std::vector<int> cores = options.bind_core_list.empty()
-                                     ? request.cores
-                                     : parse_core_list(options.bind_core_list, request.cores);
+  const std::vector<int> cores =
+      options.bind_core_list.empty()
+          ? request.machine.cores
+          : parse_core_list(options.bind_core_list, request.machine.cores);
   const int num_ranks = request.choice.num_ranks;
   const bool shared = num_ranks > static_cast<int>(cores.size());
   if (shared)
     plan.notes.push_back(fmt::format("warning: {} ranks share {} core{}, so they run in turns",
                                      num_ranks, cores.size(), cores.size() == 1 ? "" : "s"));
-  const std::vector<std::vector<int>> parts = split_cores(cores, num_ranks);
+  const std::vector<std::vector<int>> parts = split_cores(cores, near_ranks(request));
   for (RankSpec& spec : plan.ranks) {
     spec.cores = parts[static_cast<size_t>(spec.local_rank)];
     if (request.user_sets_threads) continue;
@@ -84,7 +92,7 @@ RankPlan plan_ranks(const LaunchOptions& options, const PlanRequest& request) {
     add_terminal(spec, request);
     plan.ranks.push_back(std::move(spec));
   }
-  if (binds(options, request)) bind_cores(plan, options, request);
+  if (options.bind_cores.value_or(true)) bind_cores(plan, options, request);
   if (request.choice.shared)
     plan.notes.push_back(fmt::format(
         "{} ranks share {} GPU{}: they exchange data through host memory", request.choice.num_ranks,

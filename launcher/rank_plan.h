@@ -28,7 +28,7 @@ struct RankPlan {
 struct PlanRequest {
   Accelerator accelerator = Accelerator::kCpu;
   SlotChoice choice;
-  std::vector<int> cores;               // those the launcher may use, in the order to split them
+  Machine machine;
   int master_port = 0;                  // the resolved one
   double launch_time = 0;               // seconds since the epoch when the launcher began
   bool user_sets_threads = false;       // OMP_NUM_THREADS is in the environment: it stays

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <utility>
 
-#include "launcher/cores.h"
+#include "base/affinity.h"
 #include "launcher/find_program.h"
 
 namespace zeroth::launcher {

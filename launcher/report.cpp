@@ -8,9 +8,9 @@
 #include <boost/version.hpp>
 #include <utility>
 
+#include "base/affinity.h"
 #include "base/cgroup.h"
 #include "base/units.h"
-#include "launcher/cores.h"
 #include "launcher/find_program.h"
 #include "launcher/inventory.h"
 #include "launcher/nvml.h"
@@ -132,7 +132,7 @@ ReportSection gpus(const LaunchEnvironment& environment, Warnings& warnings) {
   for (size_t i = 0; i < report->gpus.size(); ++i) {
     const GpuReport::Gpu& gpu = report->gpus[i];
     section.lines.emplace_back(fmt::format("GPU {}", i),
-                               fmt::format("{}, {}, compute capability {}.{}", gpu.name,
+                               fmt::format("{}, {}, compute capability {}.{}", or_unknown(gpu.name),
                                            format_bytes(gpu.memory_bytes), gpu.major, gpu.minor));
     if (gpu.major > 0 && gpu.major * 10 + gpu.minor < kOldestCapability)
       warnings.push_back(fmt::format("GPU {} is older than what LibTorch is built for", i));

@@ -25,23 +25,43 @@ TEST_CASE("a core list that is wrong or leaves the process's cores is refused") 
 }
 
 TEST_CASE("cores are split into contiguous ranges of nearly equal size") {
-  CHECK(split_cores({0, 1, 2, 3}, 1) == Parts{{0, 1, 2, 3}});
-  CHECK(split_cores({0, 1, 2, 3}, 2) == Parts{{0, 1}, {2, 3}});
-  CHECK(split_cores({4, 5, 6, 9, 11}, 2) == Parts{{4, 5, 6}, {9, 11}});
-  CHECK(split_cores({0, 1, 2, 3, 4}, 4) == Parts{{0, 1}, {2}, {3}, {4}});
+  CHECK(split_cores({0, 1, 2, 3}, Parts(1)) == Parts{{0, 1, 2, 3}});
+  CHECK(split_cores({0, 1, 2, 3}, Parts(2)) == Parts{{0, 1}, {2, 3}});
+  CHECK(split_cores({4, 5, 6, 9, 11}, Parts(2)) == Parts{{4, 5, 6}, {9, 11}});
+  CHECK(split_cores({0, 1, 2, 3, 4}, Parts(4)) == Parts{{0, 1}, {2}, {3}, {4}});
 }
 
 TEST_CASE("with fewer cores than parts each part gets all") {
-  CHECK(split_cores({0, 1}, 3) == Parts{{0, 1}, {0, 1}, {0, 1}});
+  CHECK(split_cores({0, 1}, Parts(3)) == Parts{{0, 1}, {0, 1}, {0, 1}});
+  CHECK(split_cores({0, 1}, {{0}, {1}, {0}}) == Parts{{0, 1}, {0, 1}, {0, 1}});
 }
 
-TEST_CASE("binding narrows the process's own cores") {
-  const Cores before = allowed_cores();
-  REQUIRE_FALSE(before.empty());
-  REQUIRE(bind_to_cores({before.back()}) == 0);
-  CHECK(allowed_cores() == Cores{before.back()});
-  REQUIRE(bind_to_cores(before) == 0);
-  CHECK(allowed_cores() == before);
+TEST_CASE("parts share the cores that are near to them") {
+  const Cores all = {0, 1, 2, 3, 4, 5, 6, 7};
+  const Cores low = {0, 1, 2, 3}, high = {4, 5, 6, 7};
+  CHECK(split_cores(all, {high, low}) == Parts{high, low});
+  CHECK(split_cores(all, {high, low, high, low}) == Parts{{4, 5}, {0, 1}, {6, 7}, {2, 3}});
+  CHECK(split_cores({0, 1, 2, 3, 4}, {{0, 1, 2, 3, 4}, {0, 1, 2, 3, 4}}) ==
+        Parts{{0, 1, 2}, {3, 4}});
+}
+
+TEST_CASE("near cores come first, and are filled up from the rest to an equal part") {
+  const Cores all = {0, 1, 2, 3, 4, 5, 6, 7};
+  const Cores low = {0, 1, 2, 3}, high = {4, 5, 6, 7};
+  CHECK(split_cores(all, {high}) == Parts{{4, 5, 6, 7, 0, 1, 2, 3}});
+  CHECK(split_cores(all, {high, high}) == Parts{{4, 5, 0, 1}, {6, 7, 2, 3}});
+  CHECK(split_cores(all, {low, high, low}) == Parts{{0, 1, 7}, {4, 5, 6}, {2, 3}});
+  CHECK(split_cores(all, {{7}, {7}, {7}, {7}}) == Parts{{7, 0}, {1, 2}, {3, 4}, {5, 6}});
+}
+
+TEST_CASE("a part of which nothing is known gets what the others leave") {
+  const Cores all = {0, 1, 2, 3, 4, 5, 6, 7};
+  CHECK(split_cores(all, {{}, {0, 1, 2, 3}}) == Parts{{4, 5, 6, 7}, {0, 1, 2, 3}});
+  CHECK(split_cores(all, {{0, 1}, {}}) == Parts{{0, 1, 2, 3}, {4, 5, 6, 7}});
+}
+
+TEST_CASE("only cores of the list are handed out") {
+  CHECK(split_cores({6, 1}, {{0, 1, 2, 3}, {4, 5, 6, 7}}) == Parts{{1}, {6}});
 }
 
 }  // namespace zeroth::launcher

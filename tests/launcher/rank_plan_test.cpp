@@ -10,7 +10,7 @@ using Env = std::vector<std::pair<std::string, std::string>>;
 PlanRequest cpu_request(int num_ranks) {
   PlanRequest request;
   request.choice.num_ranks = num_ranks;
-  request.cores = {0, 1, 2, 3};
+  request.machine.cores = {0, 1, 2, 3};
   request.master_port = 29500;
   request.launch_time = 1700000000.25;
   return request;
@@ -91,7 +91,7 @@ TEST_CASE("more ranks than cores share them all, with one note and one thread ea
   }
 }
 
-TEST_CASE("all ranks on GPUs see the same list of devices and are not bound") {
+TEST_CASE("all ranks on GPUs see the same list of devices") {
   PlanRequest request = cpu_request(2);
   request.accelerator = Accelerator::kCuda;
   request.choice = {{"4", "GPU-7"}, 2, false};
@@ -100,10 +100,51 @@ TEST_CASE("all ranks on GPUs see the same list of devices and are not bound") {
     CHECK(value(spec, "CUDA_VISIBLE_DEVICES") == "4,GPU-7");
     CHECK(value(spec, "DS_ACCELERATOR") == "cuda");
     CHECK(value(spec, "ZEROTH_SHARE_GPUS") == "unset");
-    CHECK(spec.cores.empty());
   }
-  CHECK(plan_ranks(options_of({"--bind_cores_to_rank"}), request).ranks[1].cores ==
-        std::vector<int>{2, 3});
+}
+
+TEST_CASE("ranks on GPUs share the cores as those on the CPU do") {
+  PlanRequest request = cpu_request(2);
+  request.accelerator = Accelerator::kCuda;
+  request.choice = {{"4", "GPU-7"}, 2, false};
+  for (const auto& flags : {std::vector<std::string>{}, {"--bind_cores_to_rank"}}) {
+    const RankPlan plan = plan_ranks(options_of(flags), request);
+    CHECK(plan.ranks[0].cores == std::vector<int>{0, 1});
+    CHECK(plan.ranks[1].cores == std::vector<int>{2, 3});
+    CHECK(value(plan.ranks[1], "OMP_NUM_THREADS") == "2");
+  }
+  const RankPlan off = plan_ranks(options_of({"--no_bind_cores_to_rank"}), request);
+  CHECK(off.ranks[1].cores.empty());
+  CHECK(value(off.ranks[1], "OMP_NUM_THREADS") == "unset");
+  request.user_sets_threads = true;
+  CHECK(value(plan_ranks(options_of({}), request).ranks[1], "OMP_NUM_THREADS") == "unset");
+}
+
+TEST_CASE("a rank on a GPU runs on the cores near to it") {
+  PlanRequest request = cpu_request(2);
+  request.accelerator = Accelerator::kCuda;
+  request.choice = {{"4", "GPU-7"}, 2, false};
+  request.machine.near_cores = {{"0", {0, 1, 2, 3}}, {"4", {1, 3}}, {"GPU-7", {0, 2}}};
+  const RankPlan plan = plan_ranks(options_of({}), request);
+  CHECK(plan.ranks[0].cores == std::vector<int>{1, 3});
+  CHECK(plan.ranks[1].cores == std::vector<int>{0, 2});
+  const RankPlan list = plan_ranks(options_of({"--bind_core_list=0,3"}), request);
+  CHECK(list.ranks[0].cores == std::vector<int>{3});
+  CHECK(list.ranks[1].cores == std::vector<int>{0});
+  request.accelerator = Accelerator::kCpu;
+  CHECK(plan_ranks(options_of({}), request).ranks[0].cores == std::vector<int>{0, 1});
+}
+
+TEST_CASE("ranks that share GPUs are near to theirs in turns") {
+  PlanRequest request = cpu_request(4);
+  request.accelerator = Accelerator::kCuda;
+  request.choice = {{"0", "1"}, 4, true};
+  request.machine.near_cores = {{"0", {2, 3}}, {"1", {0, 1}}};
+  const RankPlan plan = plan_ranks(options_of({}), request);
+  CHECK(plan.ranks[0].cores == std::vector<int>{2});
+  CHECK(plan.ranks[1].cores == std::vector<int>{0});
+  CHECK(plan.ranks[2].cores == std::vector<int>{3});
+  CHECK(plan.ranks[3].cores == std::vector<int>{1});
 }
 
 TEST_CASE("ranks that share GPUs are told so, and the user once") {

@@ -1,0 +1,47 @@
+#include "base/affinity.h"
+
+#include <sched.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace zeroth {
+namespace {
+
+constexpr int kMaxCores = 8192;  // the kernel's own limit on x86-64
+
+// As many cpu_set_t as kMaxCores bits need: one alone ends at 1024.
+struct CoreMask {
+  std::array<cpu_set_t, kMaxCores / CPU_SETSIZE> sets{};
+
+  cpu_set_t* data() { return sets.data(); }
+  size_t size_bytes() const { return sizeof(sets); }
+};
+
+}  // namespace
+
+std::optional<std::vector<int>> cores_of(pid_t process) {
+  CoreMask mask;
+  if (::sched_getaffinity(process, mask.size_bytes(), mask.data()) != 0) return std::nullopt;
+  std::vector<int> cores;
+  for (int core = 0; core < kMaxCores; ++core)
+    if (CPU_ISSET_S(core, mask.size_bytes(), mask.data())) cores.push_back(core);
+  return cores;
+}
+
+std::vector<int> allowed_cores() {
+  const auto cores = cores_of(0);
+  if (!cores) throw Error("the cores of this process cannot be read: {}", std::strerror(errno));
+  return *cores;
+}
+
+int bind_to_cores(const std::vector<int>& cores) {
+  CoreMask mask;
+  for (int core : cores) CPU_SET_S(core, mask.size_bytes(), mask.data());
+  return ::sched_setaffinity(0, mask.size_bytes(), mask.data()) == 0 ? 0 : errno;
+}
+
+}  // namespace zeroth
