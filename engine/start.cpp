@@ -1,8 +1,8 @@
 #include "engine/start.h"
 
-#include <ATen/Parallel.h>
-
 #include <utility>
+
+#include "comm/rank_threads.h"
 
 namespace zeroth::engine {
 
@@ -20,7 +20,7 @@ Start start(const std::string& ds_config, const comm::RankEnv& env, const StartO
   run.notes.insert(run.notes.end(), resolved.notes.begin(), resolved.notes.end());
   const auto& of_mesh = run.mesh->notes();
   run.notes.insert(run.notes.end(), of_mesh.begin(), of_mesh.end());
-  if (env.num_threads) at::set_num_threads(*env.num_threads);
+  comm::set_num_threads(env);
   return run;
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "comm/rank_threads.h"
 #include "configs/memory_remedies.h"
 #include "model/build.h"
 #include "model/checkpoint_source.h"
@@ -37,7 +38,7 @@ int Run::go(const RunPlan& plan, const comm::RankEnv& env, const RunClock& clock
             StopSignal& stop) {
   Reporter reporter(plan, env, clock);
   mesh_ = comm::make_mesh(env, on_stuck_);
-  if (env.num_threads) at::set_num_threads(*env.num_threads);
+  comm::set_num_threads(env);
   reporter.planned(*mesh_, at::get_num_threads());
   engine_ = engine::initialize(
       model::build_blocks(plan.spec), plan.config, mesh_,

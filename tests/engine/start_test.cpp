@@ -1,5 +1,6 @@
 #include "engine/start.h"
 
+#include <ATen/Parallel.h>
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -37,6 +38,19 @@ TEST_CASE("a file and an environment become a configuration and a mesh") {
   CHECK(run.mesh->rank() == 0);
   CHECK(run.mesh->world_size() == 1);
   CHECK_FALSE(run.notes.empty());  // fp32 and AdamW, as the file chose nothing
+}
+
+TEST_CASE("a program's ranks share the cores of their host") {
+  const ConfigFile file(R"({"train_batch_size": 6})");
+  const int before = at::get_num_threads();
+  comm::RankEnv env;
+  env.local_size = 1 << 20;
+  start(file.path(), env, {});
+  CHECK(at::get_num_threads() == 1);
+  env.num_threads = 3;
+  start(file.path(), env, {});
+  CHECK(at::get_num_threads() == 3);
+  at::set_num_threads(before);
 }
 
 TEST_CASE("what the file leaves open comes from the program") {

@@ -47,6 +47,14 @@ TEST_CASE("two ranks run under torchrun's environment as under zeroth") {
   CHECK(losses(bench.steps("m.jsonl")) == expected_losses());
 }
 
+TEST_CASE("without OMP_NUM_THREADS the ranks of a host share its cores") {
+  const Workbench bench;
+  const auto result = bench.shell(
+      fmt::format("unset OMP_NUM_THREADS\nLOCAL_WORLD_SIZE=1000 \"$FINETUNE\" {}", kTrain));
+  REQUIRE_MESSAGE(result.code == 0, result.out << result.err);
+  CHECK(has(result.out, "1 on cpu, 1 thread each"));
+}
+
 TEST_CASE("a configuration file and flags give the same run") {
   const Workbench bench;
   bench.write("ds.json", R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 2,
