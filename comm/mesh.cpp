@@ -63,8 +63,11 @@ std::unique_ptr<Group> gloo(const Ranks& ranks) {
   return make_gloo_group(ranks.store, ranks.env.rank, ranks.env.world_size, options);
 }
 
-std::string run_id(const RankEnv& env) {
-  return fmt::format("{}-{}", env.master_addr, env.master_port);
+Mesh::Meeting meeting_of(const RankEnv& env) {
+  Mesh::Meeting meeting;
+  meeting.run_id = fmt::format("{}-{}", env.master_addr, env.master_port);
+  meeting.local_size = env.local_size;
+  return meeting;
 }
 
 // A group of CPU tensors, and what the user should know about it.
@@ -85,8 +88,7 @@ std::unique_ptr<Group> host_group(const RankEnv& env, Mesh::Meeting& meeting) {
 
 std::unique_ptr<Mesh> cpu_mesh(const RankEnv& env) {
   if (env.world_size == 1) return std::make_unique<Mesh>(torch::kCPU, make_solo_group());
-  Mesh::Meeting meeting;
-  meeting.run_id = run_id(env);
+  Mesh::Meeting meeting = meeting_of(env);
   auto group = host_group(env, meeting);
   return std::make_unique<Mesh>(torch::kCPU, std::move(meeting), std::move(group));
 }
@@ -102,8 +104,7 @@ bool through_nccl(const RankEnv& env, const Gpu& gpu) {
 std::unique_ptr<Mesh> gpu_mesh(const RankEnv& env, torch::Device device, Gpu& gpu,
                                const OnStuck& on_stuck) {
   if (env.world_size == 1) return std::make_unique<Mesh>(device, make_solo_group());
-  Mesh::Meeting meeting;
-  meeting.run_id = run_id(env);
+  Mesh::Meeting meeting = meeting_of(env);
   std::unique_ptr<Group> group;
   if (through_nccl(env, gpu)) {
     const Ranks ranks = meet(env, RankTable::bytes(env.world_size));

@@ -27,6 +27,7 @@ class Mesh {
   struct Meeting {
     c10::intrusive_ptr<c10d::Store> store;
     std::string run_id = "1";  // the same on all ranks
+    int local_size = 0;        // ranks of this machine; 0: all are
     std::vector<std::string> notes;
   };
   Mesh(torch::Device device, Meeting meeting, std::unique_ptr<Group> data);
@@ -37,6 +38,8 @@ class Mesh {
   Group& data() const { return *data_; }
   int rank() const { return data_->rank(); }
   int world_size() const { return data_->size(); }
+  // Ranks of this machine, this one included.
+  int local_size() const { return meeting_->local_size > 0 ? meeting_->local_size : world_size(); }
   // From now on collectives are written down, and none of them overlaps with compute. To be called
   // before anything keeps a reference to data(); a second call changes nothing.
   void log_collectives(const configs::CommsLoggerConfig& config);

@@ -8,14 +8,14 @@
 namespace zeroth::engine {
 namespace {
 
-// All ranks are of this machine. None takes anything before each of them has looked.
+// No rank takes anything before each of them has looked.
 void require_room(const model::Blocks& blocks, const configs::Config& config,
                   const comm::Mesh& mesh, bool trains) {
   const OutlineOptions options{
       .world_size = mesh.world_size(), .device = mesh.device().type(), .trains = trains};
   std::string refusal;
   try {
-    require_memory(run_memory(blocks, config, options));
+    require_memory(run_memory(blocks, config, options, mesh.local_size()));
   } catch (const Error& error) {
     refusal = error.what();
   }

@@ -186,7 +186,7 @@ int64_t held_bytes(const model::Blocks& blocks) {
 }  // namespace
 
 RunMemory run_memory(const model::Blocks& blocks, const configs::Config& config,
-                     const OutlineOptions& options, const std::filesystem::path& root) {
+                     const OutlineOptions& options, int here, const std::filesystem::path& root) {
   const int64_t held = held_bytes(blocks);
   const auto with = [=](const configs::Config& other) {
     MemoryPlan memory = outline(blocks, other, options).memory;
@@ -194,8 +194,8 @@ RunMemory run_memory(const model::Blocks& blocks, const configs::Config& config,
     return memory;
   };
   RunMemory run{config, options, with(config), {}, with};
-  run.room = machine_room(config.zero, run.memory, options.world_size, root);
-  if (run.room.host) run.room.host->bytes += held * options.world_size;
+  run.room = machine_room(config.zero, run.memory, here, root);
+  if (run.room.host) run.room.host->bytes += held * here;
   return run;
 }
 

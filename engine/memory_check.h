@@ -24,11 +24,12 @@ struct RunMemory {
   std::function<zero::MemoryPlan(const configs::Config&)> with;
 };
 
-// Of blocks that initialize() is to take over on all ranks of this machine. What their parameters
-// hold takes host memory until then. `root` is "/" but in tests. Throws an Error as outline and
-// machine_room.
+// Of blocks that initialize() is to take over on all ranks, `here` of them on this machine. What
+// their parameters hold takes host memory until then. `root` is "/" but in tests. Throws an Error
+// as outline and machine_room.
 RunMemory run_memory(const model::Blocks& blocks, const configs::Config& config,
-                     const OutlineOptions& options, const std::filesystem::path& root = "/");
+                     const OutlineOptions& options, int here,
+                     const std::filesystem::path& root = "/");
 
 // Bytes of all ranks of one machine together, at the same time.
 struct MemoryNeed {

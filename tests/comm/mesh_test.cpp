@@ -48,23 +48,28 @@ RankEnv env_of(int rank, int world_size, int port) {
 
 }  // namespace
 
-TEST_CASE("ranks find each other at the master's address") {
+TEST_CASE("ranks find each other at the master's address, on one machine or on two") {
   setenv("TORCH_FR_BUFFER_SIZE", "0", 1);  // two ranks in one process, see run_ranks
-  const int port = free_port();
-  double sums[2] = {0, 0};
-  const auto join = [&](int rank) {
-    const auto mesh = make_mesh(env_of(rank, 2, port));
-    CHECK(mesh->rank() == rank);
-    CHECK(mesh->world_size() == 2);
-    const torch::Tensor tensor = torch::full({1}, rank + 1.0);
-    mesh->data().all_reduce(tensor).wait();
-    sums[rank] = tensor.item<double>();
-  };
-  std::thread other(join, 1);
-  join(0);
-  other.join();
-  CHECK(sums[0] == 3);
-  CHECK(sums[1] == 3);
+  for (const int local_size : {2, 1}) {
+    const int port = free_port();
+    double sums[2] = {0, 0};
+    const auto join = [&](int rank) {
+      RankEnv env = env_of(rank, 2, port);
+      env.local_size = local_size;
+      const auto mesh = make_mesh(env);
+      CHECK(mesh->rank() == rank);
+      CHECK(mesh->world_size() == 2);
+      CHECK(mesh->local_size() == local_size);
+      const torch::Tensor tensor = torch::full({1}, rank + 1.0);
+      mesh->data().all_reduce(tensor).wait();
+      sums[rank] = tensor.item<double>();
+    };
+    std::thread other(join, 1);
+    join(0);
+    other.join();
+    CHECK(sums[0] == 3);
+    CHECK(sums[1] == 3);
+  }
 }
 
 TEST_CASE("a rank whose master does not answer says which and where") {

@@ -92,15 +92,17 @@ TEST_CASE("values that blocks hold count while weights are loaded, and are left 
     }
   }
   held -= static_cast<int64_t>(blocks[0]->parameters()[0].nbytes());  // the head has it too
-  const auto run_beside = [&](const configs::Config& config, int64_t kib) {
+  const auto run_beside = [&](const configs::Config& config, int64_t kib, int here = 2) {
     system.write("proc/meminfo", fmt::format("MemAvailable: {} kB\n", kib));
-    return run_memory(blocks, config, {.world_size = 2}, system.root());
+    return run_memory(blocks, config, {.world_size = 2}, here, system.root());
   };
   configs::Config config;  // AdamW at stage 0: far more than what is held
   const zero::MemoryPlan training = outline(blocks, config, {.world_size = 2}).memory;
   const int64_t enough = (2 * (training.peak().device - held) + 1023) / 1024;
   CHECK_NOTHROW(require_memory(run_beside(config, enough)));
   CHECK_THROWS_AS(require_memory(run_beside(config, enough - 1)), Error);
+  // With the other rank on another machine.
+  CHECK_NOTHROW(require_memory(run_beside(config, (enough + 1) / 2, /*here=*/1)));
   CHECK(run_beside(config, enough).memory.loading.device == training.loading.device + held);
 }
 
