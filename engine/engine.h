@@ -102,6 +102,7 @@ class Engine {
   // One optimizer step over gradient_accumulation_steps micro-batches. Collective: all ranks call
   // it. Throws an Error when the global batch has no trained token, a peer is lost, the step before
   // ended the run (StepStats::failure), or the engine was not made to train (InitOptions::trains).
+  // Where all ranks throw at the same block the step has not taken place, but its batch is drawn.
   virtual StepStats train_batch(Loader& data) = 0;
 
   // Loss without training over `micro_batches` micro-batches of every rank (all ranks pass the same

@@ -1,6 +1,7 @@
 #include "engine/step_watch.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace zeroth::engine {
 namespace {
@@ -57,6 +58,11 @@ StepWatch::StepWatch(const configs::Config& config, const comm::Mesh& mesh)
     : config_(config), mesh_(mesh), phases_(mesh.device()), blocks_(mesh.device()) {}
 
 void StepWatch::begin(int64_t steps_done) {
+  // Laps of a step that threw belong to no step.
+  if (std::exchange(untold_, true)) {
+    phases_ = LapClock(mesh_.device());
+    blocks_ = LapClock(mesh_.device());
+  }
   profiled_ = config_.flops_profiler.enabled && steps_done == config_.flops_profiler.profile_step;
   comm_before_ = mesh_.data().times();
   memory_.clear();
@@ -73,6 +79,7 @@ void StepWatch::ended(Phase phase) {
 }
 
 void StepWatch::tell(const model::Blocks& blocks, StepStats& stats) {
+  untold_ = false;
   for (const LapClock::Lap& lap : phases_.take()) {
     time_of(stats.times, static_cast<Phase>(lap.part)) += lap.seconds;
   }

@@ -36,6 +36,7 @@ class StepWatch {
   LapClock phases_;
   LapClock blocks_;
   bool profiled_ = false;
+  bool untold_ = false;  // the step that has begun
   comm::CommTimes comm_before_;
   std::vector<MemoryPoint> memory_;
 };

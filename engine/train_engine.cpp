@@ -35,6 +35,7 @@ StepStats TrainEngine::train_batch(Loader& data) {
   if (!failure_.empty()) throw Error(failure_);
   StepStats stats;
   watch_.begin(steps_);
+  strategy_.grads->reset();  // a step that threw has left some, too
   const OffloadTimes offload_before = offload_times();
   StepBatches step = draw_batches(data, config_.batch.accumulation_steps, *mesh_);
   require_trained_tokens(step, steps_ + 1, *mesh_);
@@ -122,7 +123,6 @@ void TrainEngine::apply(StepStats& stats) {
     update(stats);
     skips_.clean_step();
   }
-  strategy_.grads->reset();
   scaler_.update(stats.skipped);
   stats.skipped_total = steps_ - applied_updates_;
 }

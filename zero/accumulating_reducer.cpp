@@ -82,6 +82,7 @@ class AccumulatingReducer final : public GradReducer {
   }
 
   void reset() override {
+    exchange_.drain();
     for (UnitState& unit : units_) {
       unit.holds_sum = false;
       unit.got.clear();

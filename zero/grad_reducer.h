@@ -37,7 +37,7 @@ class GradReducer {
   // Whether backward has given this parameter a gradient in this step, on this rank. Without one it
   // counts as zero.
   virtual bool got_gradient(size_t unit, size_t slot) const = 0;
-  // Forgets the step's gradients.
+  // Forgets the step's gradients, of one that was interrupted too: waits for what is under way.
   virtual void reset() = 0;
 
   // Of all tensors that are kept from step to step, on the device.

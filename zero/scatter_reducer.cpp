@@ -1,4 +1,6 @@
 // The reducer that reduces in every micro-batch and keeps only this rank's shard.
+#include <utility>
+
 #include "zero/buffer_pool.h"
 #include "zero/grad_exchange.h"
 #include "zero/grad_reducer.h"
@@ -74,7 +76,9 @@ class ScatterReducer final : public GradReducer {
   }
 
   void reset() override {
+    exchange_.drain();
     for (UnitState& unit : units_) {
+      if (unit.open.defined()) pool_.give_tensor(std::exchange(unit.open, torch::Tensor()));
       unit.holds_sum = false;
       unit.squared = torch::Tensor();
       unit.got.clear();

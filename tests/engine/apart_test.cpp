@@ -9,6 +9,7 @@
 #include "tests/support/chain.h"
 #include "tests/support/late_copies.h"
 #include "tests/support/ranks.h"
+#include "tests/support/same_group.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::engine {
@@ -19,32 +20,6 @@ using Step = configs::OffloadOptimizerConfig::Step;
 using testing::copies_of;
 using testing::kFakeDevice;
 using testing::late_link;
-
-// Another mesh's ranks, on the fake device.
-class SameGroup final : public comm::Group {
- public:
-  explicit SameGroup(std::shared_ptr<comm::Mesh> mesh) : mesh_(std::move(mesh)) {}
-  int rank() const override { return mesh_->rank(); }
-  int size() const override { return mesh_->world_size(); }
-  comm::Pending all_reduce(const torch::Tensor& tensor, comm::Reduce op,
-                           std::string_view what) override {
-    return mesh_->data().all_reduce(tensor, op, what);
-  }
-  comm::Pending all_gather(const torch::Tensor& out, const torch::Tensor& in,
-                           std::string_view what) override {
-    return mesh_->data().all_gather(out, in, what);
-  }
-  comm::Pending reduce_scatter(const torch::Tensor& out, const torch::Tensor& in,
-                               std::string_view what) override {
-    return mesh_->data().reduce_scatter(out, in, what);
-  }
-  comm::Pending broadcast(const torch::Tensor& tensor, int root, std::string_view what) override {
-    return mesh_->data().broadcast(tensor, root, what);
-  }
-
- private:
-  std::shared_ptr<comm::Mesh> mesh_;
-};
 
 struct Case {
   const char* name;
@@ -113,7 +88,7 @@ void check_case(const Case& c) {
 
       const auto link = late_link(seed);
       const auto apart =
-          std::make_shared<comm::Mesh>(kFakeDevice, std::make_unique<SameGroup>(mesh));
+          std::make_shared<comm::Mesh>(kFakeDevice, std::make_unique<testing::SameGroup>(mesh));
       TrainEngine engine(testing::make_chain({.hidden = 20}), config_of(c, folder.path()), apart,
                          link);
       const Trained trained = train(engine, source, c, *apart);

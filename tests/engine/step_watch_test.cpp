@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <thread>
 
+#include "base/error.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
 
@@ -41,6 +43,50 @@ TEST_CASE("the phases of a step add up to the step") {
       CHECK(stats.blocks.empty());
       CHECK(stats.comm.collectives == 0);
     }
+  });
+}
+
+TEST_CASE("the time of a step that threw belongs to no other") {
+  static constexpr std::chrono::milliseconds kLong{100};
+  struct SlowAtFirst final : engine::Loader {
+    model::MicroBatch next() override {
+      if (drawn++ == 0) std::this_thread::sleep_for(kLong);
+      return chain.next();
+    }
+    testing::ChainLoader chain{{}};
+    int drawn = 0;
+  };
+  // Blocks whose first call takes long, or throws.
+  struct First final : model::Block {
+    First(const char* label, bool throws_at_first) : Block(label), throws(throws_at_first) {}
+    torch::Tensor forward(const torch::Tensor& x, const model::MicroBatch&) override {
+      if (calls++ > 0) return x * 1;
+      if (throws) throw Error("failed");
+      std::this_thread::sleep_for(kLong);
+      return x * 1;
+    }
+    bool throws;
+    int calls = 0;
+  };
+  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+    model::Blocks blocks = testing::make_chain();
+    blocks.insert(blocks.begin() + 1, std::make_shared<First>("slow", false));
+    blocks.insert(blocks.begin() + 2, std::make_shared<First>("fails", true));
+    configs::Config config = chain_config(1, 1);
+    config.flops_profiler.enabled = true;
+    config.flops_profiler.profile_step = 0;
+    const auto engine = testing::make_engine(std::move(blocks), config, mesh);
+    SlowAtFirst loader;
+    CHECK_THROWS_AS(engine->train_batch(loader), Error);
+    const auto start = std::chrono::steady_clock::now();
+    const StepStats stats = engine->train_batch(loader);
+    const double whole =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    CHECK(sum(stats.times) <= whole);
+    double of_blocks = 0;
+    for (const BlockTime& block : stats.blocks) of_blocks += block.forward + block.backward;
+    CHECK(of_blocks > 0);
+    CHECK(of_blocks <= whole);
   });
 }
 
