@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace zeroth::offload {
@@ -16,12 +17,16 @@ torch::Tensor StagingSlots::Slot::view(int64_t numel, torch::Dtype dtype) const 
 }
 
 StagingSlots::Slot StagingSlots::take(int64_t bytes) {
-  const auto large = std::find_if(free_.begin(), free_.end(),
-                                  [&](const Slot& slot) { return slot.memory.numel() >= bytes; });
+  constexpr int64_t kTooSmall = std::numeric_limits<int64_t>::max();
+  const auto size = [bytes](const Slot& slot) {
+    return slot.memory.numel() < bytes ? kTooSmall : slot.memory.numel();
+  };
+  const auto best = std::ranges::min_element(free_, {}, size);
+  const bool fits = best != free_.end() && size(*best) < kTooSmall;
   const bool may_grow = count_ < most_;
-  if (large != free_.end() && (!may_grow || link_.copies->reached(large->free))) {
-    Slot slot = std::move(*large);
-    free_.erase(large);
+  if (fits && (!may_grow || link_.copies->reached(best->free))) {
+    Slot slot = std::move(*best);
+    free_.erase(best);
     return slot;
   }
   if (!free_.empty() && !may_grow) {

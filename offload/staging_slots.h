@@ -27,7 +27,8 @@ class StagingSlots {
     torch::Tensor view(int64_t numel, torch::Dtype dtype) const;
   };
 
-  // At least `bytes` bytes. Blocks only where a slot turns out too small and is replaced.
+  // At least `bytes` bytes: of the free slots the smallest that has them. Blocks only where all
+  // are too small and one is replaced, until that one is free.
   Slot take(int64_t bytes);
   void give(Slot slot) { free_.push_back(std::move(slot)); }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <exception>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -80,11 +81,11 @@ class StagingStore final : public ShardStore {
  private:
   struct Held {  // a tile on the device
     Tile tile;
-    Access access;    // of the inner lease
-    TileLease inner;  // none when it only reads: that goes back when the copy has ended
-    StagingSlots::Slot slot;
-    torch::Tensor values;  // in the slot
-    Point arrived;         // the slot may be used behind it
+    Access access;            // of the inner lease
+    TileLease inner;          // none when it only reads: that goes back when the copy has ended
+    StagingSlots::Slot slot;  // free: the copy back of what was written before, if there is one
+    torch::Tensor values;     // in the slot
+    Point arrived;            // the slot may be used behind it
   };
   struct Leased {
     Tile tile;
@@ -101,6 +102,10 @@ class StagingStore final : public ShardStore {
   size_t inner_leases() const { return inner_held_ + ending_.size(); }
 
   Held take(const Tile& tile, Access access) {
+    if (written_ && written_->tile == tile && access == Access::kRead) {
+      return *std::exchange(written_, std::nullopt);
+    }
+    forget_written();
     const auto ready = std::find_if(ahead_.begin(), ahead_.end(),
                                     [&](const Held& held) { return held.tile == tile; });
     if (ready != ahead_.end() && (access == Access::kRead || ready->access != Access::kRead)) {
@@ -112,6 +117,11 @@ class StagingStore final : public ShardStore {
     return fetch(tile, access);
   }
 
+  void forget_written() {
+    if (written_) slots_.give(std::move(written_->slot));
+    written_.reset();
+  }
+
   Held fetch(const Tile& tile, Access access) {
     Held held{tile, access, inner_->borrow(tile, torch::kCPU, access), {}, {}, {}};
     const torch::Tensor resting = held.inner.tensor();
@@ -121,6 +131,7 @@ class StagingStore final : public ShardStore {
     if (access != Access::kWrite) {
       held.arrived = copies().copy(held.values, resting, {held.slot.free});
     }
+    held.slot.free = {};
     if (access == Access::kRead) {
       ending_.push_back({tile, access, std::move(held.inner), held.arrived});
     } else {
@@ -132,12 +143,18 @@ class StagingStore final : public ShardStore {
   void end_lease(Held& held, Access access) {
     no_longer_leased(held.tile, access);
     try {
-      held.slot.free = copies().now();
-      if (access != Access::kRead) {
-        held.slot.free = copies().copy(held.inner.tensor(), held.values, {held.slot.free});
+      copies().order(held.slot.free);
+      const Point used = copies().now();
+      if (access == Access::kRead) {
+        held.slot.free = used;
+        end_inner(held, held.arrived);
+        return slots_.give(std::move(held.slot));
       }
-      end_inner(held, access == Access::kRead ? held.arrived : held.slot.free);
-      slots_.give(std::move(held.slot));
+      held.slot.free = copies().copy(held.inner.tensor(), held.values, {used});
+      end_inner(held, held.slot.free);
+      if (options_.expected != Access::kRead) return slots_.give(std::move(held.slot));
+      forget_written();
+      written_ = Held{held.tile, Access::kRead, {}, std::move(held.slot), held.values, used};
     } catch (...) {
       failure_ = std::current_exception();
     }
@@ -193,6 +210,7 @@ class StagingStore final : public ShardStore {
   }
 
   TileLease borrow_on_host(const Tile& tile, Access access) {
+    forget_written();
     make_way(tile, access);
     const auto inner = std::make_shared<TileLease>(inner_->borrow(tile, torch::kCPU, access));
     leased_.push_back({tile, access});
@@ -238,7 +256,8 @@ class StagingStore final : public ShardStore {
   StagingSlots slots_;
   std::deque<Tile> expected_;
   std::vector<Held> ahead_;
-  std::vector<Leased> leased_;  // on the device and on the host
+  std::optional<Held> written_;  // by the last lease, where reads are expected
+  std::vector<Leased> leased_;   // on the device and on the host
   std::deque<Ending> ending_;
   size_t inner_held_ = 0;  // inner leases in ahead_ and with those that may write on the device
   std::exception_ptr failure_;

@@ -23,7 +23,9 @@ std::unique_ptr<ShardStore> make_host_store(std::shared_ptr<HostLink> link);
 
 // Borrowed for `device`, a tile of `inner` is copied there and, if it may have changed, back when
 // the lease is destroyed; both are ordered against the current stream and do not block it nor the
-// host, except that a tile which is still on its way back is waited for. What uses the tensor is
+// host, except that a tile which is still on its way back is waited for. Where reads are expected,
+// the tile that the device wrote last is read there at once, if it is the next to be borrowed: its
+// memory is the same, and a copy back goes on beside it. What uses the tensor is
 // queued, or ordered, on the current stream before the lease is destroyed. Borrowed for the CPU, a
 // tile is the inner store's, with all that came from the device. A tile has one lease at a time,
 // unless all of them only read.

@@ -22,10 +22,23 @@ TEST_CASE("a slot that is free is taken again, viewed as what is asked for") {
   CHECK(slots.count() == 1);
 }
 
+TEST_CASE("of the slots that are large enough the smallest is taken") {
+  const auto link = late_link();
+  StagingSlots slots(*link, torch::kCPU, 3);
+  StagingSlots::Slot large = slots.take(4096), small = slots.take(64), middle = slots.take(512);
+  slots.give(std::move(large));
+  slots.give(std::move(small));
+  slots.give(std::move(middle));
+  CHECK(slots.take(100).memory.numel() == 512);
+  CHECK(slots.take(64).memory.numel() == 64);
+  CHECK(slots.take(64).memory.numel() == 4096);
+  CHECK(slots.count() == 3);
+}
+
 TEST_CASE("slots under a copy are taken in turn once there are as many as may be") {
   const auto link = late_link();
-  StagingSlots slots(*link, torch::kCPU, 2);
   const torch::Tensor source = torch::ones({8});
+  StagingSlots slots(*link, torch::kCPU, 2);
   std::vector<void*> used;
   for (int i = 0; i < 6; ++i) {
     StagingSlots::Slot slot = slots.take(32);

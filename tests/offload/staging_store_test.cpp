@@ -14,6 +14,7 @@ namespace {
 using testing::copies_of;
 using testing::kFakeDevice;
 using testing::late_link;
+using testing::LateCopies;
 
 constexpr torch::DeviceType kHost = torch::kCPU;
 
@@ -156,6 +157,54 @@ TEST_CASE("what the host writes is what the device reads, also if it was copied 
     }
     staged.store->settle();
   }
+}
+
+TEST_CASE("what the device wrote last is read there at once, from the same memory") {
+  for (const uint64_t seed : {0, 1, 2, 3, 4, 5, 6, 7}) {
+    Staged staged({.depth = 1, .expected = Access::kRead}, seed);
+    for (int shard = 0; shard < 3; ++shard) staged.store->add(64, torch::kFloat);
+    const LateCopies& copies = copies_of(*staged.link);
+    const auto sum_of = [](size_t shard, int step) {
+      return torch::full({64}, static_cast<double>(100 * shard) + step * (step + 1) / 2);
+    };
+    for (int step = 1; step <= 3; ++step) {
+      for (size_t shard = 0; shard < 3; ++shard) {
+        const Tile tile = {shard, 0, 64};
+        TileLease lease = staged.store->borrow(tile, kFakeDevice, Access::kReadWrite);
+        const void* memory = lease.tensor().data_ptr();
+        lease.tensor().add_(step == 1 ? 100.0 * static_cast<double>(shard) + 1 : step);
+        lease = TileLease();
+        const int copied = copies.copies(), waited = copies.waits();
+        lease = staged.store->borrow(tile, kFakeDevice, Access::kRead);
+        CHECK(lease.tensor().data_ptr() == memory);
+        CHECK(at::equal(lease.tensor(), sum_of(shard, step)));
+        CHECK(copies.copies() == copied);
+        CHECK(copies.waits() == waited);
+      }
+    }
+    // The memory went on to other tiles, and no copy back took their values.
+    CHECK(copies.waits() == 0);
+    CHECK(staged.store->bytes().host - staged.watched->bytes().host <= 2 * 256);
+    for (size_t shard = 0; shard < 3; ++shard) {
+      const TileLease lease = staged.store->borrow({shard, 0, 64}, kHost, Access::kRead);
+      CHECK(at::equal(lease.tensor(), sum_of(shard, 3)));
+    }
+    CHECK(staged.watched->held.empty());
+  }
+}
+
+TEST_CASE("what the device wrote is not read from its memory once something else was lent") {
+  Staged staged({.depth = 1, .expected = Access::kRead});
+  staged.store->add(64, torch::kFloat);
+  const Tile tile = {0, 0, 64};
+  staged.store->borrow(tile, kFakeDevice, Access::kWrite).tensor().fill_(1);
+  staged.store->borrow(tile, kHost, Access::kReadWrite).tensor().add_(1);
+  CHECK(staged.store->borrow(tile, kFakeDevice, Access::kRead).tensor()[63].item<float>() == 2);
+  staged.store->borrow(tile, kFakeDevice, Access::kWrite).tensor().fill_(3);
+  staged.store->borrow({0, 0, 32}, kFakeDevice, Access::kReadWrite).tensor().fill_(4);
+  const TileLease lease = staged.store->borrow(tile, kFakeDevice, Access::kRead);
+  CHECK(at::equal(lease.tensor(), at::cat({torch::full({32}, 4.0), torch::full({32}, 3.0)})));
+  CHECK(staged.store->bytes().host - staged.watched->bytes().host == 64 * 4);  // one at a time
 }
 
 TEST_CASE("a tile cut otherwise, or read ahead and then written on the device, is up to date") {

@@ -38,9 +38,10 @@ class LateCopies final : public offload::CopyStream {
     }
     return copy;
   }
-  void order(const offload::Point& point) override { wait(point); }
+  void order(const offload::Point& point) override { end(point); }
   void wait(const offload::Point& point) override {
-    if (point) perform(*std::static_pointer_cast<Copy>(point));
+    if (!reached(point)) ++waits_;
+    end(point);
   }
   bool reached(const offload::Point& point) override {
     return !point || std::static_pointer_cast<Copy>(point)->done;
@@ -50,6 +51,7 @@ class LateCopies final : public offload::CopyStream {
   }
 
   int copies() const { return copies_; }
+  int waits() const { return waits_; }  // of the host, for copies that were under way
   size_t under_way() const { return waiting_.size(); }
 
  private:
@@ -59,9 +61,12 @@ class LateCopies final : public offload::CopyStream {
     bool done = false;
   };
 
+  void end(const offload::Point& point) {
+    if (point) perform(*std::static_pointer_cast<Copy>(point));
+  }
   void perform(Copy& copy) {
     if (copy.done) return;
-    for (const offload::Point& point : copy.after) wait(point);
+    for (const offload::Point& point : copy.after) end(point);
     copy.done = true;
     copy.to.copy_(copy.from);
     copy.to = copy.from = torch::Tensor();
@@ -72,7 +77,7 @@ class LateCopies final : public offload::CopyStream {
   std::mt19937_64 random_;
   bool only_when_waited_for_;
   std::vector<std::shared_ptr<Copy>> waiting_;
-  int copies_ = 0;
+  int copies_ = 0, waits_ = 0;
 };
 
 inline std::shared_ptr<offload::HostLink> late_link(uint64_t seed = 0) {
