@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 
 #include "base/error.h"
@@ -12,7 +13,7 @@ namespace zeroth::offload {
 namespace {
 
 constexpr double kElements = 1e9;
-constexpr int kCalls = 3;
+constexpr size_t kCalls = 5;
 
 double seconds_of(const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
@@ -20,11 +21,16 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-double best_of(const std::function<void()>& work) {
+// Not the best: that may be a call for which the others happened to wait.
+double median_of(const std::function<void()>& work, const Together& together) {
   work();
-  double best = seconds_of(work);
-  for (int call = 1; call < kCalls; ++call) best = std::min(best, seconds_of(work));
-  return std::max(best, 1e-9);
+  std::array<double, kCalls> seconds{};
+  for (double& call : seconds) {
+    together();
+    call = seconds_of(work);
+  }
+  std::ranges::nth_element(seconds, seconds.begin() + kCalls / 2);
+  return std::max(seconds[kCalls / 2], 1e-9);
 }
 
 }  // namespace
@@ -42,17 +48,19 @@ StepChoice choose_step(const StepRates& rates, const StepBytes& bytes) {
   };
   StepChoice choice;
   choice.host_s = std::max(kElements / rates.host_elements_per_s, there(bytes.parameter));
-  choice.device_s = std::max(there(bytes.states + bytes.gradient), back(bytes.states));
+  choice.device_s = std::max(there(bytes.to_device), back(bytes.to_host));
   choice.on_device = choice.device_s < choice.host_s;
   choice.why = fmt::format(
-      "updates on the {}: {:.2f} s per 1B elements on the host ({:.2f}B elements/s), {:.2f} s "
-      "through the GPU (link {:.1f} GB/s there, {:.1f} GB/s back)",
+      "updates on the {}: {:.2f} s per 1B elements on the host beside the next forward ({:.2f}B "
+      "elements/s), {:.2f} s through the GPU between its blocks (link {:.1f} GB/s there, {:.1f} "
+      "GB/s back)",
       choice.on_device ? "GPU" : "host", choice.host_s, rates.host_elements_per_s / 1e9,
       choice.device_s, rates.to_device_bytes_per_s / 1e9, rates.to_host_bytes_per_s / 1e9);
   return choice;
 }
 
-StepRates measure_link(HostLink& link, torch::Device device, int64_t bytes) {
+StepRates measure_link(HostLink& link, torch::Device device, const Together& together,
+                       int64_t bytes) {
   const torch::Tensor here = link.memory.zeros(bytes, torch::kByte);
   const torch::Tensor landed = link.memory.zeros(bytes, torch::kByte);
   const torch::Tensor there =
@@ -62,14 +70,15 @@ StepRates measure_link(HostLink& link, torch::Device device, int64_t bytes) {
   const auto amount = static_cast<double>(bytes);
   StepRates rates;
   rates.to_device_bytes_per_s =
-      amount / best_of([&] { copies.wait(copies.copy(there, here, {usable})); });
+      amount / median_of([&] { copies.wait(copies.copy(there, here, {usable})); }, together);
   rates.to_host_bytes_per_s =
-      amount / best_of([&] { copies.wait(copies.copy(landed, there, {usable})); });
+      amount / median_of([&] { copies.wait(copies.copy(landed, there, {usable})); }, together);
   return rates;
 }
 
-double measure_rate(int64_t elements, const std::function<void()>& update) {
-  return static_cast<double>(elements) / best_of(update);
+double measure_rate(int64_t elements, const std::function<void()>& update,
+                    const Together& together) {
+  return static_cast<double>(elements) / median_of(update, together);
 }
 
 }  // namespace zeroth::offload

@@ -18,11 +18,11 @@ struct StepRates {
   double host_elements_per_s = 0;  // of the optimizer's rule in host memory
 };
 
-// Of one element of a rank's shards.
+// That cross the link for one element of a rank's shards.
 struct StepBytes {
-  int64_t states = 0;     // master and moments
-  int64_t parameter = 0;  // that goes back to the device when the host updates
-  int64_t gradient = 0;   // that goes to the device when it updates; it rests on the host
+  int64_t parameter = 0;  // back to the device, when the host updates
+  int64_t to_device = 0;  // when the device does: masters, states, gradient
+  int64_t to_host = 0;    // when the device does: masters and states, parameters that rest there
 };
 
 struct StepChoice {
@@ -33,16 +33,26 @@ struct StepChoice {
 };
 
 // Pure. Both ways are pipelines, as slow as their slowest part: on the host the update itself or
-// the parameters' way back; on the device the states' way there or back, which go on at once. On
-// a tie the host, which leaves the link to others. Ranks have to agree: give each the least rates
-// of all.
+// the parameters' way back; on the device the ways there and back, which go on at once. On a tie
+// the host, which leaves the link to others. What a forward hides is not counted, as its length is
+// not known before the first one: updates on the host pass beside it, those on the device between
+// its blocks. So where the host is slower by less than a forward takes, the device is chosen and
+// the host would have been as good or better. Ranks have to agree: give each the least rates of
+// all.
 StepChoice choose_step(const StepRates& rates, const StepBytes& bytes);
 
-// The link's rates with copies of `bytes` bytes, each way alone. Takes twice so much memory of the
-// host and so much of the device while it measures.
-StepRates measure_link(HostLink& link, torch::Device device, int64_t bytes = int64_t{64} << 20);
+// Called before each measurement that counts: returns on all ranks that share the machine at about
+// the same time, so that each has the rate that is left to it beside the others.
+using Together = std::function<void()>;
+
+// The link's rates with copies of `bytes` bytes, each way alone: the median of a few after one that
+// warms up. Takes twice so much memory of the host and so much of the device while it measures.
+StepRates measure_link(
+    HostLink& link, torch::Device device, const Together& together = [] {},
+    int64_t bytes = int64_t{64} << 20);
 // Elements per second of `update`, which works on `elements` elements each time it is called; more
-// than caches hold. The best of a few calls after one that warms up.
-double measure_rate(int64_t elements, const std::function<void()>& update);
+// than caches hold. Measured as the link is.
+double measure_rate(
+    int64_t elements, const std::function<void()>& update, const Together& together = [] {});
 
 }  // namespace zeroth::offload

@@ -19,7 +19,8 @@ torch::Dtype gradient_dtype(const configs::Config& config) {
                       : config.gradients.communication.value_or(config.precision));
 }
 
-double host_rate(const configs::Config& config, int64_t elements) {
+double host_rate(const configs::Config& config, int64_t elements,
+                 const offload::Together& together) {
   const torch::NoGradGuard no_grad;
   const auto rule = optim::make_update_rule(config.optimizer, torch::kCPU);
   const auto full = [&](torch::Dtype dtype, double value) {
@@ -36,8 +37,8 @@ double host_rate(const configs::Config& config, int64_t elements) {
       .grad = full(gradient_dtype(config), 1e-3),
       .states = states,
       .copy = copies ? working : torch::Tensor()};
-  return offload::measure_rate(elements,
-                               [&] { rule->apply(range, optim::usual_step(config.optimizer, 1)); });
+  return offload::measure_rate(
+      elements, [&] { rule->apply(range, optim::usual_step(config.optimizer, 1)); }, together);
 }
 
 offload::StepRates least_over_ranks(const offload::StepRates& rates, const comm::Mesh& mesh) {
@@ -63,19 +64,24 @@ offload::StepBytes bytes_per_element(const configs::Config& config) {
   const auto size = [](torch::Dtype dtype) {
     return static_cast<int64_t>(c10::elementSize(dtype));
   };
-  const auto states = static_cast<int64_t>(rule->state_names().size());
-  return {.states = states * size(rule->state_dtype()) +
-                    (has_master(config, *rule) ? size(rule->master_dtype()) : 0),
-          .parameter = size(dtype_of(config.precision)),
-          .gradient = size(gradient_dtype(config))};
+  const bool copies = has_master(config, *rule);
+  const bool rests = config.zero.offload_param.device != configs::RestingPlace::kDevice;
+  const int64_t parameter = size(dtype_of(config.precision));
+  const int64_t states =
+      static_cast<int64_t>(rule->state_names().size()) * size(rule->state_dtype()) +
+      (copies ? size(rule->master_dtype()) : 0);
+  return {.parameter = parameter,
+          .to_device = states + size(gradient_dtype(config)) + (rests && !copies ? parameter : 0),
+          .to_host = states + (rests ? parameter : 0)};
 }
 
 bool updates_on_device(const configs::Config& config, const comm::Mesh& mesh,
                        offload::HostLink& link, std::vector<std::string>& notes) {
   const Step step = config.zero.offload_optimizer.step;
   if (step != Step::kAuto) return step == Step::kGpu;
-  offload::StepRates rates = offload::measure_link(link, mesh.device());
-  rates.host_elements_per_s = host_rate(config, kMeasured);
+  const auto together = [&mesh] { comm::barrier(mesh); };
+  offload::StepRates rates = offload::measure_link(link, mesh.device(), together);
+  rates.host_elements_per_s = host_rate(config, kMeasured, together);
   const offload::StepChoice choice =
       offload::choose_step(least_over_ranks(rates, mesh), bytes_per_element(config));
   notes.push_back(choice.why);

@@ -3,13 +3,15 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <chrono>
+#include <thread>
 
 #include "base/error.h"
 
 namespace zeroth::offload {
 namespace {
 
-constexpr StepBytes kAdamBf16 = {.states = 12, .parameter = 2, .gradient = 2};
+constexpr StepBytes kAdamBf16 = {.parameter = 2, .to_device = 14, .to_host = 12};
 
 }  // namespace
 
@@ -36,8 +38,9 @@ TEST_CASE("the seconds are those of each way's slowest part, and the reason hold
   CHECK(choice.host_s == doctest::Approx(0.5));
   CHECK(choice.device_s == doctest::Approx(1.2));
   CHECK(choice.why ==
-        "updates on the host: 0.50 s per 1B elements on the host (2.00B elements/s), 1.20 s "
-        "through the GPU (link 20.0 GB/s there, 10.0 GB/s back)");
+        "updates on the host: 0.50 s per 1B elements on the host beside the next forward (2.00B "
+        "elements/s), 1.20 s through the GPU between its blocks (link 20.0 GB/s there, 10.0 GB/s "
+        "back)");
   // A link so slow that the parameters' way back is what the host waits for.
   CHECK(choose_step({2e9, 10e9, 4e9}, kAdamBf16).host_s == doctest::Approx(1.0));
 }
@@ -62,9 +65,25 @@ TEST_CASE("a rate counts the elements of a call, and the first call warms up") {
   CHECK(rate < 1000 / 1e-6);  // 100,000 additions take more than a microsecond
 }
 
+TEST_CASE("a rate is that of the middle call, and ranks meet before each that counts") {
+  int calls = 0, met = 0;
+  const auto work = [&] {
+    CHECK(met == calls);  // the first call warms up
+    const int slow[] = {0, 40, 1, 10, 10, 40};
+    std::this_thread::sleep_for(std::chrono::milliseconds(slow[calls++]));
+  };
+  const double rate = measure_rate(1000, work, [&] { ++met; });
+  CHECK(calls == 6);
+  CHECK(rate < 1000 / 9e-3);
+  CHECK(rate > 1000 / 39e-3);
+}
+
 TEST_CASE("the link is measured both ways") {
   HostLink link{HostMemory(), make_copy_stream(torch::kCPU)};
-  const StepRates rates = measure_link(link, torch::kCPU, int64_t{1} << 20);
+  int met = 0;
+  const StepRates rates = measure_link(
+      link, torch::kCPU, [&] { ++met; }, int64_t{1} << 20);
+  CHECK(met == 10);
   CHECK(rates.to_device_bytes_per_s > 1e6);
   CHECK(rates.to_host_bytes_per_s > 1e6);
   CHECK(link.memory.bytes() == 0);  // given back
