@@ -72,10 +72,11 @@ std::unique_ptr<ShardStore> make_memory_store(torch::Device device) {
 }
 
 std::unique_ptr<ShardStore> make_host_store(std::shared_ptr<HostLink> link) {
+  const auto memory = std::make_shared<HostMemory>(link ? link->memory : HostMemory());
   return std::make_unique<MemoryStore>(
       torch::kCPU,
-      [link](int64_t numel, torch::Dtype dtype) { return link->memory.zeros(numel, dtype); },
-      [link] { return link->memory.notes(); });
+      [memory](int64_t numel, torch::Dtype dtype) { return memory->zeros(numel, dtype); },
+      [memory] { return memory->notes(); });
 }
 
 }  // namespace zeroth::offload

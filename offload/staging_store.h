@@ -18,7 +18,8 @@ struct StagingOptions {
   Access expected = Access::kReadWrite;
 };
 
-// Shards in memory of exactly their size, leased to the CPU; see make_memory_store.
+// Shards in memory of exactly their size, leased to the CPU; see make_memory_store. `link`: of the
+// device that copies from and to them; null: none does.
 std::unique_ptr<ShardStore> make_host_store(std::shared_ptr<HostLink> link);
 
 // Borrowed for `device`, a tile of `inner` is copied there and, if it may have changed, back when

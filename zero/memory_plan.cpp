@@ -151,12 +151,15 @@ class Planner {
     const auto count = static_cast<int64_t>(rule->state_names().size());
     const int64_t state = width_of(rule->state_dtype());
     const int64_t master = has_master(config_, *rule) ? width_of(rule->master_dtype()) : 0;
+    // With auto, where a measurement is to tell, as if it were copied.
+    using Step = configs::OffloadOptimizerConfig::Step;
+    const bool pin = offload.pin_memory && offload.step != Step::kCpu;
     for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
       const RestingPlace place = places_.updates[unit];
       const int64_t numel = places_.updated[unit];
-      put(result_.masters, place, offload.pin_memory, numel * master);
+      put(result_.masters, place, pin, numel * master);
       for (int64_t i = 0; i < count; ++i) {
-        put(result_.states, place, offload.pin_memory, numel * state);
+        put(result_.states, place, pin, numel * state);
       }
     }
     const int64_t arrays = count + (master > 0 ? 1 : 0);
@@ -165,7 +168,7 @@ class Planner {
     add_update_staging(arrays);
     const int64_t largest = places_.largest_update_in_file();
     if (largest == 0) return;
-    add_buffers(optimizer_tiles(config_.zero, largest, arrays), offload.pin_memory,
+    add_buffers(optimizer_tiles(config_.zero, largest, arrays), pin,
                 largest * std::max(master, count > 0 ? state : 0));
   }
 

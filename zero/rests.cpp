@@ -61,7 +61,8 @@ class Maker {
     return place == RestingPlace::kNvme || (place == RestingPlace::kCpu && rests_.link);
   }
 
-  std::unique_ptr<offload::ShardStore> file_of_states(const FileTiles& tiles) {
+  std::unique_ptr<offload::ShardStore> file_of_states(const FileTiles& tiles,
+                                                      std::shared_ptr<offload::HostLink> link) {
     const auto& offload = config_.zero.offload_optimizer;
     return offload::make_file_store({.place = swap_place(mesh_, offload.nvme_path, "optimizer"),
                                      .aio = config_.aio,
@@ -69,7 +70,7 @@ class Maker {
                                      .buffer_bytes = tiles.buffer_bytes,
                                      .pipeline_read = offload.pipeline_read,
                                      .pipeline_write = offload.pipeline_write,
-                                     .link = rests_.link});
+                                     .link = std::move(link)});
   }
 
   void place_updates() {
@@ -110,7 +111,9 @@ class Maker {
     const bool streams = rests_.link && updater_.device == mesh_.device();
     const FileTiles tiles = optimizer_tiles(config_.zero, places_.largest_update_in_file(), arrays);
     if (in_file || streams) rests_.options.tile_elements = tiles.elements;
-    auto store = in_file ? file_of_states(tiles) : offload::make_host_store(rests_.link);
+    // What the host alone works on is not page-locked.
+    const auto link = streams ? rests_.link : nullptr;
+    auto store = in_file ? file_of_states(tiles, link) : offload::make_host_store(link);
     if (streams) {
       const auto depth = static_cast<size_t>(arrays);  // what one tile takes
       const auto lent = static_cast<size_t>(tiles.buffers) - depth;

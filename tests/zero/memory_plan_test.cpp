@@ -240,6 +240,13 @@ TEST_CASE("beside a GPU what is offloaded rests in pinned or other host memory")
   CHECK(plan_memory(plan, away, torch::kCUDA, step).file_buffers.host > 0);
   away.zero.offload_optimizer.pin_memory = true;
   CHECK(plan_memory(plan, away, torch::kCUDA, step).file_buffers.pinned > 0);
+  // No copy touches what the host updates, but its gradients come through the link.
+  away.zero.offload_optimizer.step = configs::OffloadOptimizerConfig::Step::kCpu;
+  CHECK(plan_memory(plan, away, torch::kCUDA, step).file_buffers.pinned == 0);
+  away.zero.offload_optimizer.device = RestingPlace::kCpu;
+  there = plan_memory(plan, away, torch::kCUDA, step);
+  CHECK(there.states == PlaceBytes{.host = here.states.device});
+  CHECK(there.gradients == PlaceBytes{.pinned = here.gradients.device});
 }
 
 TEST_CASE("the peak is training's, or the loading's where more is needed for that") {

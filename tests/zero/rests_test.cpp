@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "tests/support/chain.h"
+#include "tests/support/late_copies.h"
 #include "tests/support/ranks.h"
 #include "tests/support/temp_folder.h"
 
@@ -107,6 +108,34 @@ TEST_CASE("what rests in files waits for its use; ratio and max_in_cpu keep some
     CHECK(rests.params.back() != nullptr);
   });
   CHECK(std::filesystem::is_empty(folder.path()));
+}
+
+TEST_CASE("only what copies touch is page-locked: not what the host alone updates") {
+  struct Agreeing final : offload::PageLocker {
+    std::string lock(std::span<std::byte>) override { return ""; }
+    void unlock(std::span<std::byte>) noexcept override {}
+  };
+  using Step = configs::OffloadOptimizerConfig::Step;
+  const TempFolder folder;
+  const comm::Mesh mesh(testing::kFakeDevice, comm::make_solo_group());
+  const UnitPlan plan = plan_units(testing::make_chain(), 1);
+  for (const RestingPlace place : {RestingPlace::kCpu, RestingPlace::kNvme}) {
+    for (const Step step : {Step::kCpu, Step::kGpu}) {
+      configs::Config config = in_files(folder);
+      config.zero.offload_optimizer.device = place;
+      config.zero.offload_optimizer.step = step;
+      config.zero.offload_param.device = RestingPlace::kDevice;
+      const auto link = std::make_shared<offload::HostLink>(
+          offload::HostLink{offload::HostMemory(std::make_shared<Agreeing>()),
+                            std::make_unique<testing::LateCopies>()});
+      const Rests rests = make_rests(
+          plan, config, mesh, std::vector<Retention>(plan.units.size(), Retention::kRelease), link);
+      const UpdatePlace& updates = rests.updates.front();
+      const size_t shard = updates.states->add(100);
+      updates.states->borrow({shard, 0, 100}, updates.device, offload::Access::kReadWrite);
+      CHECK((link->memory.locked_bytes() > 0) == (step == Step::kGpu));
+    }
+  }
 }
 
 TEST_CASE("SGD without momentum has no states: in fp32 there is no file") {
