@@ -38,37 +38,36 @@ class OnHost final : public KeptInputs {
 
   void keep(size_t block, const torch::Tensor& x) override {
     drop(block);
+    send(std::exchange(last_, block));
     if (!x.defined()) return;
     const torch::Tensor values = x.detach().contiguous();
-    Input input{.shape = values.sizes().vec(), .options = values.options()};
-    input.slot = slots_.take(static_cast<int64_t>(values.nbytes()));
-    input.slot->free =
-        link_->copies->copy(view(input), values.view(-1), {input.slot->free, link_->copies->now()});
-    leaving_.push_back({values, input.slot->free});
-    free_left(kLeaving);
-    inputs_[block] = std::move(input);
+    inputs_[block] = {.shape = values.sizes().vec(),
+                      .options = values.options(),
+                      .values = values,
+                      .usable = link_->copies->now()};
   }
 
   void expect(size_t block) override {
-    free_left(0);
     Input& input = inputs_[block];
     if (!input.slot) return;
-    input.back = torch::empty(input.shape, input.options);
+    input.values = torch::empty(input.shape, input.options);
     // The allocator's memory may be in use by earlier work of the current stream.
-    input.arrived = link_->copies->copy(input.back.view(-1), view(input),
-                                        {input.slot->free, link_->copies->now()});
-    input.slot->free = input.arrived;
+    input.usable = link_->copies->copy(input.values.view(-1), view(input),
+                                       {input.slot->free, link_->copies->now()});
+    input.slot->free = input.usable;
     slots_.give(*std::exchange(input.slot, std::nullopt));
   }
 
   torch::Tensor take(size_t block) override {
     expect(block);
     Input input = std::exchange(inputs_[block], {});
-    link_->copies->order(input.arrived);
-    return input.back;
+    link_->copies->order(input.usable);
+    if (block != last_) free_left(0);  // they left before this one did
+    return input.values;
   }
 
   int64_t host_bytes() const override { return slots_.bytes(); }
+  std::vector<std::string> notes() const override { return link_->memory.notes(); }
 
  private:
   static constexpr size_t kLeaving = 2;
@@ -77,8 +76,8 @@ class OnHost final : public KeptInputs {
     std::vector<int64_t> shape = {};
     torch::TensorOptions options = {};
     std::optional<offload::StagingSlots::Slot> slot = {};  // until it is on its way back
-    torch::Tensor back = {};
-    Point arrived = {};
+    torch::Tensor values = {};                             // before it leaves and when it is back
+    Point usable = {};                                     // behind it they are there
   };
   struct Leaving {
     torch::Tensor values;
@@ -88,6 +87,18 @@ class OnHost final : public KeptInputs {
   static torch::Tensor view(const Input& input) {
     return input.slot->view(c10::multiply_integers(input.shape),
                             c10::typeMetaToScalarType(input.options.dtype()));
+  }
+
+  // Begins the way of an input that is still in place, if there is one: only when another one
+  // follows it, as backward begins with the last one.
+  void send(size_t block) {
+    Input& input = inputs_[block];
+    if (!input.values.defined()) return;
+    input.slot = slots_.take(static_cast<int64_t>(input.values.nbytes()));
+    input.slot->free =
+        link_->copies->copy(view(input), input.values.view(-1), {input.slot->free, input.usable});
+    leaving_.push_back({std::exchange(input.values, {}), input.slot->free});
+    free_left(kLeaving);
   }
 
   // Device memory of inputs that have left, but for the last `most`.
@@ -102,12 +113,13 @@ class OnHost final : public KeptInputs {
   void drop(size_t block) {
     Input old = std::exchange(inputs_[block], {});
     if (old.slot) slots_.give(std::move(*old.slot));
-    link_->copies->order(old.arrived);
+    link_->copies->order(old.usable);
   }
 
   std::shared_ptr<offload::HostLink> link_;
   offload::StagingSlots slots_;
   std::vector<Input> inputs_;  // [block]
+  size_t last_ = 0;            // the block whose input was kept last
   std::deque<Leaving> leaving_;
 };
 

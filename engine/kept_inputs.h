@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "configs/config.h"
 #include "offload/host_link.h"
@@ -23,14 +25,18 @@ class KeptInputs {
   virtual torch::Tensor take(size_t block) = 0;
 
   virtual int64_t host_bytes() const { return 0; }
+  // What the user should know, one line each.
+  virtual std::vector<std::string> notes() const { return {}; }
 };
 
 // They stay where they are.
 std::unique_ptr<KeptInputs> keep_in_place(size_t num_blocks);
 
-// They leave for host memory, which is kept for the next ones, and come back. No call waits for the
-// device. At most two inputs on the way out take memory on it: the current stream waits where the
-// link is slower than what computes.
+// They leave for host memory, which is kept for the next ones, and come back; the last one, which
+// is taken first, stays. A call waits for the device only where an input needs more host memory
+// than those before it, whose buffer it replaces, and where that memory cannot be page-locked.
+// Beside the last one at most two inputs on the way out take memory of the device: the current
+// stream waits where the link is slower than what computes.
 std::unique_ptr<KeptInputs> keep_on_host(size_t num_blocks,
                                          std::shared_ptr<offload::HostLink> link);
 

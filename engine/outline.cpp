@@ -42,7 +42,8 @@ zero::MemoryPlan plan_memory(const zero::UnitPlan& plan, const configs::Config& 
   const int64_t micros = std::min<int64_t>(config.batch.accumulation_steps, 2);
   const zero::StepOutline step{
       .visits = visits(make_schedule(static_cast<size_t>(micros)), segments),
-      .kept_input_bytes = count_kept_inputs(segments) * options.block_input_bytes};
+      .kept_inputs = count_kept_inputs(segments),
+      .kept_input_bytes = options.block_input_bytes};
   return zero::plan_memory(plan, config, options.device, step);
 }
 

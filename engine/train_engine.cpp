@@ -234,6 +234,14 @@ zero::MemoryPlan TrainEngine::memory() const {
   return plan_memory(plan_, config_, {.device = mesh_->device().type()});
 }
 
+std::vector<std::string> TrainEngine::notes() const {
+  std::vector<std::string> notes = strategy_.rests.notes();
+  for (const std::string& note : kept_->notes()) {
+    if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
+  }
+  return notes;
+}
+
 int64_t TrainEngine::num_parameters() const {
   return count_parameters(plan_);
 }

@@ -34,7 +34,7 @@ class TrainEngine final : public Engine {
   zero::MemoryPlan memory() const override;
   int64_t num_parameters() const override;
   DecayCounts decay_counts() const override;
-  std::vector<std::string> notes() const override { return strategy_.rests.notes(); }
+  std::vector<std::string> notes() const override;
   std::string doing() const override { return runner_.doing(); }
   std::string strategy() const override { return strategy_.description; }
 

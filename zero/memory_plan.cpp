@@ -184,12 +184,20 @@ class Planner {
         2 * largest * width_of(options_.dtype));
   }
 
+  // Of those that leave for the host one stays, and two more are on their way.
+  void add_kept_inputs(const StepOutline& step) {
+    const bool leave = config_.recompute.cpu_checkpointing && device_ != torch::kCPU;
+    const int64_t left = leave ? std::max<int64_t>(step.kept_inputs - 1, 0) : 0;
+    const int64_t here = step.kept_inputs - std::max<int64_t>(left - 2, 0);
+    result_.kept_inputs = {.device = here * step.kept_input_bytes,
+                           .pinned = left * step.kept_input_bytes};
+  }
+
   void add_step(const StepOutline& step) {
     const UnitPlan dry = hollow(plan_);
     DryGroup group(num_shards());
     result_.gathered.device = gathered_bytes(dry, options_, step.visits, group);
-    const bool to_host = config_.recompute.cpu_checkpointing && device_ != torch::kCPU;
-    (to_host ? result_.kept_inputs.pinned : result_.kept_inputs.device) = step.kept_input_bytes;
+    add_kept_inputs(step);
     const GradientBytes gradients = gradient_bytes(dry, config_, group);
     result_.gradient_buffers.device = gradients.buffers;
     if (!lands_) {

@@ -43,7 +43,8 @@ struct MemoryPlan {
 
 struct StepOutline {
   std::vector<size_t> visits;    // the blocks that a step gathers, in order
-  int64_t kept_input_bytes = 0;  // of one micro-batch, as far as known
+  int64_t kept_inputs = 0;       // of one micro-batch
+  int64_t kept_input_bytes = 0;  // of one of them, as far as known
 };
 
 // Of a rank on a device of this type, one of as many as the units have shards. Throws an Error as

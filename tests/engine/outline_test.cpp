@@ -44,12 +44,16 @@ TEST_CASE("kept inputs are those of the blocks that run again, but for the first
   CHECK(kept() == 0);  // two segments: one without an input, one that is not run again
 }
 
-TEST_CASE("beside a GPU kept inputs may lie in pinned host memory") {
+TEST_CASE("beside a GPU kept inputs may lie in pinned host memory, but for the last ones") {
   const model::Blocks blocks = testing::make_chain();
   configs::Config config;
   config.recompute = {.every_nth_block = 1, .cpu_checkpointing = true};
   const OutlineOptions on_gpu{.device = torch::kCUDA, .block_input_bytes = 100};
-  CHECK(outline(blocks, config, on_gpu).memory.kept_inputs.pinned == 300);
+  CHECK(outline(blocks, config, on_gpu).memory.kept_inputs ==
+        zero::PlaceBytes{.device = 300, .pinned = 200});
+  const model::Blocks more = testing::make_chain({.layers = 6});  // eight blocks
+  CHECK(outline(more, config, on_gpu).memory.kept_inputs ==
+        zero::PlaceBytes{.device = 300, .pinned = 500});
 }
 
 TEST_CASE("a configuration that cannot work with the blocks is refused") {
