@@ -45,7 +45,8 @@ class DeviceCopies final : public CopyStream {
     }
   }
 
-  Point now() override { return record(current()); }
+  // It is waited for and never timed.
+  Point now() override { return record(current(), c10::EventFlag::PYTORCH_DEFAULT); }
 
   Point copy(const torch::Tensor& to, const torch::Tensor& from,
              const std::vector<Point>& after) override {
@@ -98,8 +99,9 @@ class DeviceCopies final : public CopyStream {
   static c10::Event& event(const Point& point) { return *static_cast<c10::Event*>(point.get()); }
   c10::Stream current() const { return guard_.getStream(device_); }
 
-  Moment record(const c10::Stream& stream) const {
-    auto event = std::make_shared<c10::Event>(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
+  Moment record(const c10::Stream& stream,
+                c10::EventFlag flag = c10::EventFlag::BACKEND_DEFAULT) const {
+    auto event = std::make_shared<c10::Event>(device_.type(), flag);
     event->record(stream);
     return event;
   }
