@@ -7,7 +7,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/error.h"
+#include "base/out_of_memory.h"
 #include "base/units.h"
 #include "offload/file_lane.h"
 
@@ -23,9 +23,10 @@ FileBuffers::FileBuffers(size_t num_buffers, size_t buffer_bytes)
   void* const memory =
       ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
-    throw Error("cannot have {} of host memory ({} file buffers of {} bytes): {}",
-                format_bytes(static_cast<int64_t>(size)), num_buffers, buffer_bytes,
-                std::strerror(errno));
+    const auto bytes = static_cast<int64_t>(size);
+    throw OutOfHostMemory(
+        bytes, fmt::format("cannot have {} of host memory ({} file buffers of {} bytes): {}",
+                           format_bytes(bytes), num_buffers, buffer_bytes, std::strerror(errno)));
   }
   // From small pages a transfer has many more segments, which halves the rate of some disks.
   ::madvise(memory, size, MADV_HUGEPAGE);

@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <system_error>
 
-#include "base/error.h"
+#include "base/out_of_memory.h"
 
 namespace zeroth::offload {
 namespace {
@@ -37,8 +37,9 @@ std::span<std::byte> HostMemory::Book::take(size_t wanted) {
   const size_t size = whole_pages(wanted);
   void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
-    throw Error("cannot take {} bytes of host memory for offloaded state: {}", size,
-                std::system_category().message(errno));
+    throw OutOfHostMemory(static_cast<int64_t>(size),
+                          fmt::format("cannot take {} bytes of host memory for offloaded state: {}",
+                                      size, std::system_category().message(errno)));
   }
   madvise(memory, size, MADV_HUGEPAGE);  // fewer pages to touch, lock and look up
   bytes += static_cast<int64_t>(size);

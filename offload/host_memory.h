@@ -29,8 +29,8 @@ class HostMemory {
   explicit HostMemory(std::shared_ptr<PageLocker> locker = nullptr);
 
   // [numel] zeros on the CPU. Given back when the last tensor on this memory is gone, which may be
-  // after this object; copies from and to it have ended by then. Throws an Error with the bytes and
-  // the system's reason.
+  // after this object; copies from and to it have ended by then. Throws an OutOfHostMemory with the
+  // bytes and the system's reason.
   torch::Tensor zeros(int64_t numel, torch::Dtype dtype);
 
   // Locks memory of somebody else, who keeps it longer than the handle, if that is still agreed to.

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/host_limits.h"
+#include "base/out_of_memory.h"
 #include "base/units.h"
 
 namespace zeroth::trainer {
@@ -79,6 +80,8 @@ std::optional<FailedAllocation> failed_allocation(const std::exception_ptr& erro
     return FailedAllocation{.on_gpu = true,
                             .requested = size_after(text, "Tried to allocate "),
                             .free = size_after(text, "of which ")};
+  } catch (const OutOfHostMemory& host) {
+    return FailedAllocation{.requested = host.bytes(), .free = free_host_bytes()};
   } catch (const c10::Error& torch) {
     const std::string text = torch.what_without_backtrace();
     if (text.find("DefaultCPUAllocator: ") == std::string::npos) return std::nullopt;

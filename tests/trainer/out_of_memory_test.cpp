@@ -6,6 +6,7 @@
 
 #include <new>
 
+#include "offload/host_memory.h"
 #include "tests/trainer/workbench.h"
 
 namespace zeroth::trainer {
@@ -41,6 +42,15 @@ TEST_CASE("the CPU's allocator is understood with its real message") {
   CHECK_FALSE(failed->on_gpu);
   CHECK(failed->requested == int64_t{1} << 60);
   CHECK(failed->free == doctest::Approx(static_cast<double>(free_host_bytes())).epsilon(0.5));
+}
+
+TEST_CASE("host memory for offloaded state that is not given is known with its size") {
+  const auto failed =
+      failure_of([] { offload::HostMemory().zeros(int64_t{1} << 60, torch::kByte); });
+  REQUIRE(failed);
+  CHECK_FALSE(failed->on_gpu);
+  CHECK(failed->requested == int64_t{1} << 60);
+  CHECK(*failed->free > 0);
 }
 
 TEST_CASE("an allocation of the C++ library has no size") {
