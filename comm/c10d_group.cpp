@@ -96,12 +96,17 @@ class DevicePending final : public Pending::Impl {
 
   void wait() override {
     state_->device_waits.begin_wait(span_);
+    order();
+    state_->device_waits.end_wait(std::move(span_));
+  }
+
+  bool order() override {
     try {
       work_->wait();
     } catch (const std::exception& cause) {
       state_->fail(call_, number_, cause);
     }
-    state_->device_waits.end_wait(std::move(span_));
+    return true;
   }
 
  private:

@@ -20,6 +20,8 @@ class Pending {
    public:
     virtual ~Impl() = default;
     virtual void wait() = 0;
+    // As Pending::order(); false where there is only wait().
+    virtual bool order() { return false; }
   };
 
   Pending() = default;  // done
@@ -32,6 +34,11 @@ class Pending {
     if (!impl_) return;
     auto impl = std::move(impl_);
     impl->wait();
+  }
+  // On CUDA: makes the current stream wait too, one beside that of wait(), which is still to be
+  // called. Elsewhere wait().
+  void order() {
+    if (impl_ && !impl_->order()) wait();
   }
   bool done() const { return impl_ == nullptr; }
 

@@ -45,8 +45,14 @@ class DeviceCopies final : public CopyStream {
     }
   }
 
-  // It is waited for and never timed.
+  // This and behind() are waited for and never timed.
   Point now() override { return record(current(), c10::EventFlag::PYTORCH_DEFAULT); }
+
+  Point behind(const std::function<void()>& wait) override {
+    const c10::StreamGuard on(to_host_);
+    wait();
+    return record(to_host_, c10::EventFlag::PYTORCH_DEFAULT);
+  }
 
   Point copy(const torch::Tensor& to, const torch::Tensor& from,
              const std::vector<Point>& after) override {
@@ -129,6 +135,10 @@ class DeviceCopies final : public CopyStream {
 class HostCopies final : public CopyStream {
  public:
   Point now() override { return {}; }
+  Point behind(const std::function<void()>& wait) override {
+    wait();
+    return {};
+  }
   Point copy(const torch::Tensor& to, const torch::Tensor& from,
              const std::vector<Point>&) override {
     check_copy(to, from);

@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -28,6 +29,9 @@ class CopyStream {
 
   // What the current stream holds by now.
   virtual Point now() = 0;
+  // The end of what `wait` makes a stream wait for, which is called with the stream of copies to
+  // the host as the current one; there may be earlier work on the current stream that goes on.
+  virtual Point behind(const std::function<void()>& wait) = 0;
   // Queues to.copy_(from) and returns its end. It runs behind `after`, and not behind what else the
   // current stream holds: a caller whose work there writes `from`, or uses `to`, passes a now()
   // taken since. Contiguous tensors of one dtype and length, one on the host, one on the device;

@@ -7,19 +7,25 @@
 #include "zero/grad_views.h"
 
 namespace zeroth::zero {
+namespace {
+
+template <typename Piece>
+int64_t elements(const std::vector<Piece>& pieces) {
+  int64_t sum = 0;
+  for (const Piece& piece : pieces) sum += piece.sent.numel();
+  return sum;
+}
+
+}  // namespace
 
 GradExchange::GradExchange(comm::Group& group, const GradReducerOptions& options, BufferPool& pool)
     : group_(group),
       options_(options),
       pool_(pool),
       in_flight_(options.max_in_flight, options.bucket_elements,
-                 [this](std::vector<Piece> pieces) {
-                   for (Piece& piece : pieces) finish(piece);
-                 }),
-      landing_(options.max_in_flight, options.bucket_elements, [this](Piece piece) {
-        options_.landing->order(piece.landed);
-        give_back(piece);
-      }) {}
+                 [this](std::vector<Piece> pieces) { retire(std::move(pieces)); }),
+      landing_(options.max_in_flight, options.bucket_elements,
+               [this](std::vector<Piece> pieces) { give_back(std::move(pieces)); }) {}
 
 void GradExchange::start(const Transfer& transfer) {
   const int64_t numel = transfer.whole.numel();
@@ -40,11 +46,21 @@ void GradExchange::start(const Transfer& transfer) {
     pieces.push_back(scatters ? scatter_piece(transfer, {begin, end})
                               : all_reduce_piece(transfer, {begin, end}));
     pieces.back().add = transfer.add;
+    if (transfer.give_back && end == length) pieces.back().borrowed.push_back(transfer.whole);
     // Without overlap a piece's copy makes room for the next one.
-    if (options_.max_in_flight == 0) finish(pieces.back());
+    if (options_.max_in_flight == 0) push(std::exchange(pieces, {}));
     begin = end;
   }
-  if (transfer.give_back) pieces.back().borrowed.push_back(transfer.whole);
+  if (!pieces.empty()) push(std::move(pieces));
+}
+
+void GradExchange::push(std::vector<Piece> pieces) {
+  const auto ended = [](const Piece& piece) { return piece.pending.done(); };
+  // A sum that is there is taken at once where its buffers are free only when it has landed.
+  if (options_.landing && in_flight_.empty() && std::all_of(pieces.begin(), pieces.end(), ended)) {
+    return retire(std::move(pieces));
+  }
+  const int64_t numel = elements(pieces);
   in_flight_.push(std::move(pieces), numel);
 }
 
@@ -96,26 +112,43 @@ void GradExchange::aim(Piece& piece, const Transfer& transfer, const Range& part
   piece.squared = transfer.squared;
 }
 
-void GradExchange::finish(Piece& piece) {
-  piece.pending.wait();
-  const torch::Tensor received = std::exchange(piece.received, torch::Tensor());
-  if (received.defined()) {
-    if (piece.squared.defined()) piece.squared.add_(squared_norm({received}, received.device()));
-    if (piece.target.defined() && received.data_ptr() != piece.target.data_ptr()) {
-      piece.add ? piece.target.add_(received) : piece.target.copy_(received);
-    }
-    if (piece.host.defined()) {
-      piece.landed = options_.landing->land(received, piece.host, piece.add);
-    }
+void GradExchange::retire(std::vector<Piece> pieces) {
+  if (options_.landing) options_.landing->begin();
+  for (Piece& piece : pieces) {
+    const offload::Point summed = piece.host.defined() ? land(piece) : offload::Point();
+    if (piece.target.defined() || piece.squared.defined()) take_sum(piece, summed);
   }
-  if (!options_.landing) return give_back(piece);
+  if (!options_.landing) return give_back(std::move(pieces));
   // In this order also what did not land: it may share memory with what did.
-  landing_.push(std::exchange(piece, {}), received.numel());
+  const int64_t numel = elements(pieces);
+  landing_.push(std::move(pieces), numel);
 }
 
-void GradExchange::give_back(Piece& piece) {
-  for (torch::Tensor& tensor : piece.borrowed) pool_.give_tensor(std::move(tensor));
-  piece.borrowed.clear();
+offload::Point GradExchange::land(Piece& piece) {
+  // The copy waits for the sum, and not for what the device has been given meanwhile.
+  offload::CopyStream& copies = options_.landing->copies();
+  const bool here = piece.pending.done();
+  const offload::Point summed = here ? copies.now() : copies.behind([&] { piece.pending.order(); });
+  piece.landed = options_.landing->land(piece.received, piece.host, piece.add, summed);
+  return here ? offload::Point() : summed;
+}
+
+void GradExchange::take_sum(Piece& piece, const offload::Point& summed) {
+  piece.pending.wait();
+  if (options_.landing) options_.landing->copies().order(summed);
+  const torch::Tensor& sum = piece.received;
+  if (piece.squared.defined()) piece.squared.add_(squared_norm({sum}, sum.device()));
+  if (piece.target.defined() && sum.data_ptr() != piece.target.data_ptr()) {
+    piece.add ? piece.target.add_(sum) : piece.target.copy_(sum);
+  }
+}
+
+void GradExchange::give_back(std::vector<Piece> pieces) {
+  for (Piece& piece : pieces) {
+    piece.pending.wait();
+    if (options_.landing) options_.landing->copies().order(piece.landed);
+    for (torch::Tensor& tensor : piece.borrowed) pool_.give_tensor(std::move(tensor));
+  }
 }
 
 void GradExchange::drain() {

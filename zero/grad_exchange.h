@@ -33,7 +33,7 @@ class GradExchange {
   // Starts to sum `whole` over the ranks. Transfers end in the order of their start, some before
   // this returns; the target is theirs until then. Collective.
   void start(const Transfer& transfer);
-  // Waits until all have ended.
+  // Waits until all have ended, those of a step that was interrupted too.
   void drain();
 
  private:
@@ -51,14 +51,19 @@ class GradExchange {
   Piece all_reduce_piece(const Transfer& transfer, const Range& part);
   // Where the transfer wants elements [begin, end) of its range.
   static void aim(Piece& piece, const Transfer& transfer, const Range& part);
-  void finish(Piece& piece);
-  void give_back(Piece& piece);
+  void push(std::vector<Piece> pieces);
+  void retire(std::vector<Piece> pieces);
+  // Returns the point behind which the current stream finds the sum.
+  offload::Point land(Piece& piece);
+  // Uses the sum on the device, behind `summed`.
+  void take_sum(Piece& piece, const offload::Point& summed);
+  void give_back(std::vector<Piece> pieces);
 
   comm::Group& group_;
   GradReducerOptions options_;
   BufferPool& pool_;
   InFlight<std::vector<Piece>> in_flight_;
-  InFlight<Piece> landing_;  // on their way to the host
+  InFlight<std::vector<Piece>> landing_;  // on their way to the host
 };
 
 }  // namespace zeroth::zero

@@ -1,5 +1,7 @@
 #include "zero/grad_landing.h"
 
+#include <ATen/ops/zeros.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -9,48 +11,61 @@ GradLanding::GradLanding(std::shared_ptr<offload::HostLink> link)
     : GradLanding(std::move(link), Options()) {}
 
 GradLanding::GradLanding(std::shared_ptr<offload::HostLink> link, const Options& options)
-    : link_(std::move(link)), options_(options), slots_(*link_, torch::kCPU, options.buffers) {}
+    : link_(std::move(link)), options_(options), slots_(*link_, options.host, /*most=*/1) {}
 
-offload::Point GradLanding::land(const torch::Tensor& from, const torch::Tensor& to, bool add) {
-  while (!arrivals_.empty() && link_->copies->reached(arrivals_.front().end)) {
-    take_in_oldest();
-  }
-  if (!add && from.scalar_type() == to.scalar_type()) {
-    const offload::Point end = link_->copies->copy(to, from, {link_->copies->now()});
-    arrivals_.push_back({end});
-    return end;
-  }
-  const int64_t step =
-      std::max(options_.piece_bytes / static_cast<int64_t>(from.element_size()), int64_t{1});
+torch::Tensor GradLanding::shard(int64_t numel, torch::Dtype dtype) {
+  shard_bytes_ += numel * static_cast<int64_t>(c10::elementSize(dtype));
+  if (options_.host.is_cpu()) return link_->memory.zeros(numel, dtype);
+  return at::zeros({numel}, torch::TensorOptions(options_.host).dtype(dtype));
+}
+
+void GradLanding::begin() {
+  while (earlier_ > 0) take_in_oldest();
+  earlier_ = in_slots_;
+}
+
+offload::Point GradLanding::land(const torch::Tensor& from, const torch::Tensor& to, bool add,
+                                 const offload::Point& after) {
   offload::Point end;
-  for (int64_t begin = 0; begin < from.numel(); begin += step) {
-    const int64_t length = std::min(step, from.numel() - begin);
-    end = land_piece(from.narrow(0, begin, length), to.narrow(0, begin, length), add, end);
+  if (!add && from.scalar_type() == to.scalar_type()) {
+    end = copies().copy(to, from, {after});
+    arrivals_.push_back({end, from, to});
+  } else {
+    const int64_t step =
+        std::max(options_.piece_bytes / static_cast<int64_t>(from.element_size()), int64_t{1});
+    for (int64_t begin = 0; begin < from.numel(); begin += step) {
+      const int64_t length = std::min(step, from.numel() - begin);
+      end =
+          land_piece(from.narrow(0, begin, length), to.narrow(0, begin, length), add, {after, end});
+    }
   }
+  // When the copies are under way: the host adds beside them.
+  while (!arrivals_.empty() && copies().reached(arrivals_.front().end)) take_in_oldest();
   return end;
 }
 
 offload::Point GradLanding::land_piece(const torch::Tensor& from, const torch::Tensor& to, bool add,
-                                       const offload::Point& after) {
-  while (slots_taken_ >= options_.buffers) take_in_oldest();
+                                       const std::vector<offload::Point>& after) {
   // All of one size, so that none is replaced by a larger one.
-  Arrival arrival{.end = {}, .slot = slots_.take(options_.piece_bytes), .to = to, .add = add};
-  ++slots_taken_;
+  Arrival arrival{.end = {}, .from = from, .to = to, .add = add};
+  arrival.slot = slots_.take(options_.piece_bytes);
   arrival.values = arrival.slot.view(from.numel(), from.scalar_type());
-  arrival.end = link_->copies->copy(arrival.values, from, {link_->copies->now(), after});
+  arrival.end = copies().copy(arrival.values, from, after);
   arrivals_.push_back(std::move(arrival));
+  ++in_slots_;
   return arrivals_.back().end;
 }
 
 void GradLanding::take_in_oldest() {
+  copies().wait(arrivals_.front().end);
   Arrival arrival = std::move(arrivals_.front());
   arrivals_.pop_front();
-  link_->copies->wait(arrival.end);
-  if (!arrival.to.defined()) return;
+  if (!arrival.values.defined()) return;
+  --in_slots_;
+  if (earlier_ > 0) --earlier_;
   const torch::NoGradGuard no_grad;
   arrival.add ? arrival.to.add_(arrival.values) : arrival.to.copy_(arrival.values);
   slots_.give(std::move(arrival.slot));
-  --slots_taken_;
 }
 
 void GradLanding::finish() {

@@ -25,6 +25,8 @@ class InFlight {
       retire_oldest();
   }
 
+  bool empty() const { return queue_.empty(); }
+
   void drain() {
     while (!queue_.empty()) retire_oldest();
   }

@@ -18,26 +18,54 @@ namespace {
 
 using configs::RestingPlace;
 
-// One of `size` ranks, whose collectives end at once and move nothing.
+// One of `size` ranks, whose collectives move nothing and, if there are others, last until somebody
+// waits.
 class DryGroup final : public comm::Group {
  public:
   explicit DryGroup(int size) : size_(size) {}
   int rank() const override { return 0; }
   int size() const override { return size_; }
   comm::Pending all_reduce(const torch::Tensor&, comm::Reduce, std::string_view) override {
-    return {};
+    return pending();
   }
   comm::Pending all_gather(const torch::Tensor&, const torch::Tensor&, std::string_view) override {
-    return {};
+    return pending();
   }
   comm::Pending reduce_scatter(const torch::Tensor&, const torch::Tensor&,
                                std::string_view) override {
-    return {};
+    return pending();
   }
-  comm::Pending broadcast(const torch::Tensor&, int, std::string_view) override { return {}; }
+  comm::Pending broadcast(const torch::Tensor&, int, std::string_view) override {
+    return pending();
+  }
 
  private:
+  struct Dry final : comm::Pending::Impl {
+    void wait() override {}
+  };
+  comm::Pending pending() const {
+    return size_ > 1 ? comm::Pending(std::make_shared<Dry>()) : comm::Pending();
+  }
+
   int size_;
+};
+
+// Copies that move nothing and last until somebody waits.
+class DryCopies final : public offload::CopyStream {
+ public:
+  offload::Point now() override { return {}; }
+  offload::Point behind(const std::function<void()>& wait) override {
+    wait();
+    return {};
+  }
+  offload::Point copy(const torch::Tensor&, const torch::Tensor&,
+                      const std::vector<offload::Point>&) override {
+    return std::make_shared<int>();
+  }
+  void order(const offload::Point&) override {}
+  void wait(const offload::Point&) override {}
+  bool reached(const offload::Point& point) override { return !point; }
+  void drain() noexcept override {}
 };
 
 // The same units with parameters that have no memory and belong to no block.
@@ -62,12 +90,20 @@ int64_t gathered_bytes(const UnitPlan& plan, const ParamStoreOptions& options,
 }
 
 struct GradientBytes {
-  int64_t kept = 0;
-  int64_t buffers = 0;
+  int64_t kept = 0, buffers = 0;  // on the device
+  int64_t kept_on_host = 0, host_buffers = 0;
 };
 
-GradientBytes gradient_bytes(const UnitPlan& plan, const configs::Config& config, DryGroup& group) {
-  const auto grads = make_reducer(plan, config, group, torch::kMeta);
+// `lands`: they come to rest on the host.
+GradientBytes gradient_bytes(const UnitPlan& plan, const configs::Config& config, DryGroup& group,
+                             bool lands) {
+  std::shared_ptr<GradLanding> landing;
+  if (lands) {
+    const auto link = std::make_shared<offload::HostLink>(
+        offload::HostLink{offload::HostMemory(), std::make_unique<DryCopies>()});
+    landing = std::make_shared<GradLanding>(link, GradLanding::Options{.host = torch::kMeta});
+  }
+  const auto grads = make_reducer(plan, config, group, torch::kMeta, landing);
   const int64_t micros = std::min<int64_t>(config.batch.accumulation_steps, 2);
   for (int64_t micro = 0; micro < micros; ++micro) {
     for (size_t block = plan.block_units.size(); block-- > 0;) {
@@ -76,7 +112,10 @@ GradientBytes gradient_bytes(const UnitPlan& plan, const configs::Config& config
     }
   }
   grads->finish();
-  return {grads->resting_bytes() - grads->buffer_bytes(), grads->buffer_bytes()};
+  return {.kept = grads->resting_bytes() - grads->buffer_bytes(),
+          .buffers = grads->buffer_bytes(),
+          .kept_on_host = lands ? landing->shard_bytes() : 0,
+          .host_buffers = lands ? landing->buffer_bytes() : 0};
 }
 
 int64_t on_file(int64_t bytes) {
@@ -198,27 +237,13 @@ class Planner {
     DryGroup group(num_shards());
     result_.gathered.device = gathered_bytes(dry, options_, step.visits, group);
     add_kept_inputs(step);
-    const GradientBytes gradients = gradient_bytes(dry, config_, group);
+    const GradientBytes gradients = gradient_bytes(dry, config_, group, lands_);
+    result_.gradients.device = gradients.kept;
     result_.gradient_buffers.device = gradients.buffers;
-    if (!lands_) {
-      result_.gradients.device = gradients.kept;
-    } else {
-      land(gradients.kept);
-    }
-  }
-
-  // Gradients that rest on the host of a GPU. Sums pass through a few buffers on their way; a
-  // single rank holds whole gradients for as long as they are copied.
-  void land(int64_t kept) {
-    const GradLanding::Options landing;
+    if (!lands_) return;
     const bool pin = config_.zero.offload_optimizer.pin_memory;
-    put(result_.gradients, RestingPlace::kCpu, pin, kept);
-    if (config_.batch.accumulation_steps > 1) {
-      put(result_.gradient_buffers, RestingPlace::kCpu, pin,
-          static_cast<int64_t>(landing.buffers) * landing.piece_bytes);
-    }
-    if (num_shards() > 1) return;
-    result_.gradient_buffers.device += 3 * largest_of(places_.updated) * width_of(options_.dtype);
+    put(result_.gradients, RestingPlace::kCpu, pin, gradients.kept_on_host);
+    put(result_.gradient_buffers, RestingPlace::kCpu, pin, gradients.host_buffers);
   }
 
   void add_loading() {

@@ -17,15 +17,15 @@ TEST_CASE("sums over micro-batches on the host have the bits of sums on the devi
   for (const uint64_t seed : {0, 1, 2, 3}) {
     for (const auto wire : {torch::kFloat, torch::kBFloat16, torch::kHalf}) {
       const auto link = late_link(seed);
-      GradLanding landing(link, {.piece_bytes = 100, .buffers = 3});
+      GradLanding landing(link, {.piece_bytes = 100});
       torch::manual_seed(7);
       const torch::Tensor host = landing.shard(1000, torch::kFloat);
       const torch::Tensor device = torch::empty({1000});
       for (int micro = 0; micro < 4; ++micro) {
         const torch::Tensor gradient = torch::randn({1000}).to(wire);
         micro == 0 ? device.copy_(gradient) : device.add_(gradient);
-        const offload::Point end = landing.land(gradient, host, micro > 0);
-        landing.order(end);
+        const offload::Point end = landing.land(gradient, host, micro > 0, /*after=*/{});
+        link->copies->order(end);
         gradient.zero_();  // free behind the point
       }
       landing.finish();
@@ -38,10 +38,10 @@ TEST_CASE("sums over micro-batches on the host have the bits of sums on the devi
 
 TEST_CASE("what is neither widened nor added lands in the shard itself, in one copy") {
   const auto link = late_link();
-  GradLanding landing(link, {.piece_bytes = 100, .buffers = 3});
+  GradLanding landing(link, {.piece_bytes = 100});
   const torch::Tensor host = landing.shard(1000, torch::kBFloat16);
   const torch::Tensor gradient = torch::arange(1000, torch::kBFloat16);
-  landing.land(gradient, host, /*add=*/false);
+  landing.land(gradient, host, /*add=*/false, /*after=*/{});
   CHECK(copies_of(*link).copies() == 1);
   CHECK(host.abs().sum().item<float>() == 0);  // nobody has waited yet
   landing.finish();
@@ -49,30 +49,44 @@ TEST_CASE("what is neither widened nor added lands in the shard itself, in one c
   CHECK(landing.buffer_bytes() == 0);
 }
 
-TEST_CASE("buffers are bounded, whatever lands") {
+TEST_CASE("buffers hold two gradients, however many land") {
   const auto link = late_link();
-  GradLanding landing(link, {.piece_bytes = 128, .buffers = 2});
+  GradLanding landing(link, {.piece_bytes = 128});
   const torch::Tensor host = landing.shard(5000, torch::kFloat);
+  CHECK(landing.shard_bytes() == 20000);
   for (int micro = 0; micro < 3; ++micro) {
     for (const int64_t length : {1, 5000, 333}) {
-      landing.land(torch::ones({length}), host.narrow(0, 0, length), /*add=*/true);
+      landing.begin();
+      landing.land(torch::ones({length}), host.narrow(0, 0, length), /*add=*/true, /*after=*/{});
     }
   }
   landing.finish();
-  CHECK(landing.buffer_bytes() == 2 * 128);
+  CHECK(landing.buffer_bytes() == (157 + 11) * 128);  // 5000 and 333 elements
   CHECK(host[0].item<float>() == 9);
   CHECK(host[332].item<float>() == 6);
   CHECK(host[4999].item<float>() == 3);
 }
 
+TEST_CASE("a landing that ends with copies under way has kept both ends until then") {
+  for (const bool add : {false, true}) {
+    const auto link = late_link();
+    {
+      GradLanding landing(link, {.piece_bytes = 100});
+      landing.land(torch::ones({1000}), landing.shard(1000, torch::kFloat), add, /*after=*/{});
+      CHECK(copies_of(*link).under_way() > 0);
+    }
+    CHECK(copies_of(*link).under_way() == 0);
+  }
+}
+
 TEST_CASE("a copy into the shard and additions to it keep their order") {
   for (const uint64_t seed : {0, 1, 2, 3, 4, 5}) {
     const auto link = late_link(seed);
-    GradLanding landing(link, {.piece_bytes = 64, .buffers = 4});
+    GradLanding landing(link, {.piece_bytes = 64});
     const torch::Tensor host = landing.shard(64, torch::kFloat);
     for (int step = 0; step < 3; ++step) {
-      landing.land(torch::full({64}, 5.0), host, /*add=*/false);
-      landing.land(torch::full({64}, 2.0), host, /*add=*/true);
+      landing.land(torch::full({64}, 5.0), host, /*add=*/false, {});
+      landing.land(torch::full({64}, 2.0), host, /*add=*/true, {});
       landing.finish();
       CHECK(at::equal(host, torch::full({64}, 7.0)));
     }

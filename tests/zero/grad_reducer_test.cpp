@@ -36,7 +36,7 @@ GradReducerOptions options_of(const OptionsCase& options, int rank) {
   GradReducerOptions result = options.options;
   if (!options.lands) return result;
   const auto link = testing::late_link(static_cast<uint64_t>(rank));
-  const GradLanding::Options pieces = {.piece_bytes = 400, .buffers = 2};
+  const GradLanding::Options pieces = {.piece_bytes = 400};
   result.landing = std::make_shared<GradLanding>(link, pieces);
   return result;
 }

@@ -1,0 +1,211 @@
+// Gradients that land on the host, over whole steps: who waits for whom, and what it takes.
+#include <ATen/ATen.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "model/open_gradient.h"
+#include "tests/support/chain.h"
+#include "tests/support/late_copies.h"
+#include "zero/grad_landing.h"
+#include "zero/memory_plan.h"
+#include "zero/strategy.h"
+
+namespace zeroth::zero {
+namespace {
+
+// A device that is as slow as it may be: it has never reached a point by itself.
+class SlowDevice final : public offload::CopyStream {
+ public:
+  int queued = 0;                  // blocks whose backward it was given
+  int awaited_block = 0;           // by the stream of copies, in behind()
+  std::vector<int> copied_behind;  // per copy: the block it waits for
+  std::vector<int> left;           // per wait of the host: blocks that it was given since
+
+  offload::Point now() override { return moment(queued); }
+  offload::Point behind(const std::function<void()>& wait) override {
+    wait();
+    return moment(awaited_block);
+  }
+  offload::Point copy(const torch::Tensor& to, const torch::Tensor& from,
+                      const std::vector<offload::Point>& after) override {
+    int block = 0;
+    for (const offload::Point& point : after) block = std::max(block, block_of(point));
+    copied_behind.push_back(block);
+    to.copy_(from);
+    return moment(block);
+  }
+  void order(const offload::Point&) override {}
+  void wait(const offload::Point& point) override {
+    if (point) left.push_back(queued - block_of(point));
+  }
+  bool reached(const offload::Point& point) override { return !point; }
+  void drain() noexcept override {}
+
+ private:
+  static offload::Point moment(int block) { return std::make_shared<int>(block); }
+  static int block_of(const offload::Point& point) {
+    return point ? *std::static_pointer_cast<int>(point) : 0;
+  }
+};
+
+// The first of several ranks, alone: collectives last until somebody waits.
+class FirstRank final : public comm::Group {
+ public:
+  FirstRank(int size, SlowDevice* device) : size_(size), device_(device) {}
+  int rank() const override { return 0; }
+  int size() const override { return size_; }
+  comm::Pending all_reduce(const torch::Tensor&, comm::Reduce, std::string_view) override {
+    return pending();
+  }
+  comm::Pending all_gather(const torch::Tensor&, const torch::Tensor&, std::string_view) override {
+    return pending();
+  }
+  comm::Pending reduce_scatter(const torch::Tensor& out, const torch::Tensor& in,
+                               std::string_view) override {
+    out.copy_(in.narrow(0, 0, out.numel()));
+    return pending();
+  }
+  comm::Pending broadcast(const torch::Tensor&, int, std::string_view) override {
+    return pending();
+  }
+
+ private:
+  struct OnDevice final : comm::Pending::Impl {
+    OnDevice(SlowDevice* on, int block) : device(on), issued_at(block) {}
+    void wait() override {}
+    bool order() override {
+      if (device != nullptr) device->awaited_block = issued_at;
+      return true;
+    }
+    SlowDevice* device;
+    int issued_at;
+  };
+  comm::Pending pending() const {
+    const int block = device_ == nullptr ? 0 : device_->queued;
+    return comm::Pending(std::make_shared<OnDevice>(device_, block));
+  }
+
+  int size_;
+  SlowDevice* device_;
+};
+
+std::shared_ptr<offload::HostLink> link_of(std::unique_ptr<offload::CopyStream> copies) {
+  return std::make_shared<offload::HostLink>(
+      offload::HostLink{offload::HostMemory(), std::move(copies)});
+}
+
+std::unique_ptr<comm::Group> group_of(int ranks, SlowDevice* device = nullptr) {
+  if (ranks == 1) return comm::make_solo_group();
+  return std::make_unique<FirstRank>(ranks, device);
+}
+
+// One micro-batch; `device` is given each block's backward.
+void run_backward(const UnitPlan& plan, GradReducer& grads, bool last, SlowDevice* device) {
+  const torch::NoGradGuard no_grad;
+  for (size_t block = plan.block_units.size(); block-- > 0;) {
+    grads.open(block);
+    for (const size_t unit : plan.block_units[block]) {
+      for (const torch::Tensor& param : plan.units[unit].params) {
+        if (plan.units[unit].trainable) model::deliver_gradient(param, torch::ones_like(param));
+      }
+    }
+    if (device != nullptr) ++device->queued;
+    grads.add(block, last);
+  }
+}
+
+constexpr testing::ChainOptions kChain = {.hidden = 20, .layers = 6};
+constexpr int kBlocks = 8;
+
+}  // namespace
+
+TEST_CASE("a gradient leaves behind its own block's work, and the device has work left meanwhile") {
+  for (const int ranks : {1, 2}) {
+    for (const int64_t piece_bytes : {int64_t{200}, int64_t{1} << 20}) {
+      CAPTURE(ranks);
+      CAPTURE(piece_bytes);
+      const model::Blocks blocks = testing::make_chain(kChain);
+      const UnitPlan plan = plan_units(blocks, ranks);
+      const auto link = link_of(std::make_unique<SlowDevice>());
+      SlowDevice& device = dynamic_cast<SlowDevice&>(*link->copies);
+      const auto group = group_of(ranks, &device);
+      GradReducerOptions options;
+      options.wire = torch::kBFloat16;
+      options.landing =
+          std::make_shared<GradLanding>(link, GradLanding::Options{.piece_bytes = piece_bytes});
+      const auto grads = make_scatter_reducer(plan, *group, options);
+      for (const bool last : {false, false, true}) {
+        run_backward(plan, *grads, last, &device);
+        for (const int blocks_left : device.left) CHECK(blocks_left >= 1);
+      }
+      CHECK_FALSE(device.left.empty());
+      grads->finish();
+      std::vector<int> behind = device.copied_behind;
+      CHECK(std::is_sorted(behind.begin(), behind.end()));
+      behind.erase(std::unique(behind.begin(), behind.end()), behind.end());
+      std::vector<int> own;
+      for (int block = 1; block <= 3 * kBlocks; ++block) own.push_back(block);
+      CHECK(behind == own);
+    }
+  }
+}
+
+TEST_CASE("without accumulation the host waits for no copy before the end of backward") {
+  for (const int ranks : {1, 2}) {
+    const model::Blocks blocks = testing::make_chain(kChain);
+    const UnitPlan plan = plan_units(blocks, ranks);
+    const auto link = link_of(std::make_unique<SlowDevice>());
+    SlowDevice& device = dynamic_cast<SlowDevice&>(*link->copies);
+    const auto group = group_of(ranks, &device);
+    GradReducerOptions options;
+    options.landing = std::make_shared<GradLanding>(link);
+    const auto grads = make_scatter_reducer(plan, *group, options);
+    run_backward(plan, *grads, /*last=*/true, &device);
+    CHECK(device.left.empty());
+    grads->finish();
+    CHECK(device.left.size() == kBlocks);
+  }
+}
+
+TEST_CASE("the plan's gradients beside a GPU are those of a step") {
+  for (const int ranks : {1, 2}) {
+    for (const int stage : {0, 1, 2, 3}) {
+      for (const int64_t accumulation : {1, 2, 3}) {
+        for (const auto precision : {configs::Precision::kFp32, configs::Precision::kBf16}) {
+          CAPTURE(ranks);
+          CAPTURE(stage);
+          CAPTURE(accumulation);
+          CAPTURE(static_cast<int>(precision));
+          configs::Config config;
+          config.precision = precision;
+          config.batch = {ranks * accumulation, 1, accumulation};
+          config.zero.stage = stage;
+          config.zero.offload_optimizer.device = configs::RestingPlace::kCpu;
+          config.zero.offload_optimizer.step = configs::OffloadOptimizerConfig::Step::kCpu;
+          const model::Blocks blocks = testing::make_chain(kChain);
+          const UnitPlan plan = plan_units(blocks, ranks);
+          const MemoryPlan memory = plan_memory(plan, config, torch::kCUDA, {});
+          comm::Mesh mesh(testing::kFakeDevice, group_of(ranks));
+          const Strategy strategy = make_strategy(plan, config, mesh, testing::late_link());
+          for (int step = 0; step < 2; ++step) {
+            for (int64_t micro = 1; micro <= accumulation; ++micro) {
+              run_backward(plan, *strategy.grads, micro == accumulation, nullptr);
+            }
+            strategy.grads->finish();
+            strategy.grads->reset();
+          }
+          const GradReducer& grads = *strategy.grads;
+          const GradLanding& landing = *strategy.rests.landing;
+          CHECK(memory.gradients ==
+                PlaceBytes{.device = grads.resting_bytes() - grads.buffer_bytes(),
+                           .pinned = landing.shard_bytes()});
+          CHECK(memory.gradient_buffers ==
+                PlaceBytes{.device = grads.buffer_bytes(), .pinned = landing.buffer_bytes()});
+        }
+      }
+    }
+  }
+}
+
+}  // namespace zeroth::zero
