@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "tests/support/ranks.h"
 
 namespace zeroth::equivalence {
 namespace {
@@ -62,6 +63,24 @@ bool same_bits(const RowResult& a, const RowResult& b) {
                     });
 }
 
+// The row whose bits this one must have. On a GPU what the host adds up (norms, and the 16-bit
+// micro-batches of a single rank, which crosses no wire while its gradients stay) is rounded in
+// another order: such a row has the bits of the same over host memory.
+Row same_as(const Row& row) {
+  Row same = plain(row);
+  const configs::OffloadOptimizerConfig& optimizer = row.zero.offload_optimizer;
+  const bool on_device = optimizer.device == configs::RestingPlace::kDevice;
+  if (on_device || testing::device_of_tests().is_cpu()) return same;
+  const bool gpu_step = optimizer.step == configs::OffloadOptimizerConfig::Step::kGpu;
+  const bool sums_on_host =
+      row.ranks == 1 && row.accumulation > 1 && row.precision != Precision::kFp32;
+  if (gpu_step && !sums_on_host) return same;
+  same.zero.offload_optimizer.device = configs::RestingPlace::kCpu;
+  same.zero.offload_optimizer.step = optimizer.step;
+  same.zero.offload_optimizer.ratio = optimizer.ratio;
+  return same;
+}
+
 }  // namespace
 
 nlohmann::json load_fixture(const std::string& name) {
@@ -89,10 +108,10 @@ void RowChecker::check(const Row& row) {
     CHECK(own.only_shards);
     CHECK(own.skipped == 0);
     check_losses(row, own);
-    CHECK(same_bits(own, result(plain(row))));
+    CHECK(same_bits(own, result(same_as(row))));
     check_parameters(row, own);
   } catch (const std::exception& error) {
-    FAIL_CHECK(error.what());
+    FAIL_CHECK(std::string(error.what()));
   }
 }
 

@@ -16,8 +16,9 @@ nlohmann::json load_fixture(const std::string& name);
 // Runs rows and compares them. A row that others are compared with is run once.
 class RowChecker {
  public:
-  // Losses, norms and rates against the fixture, invariants, bits against plain(row), parameters
-  // against single(row). Failures name the row.
+  // Losses, norms and rates against the fixture, invariants, bits against plain(row) (a host's step
+  // on a GPU: against the same over host memory), parameters against single(row). Failures name the
+  // row.
   void check(const Row& row);
 
   const RowResult& result(const Row& row);

@@ -16,6 +16,7 @@ namespace {
 
 using configs::Precision;
 using configs::RestingPlace;
+using Step = configs::OffloadOptimizerConfig::Step;
 
 constexpr std::array kPrecisions = {Precision::kFp32, Precision::kBf16, Precision::kFp16};
 constexpr std::array kModels = {"llama", "qwen3_tied"};
@@ -28,6 +29,7 @@ Row row_of(const Combination& values, const TempFolder& folder) {
   row.zero.stage = static_cast<int>(values[0]);
   row.zero.offload_optimizer.device = static_cast<RestingPlace>(values[1]);
   row.zero.offload_optimizer.nvme_path = folder.path();
+  row.zero.offload_optimizer.step = Step::kCpu;
   row.zero.offload_param.device = static_cast<RestingPlace>(values[2]);
   row.zero.offload_param.nvme_path = folder.path();
   row.zero.offload_param.max_in_cpu_elements = 0;
@@ -96,6 +98,26 @@ TEST_CASE("tiles, buffers, pipelines, ratio and what stays in memory change no b
       checker.check(row);
     }
   }
+}
+
+TEST_CASE("a GPU's step over states that rest elsewhere has the bits of states that stay") {
+  const TempFolder folder;
+  RowChecker checker;
+  for (const RestingPlace place : {RestingPlace::kCpu, RestingPlace::kNvme}) {
+    for (const int stage : {0, 2, 3}) {
+      for (const int ranks : {1, 2}) {
+        Row row = nvme_row(folder, stage, ranks);
+        row.precision = stage == 2 ? Precision::kFp32 : Precision::kBf16;
+        row.accumulation = ranks;
+        row.zero.sub_group_size_elements = 4096;
+        row.zero.offload_optimizer.device = place;
+        row.zero.offload_optimizer.step = Step::kGpu;
+        if (stage == 3) row.zero.offload_param.device = place;
+        checker.check(row);
+      }
+    }
+  }
+  MESSAGE(checker.worst());
 }
 
 TEST_CASE("every optimizer's states rest in files") {

@@ -48,6 +48,7 @@ std::string offload_name(const configs::ZeroConfig& zero) {
   std::string name;
   if (optimizer.device != usual.offload_optimizer.device)
     name += fmt::format(", optimizer on {}", name_of(optimizer.device));
+  if (optimizer.step == configs::OffloadOptimizerConfig::Step::kGpu) name += " (a GPU's step)";
   if (optimizer.ratio != 1) name += fmt::format(" (ratio {})", optimizer.ratio);
   if (optimizer.buffer_count != usual.offload_optimizer.buffer_count || !optimizer.pipeline_read ||
       !optimizer.pipeline_write) {

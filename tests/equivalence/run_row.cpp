@@ -47,7 +47,7 @@ bool masters_rounded(engine::TrainEngine& engine) {
   for (size_t unit = 0; unit < engine.plan().units.size(); ++unit) {
     const torch::Tensor working = testing::shard_of(engine, unit);
     const torch::Tensor master = engine.optimizer().master(unit);
-    if (!at::equal(working, master.to(working.scalar_type()))) return false;
+    if (!at::equal(working, master.to(working.device(), working.scalar_type()))) return false;
   }
   return true;
 }

@@ -46,6 +46,7 @@ Trained train(const Case& c) {
   config.zero.offload_optimizer.nvme_path = folder.path();
   config.zero.offload_param.device = c.parameters;
   config.zero.offload_param.nvme_path = folder.path();
+  config.zero.offload_param.max_in_cpu_elements = 0;
   config.recompute = c.recompute;
   const auto mesh =
       std::make_shared<comm::Mesh>(torch::Device(torch::kCUDA, 0), comm::make_solo_group());

@@ -19,16 +19,6 @@
 namespace zeroth::testing {
 namespace {
 
-// ZEROTH_TEST_DEVICE=cuda runs the ranks on the first GPU, which they share; the GPU library has to
-// be in LD_PRELOAD then, to be loaded before torch is used.
-torch::Device device_of_tests() {
-  const char* name = std::getenv("ZEROTH_TEST_DEVICE");
-  if (name == nullptr || std::string_view(name) == "cpu") return torch::kCPU;
-  comm::load_gpu().select(0);
-  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);  // bits are compared
-  return {torch::kCUDA, 0};
-}
-
 std::unique_ptr<comm::Group> connect(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                      int count, const RankOptions& options) {
   if (count == 1) return comm::make_solo_group();
@@ -46,6 +36,14 @@ std::unique_ptr<comm::Group> connect(const c10::intrusive_ptr<c10d::Store>& stor
 }
 
 }  // namespace
+
+torch::Device device_of_tests() {
+  const char* name = std::getenv("ZEROTH_TEST_DEVICE");
+  if (name == nullptr || std::string_view(name) == "cpu") return torch::kCPU;
+  comm::load_gpu().select(0);
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);  // bits are compared
+  return {torch::kCUDA, 0};
+}
 
 void run_ranks(int count, const std::function<void(std::shared_ptr<comm::Mesh>)>& fn,
                const RankOptions& options) {

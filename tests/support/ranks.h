@@ -17,6 +17,11 @@ struct RankOptions {
   std::function<void(int rank)> before_joining = {};
 };
 
+// Where run_ranks() lets its ranks compute: the CPU, or with ZEROTH_TEST_DEVICE=cuda the first GPU,
+// which they share. The GPU library has to be in LD_PRELOAD then, to be loaded before torch is
+// used.
+torch::Device device_of_tests();
+
 // Calls fn on `count` ranks at once and waits for all; rethrows the first exception of any of them.
 void run_ranks(int count, const std::function<void(std::shared_ptr<comm::Mesh>)>& fn,
                const RankOptions& options = {});

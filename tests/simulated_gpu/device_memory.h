@@ -1,0 +1,50 @@
+// Memory of the device that does not exist, given out as LibTorch's allocator does for a GPU:
+// memory that the host gives back goes to the next who asks for it on the same stream, while
+// earlier work may still be queued. What was given back is overwritten, in its turn on the stream.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "tests/simulated_gpu/timeline.h"
+
+namespace zeroth::simulated {
+
+class DeviceMemory {
+ public:
+  static DeviceMemory& get();
+
+  // Null for no bytes. Aligned to 512 bytes.
+  void* take(size_t bytes, StreamNumber stream);
+  void give(void* memory);
+  // `stream` uses it too: given back, it waits for what is queued there by then.
+  void also_used_on(void* memory, StreamNumber stream);
+
+  int64_t live_bytes() const { return live_bytes_; }
+  int64_t peak_bytes() const { return peak_bytes_; }
+
+ private:
+  struct Block {
+    size_t bytes = 0;  // a power of two
+    StreamNumber stream = kDefaultStream;
+    std::vector<StreamNumber> others = {};
+  };
+  struct Waiting {
+    void* memory;
+    std::vector<Timeline::Mark> until;
+  };
+
+  void release(void* memory);
+  void release_those_that_waited();
+
+  std::map<void*, Block> blocks_;  // all that there are
+  std::map<std::pair<StreamNumber, size_t>, std::vector<void*>> free_;
+  std::vector<Waiting> waiting_;
+  std::atomic<int64_t> live_bytes_ = 0, peak_bytes_ = 0;
+};
+
+}  // namespace zeroth::simulated

@@ -1,0 +1,200 @@
+// The operators of the simulated GPU: those of the CPU, queued on the current stream. Shapes are
+// known at once, as on a GPU; values when the work has run.
+#include <ATen/ATen.h>
+#include <ATen/core/DimVector.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "base/error.h"
+#include "tests/simulated_gpu/queued.h"
+#include "tests/simulated_gpu/timeline.h"
+#include "tests/support/update_on_cpu.h"
+
+namespace zeroth::simulated {
+namespace {
+
+using at::Tensor;
+using c10::IValue;
+using torch::jit::Stack;
+
+Tensor on_meta(const Tensor& x) {
+  if (!x.defined()) return x;
+  return as_number_of(x, at::empty_strided(x.sizes(), x.strides(),
+                                           x.options().device(at::kMeta).pinned_memory(false)));
+}
+
+Tensor empty_like_meta(const Tensor& meta) {
+  return at::empty_strided(meta.sizes(), meta.strides(), meta.options().device(at::kCUDA));
+}
+
+// What a kernel gets. Of a host tensor its value now.
+Tensor argument(const Tensor& x, const c10::OperatorHandle& op) {
+  if (!x.defined() || x.is_cuda()) return on_cpu(x);
+  TORCH_CHECK(x.dim() == 0, "simulated GPU: ", op.schema(), " gets a tensor of the host, of shape ",
+              x.sizes());
+  return as_number_of(x, x.clone());
+}
+
+IValue mapped_value(const IValue& value, const std::function<Tensor(const Tensor&)>& map,
+                    c10::Device device) {
+  if (value.isTensor()) return map(value.toTensor());
+  if (value.isDevice()) return device;
+  if (value.isTensorList()) {
+    c10::List<Tensor> list;
+    for (const Tensor& x : value.toTensorVector()) list.push_back(map(x));
+    return list;
+  }
+  if (value.isOptionalTensorList()) {
+    c10::List<std::optional<Tensor>> list;
+    for (const std::optional<Tensor>& x : value.toOptionalTensorVector()) {
+      list.push_back(x ? std::optional<Tensor>(map(*x)) : std::nullopt);
+    }
+    return list;
+  }
+  return value;
+}
+
+Stack mapped(c10::ArrayRef<IValue> values, const std::function<Tensor(const Tensor&)>& map,
+             c10::Device device) {
+  Stack result;
+  for (const IValue& value : values) result.push_back(mapped_value(value, map, device));
+  return result;
+}
+
+bool is_new(const c10::Argument& returned) {
+  return returned.alias_info() == nullptr;
+}
+
+// The argument that the operator returns.
+size_t returned_argument(const c10::FunctionSchema& schema, size_t returned) {
+  const auto& sets = schema.returns()[returned].alias_info()->beforeSets();
+  for (size_t i = 0; i < schema.arguments().size(); ++i) {
+    const c10::AliasInfo* info = schema.arguments()[i].alias_info();
+    if (info != nullptr && info->beforeSets() == sets) return i;
+  }
+  TORCH_CHECK(false, "simulated GPU: ", schema, " returns none of its arguments");
+}
+
+// What the operator returns for tensors without values; nothing where that is no tensor, its shape
+// depends on values, or Meta does not know the operator.
+std::optional<Stack> without_values(const c10::OperatorHandle& op, Stack metas) {
+  for (const c10::Argument& returned : op.schema().returns()) {
+    if (returned.type()->kind() != c10::TypeKind::TensorType) return std::nullopt;
+  }
+  try {
+    op.callBoxed(metas);
+  } catch (const c10::Error&) {
+    return std::nullopt;
+  }
+  return metas;
+}
+
+std::vector<at::DimVector> sizes(const Stack& values) {
+  std::vector<at::DimVector> all;
+  for (const IValue& value : values) {
+    if (value.isTensor() && value.toTensor().defined()) all.emplace_back(value.toTensor().sizes());
+  }
+  return all;
+}
+
+// The values of `host` on the device.
+Tensor moved(const Tensor& host) {
+  const Tensor there = empty_like_meta(host);
+  queue([to = on_cpu(there), host] { to.copy_(host); });
+  return there;
+}
+
+// An output that is the operator's to make.
+bool comes_empty(const c10::Argument& argument, const IValue& value) {
+  return argument.is_out() && value.toTensor().numel() == 0;
+}
+
+// Waits for the stream and runs at once: where the host has to know values to go on.
+void run_now(const c10::OperatorHandle& op, const Stack& arguments, const Stack& host,
+             Stack& stack) {
+  finish_current_stream();
+  const c10::FunctionSchema& schema = op.schema();
+  Stack results = host;
+  op.callBoxed(results);
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!comes_empty(schema.arguments()[i], arguments[i])) continue;
+    const Tensor room = moved(host[i].toTensor());
+    c10::TensorImpl* output = arguments[i].toTensor().unsafeGetTensorImpl();
+    output->set_storage_keep_dtype(room.storage());
+    output->set_sizes_and_strides(room.sizes(), room.strides());
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!is_new(schema.returns()[i])) {
+      stack.push_back(arguments[returned_argument(schema, i)]);
+    } else if (results[i].isTensor() && results[i].toTensor().defined()) {
+      stack.push_back(moved(results[i].toTensor()));
+    } else {
+      stack.push_back(results[i]);
+    }
+  }
+}
+
+void run(const c10::OperatorHandle& op, Stack* stack) {
+  const at::AutoDispatchBelowADInplaceOrView below;
+  const c10::FunctionSchema& schema = op.schema();
+  const size_t count = schema.arguments().size();
+  const Stack arguments(stack->end() - static_cast<ptrdiff_t>(count), stack->end());
+  stack->resize(stack->size() - count);
+  Stack host = mapped(
+      arguments, [&](const Tensor& x) { return argument(x, op); }, at::kCPU);
+  bool any_empty = false;
+  for (size_t i = 0; i < count; ++i) {
+    if (!comes_empty(schema.arguments()[i], arguments[i])) continue;
+    host[i] = at::empty({0}, arguments[i].toTensor().options().device(at::kCPU));
+    any_empty = true;
+  }
+
+  const bool any_new = std::any_of(schema.returns().begin(), schema.returns().end(), is_new);
+  std::optional<Stack> metas = Stack(schema.returns().size());
+  if (any_new) metas = without_values(op, mapped(arguments, on_meta, at::kMeta));
+  const bool draws = op.hasTag(at::Tag::nondeterministic_seeded);  // in the host's order
+  if (!metas || draws || any_empty) return run_now(op, arguments, host, *stack);
+  std::vector<Tensor> results;  // undefined: an argument
+  for (size_t i = 0; i < schema.returns().size(); ++i) {
+    if (!is_new(schema.returns()[i])) {
+      results.emplace_back();
+      stack->push_back(arguments[returned_argument(schema, i)]);
+      continue;
+    }
+    const Tensor& meta = (*metas)[i].toTensor();
+    const Tensor result = meta.defined() ? empty_like_meta(meta) : Tensor();
+    results.push_back(on_cpu(result));
+    stack->push_back(result);
+  }
+  queue([op, host, results] {
+    Stack work = host;
+    const auto before = sizes(host);
+    op.callBoxed(work);
+    TORCH_CHECK(sizes(host) == before, "simulated GPU: ", op.schema(), " resizes an argument");
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (results[i].defined()) results[i].copy_(work[i].toTensor());
+    }
+  });
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(_, CUDA, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&run>());
+}
+
+// Has a kernel of its own on GPUs, which is looked for (optim/device_rule.h).
+TORCH_LIBRARY_IMPL(zeroth, CUDA, library) {
+  library.impl("update_", torch::CppFunction::makeFromBoxedFunction<&run>());
+}
+TORCH_LIBRARY_IMPL(zeroth, CPU, library) {
+  library.impl("update_", testing::update_on_cpu);
+}
+
+}  // namespace zeroth::simulated

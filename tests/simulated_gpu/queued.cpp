@@ -1,0 +1,45 @@
+#include "tests/simulated_gpu/queued.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <utility>
+
+namespace zeroth::simulated {
+
+StreamNumber current_stream() {
+  return c10::impl::VirtualGuardImpl(c10::kCUDA).getStream({c10::kCUDA, 0}).id();
+}
+
+void queue(std::function<void()> work) {
+  Timeline::get().queue(current_stream(), [work = std::move(work)] {
+    static thread_local const bool alone = [] {
+      at::set_num_threads(1);
+      return true;
+    }();
+    (void)alone;
+    const at::AutoDispatchBelowADInplaceOrView below;
+    work();
+  });
+}
+
+void finish_current_stream() {
+  Timeline::get().finish(current_stream());
+}
+
+at::Tensor as_number_of(const at::Tensor& x, at::Tensor other) {
+  if (x.unsafeGetTensorImpl()->is_wrapped_number()) {
+    other.unsafeGetTensorImpl()->set_wrapped_number(true);
+  }
+  return other;
+}
+
+at::Tensor on_cpu(const at::Tensor& x) {
+  if (!x.defined() || !x.is_cuda()) return x;
+  at::Tensor alias = at::from_blob(x.data_ptr(), x.sizes(), x.strides(),
+                                   at::TensorOptions(at::kCPU).dtype(x.scalar_type()));
+  return as_number_of(x, std::move(alias));
+}
+
+}  // namespace zeroth::simulated

@@ -1,0 +1,24 @@
+// Work on tensors of the simulated GPU.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+
+#include "tests/simulated_gpu/timeline.h"
+
+namespace zeroth::simulated {
+
+StreamNumber current_stream();
+
+// Behind what the current stream holds. One thread computes, so that sums have one order.
+void queue(std::function<void()> work);
+void finish_current_stream();
+
+// The same memory as a tensor of the CPU; a tensor of the host itself. Keeps no memory of the
+// device alive, as a queued kernel does not.
+at::Tensor on_cpu(const at::Tensor& x);
+// `other`, a number without a dtype of its own if `x` is one.
+at::Tensor as_number_of(const at::Tensor& x, at::Tensor other);
+
+}  // namespace zeroth::simulated

@@ -1,0 +1,126 @@
+// The simulated GPU itself: right programs get the values of the CPU at every pace, and what a GPU
+// punishes by chance shows.
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <doctest/doctest.h>
+#include <torch/torch.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "offload/copy_stream.h"
+#include "zero/host_link.h"
+
+namespace zeroth::simulated {
+namespace {
+
+using torch::Tensor;
+
+const torch::Device kGpu(torch::kCUDA, 0);
+
+bool paced(std::string_view name) {
+  const char* pace = std::getenv("ZEROTH_SIMULATED_PACE");
+  return (pace == nullptr ? "late" : std::string_view(pace)) == name;
+}
+
+c10::Stream pool_stream() {
+  return c10::impl::VirtualGuardImpl(torch::kCUDA).getStreamFromGlobalPool(kGpu);
+}
+
+Tensor on_gpu(double value, int64_t numel = 1000) {
+  return torch::full({numel}, value, torch::device(kGpu));
+}
+
+}  // namespace
+
+TEST_CASE("training on it gives the bits of the CPU") {
+  const auto train = [](torch::Device device) {
+    torch::manual_seed(1);
+    const Tensor table = torch::randn({10, 8}).to(device).set_requires_grad(true);
+    const Tensor weight = torch::randn({8, 8}).to(device).set_requires_grad(true);
+    const Tensor tokens = torch::arange(6).to(device);
+    for (int step = 0; step < 5; ++step) {
+      const Tensor x = torch::relu(torch::embedding(table, tokens).matmul(weight));
+      const Tensor loss = (torch::softmax(x, 1) * x.abs()).pow(2).mean();
+      loss.backward();
+      const torch::NoGradGuard no_grad;
+      for (const Tensor& parameter : {table, weight}) {
+        parameter.sub_(parameter.grad(), 0.1);
+        parameter.mutable_grad().reset();
+      }
+    }
+    return torch::cat({table.detach().to(torch::kCPU), weight.detach().to(torch::kCPU)});
+  };
+  CHECK(at::equal(train(kGpu), train(torch::kCPU)));
+}
+
+TEST_CASE("work of another stream is seen behind its event, and no earlier while it is late") {
+  const Tensor x = on_gpu(1);
+  c10::Event written(torch::kCUDA), computed(torch::kCUDA);
+  const c10::impl::VirtualGuardImpl guard(torch::kCUDA);
+  written.record(guard.getStream(kGpu));
+  const c10::Stream other = pool_stream();
+  written.block(other);
+  Tensor y;
+  {
+    const c10::StreamGuard on(other);
+    y = x * 2;
+  }
+  computed.record(other);
+  const Tensor too_early = y.sum();
+  computed.block(guard.getStream(kGpu));
+  const Tensor in_time = y.sum();
+  CHECK(in_time.item<double>() == 2000);
+  if (paced("late") || paced("default-first")) CHECK_FALSE(too_early.item<double>() == 2000);
+}
+
+TEST_CASE("memory that another stream still reads is overwritten, unless it was told") {
+  for (const bool told : {false, true}) {
+    const c10::Stream other = pool_stream();
+    const c10::impl::VirtualGuardImpl guard(torch::kCUDA);
+    Tensor sum;
+    {
+      const Tensor x = on_gpu(3, 1 << 16);
+      c10::Event written(torch::kCUDA);
+      written.record(guard.getStream(kGpu));
+      written.block(other);
+      if (told) x.record_stream(other);
+      const c10::StreamGuard on(other);
+      sum = x.sum();
+    }
+    const Tensor next = on_gpu(0, 1 << 16);  // may get the memory of x
+    guard.synchronizeStream(guard.getStream(kGpu));
+    other.synchronize();
+    const double value = sum.item<double>();
+    if (told) CHECK(value == 3 * (1 << 16));
+    if (!told && (paced("late") || paced("default-first"))) CHECK(value != 3 * (1 << 16));
+  }
+}
+
+TEST_CASE(
+    "a copy from locked memory takes what is there when it runs, one from other memory at once") {
+  const auto link = zero::make_host_link(kGpu, /*pin_memory=*/true);
+  const Tensor locked = link->memory.zeros(1000, torch::kFloat), pageable = torch::zeros({1000});
+  const Tensor from_locked = on_gpu(1), from_pageable = on_gpu(1);
+  from_locked.copy_(locked, /*non_blocking=*/true);
+  from_pageable.copy_(pageable, /*non_blocking=*/true);
+  locked.fill_(7);
+  pageable.fill_(7);
+  CHECK(from_pageable.sum().item<double>() == 0);
+  const double seen = from_locked.sum().item<double>();
+  if (paced("late")) CHECK(seen == 7000);
+  if (paced("default-first")) CHECK(seen == 0);
+}
+
+TEST_CASE("a value that comes too early from a copy to the host is the old one") {
+  const auto link = zero::make_host_link(kGpu, /*pin_memory=*/true);
+  const Tensor host = link->memory.zeros(1000, torch::kFloat);
+  const Tensor device = on_gpu(5);
+  const offload::Point end = link->copies->copy(host, device, {link->copies->now()});
+  if (paced("late") || paced("default-first")) CHECK(host.sum().item<double>() == 0);
+  link->copies->wait(end);
+  CHECK(host.sum().item<double>() == 5000);
+}
+
+}  // namespace zeroth::simulated

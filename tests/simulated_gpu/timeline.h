@@ -1,0 +1,74 @@
+// The streams of a device that does not exist. What is queued on them runs on the host, as late, as
+// early or as mixed up as their order allows: what nobody waits for is seen to be wrong here, which
+// on a real device takes bad luck.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+
+namespace zeroth::simulated {
+
+using StreamNumber = int64_t;
+constexpr StreamNumber kDefaultStream = 0;
+
+// When queued work runs, as far as nobody waits for it.
+enum class Pace {
+  kLate,          // not before somebody waits for it
+  kDefaultFirst,  // at once on the default stream, late on others
+  kOthersFirst,   // the other way round
+  kRandom,        // a few pieces of work now and then, by a seed
+};
+
+class Timeline {
+ public:
+  // A place in a stream's work.
+  struct Place {
+    StreamNumber stream = kDefaultStream;
+    bool passed = false;
+    double seconds = 0;  // when it was passed, on the host's clock
+  };
+  using Mark = std::shared_ptr<Place>;
+
+  // ZEROTH_SIMULATED_PACE: late, default-first, others-first, or a number, the seed of kRandom.
+  static Timeline& get();
+
+  void queue(StreamNumber stream, std::function<void()> work);
+  Mark mark(StreamNumber stream);
+  // What is queued on `stream` from now on runs behind the mark.
+  void order(StreamNumber stream, const Mark& mark);
+  // As a driver's query: time goes on by it.
+  bool query(const Mark& mark);
+  void finish(const Mark& mark);
+  void finish(StreamNumber stream) { finish(mark(stream)); }
+  void finish_all();
+
+  // Work that runs holds it: what it reads does not change.
+  std::recursive_mutex& mutex() { return mutex_; }
+
+ private:
+  struct Item {
+    std::function<void()> work;  // or, without,
+    Mark passes;                 // to be marked as passed, or
+    Mark waits;                  // to be waited for
+  };
+
+  Timeline();
+  bool can_step(StreamNumber stream) const;
+  void step(StreamNumber stream);
+  void push(StreamNumber stream, Item item);
+  void run_as_paced();
+  void run_while_possible(StreamNumber stream);
+
+  std::recursive_mutex mutex_;
+  Pace pace_ = Pace::kLate;
+  std::mt19937_64 random_;
+  std::map<StreamNumber, std::deque<Item>> streams_;
+  bool running_ = false;
+};
+
+}  // namespace zeroth::simulated
