@@ -255,18 +255,21 @@ void ParamStore::start_gather(size_t unit) {
   const torch::NoGradGuard no_grad;
   torch::Tensor shard = state.shard;
   if (released(unit)) {
+    if (reading_.size() >= options_.max_reads) end_gather(reading_.front());
+    // What can fail comes before anything is counted.
+    offload::TileLease gathered =
+        options_.rests[unit]->borrow(tile(unit), device_, offload::Access::kRead);
+    shard = gathered.tensor();
+    swap_memory(state.full, lent_whole(unit) ? c10::DataPtr(shard.data_ptr(), state.full.device())
+                                             : pool_.take(byte_size(state.full)));
+    state.gathered = std::move(gathered);
     live_elements_ += state.full.numel();
     peak_live_elements_ = std::max(peak_live_elements_, live_elements_);
-    if (reading_.size() >= options_.max_reads) end_gather(reading_.front());
-    state.gathered = options_.rests[unit]->borrow(tile(unit), device_, offload::Access::kRead);
-    shard = state.gathered.tensor();
     if (lent_whole(unit)) {
-      swap_memory(state.full, c10::DataPtr(shard.data_ptr(), state.full.device()));
       state.present = true;
       return;
     }
     reading_.push_back(unit);
-    swap_memory(state.full, pool_.take(byte_size(state.full)));
   }
   // An alias with its own version counter: a graph kept from forward still refers to the
   // parameters.

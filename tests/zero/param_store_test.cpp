@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "tests/support/chain.h"
@@ -59,12 +60,14 @@ class Elsewhere final : public offload::ShardStore {
   void expect(std::vector<offload::Tile> tiles) override { expected = std::move(tiles); }
   offload::TileLease borrow(const offload::Tile& tile, torch::Device device,
                             offload::Access access) override {
+    if (std::exchange(fails, false)) throw Error("the test says no");
     return memory_->borrow(tile, device, access);
   }
   void settle() override {}
   offload::StoreBytes bytes() const override { return memory_->bytes(); }
 
   std::vector<offload::Tile> expected;
+  bool fails = false;  // the next borrow
 
  private:
   std::unique_ptr<offload::ShardStore> memory_ = offload::make_memory_store(torch::kCPU);
@@ -172,6 +175,23 @@ TEST_CASE("reads of what rests elsewhere are expected, also where other units re
     std::vector<size_t> shards;
     for (const offload::Tile& tile : elsewhere.expected) shards.push_back(tile.shard);
     CHECK(shards == std::vector<size_t>{0, 1, 1, 0});
+  });
+}
+
+TEST_CASE("a gather that failed counts nothing, and can be made again") {
+  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+    Elsewhere elsewhere;
+    Numbered numbered(*mesh, Retention::kRelease, /*prefetch=*/0, INT64_MAX,
+                      {nullptr, &elsewhere, nullptr, &elsewhere, nullptr});
+    elsewhere.fails = true;
+    CHECK_THROWS_AS(numbered.store.gather(1), Error);
+    CHECK(numbered.store.live_elements() == 0);
+    {
+      const Lease lease = numbered.store.gather(1);
+      CHECK(numbered.holds(1, 0));
+    }
+    numbered.store.expect({});
+    CHECK(numbered.store.live_elements() == 0);
   });
 }
 
