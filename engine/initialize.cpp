@@ -20,9 +20,10 @@ void require_room(const model::Blocks& blocks, const configs::Config& config,
     refusal = error.what();
   }
   const int64_t refused = refusal.empty() ? kNowhere : mesh.rank();
-  const int64_t rank = least_over_ranks(refused, "memory that is left", mesh);
+  const int64_t rank = least_over_ranks(refused, "refusals of the run", mesh);
   if (rank == kNowhere) return;
-  throw Error("{}", refusal.empty() ? fmt::format("rank {} lacks memory", rank) : refusal);
+  if (!refusal.empty()) throw Error("{}", refusal);
+  throw Error("rank {} refuses this run; its own message says why", rank);
 }
 
 // Buffers keep their dtype; like parameters they start from rank 0's values.
