@@ -178,6 +178,23 @@ TEST_CASE("what the host writes between two uses is what the GPU reads, in any o
   }
 }
 
+TEST_CASE("the host has a tile when the GPU's copies of it have ended") {
+  const auto link = gpu_link();
+  const auto store = make_staging_store(make_host_store(link), link, kGpu);
+  constexpr int64_t kNumel = 1 << 20;
+  const Tile tile{store->add(kNumel, torch::kFloat), 0, kNumel};
+  store->borrow(tile, kGpu, Access::kReadWrite).tensor().add_(busy() + 3);
+  {
+    const TileLease lease = store->borrow(tile, torch::kCPU, Access::kReadWrite);
+    CHECK(lease.tensor().sum().item<double>() == 3.0 * kNumel);
+    lease.tensor().fill_(5);
+  }
+  const Tensor zero = busy();
+  const Tensor sum = store->borrow(tile, kGpu, Access::kRead).tensor().sum() + zero;
+  store->borrow(tile, torch::kCPU, Access::kWrite).tensor().fill_(7);
+  CHECK(sum.item<double>() == 5.0 * kNumel);
+}
+
 TEST_CASE("the host computes on tensors of the GPU") {
   const auto link = gpu_link();
   Staging staging(link, kGpu);

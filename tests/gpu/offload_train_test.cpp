@@ -85,6 +85,8 @@ TEST_CASE("a GPU step over states on the host or in a file has the bits of state
     const Trained on_gpu = train({.precision = precision});
     check_bits(train({.optimizer = kCpu, .step = Step::kGpu, .precision = precision}), on_gpu);
     check_bits(train({.optimizer = kNvme, .step = Step::kGpu, .precision = precision}), on_gpu);
+    check_bits(train({kCpu, Step::kGpu, kCpu, precision}), on_gpu);
+    check_bits(train({kNvme, Step::kGpu, kNvme, precision}), on_gpu);
   }
 }
 
