@@ -116,8 +116,8 @@ void throw_if_failed(int failure_pipe, const Program& program, const RankSpec& s
   } while (count < 0 && errno == EINTR);
   if (count != sizeof(failure)) return;
   if (failure.step == StartFailure::kBind)
-    throw Error("rank {} cannot be bound to its cores: {}", spec.rank,
-                std::strerror(failure.error));
+    throw Error("rank {} cannot be bound to its cores: {}; --no_bind_cores_to_rank leaves it free",
+                spec.rank, std::strerror(failure.error));
   const int status = failure.error == ENOENT ? 127 : 126;
   throw ProgramError(status, fmt::format("{} cannot be executed: {}", program.file.string(),
                                          std::strerror(failure.error)));

@@ -76,7 +76,8 @@ TEST_CASE("a rank that cannot start throws") {
   CHECK_THROWS_AS(RankProcess::start({"/", command}, {}), ProgramError);
   const RankSpec unbindable{3, 3, {}, {8000}};
   CHECK_THROWS_WITH(RankProcess::start({rank_program(), command}, unbindable),
-                    "rank 3 cannot be bound to its cores: Invalid argument");
+                    "rank 3 cannot be bound to its cores: Invalid argument; "
+                    "--no_bind_cores_to_rank leaves it free");
 }
 
 }  // namespace zeroth::launcher
