@@ -9,8 +9,6 @@
 namespace zeroth::simulated {
 namespace {
 
-constexpr int64_t kTotalBytes = int64_t{4} << 30;
-
 class DeviceAllocator final : public c10::DeviceAllocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
@@ -38,7 +36,8 @@ class DeviceAllocator final : public c10::DeviceAllocator {
   void resetAccumulatedStats(c10::DeviceIndex) override {}
   void resetPeakStats(c10::DeviceIndex) override {}
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex) override {
-    return {static_cast<size_t>(kTotalBytes - DeviceMemory::get().live_bytes()), kTotalBytes};
+    const auto live = static_cast<size_t>(DeviceMemory::get().live_bytes());
+    return {DeviceMemory::kTotalBytes - live, DeviceMemory::kTotalBytes};
   }
 
  private:

@@ -1,8 +1,9 @@
 #include "tests/simulated_gpu/device_memory.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
 #include <cstring>
 
 #include "base/error.h"
@@ -13,10 +14,6 @@ namespace {
 constexpr size_t kAlignment = 512;
 constexpr int kPoison = 0xff;  // NaN in every floating format, -1 in integers
 
-void poison(void* memory, size_t bytes, StreamNumber stream) {
-  Timeline::get().queue(stream, [=] { std::memset(memory, kPoison, bytes); });
-}
-
 }  // namespace
 
 DeviceMemory& DeviceMemory::get() {
@@ -24,23 +21,40 @@ DeviceMemory& DeviceMemory::get() {
   return *memory;
 }
 
+DeviceMemory::DeviceMemory() {
+  void* memory =
+      mmap(nullptr, 2 * kTotalBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ZEROTH_CHECK(memory != MAP_FAILED, "no addresses for the simulated device's memory");
+  begin_ = static_cast<std::byte*>(memory);
+  const int failed = mprotect(begin_ + kTotalBytes, kTotalBytes, PROT_READ | PROT_WRITE);
+  ZEROTH_CHECK(failed == 0, "no memory for the simulated device");
+}
+
+void* DeviceMemory::for_work(void* memory) const {
+  return memory == nullptr ? nullptr : static_cast<std::byte*>(memory) + kTotalBytes;
+}
+
 void* DeviceMemory::take(size_t bytes, StreamNumber stream) {
   if (bytes == 0) return nullptr;
   const std::lock_guard lock(Timeline::get().mutex());
   release_those_that_waited();
   const size_t rounded = std::bit_ceil(std::max(bytes, kAlignment));
+  std::vector<void*>& free = free_[{stream, rounded}];
+  void* memory;
+  if (!free.empty()) {
+    memory = free.back();  // the one that earlier work may still use
+    free.pop_back();
+  } else {
+    ZEROTH_CHECK(cut_bytes_ + rounded <= kTotalBytes,
+                 "the simulated GPU has no {} bytes left of {}, {} of them live", rounded,
+                 kTotalBytes, live_bytes());
+    memory = begin_ + cut_bytes_;
+    cut_bytes_ += rounded;
+    blocks_[memory] = {.bytes = rounded, .stream = stream};
+    std::memset(for_work(memory), kPoison, rounded);
+  }
   live_bytes_ += static_cast<int64_t>(rounded);
   peak_bytes_ = std::max(peak_bytes_.load(), live_bytes_.load());
-  std::vector<void*>& free = free_[{stream, rounded}];
-  if (!free.empty()) {
-    void* memory = free.back();  // the one that earlier work may still use
-    free.pop_back();
-    return memory;
-  }
-  void* memory = std::aligned_alloc(kAlignment, rounded);
-  ZEROTH_CHECK(memory != nullptr, "no {} bytes for the simulated device", rounded);
-  blocks_[memory] = {.bytes = rounded, .stream = stream};
-  std::memset(memory, kPoison, rounded);
   return memory;
 }
 
@@ -67,7 +81,9 @@ void DeviceMemory::also_used_on(void* memory, StreamNumber stream) {
 
 void DeviceMemory::release(void* memory) {
   const Block& block = blocks_.at(memory);
-  poison(memory, block.bytes, block.stream);
+  Timeline::get().queue(block.stream, [at = for_work(memory), bytes = block.bytes] {
+    std::memset(at, kPoison, bytes);
+  });
   free_[{block.stream, block.bytes}].push_back(memory);
 }
 

@@ -1,6 +1,7 @@
 // Memory of the device that does not exist, given out as LibTorch's allocator does for a GPU:
 // memory that the host gives back goes to the next who asks for it on the same stream, while
 // earlier work may still be queued. What was given back is overwritten, in its turn on the stream.
+// The host that follows an address of the device gets a fault, as on a GPU.
 #pragma once
 
 #include <atomic>
@@ -16,18 +17,24 @@ namespace zeroth::simulated {
 
 class DeviceMemory {
  public:
+  static constexpr size_t kTotalBytes = size_t{4} << 30;
+
   static DeviceMemory& get();
 
-  // Null for no bytes. Aligned to 512 bytes.
+  // Null for no bytes. Aligned to 512 bytes. Throws when all is given out.
   void* take(size_t bytes, StreamNumber stream);
   void give(void* memory);
   // `stream` uses it too: given back, it waits for what is queued there by then.
   void also_used_on(void* memory, StreamNumber stream);
 
+  // Where work, which runs on the host, finds what the device has at this address.
+  void* for_work(void* memory) const;
+
   int64_t live_bytes() const { return live_bytes_; }
   int64_t peak_bytes() const { return peak_bytes_; }
 
  private:
+  DeviceMemory();
   struct Block {
     size_t bytes = 0;  // a power of two
     StreamNumber stream = kDefaultStream;
@@ -41,6 +48,8 @@ class DeviceMemory {
   void release(void* memory);
   void release_those_that_waited();
 
+  std::byte* begin_;               // of the device's addresses; work finds them kTotalBytes behind
+  size_t cut_bytes_ = 0;           // of them, into blocks
   std::map<void*, Block> blocks_;  // all that there are
   std::map<std::pair<StreamNumber, size_t>, std::vector<void*>> free_;
   std::vector<Waiting> waiting_;

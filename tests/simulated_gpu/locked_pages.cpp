@@ -46,10 +46,12 @@ bool LockedPages::contains(const void* memory) const {
   return find(memory) != pages_.end();
 }
 
-void LockedPages::copy_queued(const void* memory) {
+void LockedPages::copy_queued(const void* memory, size_t bytes) {
   const std::lock_guard lock(mutex_);
   const auto found = find(memory);
-  ZEROTH_CHECK(found != pages_.end(), "a copy that runs beside the host from pageable memory");
+  ZEROTH_CHECK(
+      found != pages_.end() && static_cast<const std::byte*>(memory) + bytes <= found->second.end,
+      "a copy of {} bytes of host memory that is not locked to its end", bytes);
   ++pages_.at(found->first).copies;
 }
 

@@ -21,8 +21,8 @@ class LockedPages {
   void free_when_idle(void* memory) noexcept;
   bool contains(const void* memory) const;
 
-  // A copy that is queued. The memory is locked.
-  void copy_queued(const void* memory);
+  // A copy that is queued. Throws unless all of the memory is locked.
+  void copy_queued(const void* memory, size_t bytes);
   void copy_ended(const void* memory);
 
  private:

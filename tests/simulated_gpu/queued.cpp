@@ -6,6 +6,8 @@
 
 #include <utility>
 
+#include "tests/simulated_gpu/device_memory.h"
+
 namespace zeroth::simulated {
 
 StreamNumber current_stream() {
@@ -14,11 +16,6 @@ StreamNumber current_stream() {
 
 void queue(std::function<void()> work) {
   Timeline::get().queue(current_stream(), [work = std::move(work)] {
-    static thread_local const bool alone = [] {
-      at::set_num_threads(1);
-      return true;
-    }();
-    (void)alone;
     const at::AutoDispatchBelowADInplaceOrView below;
     work();
   });
@@ -37,8 +34,8 @@ at::Tensor as_number_of(const at::Tensor& x, at::Tensor other) {
 
 at::Tensor on_cpu(const at::Tensor& x) {
   if (!x.defined() || !x.is_cuda()) return x;
-  at::Tensor alias = at::from_blob(x.data_ptr(), x.sizes(), x.strides(),
-                                   at::TensorOptions(at::kCPU).dtype(x.scalar_type()));
+  at::Tensor alias = at::from_blob(DeviceMemory::get().for_work(x.data_ptr()), x.sizes(),
+                                   x.strides(), at::TensorOptions(at::kCPU).dtype(x.scalar_type()));
   return as_number_of(x, std::move(alias));
 }
 

@@ -11,7 +11,7 @@ namespace zeroth::simulated {
 
 StreamNumber current_stream();
 
-// Behind what the current stream holds. One thread computes, so that sums have one order.
+// Behind what the current stream holds.
 void queue(std::function<void()> work);
 void finish_current_stream();
 

@@ -8,6 +8,9 @@
 #include <ATen/ops/view_native.h>
 #include <torch/library.h>
 
+#include <cstring>
+
+#include "tests/simulated_gpu/device_memory.h"
 #include "tests/simulated_gpu/locked_pages.h"
 #include "tests/simulated_gpu/queued.h"
 #include "tests/simulated_gpu/timeline.h"
@@ -33,24 +36,23 @@ Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride,
                                            c10::dtype_or_default(dtype));
 }
 
-// Beside the host only from and to locked memory that needs no conversion, as LibTorch on a GPU.
-bool runs_beside_the_host(const Tensor& to, const Tensor& from) {
-  const Tensor& host = to.is_cpu() ? to : from;
-  return to.scalar_type() == from.scalar_type() && to.sizes() == from.sizes() &&
-         to.is_contiguous() && from.is_contiguous() && LockedPages::get().contains(host.data_ptr());
-}
-
-void queue_copy(const Tensor& to, const Tensor& from) {
-  const void* host = to.is_cpu() ? to.data_ptr() : from.data_ptr();
-  LockedPages::get().copy_queued(host);
-  // An alias of host memory does not keep it, either.
-  const auto alias = [](const Tensor& x) {
-    return at::from_blob(x.data_ptr(), x.sizes(), at::TensorOptions(x.scalar_type()));
-  };
-  queue([to = alias(to), from = alias(from), host] {
-    to.copy_(from);
-    LockedPages::get().copy_ended(host);
-  });
+// Contiguous tensors of one dtype, one of the host. Beside the host if its memory is locked.
+void copy_over_link(const Tensor& to, const Tensor& from) {
+  void* host = to.is_cpu() ? to.data_ptr() : from.data_ptr();
+  if (LockedPages::get().contains(host)) {
+    LockedPages::get().copy_queued(host, to.nbytes());
+    // The copy keeps no memory of the host, either.
+    void* device = DeviceMemory::get().for_work(to.is_cpu() ? from.data_ptr() : to.data_ptr());
+    queue([=, to_host = to.is_cpu(), bytes = to.nbytes()] {
+      std::memcpy(to_host ? host : device, to_host ? device : host, bytes);
+      LockedPages::get().copy_ended(host);
+    });
+  } else if (to.is_cuda()) {
+    queue([to = on_cpu(to), from = from.clone()] { to.copy_(from); });
+  } else {
+    finish_current_stream();
+    to.copy_(on_cpu(from));
+  }
 }
 
 Tensor& copy_(Tensor& self, const Tensor& source, bool non_blocking) {
@@ -60,15 +62,11 @@ Tensor& copy_(Tensor& self, const Tensor& source, bool non_blocking) {
     queue([to = on_cpu(self), from = on_cpu(source)] { to.copy_(from); });
     return self;
   }
-  const Tensor from = source.expand_as(self);
-  if (runs_beside_the_host(self, from)) {
-    queue_copy(self, from);
-  } else if (self.is_cuda()) {
-    queue([to = on_cpu(self), from = from.clone()] { to.copy_(from); });
-  } else {
-    finish_current_stream();
-    self.copy_(on_cpu(from));
-  }
+  // As LibTorch on a GPU: converted and made whole where it lies.
+  const Tensor to =
+      self.is_contiguous() ? self : at::empty_like(self, c10::MemoryFormat::Contiguous);
+  copy_over_link(to, source.to(self.scalar_type()).expand_as(self).contiguous());
+  if (!to.is_same(self)) self.copy_(to);
   if (!non_blocking) finish_current_stream();
   return self;
 }
