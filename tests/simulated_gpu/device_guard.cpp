@@ -63,9 +63,6 @@ class DeviceGuard final : public c10::impl::DeviceGuardImplInterface {
     return (mark(to)->seconds - mark(from)->seconds) * 1e3;
   }
 
-  bool queryStream(const Stream& stream) const override {
-    return Timeline::get().query(Timeline::get().mark(stream.id()));
-  }
   void synchronizeStream(const Stream& stream) const override {
     Timeline::get().finish(stream.id());
   }

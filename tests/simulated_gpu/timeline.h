@@ -21,7 +21,7 @@ enum class Pace {
   kLate,          // not before somebody waits for it
   kDefaultFirst,  // at once on the default stream, late on others
   kOthersFirst,   // the other way round
-  kRandom,        // a few pieces of work now and then, by a seed
+  kRandom,        // now and then some pieces of work, by a seed: queues grow, and empty again
 };
 
 class Timeline {
@@ -41,13 +41,14 @@ class Timeline {
   Mark mark(StreamNumber stream);
   // What is queued on `stream` from now on runs behind the mark.
   void order(StreamNumber stream, const Mark& mark);
-  // As a driver's query: time goes on by it.
+  // As a driver's query. Time goes on by many of them only: who asks in a loop gets on, and nobody
+  // else is spared a wait.
   bool query(const Mark& mark);
   void finish(const Mark& mark);
   void finish(StreamNumber stream) { finish(mark(stream)); }
   void finish_all();
 
-  // Work that runs holds it: what it reads does not change.
+  // Held while work runs. Guards the device's memory too, which queues work.
   std::recursive_mutex& mutex() { return mutex_; }
 
  private:
@@ -59,7 +60,7 @@ class Timeline {
 
   Timeline();
   bool can_step(StreamNumber stream) const;
-  void step(StreamNumber stream);
+  void step(StreamNumber stream) noexcept;
   void push(StreamNumber stream, Item item);
   void run_as_paced();
   void run_while_possible(StreamNumber stream);
@@ -68,6 +69,7 @@ class Timeline {
   Pace pace_ = Pace::kLate;
   std::mt19937_64 random_;
   std::map<StreamNumber, std::deque<Item>> streams_;
+  int vain_queries_ = 0;
   bool running_ = false;
 };
 
