@@ -43,8 +43,10 @@ class SimulatedGpu final : public comm::Gpu {
 class PinnedMemory final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
-    void* memory = std::malloc(std::max<size_t>(bytes, 1));
-    LockedPages::get().lock({static_cast<std::byte*>(memory), std::max<size_t>(bytes, 1)});
+    bytes = std::max<size_t>(bytes, 1);
+    void* memory = std::malloc(bytes);
+    std::memset(memory, 0xff, bytes);  // NaN: what is read before a copy has run shows
+    LockedPages::get().lock({static_cast<std::byte*>(memory), bytes});
     return {memory, memory, &give, c10::kCPU};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &give; }

@@ -71,14 +71,14 @@ bool is_new(const c10::Argument& returned) {
   return returned.alias_info() == nullptr;
 }
 
-// The argument that the operator returns.
+// The argument that the operator writes and returns.
 size_t returned_argument(const c10::FunctionSchema& schema, size_t returned) {
   const auto& sets = schema.returns()[returned].alias_info()->beforeSets();
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const c10::AliasInfo* info = schema.arguments()[i].alias_info();
-    if (info != nullptr && info->beforeSets() == sets) return i;
+    if (info != nullptr && info->isWrite() && info->beforeSets() == sets) return i;
   }
-  TORCH_CHECK(false, "simulated GPU: ", schema, " returns none of its arguments");
+  TORCH_CHECK(false, "simulated GPU: ", schema, " is a view, which tensors.cpp has to know");
 }
 
 // What the operator returns for tensors without values; nothing where that is no tensor, its shape
