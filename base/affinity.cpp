@@ -23,19 +23,15 @@ struct CoreMask {
 
 }  // namespace
 
-std::optional<std::vector<int>> cores_of(pid_t process) {
+std::vector<int> allowed_cores() {
   CoreMask mask;
-  if (::sched_getaffinity(process, mask.size_bytes(), mask.data()) != 0) return std::nullopt;
+  if (::sched_getaffinity(0, mask.size_bytes(), mask.data()) != 0) {
+    throw Error("the cores of this process cannot be read: {}", std::strerror(errno));
+  }
   std::vector<int> cores;
   for (int core = 0; core < kMaxCores; ++core)
     if (CPU_ISSET_S(core, mask.size_bytes(), mask.data())) cores.push_back(core);
   return cores;
-}
-
-std::vector<int> allowed_cores() {
-  const auto cores = cores_of(0);
-  if (!cores) throw Error("the cores of this process cannot be read: {}", std::strerror(errno));
-  return *cores;
 }
 
 int bind_to_cores(const std::vector<int>& cores) {

@@ -1,26 +1,49 @@
 #include "comm/rank_threads.h"
 
 #include <ATen/Parallel.h>
-#include <unistd.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <fstream>
+#include <functional>
 
 #include "base/affinity.h"
 
 namespace zeroth::comm {
+namespace {
 
-int fair_threads(int alone, int cores, int local_size) {
-  return std::max(1, std::min(alone, cores / local_size));
+// The same for all processes of this host that may run on the same cores.
+int64_t place_of(const std::vector<int>& cores) {
+  std::string host;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> host;
+  const auto name = fmt::format("{} {}", host, fmt::join(cores, ","));
+  return static_cast<int64_t>(std::hash<std::string>()(name));
 }
 
-void set_num_threads(const RankEnv& env) {
-  if (env.num_threads) {
-    at::set_num_threads(*env.num_threads);
-  } else if (env.local_size > 1) {
-    const auto around = cores_of(::getppid());
-    const auto cores = static_cast<int>((around ? *around : allowed_cores()).size());
-    at::set_num_threads(fair_threads(at::get_num_threads(), cores, env.local_size));
+}  // namespace
+
+int fair_threads(std::span<const int64_t> places, int rank, int cores, int alone) {
+  const auto sharing = std::count(places.begin(), places.end(), places[static_cast<size_t>(rank)]);
+  return std::max(1, std::min(alone, cores / static_cast<int>(sharing)));
+}
+
+void set_num_threads(const RankEnv& env, const Mesh& mesh) {
+  if (mesh.world_size() > 1) {
+    const auto options = torch::TensorOptions(mesh.device()).dtype(torch::kLong);
+    const std::vector<int> cores = allowed_cores();
+    const torch::Tensor all = torch::empty({mesh.world_size()}, options);
+    mesh.data()
+        .all_gather(all, torch::full({1}, place_of(cores), options), "the cores of the ranks")
+        .wait();
+    const torch::Tensor places = all.cpu();
+    at::set_num_threads(fair_threads({places.data_ptr<int64_t>(), static_cast<size_t>(all.numel())},
+                                     mesh.rank(), static_cast<int>(cores.size()),
+                                     at::get_num_threads()));
   }
+  if (env.num_threads) at::set_num_threads(*env.num_threads);
 }
 
 }  // namespace zeroth::comm

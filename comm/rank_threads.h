@@ -1,17 +1,22 @@
 // How many threads a rank computes with.
 #pragma once
 
+#include <cstdint>
+#include <span>
+
 #include "comm/bootstrap.h"
+#include "comm/mesh.h"
 
 namespace zeroth::comm {
 
-// Out of `cores` that all ranks of a host may use: an equal part, at least one. Not more than
-// `alone`, what the rank would take by itself: its launcher may have bound it to fewer cores. Pure.
-int fair_threads(int alone, int cores, int local_size);
+// `places[r]` names the cores that rank r may run on. Out of its `cores`, which it shares with all
+// who have the same place, rank `rank` takes an equal part: at least one, and not more than
+// `alone`, what it would take by itself. Pure.
+int fair_threads(std::span<const int64_t> places, int rank, int cores, int alone);
 
-// Sets LibTorch's number for this process: OMP_NUM_THREADS where that is given; else, where a host
-// has several ranks, the fair part of the cores that what started this one (its parent process) may
-// use; a rank by itself keeps LibTorch's own.
-void set_num_threads(const RankEnv& env);
+// Sets LibTorch's number for this process: OMP_NUM_THREADS where that is given; else this rank's
+// part of the cores that its launcher left to it, or bound it to. A rank by itself keeps LibTorch's
+// own. Collective.
+void set_num_threads(const RankEnv& env, const Mesh& mesh);
 
 }  // namespace zeroth::comm

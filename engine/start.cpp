@@ -20,7 +20,7 @@ Start start(const std::string& ds_config, const comm::RankEnv& env, const StartO
   run.notes.insert(run.notes.end(), resolved.notes.begin(), resolved.notes.end());
   const auto& of_mesh = run.mesh->notes();
   run.notes.insert(run.notes.end(), of_mesh.begin(), of_mesh.end());
-  comm::set_num_threads(env);
+  comm::set_num_threads(env, *run.mesh);
   return run;
 }
 

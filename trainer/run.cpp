@@ -38,7 +38,7 @@ int Run::go(const RunPlan& plan, const comm::RankEnv& env, const RunClock& clock
             StopSignal& stop) {
   Reporter reporter(plan, env, clock);
   mesh_ = comm::make_mesh(env, on_stuck_);
-  comm::set_num_threads(env);
+  comm::set_num_threads(env, *mesh_);
   reporter.planned(*mesh_, at::get_num_threads());
   engine_ = engine::initialize(
       model::build_blocks(plan.spec), plan.config, mesh_,
