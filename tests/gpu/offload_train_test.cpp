@@ -108,11 +108,12 @@ TEST_CASE("parameters alone on the host change no bit") {
 }
 
 TEST_CASE("block inputs that wait on the host change no bit") {
-  const configs::RecomputeConfig on_gpu = {.number_checkpoints = 4};
-  configs::RecomputeConfig on_host = on_gpu;
-  on_host.cpu_checkpointing = true;
-  check_bits(train({.accumulation = 2, .recompute = on_host}),
-             train({.accumulation = 2, .recompute = on_gpu}));
+  for (configs::RecomputeConfig recompute :
+       {configs::RecomputeConfig{.number_checkpoints = 4}, {.every_nth_block = 1}}) {
+    const Trained on_gpu = train({.accumulation = 2, .recompute = recompute});
+    recompute.cpu_checkpointing = true;
+    check_bits(train({.accumulation = 2, .recompute = recompute}), on_gpu);
+  }
 }
 
 }  // namespace zeroth::engine

@@ -115,19 +115,25 @@ bool comes_empty(const c10::Argument& argument, const IValue& value) {
   return argument.is_out() && value.toTensor().numel() == 0;
 }
 
-// Waits for the stream and runs at once: where the host has to know values to go on.
-void run_now(const c10::OperatorHandle& op, const Stack& arguments, const Stack& host,
-             Stack& stack) {
+void give_memory(const Tensor& output, const Tensor& room) {
+  output.unsafeGetTensorImpl()->set_storage_keep_dtype(room.storage());
+  output.unsafeGetTensorImpl()->set_sizes_and_strides(room.sizes(), room.strides());
+}
+
+// Waits for the stream and runs at once: where the host has to know values to go on, as a GPU's
+// driver does for a number, a comparison, or shapes that depend on values. What else comes here is
+// to have its shape in shapes.cpp.
+void run_now(const c10::OperatorHandle& op, const Stack& arguments, Stack host, Stack& stack) {
   finish_current_stream();
   const c10::FunctionSchema& schema = op.schema();
+  const auto empty = [&](size_t i) { return comes_empty(schema.arguments()[i], arguments[i]); };
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (empty(i)) host[i] = at::empty({0}, host[i].toTensor().options());
+  }
   Stack results = host;
   op.callBoxed(results);
   for (size_t i = 0; i < arguments.size(); ++i) {
-    if (!comes_empty(schema.arguments()[i], arguments[i])) continue;
-    const Tensor room = moved(host[i].toTensor());
-    c10::TensorImpl* output = arguments[i].toTensor().unsafeGetTensorImpl();
-    output->set_storage_keep_dtype(room.storage());
-    output->set_sizes_and_strides(room.sizes(), room.strides());
+    if (empty(i)) give_memory(arguments[i].toTensor(), moved(host[i].toTensor()));
   }
   for (size_t i = 0; i < results.size(); ++i) {
     if (!is_new(schema.returns()[i])) {
@@ -148,18 +154,21 @@ void run(const c10::OperatorHandle& op, Stack* stack) {
   stack->resize(stack->size() - count);
   Stack host = mapped(
       arguments, [&](const Tensor& x) { return argument(x, op); }, at::kCPU);
-  bool any_empty = false;
+
+  const auto empty = [&](size_t i) { return comes_empty(schema.arguments()[i], arguments[i]); };
+  bool all_known = std::none_of(schema.returns().begin(), schema.returns().end(), is_new);
+  for (size_t i = 0; i < count; ++i) all_known = all_known && !empty(i);
+  const Stack metas = mapped(arguments, on_meta, at::kMeta);
+  std::optional<Stack> returned = Stack(schema.returns().size());
+  if (!all_known) returned = without_values(op, metas);
+  const bool draws = op.hasTag(at::Tag::nondeterministic_seeded);  // in the host's order
+  if (!returned || draws) return run_now(op, arguments, host, *stack);
   for (size_t i = 0; i < count; ++i) {
-    if (!comes_empty(schema.arguments()[i], arguments[i])) continue;
-    host[i] = at::empty({0}, arguments[i].toTensor().options().device(at::kCPU));
-    any_empty = true;
+    if (!empty(i)) continue;
+    give_memory(arguments[i].toTensor(), empty_like_meta(metas[i].toTensor()));
+    host[i] = on_cpu(arguments[i].toTensor());
   }
 
-  const bool any_new = std::any_of(schema.returns().begin(), schema.returns().end(), is_new);
-  std::optional<Stack> metas = Stack(schema.returns().size());
-  if (any_new) metas = without_values(op, mapped(arguments, on_meta, at::kMeta));
-  const bool draws = op.hasTag(at::Tag::nondeterministic_seeded);  // in the host's order
-  if (!metas || draws || any_empty) return run_now(op, arguments, host, *stack);
   std::vector<Tensor> results;  // undefined: an argument
   for (size_t i = 0; i < schema.returns().size(); ++i) {
     if (!is_new(schema.returns()[i])) {
@@ -167,7 +176,7 @@ void run(const c10::OperatorHandle& op, Stack* stack) {
       stack->push_back(arguments[returned_argument(schema, i)]);
       continue;
     }
-    const Tensor& meta = (*metas)[i].toTensor();
+    const Tensor& meta = (*returned)[i].toTensor();
     const Tensor result = meta.defined() ? empty_like_meta(meta) : Tensor();
     results.push_back(on_cpu(result));
     stack->push_back(result);
@@ -178,7 +187,11 @@ void run(const c10::OperatorHandle& op, Stack* stack) {
     op.callBoxed(work);
     TORCH_CHECK(sizes(host) == before, "simulated GPU: ", op.schema(), " resizes an argument");
     for (size_t i = 0; i < results.size(); ++i) {
-      if (results[i].defined()) results[i].copy_(work[i].toTensor());
+      if (!results[i].defined()) continue;
+      const Tensor& value = work[i].toTensor();
+      TORCH_CHECK(value.sizes() == results[i].sizes(), "simulated GPU: ", op.schema(), " gives ",
+                  value.sizes(), ", Meta ", results[i].sizes());
+      results[i].copy_(value);
     }
   });
 }
