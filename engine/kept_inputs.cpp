@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <c10/util/accumulate.h>
 
+#include <algorithm>
 #include <deque>
 #include <optional>
 #include <utility>
@@ -50,11 +51,18 @@ class OnHost final : public KeptInputs {
   void expect(size_t block) override {
     Input& input = inputs_[block];
     if (!input.slot) return;
-    input.values = torch::empty(input.shape, input.options);
-    // The allocator's memory may be in use by earlier work of the current stream.
-    input.usable = link_->copies->copy(input.values.view(-1), view(input),
-                                       {input.slot->free, link_->copies->now()});
-    input.slot->free = input.usable;
+    const auto leaving = find_leaving(block);
+    if (leaving != leaving_.end()) {  // it need not come back
+      input.values = leaving->values;
+      input.usable = leaving->end;
+      leaving_.erase(leaving);
+    } else {
+      input.values = torch::empty(input.shape, input.options);
+      // The allocator's memory may be in use by earlier work of the current stream.
+      input.usable = link_->copies->copy(input.values.view(-1), view(input),
+                                         {input.slot->free, link_->copies->now()});
+      input.slot->free = input.usable;
+    }
     slots_.give(*std::exchange(input.slot, std::nullopt));
   }
 
@@ -62,7 +70,6 @@ class OnHost final : public KeptInputs {
     expect(block);
     Input input = std::exchange(inputs_[block], {});
     link_->copies->order(input.usable);
-    if (block != last_) free_left(0);  // they left before this one did
     return input.values;
   }
 
@@ -80,9 +87,15 @@ class OnHost final : public KeptInputs {
     Point usable = {};                                     // behind it they are there
   };
   struct Leaving {
+    size_t block;
     torch::Tensor values;
     Point end;
   };
+
+  std::deque<Leaving>::iterator find_leaving(size_t block) {
+    return std::find_if(leaving_.begin(), leaving_.end(),
+                        [block](const Leaving& leaving) { return leaving.block == block; });
+  }
 
   static torch::Tensor view(const Input& input) {
     return input.slot->view(c10::multiply_integers(input.shape),
@@ -97,7 +110,7 @@ class OnHost final : public KeptInputs {
     input.slot = slots_.take(static_cast<int64_t>(input.values.nbytes()));
     input.slot->free =
         link_->copies->copy(view(input), input.values.view(-1), {input.slot->free, input.usable});
-    leaving_.push_back({std::exchange(input.values, {}), input.slot->free});
+    leaving_.push_back({block, std::exchange(input.values, {}), input.slot->free});
     free_left(kLeaving);
   }
 
@@ -114,6 +127,10 @@ class OnHost final : public KeptInputs {
     Input old = std::exchange(inputs_[block], {});
     if (old.slot) slots_.give(std::move(*old.slot));
     link_->copies->order(old.usable);
+    const auto leaving = find_leaving(block);
+    if (leaving == leaving_.end()) return;
+    link_->copies->order(leaving->end);
+    leaving_.erase(leaving);
   }
 
   std::shared_ptr<offload::HostLink> link_;

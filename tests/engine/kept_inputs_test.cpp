@@ -110,11 +110,23 @@ TEST_CASE("the last input stays in place, and nothing waits for those on the way
     CHECK(copies_of(*link).under_way() == 2);
     for (size_t block = 3; block-- > 0;) {
       const torch::Tensor back = kept->take(block);
-      CHECK(back.data_ptr() != inputs[block].data_ptr());
+      CHECK((back.data_ptr() == inputs[block].data_ptr()) == (block > 0));  // two had not gone yet
       CHECK(at::equal(back, inputs[block]));
     }
-    CHECK(copies_of(*link).copies() == 6 * micro);
+    CHECK(copies_of(*link).copies() == 4 * micro);
     CHECK(copies_of(*link).waits() == 0);
+  }
+}
+
+TEST_CASE("an input that a step left behind on its way out is not the next one's") {
+  const auto kept = keep_on_host(3, late_link());
+  for (const double step : {1.0, 2.0}) {  // the first one fails before backward
+    for (size_t block = 0; block < 3; ++block) {
+      kept->keep(block, torch::full({8}, step + static_cast<double>(block)));
+    }
+  }
+  for (size_t block = 3; block-- > 0;) {
+    CHECK(at::equal(kept->take(block), torch::full({8}, 2.0 + static_cast<double>(block))));
   }
 }
 
