@@ -111,15 +111,9 @@ class OnHost final : public KeptInputs {
     input.slot->free =
         link_->copies->copy(view(input), input.values.view(-1), {input.slot->free, input.usable});
     leaving_.push_back({block, std::exchange(input.values, {}), input.slot->free});
-    free_left(kLeaving);
-  }
-
-  // Device memory of inputs that have left, but for the last `most`.
-  void free_left(size_t most) {
-    while (leaving_.size() > most) {
-      link_->copies->order(leaving_.front().end);
-      leaving_.pop_front();
-    }
+    if (leaving_.size() <= kLeaving) return;
+    link_->copies->order(leaving_.front().end);
+    leaving_.pop_front();
   }
 
   // After a step that failed there may be one.

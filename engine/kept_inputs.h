@@ -35,8 +35,8 @@ std::unique_ptr<KeptInputs> keep_in_place(size_t num_blocks);
 // They leave for host memory, which is kept for the next ones, and come back. The last one, which
 // is taken first, stays, and so do the two before it until then. A call waits for the device only
 // where an input needs more host memory than those before it, whose buffer it replaces, and where
-// that memory cannot be page-locked. No more of them take memory of the device: the current stream
-// waits where the link is slower than what computes.
+// that memory cannot be page-locked. On the device are these three at most until backward begins:
+// the current stream waits where the link is slower than what computes.
 std::unique_ptr<KeptInputs> keep_on_host(size_t num_blocks,
                                          std::shared_ptr<offload::HostLink> link);
 

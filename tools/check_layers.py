@@ -64,6 +64,7 @@ TESTED_BY = {
     "model/cpu/select_none.cpp": "tests/model/fused_test.cpp",
     "model/fused_cpu.cpp": "tests/model/fused_test.cpp",
     "optim/host_kernels.cpp": "tests/optim/host_update_test.cpp",
+    "optim/gpu/pack_update.cpp": "tests/optim/device_rule_test.cpp",
     "optim/gpu/update.cu": "tests/gpu/update_test.cpp",
     "optim/gpu/update_op.cpp": "tests/gpu/update_test.cpp",
     "optim/update_constants.cpp": "tests/optim/host_update_test.cpp",

@@ -20,4 +20,10 @@ struct DeviceUpdate {
   bool aligned = false;  // four elements of each array at once
 };
 
+// Master and states in fp32, or the master, or both in bf16.
+struct Rest {
+  bool bf16_master = false;
+  bool bf16_states = false;
+};
+
 }  // namespace zeroth::optim::kernel

@@ -8,11 +8,7 @@
 
 namespace zeroth::optim::kernel {
 
-// Master and states in fp32, or the master, or both in bf16; queued on `stream`.
-struct Rest {
-  bool bf16_master = false;
-  bool bf16_states = false;
-};
+// Queued on `stream`.
 void launch_update(Formula formula, const Rest& rest, const DeviceUpdate& update,
                    cudaStream_t stream);
 

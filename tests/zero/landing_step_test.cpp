@@ -118,6 +118,18 @@ void run_backward(const UnitPlan& plan, GradReducer& grads, bool last, SlowDevic
 constexpr testing::ChainOptions kChain = {.hidden = 20, .layers = 6};
 constexpr int kBlocks = 8;
 
+// The chain's gradients on the first of `ranks`, beside a slow device.
+struct BesideSlowDevice {
+  explicit BesideSlowDevice(int ranks)
+      : plan(plan_units(blocks, ranks)), group(group_of(ranks, &device)) {}
+
+  model::Blocks blocks = testing::make_chain(kChain);
+  UnitPlan plan;
+  std::shared_ptr<offload::HostLink> link = link_of(std::make_unique<SlowDevice>());
+  SlowDevice& device = dynamic_cast<SlowDevice&>(*link->copies);
+  std::unique_ptr<comm::Group> group;
+};
+
 }  // namespace
 
 TEST_CASE("a gradient leaves behind its own block's work, and the device has work left meanwhile") {
@@ -125,18 +137,15 @@ TEST_CASE("a gradient leaves behind its own block's work, and the device has wor
     for (const int64_t piece_bytes : {int64_t{200}, int64_t{1} << 20}) {
       CAPTURE(ranks);
       CAPTURE(piece_bytes);
-      const model::Blocks blocks = testing::make_chain(kChain);
-      const UnitPlan plan = plan_units(blocks, ranks);
-      const auto link = link_of(std::make_unique<SlowDevice>());
-      SlowDevice& device = dynamic_cast<SlowDevice&>(*link->copies);
-      const auto group = group_of(ranks, &device);
+      BesideSlowDevice beside(ranks);
+      SlowDevice& device = beside.device;
       GradReducerOptions options;
       options.wire = torch::kBFloat16;
-      options.landing =
-          std::make_shared<GradLanding>(link, GradLanding::Options{.piece_bytes = piece_bytes});
-      const auto grads = make_scatter_reducer(plan, *group, options);
+      options.landing = std::make_shared<GradLanding>(
+          beside.link, GradLanding::Options{.piece_bytes = piece_bytes});
+      const auto grads = make_scatter_reducer(beside.plan, *beside.group, options);
       for (const bool last : {false, false, true}) {
-        run_backward(plan, *grads, last, &device);
+        run_backward(beside.plan, *grads, last, &device);
         for (const int blocks_left : device.left) CHECK(blocks_left >= 1);
       }
       CHECK_FALSE(device.left.empty());
@@ -153,15 +162,12 @@ TEST_CASE("a gradient leaves behind its own block's work, and the device has wor
 
 TEST_CASE("without accumulation the host waits for no copy before the end of backward") {
   for (const int ranks : {1, 2}) {
-    const model::Blocks blocks = testing::make_chain(kChain);
-    const UnitPlan plan = plan_units(blocks, ranks);
-    const auto link = link_of(std::make_unique<SlowDevice>());
-    SlowDevice& device = dynamic_cast<SlowDevice&>(*link->copies);
-    const auto group = group_of(ranks, &device);
+    BesideSlowDevice beside(ranks);
+    SlowDevice& device = beside.device;
     GradReducerOptions options;
-    options.landing = std::make_shared<GradLanding>(link);
-    const auto grads = make_scatter_reducer(plan, *group, options);
-    run_backward(plan, *grads, /*last=*/true, &device);
+    options.landing = std::make_shared<GradLanding>(beside.link);
+    const auto grads = make_scatter_reducer(beside.plan, *beside.group, options);
+    run_backward(beside.plan, *grads, /*last=*/true, &device);
     CHECK(device.left.empty());
     grads->finish();
     CHECK(device.left.size() == kBlocks);

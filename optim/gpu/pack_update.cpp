@@ -1,0 +1,59 @@
+#include "optim/gpu/pack_update.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "optim/device_step.h"
+
+namespace zeroth::optim::kernel {
+namespace {
+
+using torch::Tensor;
+
+Format format_of(const Tensor& x) {
+  if (x.scalar_type() == torch::kFloat32) return kFp32;
+  return x.scalar_type() == torch::kBFloat16 ? kBf16 : kFp16;
+}
+
+bool aligned(const Tensor& x) {
+  const auto four = 4 * static_cast<uintptr_t>(x.element_size());
+  return reinterpret_cast<uintptr_t>(x.const_data_ptr()) % four == 0;
+}
+
+}  // namespace
+
+PackedUpdate pack_update(const Tensor& master, const Tensor& grad, at::TensorList states,
+                         const std::optional<Tensor>& copy, at::IntArrayRef words) {
+  Words numbers;
+  ZEROTH_CHECK(words.size() == numbers.size() && states.size() <= 2, "{} words, {} states",
+               words.size(), states.size());
+  std::copy(words.begin(), words.end(), numbers.begin());
+  const DeviceStep step = step_of(numbers);
+  ZEROTH_CHECK(states.size() == states_of(step.formula), "{} states of formula {}", states.size(),
+               static_cast<int>(step.formula));
+  PackedUpdate packed;
+  packed.formula = step.formula;
+  packed.rest.bf16_master = format_of(master) == kBf16;
+  packed.rest.bf16_states = !states.empty() && format_of(states[0]) == kBf16;
+  DeviceUpdate& update = packed.update;
+  update.constants = step.constants;
+  update.number = step.number;
+  std::copy(std::begin(step.keys), std::end(step.keys), update.keys);
+  update.count = master.numel();
+  update.master = master.data_ptr();
+  update.grad = grad.const_data_ptr();
+  update.grad_format = format_of(grad);
+  update.aligned = aligned(master) && aligned(grad);
+  for (size_t i = 0; i < states.size(); ++i) {
+    update.states[i] = states[i].data_ptr();
+    update.aligned = update.aligned && aligned(states[i]);
+  }
+  if (copy) {
+    update.copy = copy->data_ptr();
+    update.copy_format = format_of(*copy);
+    update.aligned = update.aligned && aligned(*copy);
+  }
+  return packed;
+}
+
+}  // namespace zeroth::optim::kernel
