@@ -37,6 +37,8 @@ file(STRINGS ${CMAKE_SOURCE_DIR}/tools/versions ZEROTH_TORCH_VERSION REGEX "^TOR
 string(REPLACE "TORCH_VERSION=" "" ZEROTH_TORCH_VERSION ${ZEROTH_TORCH_VERSION})
 include(LibTorch)
 file(REAL_PATH ${Torch_ROOT} torch_folder)
-set(CMAKE_BUILD_RPATH ${Torch_ROOT}/lib)
+# The same run path in the build tree: CMake would pad another one with empty entries, by which the loader takes
+# libraries from the current folder.
+set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
 set(CMAKE_INSTALL_RPATH $ORIGIN/../lib ${torch_folder}/lib)
 include(Cuda)

@@ -1,0 +1,181 @@
+"""No program or library takes code from the current folder, or from one to which others may write.
+
+Reads every ELF file of the build folder and of an installation: run paths and the names of needed libraries.
+
+usage: run_path_test.py CMAKE BUILD_FOLDER
+"""
+import os
+import pathlib
+import re
+import stat
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM, SHARED = 2, 3  # e_type
+LOAD, DYNAMIC, INTERPRETER = 1, 2, 3  # p_type
+NEEDED, STRINGS, OLD_RUN_PATH, RUN_PATH = 1, 5, 15, 29  # d_tag
+
+
+def cut(data, offset):
+    return data[offset:data.index(b"\0", offset)].decode()
+
+
+class Elf:
+    """What the loader is told by a file of 64 bits, little endian: `run_paths` and `needed`, as they stand there."""
+
+    def __init__(self, data):
+        self.run_paths, self.needed = [], []
+        start, size, count = struct.unpack_from("<Q", data, 32)[0], *struct.unpack_from("<HH", data, 54)
+        segments = [struct.unpack_from("<IIQQQQ", data, start + i * size) for i in range(count)]
+        loads = [(address, offset, length) for kind, _, offset, address, _, length in segments if kind == LOAD]
+        for kind, _, offset, _, _, length in segments:
+            if kind == INTERPRETER:
+                self.needed.append(cut(data, offset))
+            if kind == DYNAMIC:
+                self.read(data, loads, [struct.unpack_from("<qQ", data, offset + at) for at in range(0, length, 16)])
+
+    def read(self, data, loads, entries):
+        address = next((value for tag, value in entries if tag == STRINGS), 0)
+        strings = next((address - a + offset for a, offset, length in loads if a <= address < a + length), 0)
+        for tag, value in entries:
+            if tag in (OLD_RUN_PATH, RUN_PATH):
+                self.run_paths.append(cut(data, strings + value))
+            if tag == NEEDED:
+                self.needed.append(cut(data, strings + value))
+
+
+def elf_files(folder):
+    """Programs and shared libraries; what is linked to elsewhere is not of this folder."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink() or not path.is_file():
+            continue
+        with open(path, "rb") as file:
+            head = file.read(18)
+        if head[:6] == b"\x7fELF\2\1" and struct.unpack_from("<H", head, 16)[0] in (PROGRAM, SHARED):
+            yield path
+
+
+def who_may_write(folder, trusted):
+    """The part of a path in which others may make or replace something, or None."""
+    whole = pathlib.Path(os.path.realpath(folder))
+    above = None
+    for path in [*reversed(whole.parents), whole]:
+        if not path.exists():
+            return above if above.stat().st_mode & stat.S_IWOTH else None
+        status = path.stat()
+        sticky = status.st_mode & stat.S_ISVTX and path != whole  # nobody replaces what is ours there
+        if status.st_uid not in trusted or (status.st_mode & stat.S_IWOTH and not sticky):
+            return path
+        above = path
+    return None
+
+
+def complaints(path):
+    """What is wrong with a file, one line each."""
+    elf = Elf(path.read_bytes())
+    trusted = {0, os.geteuid(), path.stat().st_uid}
+    for run_path in elf.run_paths:
+        for entry in run_path.split(":"):
+            folder = re.sub(r"^(\$ORIGIN|\$\{ORIGIN\})(?=/|$)", lambda _: str(path.parent.resolve()), entry)
+            if not folder.startswith("/") or "$" in folder:
+                yield f"{path}: run path {run_path!r} has the entry {entry!r}, looked for in the current folder"
+            elif who_may_write(folder, trusted):
+                yield f"{path}: run path entry {entry!r}: others may write to {who_may_write(folder, trusted)}"
+    for name in elf.needed:
+        if "/" in name and not name.startswith("/"):
+            yield f"{path}: needs {name!r}, looked for in the current folder"
+
+
+def small_elf(run_path, needed="libc.so.6"):
+    """A library that holds nothing but its dynamic section."""
+    strings = b"\0" + run_path.encode() + b"\0" + needed.encode() + b"\0"
+    entries = [(STRINGS, 64 + 2 * 56 + 64), (RUN_PATH, 1), (NEEDED, len(run_path) + 2), (0, 0)]
+    dynamic = b"".join(struct.pack("<qQ", *entry) for entry in entries)
+    whole = 64 + 2 * 56 + len(dynamic) + len(strings)
+    header = b"\x7fELF\2\1\1" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", SHARED, 62, 1, 0, 64, 0, 0, 64, 56, 2, 64, 0, 0)
+    segments = struct.pack("<IIQQQQQQ", LOAD, 4, 0, 0, 0, whole, whole, 4096)
+    segments += struct.pack("<IIQQQQQQ", DYNAMIC, 4, 176, 176, 176, len(dynamic), len(dynamic), 8)
+    return header + segments + dynamic + strings
+
+
+class RunPaths(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="zeroth-run-path.")
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name).resolve()
+        (cls.folder / "bin").mkdir()
+        cls.prefix = cls.folder / "installed"
+        subprocess.run([CMAKE, "--install", BUILD, "--prefix", cls.prefix], check=True, stdout=subprocess.DEVNULL)
+
+    def assert_clean(self, folder, *expected):
+        files = list(elf_files(folder))
+        self.assertLessEqual(set(expected), {file.relative_to(folder).as_posix() for file in files})
+        self.assertEqual([line for file in files for line in complaints(file)], [])
+
+    def test_the_build_folder(self):
+        self.assert_clean(BUILD, "bin/zeroth", "bin/finetune", "bin/tests/simulated_gpu/libzeroth_gpu.so")
+
+    def test_the_installation(self):
+        self.assert_clean(self.prefix, "bin/zeroth", "bin/finetune")
+
+    def test_programs_start_beside_libraries_that_a_stranger_left_in_the_current_folder(self):
+        for program in (BUILD / "bin/zeroth", BUILD / "bin/finetune", self.prefix / "bin/finetune"):
+            folder = self.folder / "cloned" / program.parent.parent.name / program.name
+            folder.mkdir(parents=True)
+            for name in Elf(program.read_bytes()).needed:
+                (folder / pathlib.Path(name).name).write_text("no library")
+            done = subprocess.run([program, "--version"], cwd=folder, capture_output=True, text=True,
+                                  env={**os.environ, "DS_ACCELERATOR": "cpu"})
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def doctored(self, old, new):
+        """What is said of a copy of the program whose run path is another of the same length."""
+        data = (BUILD / "bin/zeroth").read_bytes()
+        run_path = Elf(data).run_paths[0]
+        self.assertIn(old, run_path)
+        changed = run_path.replace(old, new, 1)[:len(run_path)]
+        copy = self.folder / "bin/doctored"
+        copy.write_bytes(data.replace(run_path.encode(), changed.ljust(len(run_path), ":").encode()))
+        return list(complaints(copy))
+
+    def test_a_program_with_another_run_path_is_found(self):
+        self.assertEqual(self.doctored("$ORIGIN", "$ORIGIN"), [])
+        self.assertIn("has the entry ''", self.doctored("$ORIGIN/../lib:", "")[0])
+        self.assertIn("has the entry 'ORIGIN/../lib'", self.doctored("$", "")[0])
+        self.assertIn("others may write to /tmp", self.doctored("$ORIGIN/../lib", "/tmp/../tmp/no")[0])
+
+    def test_each_kind_of_entry_is_told(self):
+        shared = self.folder / "shared"
+        shared.mkdir()
+        shared.chmod(0o777)
+        (shared / "own").mkdir()
+        for run_path, words in (
+            ("", "has the entry ''"), ("/usr/lib::", "has the entry ''"), ("lib", "has the entry 'lib'"),
+            ("./lib:/usr/lib", "has the entry './lib'"), ("$LIB/x", "has the entry '$LIB/x'"),
+            ("$ORIGINAL/x", "has the entry '$ORIGINAL/x'"), (f"{shared}", f"others may write to {shared}"),
+            (f"{shared}/own", f"others may write to {shared}"), (f"{shared}/none", f"others may write to {shared}"),
+        ):
+            library = self.folder / "bin/small.so"
+            library.write_bytes(small_elf(run_path))
+            self.assertIn(words, "\n".join(complaints(library)), run_path)
+        library.write_bytes(small_elf("$ORIGIN:${ORIGIN}/../lib:/usr/lib:/none/such"))
+        self.assertEqual(list(complaints(library)), [])
+        library.write_bytes(small_elf("/usr/lib", needed="./libfmt.so.9"))
+        self.assertIn("needs './libfmt.so.9'", list(complaints(library))[0])
+
+    def test_a_sticky_folder_is_good_for_what_is_ours_in_it(self):
+        shared = self.folder / "sticky"
+        (shared / "own").mkdir(parents=True)
+        shared.chmod(0o1777)
+        self.assertIsNone(who_may_write(shared / "own", {0, os.geteuid()}))
+        self.assertEqual(who_may_write(shared / "none", {0, os.geteuid()}), shared)
+        self.assertEqual(who_may_write(shared, {0, os.geteuid()}), shared)
+
+
+if __name__ == "__main__":
+    CMAKE, BUILD = sys.argv[1], pathlib.Path(sys.argv[2]).resolve()
+    unittest.main(argv=sys.argv[:1])
