@@ -48,17 +48,20 @@ class Gpu {
   virtual int64_t peak_allocated_bytes(int index) const = 0;
 };
 
-// Where libzeroth_gpu.so lies: in the folder of the running program, its sibling lib/ or on its run
-// path; empty in a CPU-only build.
+// Where libzeroth_gpu.so lies: in the folder of the running program, its sibling lib/ or an
+// absolute folder of the run path that was linked into it; empty in a CPU-only build. Neither
+// LD_LIBRARY_PATH nor the current folder is looked at.
 std::optional<std::filesystem::path> gpu_library();
 
 // Loads that library. The first call must come before any other use of torch in the process. Throws
-// an Error that says what is missing (a CPU-only build, a driver). The object lives as long as the
-// process.
+// an Error that says what is missing (a CPU-only build, a driver), or that the library is of
+// another build (comm/gpu_stamp.h). The object lives as long as the process.
 Gpu& load_gpu();
 
-// The exported entry of the library.
+// The exported entries of the library: its door, and the kGpuStamp that it was built with.
 using GpuEntry = Gpu& (*)();
+using GpuStamp = const char* (*)();
 inline constexpr const char* kGpuEntry = "zeroth_gpu_entry";
+inline constexpr const char* kGpuStampEntry = "zeroth_gpu_stamp";
 
 }  // namespace zeroth::comm

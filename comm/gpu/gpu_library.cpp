@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "comm/c10d_group.h"
 #include "comm/gpu.h"
+#include "comm/gpu_stamp.h"
 
 namespace zeroth::comm {
 namespace {
@@ -75,4 +76,8 @@ class CudaGpu final : public Gpu {
 extern "C" __attribute__((visibility("default"))) zeroth::comm::Gpu& zeroth_gpu_entry() {
   static zeroth::comm::CudaGpu gpu;
   return gpu;
+}
+
+extern "C" __attribute__((visibility("default"))) const char* zeroth_gpu_stamp() {
+  return zeroth::comm::kGpuStamp;
 }

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "comm/gpu.h"
+#include "comm/gpu_stamp.h"
 #include "tests/simulated_gpu/device_memory.h"
 #include "tests/simulated_gpu/locked_pages.h"
 #include "tests/simulated_gpu/timeline.h"
@@ -94,4 +95,8 @@ REGISTER_CUDA_HOOKS(CUDAHooks)
 extern "C" __attribute__((visibility("default"))) zeroth::comm::Gpu& zeroth_gpu_entry() {
   static zeroth::simulated::SimulatedGpu gpu;
   return gpu;
+}
+
+extern "C" __attribute__((visibility("default"))) const char* zeroth_gpu_stamp() {
+  return zeroth::comm::kGpuStamp;
 }

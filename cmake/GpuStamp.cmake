@@ -1,0 +1,20 @@
+# A script: writes FILE, which defines kGpuStamp (comm/gpu_stamp.h) as BUILD and a hash of SOURCES, in any order.
+#   cmake -DFILE=... -DBUILD=... -DSOURCES=a.h,b.cpp -P GpuStamp.cmake
+string(REPLACE "," ";" sources "${SOURCES}")
+list(SORT sources)
+set(hashes "")
+foreach(source ${sources})
+  file(SHA256 ${source} hash)
+  string(APPEND hashes ${hash})
+endforeach()
+string(SHA256 hash "${hashes}")
+string(SUBSTRING ${hash} 0 12 hash)
+file(CONFIGURE OUTPUT ${FILE} @ONLY CONTENT [[
+#include "comm/gpu_stamp.h"
+
+namespace zeroth::comm {
+
+const char kGpuStamp[] = "@BUILD@, sources @hash@";
+
+}  // namespace zeroth::comm
+]])

@@ -1,0 +1,66 @@
+// A program and a libzeroth_gpu.so of different builds.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "comm/gpu_stamp.h"
+#include "tests/trainer/workbench.h"
+
+namespace zeroth::simulated {
+namespace {
+
+namespace fs = std::filesystem;
+using trainer::Workbench;
+
+// Copies the program and its library into bench/bin, with `old` in the library made `changed`,
+// which is as long, and runs them.
+Workbench::Result run_with(const Workbench& bench, const std::string& old,
+                           const std::string& changed) {
+  fs::create_directories(bench / "bin");
+  fs::copy_file(ZEROTH_SIMULATED_DIR "/finetune", bench / "bin/finetune",
+                fs::copy_options::overwrite_existing);
+  std::string library = read_text(ZEROTH_SIMULATED_DIR "/libzeroth_gpu.so");
+  REQUIRE(old.size() == changed.size());
+  REQUIRE(library.find(old) != std::string::npos);
+  for (size_t at = 0; (at = library.find(old, at)) != std::string::npos; at += old.size()) {
+    library.replace(at, old.size(), changed);
+  }
+  bench.write("bin/libzeroth_gpu.so", library);
+  return bench.shell(
+      "DS_ACCELERATOR=cuda bin/finetune --model model --data train.bin --seq-len 16 "
+      "--micro-batch 2 --steps 1");
+}
+
+}  // namespace
+
+TEST_CASE("a GPU library of another build is refused before it is used, with both stamps") {
+  const Workbench bench;
+  const std::string stamp = comm::kGpuStamp;
+  CHECK(run_with(bench, stamp, stamp).code == 0);
+  std::string other = stamp;
+  other.back() = other.back() == '0' ? '1' : '0';
+  const auto result = run_with(bench, stamp, other);
+  CHECK(result.code == 1);
+  CHECK_MESSAGE(
+      trainer::has(result.err, fmt::format("bin/libzeroth_gpu.so is of another build than this "
+                                           "program: it says \"{}\", the program \"{}\"; build",
+                                           other, stamp)),
+      result.err);
+  const auto unstamped = run_with(bench, "zeroth_gpu_stamp", "zeroth_gpu_STAMP");
+  CHECK(unstamped.code == 1);
+  CHECK(trainer::has(unstamped.err, "it says nothing, the program \"" + stamp + "\""));
+}
+
+TEST_CASE("no variable and no current folder decides which GPU library a program loads") {
+  if (fs::exists(ZEROTH_BIN_DIR "/../lib/libzeroth_gpu.so")) return;  // it would load that one
+  const Workbench bench;
+  const auto result = bench.shell(fmt::format(
+      "cp {0}/libzeroth_gpu.so . && LD_LIBRARY_PATH=:{0} DS_ACCELERATOR=cuda \"$FINETUNE\" --model "
+      "model --data train.bin --seq-len 16 --micro-batch 2 --steps 1",
+      ZEROTH_SIMULATED_DIR));
+  CHECK(result.code == 1);
+  CHECK_MESSAGE(trainer::has(result.err, "no GPU support in this build"), result.err);
+}
+
+}  // namespace zeroth::simulated
