@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "launcher/file_descriptor.h"
+#include "base/file_descriptor.h"
 
 namespace zeroth::launcher {
 

@@ -15,8 +15,8 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 #include "base/units.h"
-#include "launcher/file_descriptor.h"
 
 namespace zeroth::launcher {
 namespace {

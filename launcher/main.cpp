@@ -85,11 +85,11 @@ int launch(const LaunchOptions& options, double launch_time) {
   SupervisorOptions supervision{.progress_on_terminal = request.terminal_columns.has_value(),
                                 .quiet = options.verbosity < Verbosity::kNotes,
                                 .signal_grace = std::chrono::seconds(options.grace_seconds)};
-  std::vector<FileDescriptor> logs;
+  std::vector<zeroth::FileDescriptor> logs;
   if (!options.rank_log_folder.empty())
     logs = open_rank_logs(options.rank_log_folder, static_cast<std::time_t>(launch_time),
                           request.choice.num_ranks);
-  for (const FileDescriptor& log : logs) supervision.rank_logs.push_back(log.get());
+  for (const zeroth::FileDescriptor& log : logs) supervision.rank_logs.push_back(log.get());
   std::optional<PidFile> pid_file;
   if (options.save_pid) pid_file.emplace(::getpid());
   const JobOutcome outcome = supervise(program, plan.ranks, supervision);

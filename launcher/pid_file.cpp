@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "launcher/file_descriptor.h"
+#include "base/file_descriptor.h"
 
 namespace zeroth::launcher {
 

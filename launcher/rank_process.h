@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/file_descriptor.h"
+#include "base/file_descriptor.h"
 #include "launcher/rank_plan.h"
 #include "launcher/verdict.h"
 

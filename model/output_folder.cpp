@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/folder.h"
 #include "model/model_files.h"
 
 namespace zeroth::model {
@@ -19,12 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kRunPage = "train_log.html";
-
-// Absolute, without a trailing slash, and through a link to the folder itself.
-fs::path clean(const fs::path& target) {
-  fs::path path = fs::weakly_canonical(fs::absolute(target)).lexically_normal();
-  return path.filename().empty() ? path.parent_path() : path;
-}
+constexpr const char* kPagePart = "train_log.html.part";  // of a run that was killed
 
 bool is_mount_point(const fs::path& path) {
   struct statx facts {};
@@ -35,7 +31,24 @@ bool is_mount_point(const fs::path& path) {
 // The page of a run that was stopped is no reason to refuse the next one.
 bool is_free(const fs::path& folder) {
   return std::all_of(fs::directory_iterator(folder), fs::directory_iterator(),
-                     [](const auto& entry) { return entry.path().filename() == kRunPage; });
+                     [](const auto& entry) {
+                       const fs::path name = entry.path().filename();
+                       return name == kRunPage || name == kPagePart;
+                     });
+}
+
+// In a folder like /tmp another user could put anything in the place of what is theirs.
+void refuse_strangers(const fs::path& target) {
+  struct stat own {};
+  struct stat around {};
+  if (::stat(target.c_str(), &own) != 0 || ::stat(target.parent_path().c_str(), &around) != 0)
+    return;
+  const bool trusted = own.st_uid == ::geteuid() || own.st_uid == 0 || own.st_uid == around.st_uid;
+  if (trusted || (around.st_mode & S_IWOTH) == 0) return;
+  throw Error(
+      "{} belongs to another user (uid {}), in a folder to which all may write: choose "
+      "another place",
+      target.string(), own.st_uid);
 }
 
 void check_existing(const fs::path& target, bool overwrite) {
@@ -86,29 +99,32 @@ bool holds_model(const fs::path& folder) {
 
 void OutputFolder::check(const fs::path& target, bool overwrite) {
   naming_errors([&] {
-    if (fs::exists(target)) {
+    const fs::path path = resolve_links(target);
+    if (fs::exists(path)) {
+      refuse_strangers(path);
       check_existing(target, overwrite);
     } else if (fs::is_symlink(target)) {
       throw Error("{} is a link to nothing", target.string());
     }
-    check_place(clean(target), target);
+    check_place(path, target);
   });
 }
 
 void OutputFolder::clear_leftovers(const fs::path& target) {
-  const fs::path whole = naming_errors([&] { return clean(target); });
+  const fs::path whole = resolve_links(target);
   const std::string own = whole.filename().string();
   model::clear_leftovers(whole.parent_path(), [&](const auto& name) { return name == own; });
 }
 
 OutputFolder::OutputFolder(const fs::path& target, bool overwrite)
-    : target_(naming_errors([&] { return clean(target); })), overwrite_(overwrite) {
+    : target_(resolve_links(target)), overwrite_(overwrite) {
   naming_errors([&] { check_place(target_, target_); });
   temporary_.emplace(target_);
 }
 
 void OutputFolder::put_in_place() {
   const fs::path& fresh = temporary_->path();
+  if (fs::is_symlink(target_)) throw Error("{} is a link by now", target_.string());
   if (!fs::exists(target_) || fs::is_empty(target_)) {
     if (::rename(fresh.c_str(), target_.c_str()) != 0) {  // also onto an empty folder
       throw Error("{} cannot be renamed to {}: {}", fresh.string(), target_.string(),

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/folder.h"
 #include "model/model_files.h"
 
 namespace zeroth::model {
@@ -32,12 +33,10 @@ constexpr std::string_view kKept = ".new-";
 constexpr size_t kRandom = 6;  // characters that mkdtemp chooses
 
 fs::path make_sibling(const fs::path& target, std::string_view mark) {
-  std::error_code failed;
-  fs::create_directories(target.parent_path(), failed);
+  Folder::make(target.parent_path());
   std::string name = target.string() + std::string(mark) + std::string(kRandom, 'X');
-  if (failed || ::mkdtemp(name.data()) == nullptr) {
-    throw Error("no folder can be made beside {}: {}", target.string(),
-                failed ? failed.message() : std::strerror(errno));
+  if (::mkdtemp(name.data()) == nullptr) {
+    throw Error("no folder can be made beside {}: {}", target.string(), std::strerror(errno));
   }
   return name;
 }
@@ -48,12 +47,11 @@ void move_to(const fs::path& from, const fs::path& to) {
   }
 }
 
-// A descriptor that holds the folder's lock, or -1: somebody else holds it, or there are none here.
-int lock(const fs::path& folder) {
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0 || ::flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
-  ::close(fd);
-  return -1;
+// A descriptor that holds the folder's lock, if there is one to be had here.
+FileDescriptor lock(const fs::path& folder) {
+  FileDescriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (fd.get() >= 0) ::flock(fd.get(), LOCK_EX | LOCK_NB);
+  return fd;
 }
 
 // NFS and others lack the exchange.
@@ -70,30 +68,53 @@ std::string target_of(const std::string& name, std::string_view mark) {
   return random && name.compare(at, mark.size(), mark) == 0 ? name.substr(0, at) : "";
 }
 
-bool only_model_files(const fs::path& folder) {
-  return std::all_of(
-      fs::directory_iterator(folder), fs::directory_iterator(),
-      [](const auto& entry) { return is_model_file(entry.path().filename().string()); });
+bool only_model_files(const Folder& folder) {
+  const std::vector<std::string> names = folder.names();
+  return std::all_of(names.begin(), names.end(), is_model_file);
+}
+
+// Never onto something that came there meanwhile, where the file system can tell.
+int move_within(const Folder& from, const std::string& name, const Folder& to,
+                const std::string& new_name) {
+  const auto move = [&](unsigned flags) {
+    return ::renameat2(from.get(), name.c_str(), to.get(), new_name.c_str(), flags);
+  };
+  if (move(RENAME_NOREPLACE) == 0) return 0;
+  return lacks_exchange(errno) && !to.holds(new_name) ? move(0) : -1;
+}
+
+void bring_home(const Folder& old, const Folder& target) {
+  for (const std::string& name : old.names()) {
+    if (is_model_file(name) || target.holds(name)) continue;
+    if (move_within(old, name, target, name) != 0) {
+      throw Error("{} cannot be moved to {}: {}", (old.path() / name).string(),
+                  target.path().string(), std::strerror(errno));
+    }
+  }
 }
 
 struct Leftover {
-  fs::path path;
-  fs::path target;
+  std::string name;
+  std::string target;
   std::string_view mark;
 };
 
-void clear(const Leftover& left) {
-  const int held = lock(left.path);
-  if (held < 0) return;
-  if (left.mark != kRemoved && fs::is_directory(left.target)) {
-    bring_home(left.path, left.target);
-  } else if (left.mark == kOld) {
-    move_to(left.path, left.target);
+void clear(const Folder& place, const Leftover& left) {
+  const auto folder = place.inside(left.name);
+  if (!folder || !folder->is_ours()) return;
+  if (::flock(folder->get(), LOCK_EX | LOCK_NB) != 0) return;  // somebody writes it
+  auto target = place.inside(left.target);
+  if (target && !target->is_ours() && target->owner() != place.owner()) target.reset();
+  if (left.mark == kOld && !target) {
+    if (place.holds(left.target)) return;
+    if (move_within(place, left.name, place, left.target) == 0) return;
+    throw Error("{} cannot be renamed to {}: {}", folder->path().string(), left.target,
+                std::strerror(errno));
   }
+  if (left.mark != kRemoved && target) bring_home(*folder, *target);
   // Without its target, what is not a model's in it is the user's.
-  const bool ours = left.mark == kRemoved || fs::is_directory(left.target);
-  if (fs::exists(left.path) && (ours || only_model_files(left.path))) fs::remove_all(left.path);
-  ::close(held);
+  const bool ours = left.mark == kRemoved || target;
+  if (ours || only_model_files(*folder)) place.remove(left.name, *folder);
 }
 
 }  // namespace
@@ -106,7 +127,6 @@ TemporaryFolder::TemporaryFolder(const fs::path& target)
 TemporaryFolder::~TemporaryFolder() {
   std::error_code ignored;
   if (!kept_) fs::remove_all(path_, ignored);
-  if (lock_ >= 0) ::close(lock_);
 }
 
 fs::path TemporaryFolder::set_aside() {
@@ -143,13 +163,10 @@ fs::path exchange(const fs::path& fresh, const fs::path& target) {
 }
 
 void bring_home(const fs::path& old, const fs::path& target) {
-  std::vector<fs::path> names;
-  for (const auto& entry : fs::directory_iterator(old)) names.push_back(entry.path().filename());
-  for (const fs::path& name : names) {
-    if (!is_model_file(name.string()) && !fs::exists(target / name)) {
-      move_to(old / name, target / name);
-    }
-  }
+  const auto from = Folder::make(old.parent_path()).inside(old.filename());
+  const auto to = Folder::make(target.parent_path()).inside(target.filename());
+  if (!from || !to) throw Error("{} is no folder by now", (from ? target : old).string());
+  bring_home(*from, *to);
 }
 
 void remove_folder(const fs::path& folder) {
@@ -160,17 +177,14 @@ void remove_folder(const fs::path& folder) {
 
 void clear_leftovers(const fs::path& folder,
                      const std::function<bool(const std::string& name)>& ours) {
-  naming_errors([&] {
-    if (!fs::is_directory(folder)) return;
-    std::vector<Leftover> found;
-    for (const auto& entry : fs::directory_iterator(folder)) {
-      for (const std::string_view mark : {kTemporary, kOld, kRemoved}) {
-        const std::string name = target_of(entry.path().filename().string(), mark);
-        if (!name.empty() && ours(name)) found.push_back({entry.path(), folder / name, mark});
-      }
+  const auto place = Folder::find(folder);
+  if (!place) return;
+  for (const std::string& name : place->names()) {
+    for (const std::string_view mark : {kTemporary, kOld, kRemoved}) {
+      const std::string target = target_of(name, mark);
+      if (!target.empty() && ours(target)) clear(*place, {name, target, mark});
     }
-    for (const Leftover& left : found) clear(left);
-  });
+  }
 }
 
 }  // namespace zeroth::model

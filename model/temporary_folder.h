@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 
 namespace zeroth::model {
 
@@ -21,7 +22,7 @@ auto naming_errors(Action action) {
 }
 
 // Beside `target`, so that a rename stays within one file system: "out.zeroth-tmp-Ab3dEf". Locked
-// while this object lives: what is not locked was left behind.
+// while this object lives: what is not locked was left behind. `target` has no links.
 class TemporaryFolder {
  public:
   // Makes the folders above it too. Errors name the path and the system's reason.
@@ -40,7 +41,7 @@ class TemporaryFolder {
  private:
   std::filesystem::path target_;
   std::filesystem::path path_;
-  int lock_ = -1;
+  FileDescriptor lock_;
   bool kept_ = false;
 };
 
@@ -54,14 +55,16 @@ std::string free_text(const std::filesystem::path& folder);
 std::filesystem::path exchange(const std::filesystem::path& fresh,
                                const std::filesystem::path& target);
 
-// Moves files that are no model's (is_model_file) from `old` to `target`, where they are missing.
+// Moves files that are no model's (is_model_file) from the folder `old` to the folder `target`,
+// where they are missing. Of what others put in place of either, nothing is touched.
 void bring_home(const std::filesystem::path& old, const std::filesystem::path& target);
 
 // At no moment does a part of it stand under its name.
 void remove_folder(const std::filesystem::path& folder);
 
-// Ends in `folder` what killed processes had begun, for targets whose name is `ours`: temporary
-// folders go, except for what they hold of the user's. Does nothing where `folder` is none.
+// Ends in `folder` what killed processes of this user had begun, for targets whose name is `ours`:
+// temporary folders go, except for what they hold of the user's. Links and what belongs to other
+// users stay as they are. Does nothing where `folder` is none.
 void clear_leftovers(const std::filesystem::path& folder,
                      const std::function<bool(const std::string& name)>& ours);
 

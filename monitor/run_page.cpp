@@ -6,13 +6,13 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string_view>
-#include <system_error>
 
 #include "base/error.h"
+#include "base/folder.h"
 
 namespace zeroth::monitor {
 namespace {
@@ -82,9 +82,11 @@ RunPage::RunPage(std::filesystem::path path, PageFacts facts, Warn warn)
               "communication_s", "waiting_s"}),
       evaluations_({"loss"}),
       started_(seconds_now()) {
-  std::error_code failure;
-  if (path_.has_parent_path()) std::filesystem::create_directories(path_.parent_path(), failure);
-  if (failure) throw Error("{} cannot be written: {}", path_.string(), failure.message());
+  try {
+    if (path_.has_parent_path()) Folder::make(path_.parent_path());
+  } catch (const Error& error) {
+    throw Error("{} cannot be written: {}", path_.string(), error.what());
+  }
   replace(html(State::kRunning, started_));
 }
 
@@ -131,16 +133,17 @@ std::string RunPage::html(State state, int64_t seconds) const {
   return page.replace(at, kDataMark.size(), script_text(data));
 }
 
+// What a killed run left goes; what somebody else puts in its place is neither opened nor followed.
 void RunPage::replace(const std::string& text) const {
-  const std::string part = fmt::format("{}.part-{}", path_.string(), ::getpid());
+  const std::string part = path_.string() + ".part";
+  ::unlink(part.c_str());
   errno = 0;
-  std::ofstream file(part, std::ios::binary);
-  file << text << std::flush;
-  const bool written = static_cast<bool>(file);
-  file.close();
+  std::FILE* file = std::fopen(part.c_str(), "wbxe");
+  bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (file != nullptr && std::fclose(file) != 0) written = false;
   if (!written || ::rename(part.c_str(), path_.c_str()) != 0) {
     const int reason = errno;
-    ::unlink(part.c_str());
+    if (file != nullptr) ::unlink(part.c_str());
     throw Error("{} cannot be written: {}", path_.string(), std::strerror(reason));
   }
 }

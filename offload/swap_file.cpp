@@ -10,9 +10,9 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <system_error>
 
 #include "base/error.h"
+#include "base/folder.h"
 #include "base/units.h"
 #include "offload/file_lane.h"
 
@@ -21,22 +21,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What cannot be read or removed, as another user's, stays.
-void remove_left_over(const fs::path& nvme_path) {
-  std::error_code ignored;
-  for (const auto& run : fs::directory_iterator(nvme_path, ignored)) {
-    const bool is_folder = run.symlink_status(ignored).type() == fs::file_type::directory;
-    if (!is_folder || !run.path().filename().string().starts_with("zeroth-")) continue;
-    std::vector<fs::path> files;
-    for (const auto& file : fs::directory_iterator(run, ignored)) {
-      const std::string name = file.path().filename();
-      if (name.starts_with("rank-") && name.ends_with(".swap")) files.push_back(file.path());
+// What another user has put there, and what cannot be read or removed, stays.
+void remove_left_over(const Folder& nvme) {
+  for (const std::string& name : nvme.names()) {
+    const auto run = name.starts_with("zeroth-") ? nvme.inside(name) : std::nullopt;
+    if (!run || !run->is_ours()) continue;
+    bool had_files = false;
+    for (const std::string& file : run->names()) {
+      if (!file.starts_with("rank-") || !file.ends_with(".swap")) continue;
+      had_files = true;
+      ::unlinkat(run->get(), file.c_str(), 0);
     }
-    for (const auto& file : files) fs::remove(file, ignored);
     // An empty one is of a run that was killed before it made its file, or after it removed the
     // name, if it is as closed as ours are.
-    const bool is_ours = run.symlink_status(ignored).permissions() == fs::perms::owner_all;
-    if (!files.empty() || is_ours) fs::remove(run, ignored);
+    struct stat status {};
+    const bool closed = ::fstat(run->get(), &status) == 0 && (status.st_mode & 0777) == 0700;
+    if (had_files || closed) ::unlinkat(nvme.get(), name.c_str(), AT_REMOVEDIR);
   }
 }
 
@@ -59,14 +59,13 @@ bool is_in_memory(const fs::path& folder) {
 
 SwapFile::SwapFile(const SwapPlace& place, uint64_t bytes, bool direct)
     : size_bytes_(on_file(bytes)) {
-  std::error_code error;
-  fs::create_directories(place.nvme_path, error);
-  if (error) throw Error("cannot make {}: {}", place.nvme_path.string(), error.message());
-  remove_left_over(place.nvme_path);
-  const fs::path folder = place.nvme_path / ("zeroth-" + place.run_id);
-  path_ = folder /
-          fmt::format("rank-{}{}{}.swap", place.rank, place.kind.empty() ? "" : ".", place.kind);
-  make(folder);
+  const Folder nvme = Folder::make(place.nvme_path);
+  remove_left_over(nvme);
+  const std::string run = "zeroth-" + place.run_id;
+  const std::string name =
+      fmt::format("rank-{}{}{}.swap", place.rank, place.kind.empty() ? "" : ".", place.kind);
+  path_ = place.nvme_path / run / name;
+  make(nvme, run, name);
   try {
     reserve(place.nvme_path);
     if (direct) set_direct();
@@ -91,23 +90,30 @@ void SwapFile::fail(const char* action, int error) {
 }
 
 // Other ranks of this node make and remove the same folder at the same time.
-void SwapFile::make(const fs::path& run_folder) {
+void SwapFile::make(const Folder& nvme, const std::string& run, const std::string& name) {
   for (int attempt = 0; attempt < 1000 && descriptor_ < 0; ++attempt) {
-    if (::mkdir(run_folder.c_str(), 0700) != 0 && errno != EEXIST)
+    if (::mkdirat(nvme.get(), run.c_str(), 0700) != 0 && errno != EEXIST) {
       fail("make the folder of", errno);
-    descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (descriptor_ >= 0) break;
-    if (errno == EEXIST) {
-      ::unlink(path_.c_str());
-    } else if (errno != ENOENT) {
-      const int error = errno;
-      ::rmdir(run_folder.c_str());
-      fail("make", error);
     }
+    const auto folder = nvme.inside(run);
+    if (!folder) {
+      if (nvme.holds(run)) fail("make the folder of", ENOTDIR);
+      continue;
+    }
+    if (!folder->is_ours()) {
+      throw Error("cannot make {}: its folder belongs to another user (uid {})", path_,
+                  folder->owner());
+    }
+    descriptor_ =
+        ::openat(folder->get(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    const int error = descriptor_ < 0 ? errno : 0;
+    if (error == ENOENT) continue;
+    ::unlinkat(folder->get(), name.c_str(), 0);  // this file's name, or one that was left over
+    if (error == EEXIST) continue;
+    ::unlinkat(nvme.get(), run.c_str(), AT_REMOVEDIR);
+    if (error != 0) fail("make", error);
   }
   if (descriptor_ < 0) fail("make", EBUSY);
-  ::unlink(path_.c_str());
-  ::rmdir(run_folder.c_str());
 }
 
 void SwapFile::reserve(const fs::path& nvme_path) {

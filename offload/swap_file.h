@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "base/folder.h"
+
 namespace zeroth::offload {
 
 // What this user may still write to the file system that holds `folder`; none where it does not
@@ -26,7 +28,8 @@ struct SwapPlace {
 
 // nvme_path/zeroth-RUN/rank-N.KIND.swap, or rank-N.swap without a kind: all of its bytes reserved
 // and zero. Its name is removed right after it was made; the names that another run left between
-// these two steps are removed too. That never hurts a living run, whose file needs no name.
+// these two steps are removed too. That never hurts a living run, whose file needs no name. Links
+// and folders of other users are neither used nor touched.
 class SwapFile {
  public:
   // `bytes` is rounded up to kFileAlignment. Throws an Error with path, needed and free bytes, and
@@ -44,7 +47,7 @@ class SwapFile {
   const std::vector<std::string>& notes() const { return notes_; }  // for the user
 
  private:
-  void make(const std::filesystem::path& run_folder);
+  void make(const Folder& nvme, const std::string& run, const std::string& name);
   void reserve(const std::filesystem::path& nvme_path);
   void set_direct();
   [[noreturn]] void fail(const char* action, int error);

@@ -157,7 +157,7 @@ def check_habits(source):
         source.refuse(r"\b(?:secure_)?getenv\b", "getenv", "the environment is read in comm/bootstrap.cpp and launcher/ only")
     if source.name != "main.cpp":
         source.refuse(CALL + r"(?:exit|abort|quick_exit)\s*\(", "exit", "only main ends the process; throw an error")
-    if folder not in ("zero", "launcher"):  # the launcher leases nothing
+    if folder not in ("zero", "base", "launcher"):  # the last two lease nothing
         source.refuse(r"\brelease\s*\(", "release", "what is gathered or borrowed is released by a destructor")
     if folder in ("zero", "engine", "trainer") and source.path != "zero/strategy.cpp":
         source.refuse(r"(?i)stage", "stage", "the ZeRO stage is read in zero/strategy.cpp only")

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "tests/support/second_user.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::model {
@@ -136,6 +137,45 @@ TEST_CASE("a folder where nothing may be made is refused before anything is writ
           OutputFolder::check(closed / "x", false);
         }).ends_with("Permission denied"));
   fs::permissions(closed, fs::perms::owner_all);
+}
+
+TEST_CASE("an output that another user has put into a shared folder is refused") {
+  const StickyFolder shared;
+  const fs::path victim = shared.own("victim");
+  const bool planted = as_nobody([&] {
+    return ::symlink(victim.c_str(), (shared / "link").c_str()) == 0 &&
+           fs::create_directory(shared / "theirs");
+  });
+  if (!planted) return;
+  const auto refusal = [](const fs::path& target) {
+    return message_of<Error>([&] { OutputFolder::check(target, true); });
+  };
+  const std::string link = (shared / "link").string();
+  CHECK(refusal(shared / "link/x").find(link + " is a link of another user (uid 65534)") !=
+        std::string::npos);
+  CHECK(refusal(shared / "link").find(link + " is a link of another user (uid 65534)") !=
+        std::string::npos);
+  CHECK(refusal(shared / "theirs")
+            .find("theirs belongs to another user (uid 65534), in a folder to "
+                  "which all may write") != std::string::npos);
+  CHECK(message_of<Error>([&] { OutputFolder(shared / "link", true); }) != "no exception");
+  CHECK(fs::is_empty(victim));
+  fs::permissions(shared.path(), fs::perms{0755});
+  CHECK(refusal(shared / "theirs") == "no exception");
+}
+
+TEST_CASE("a link that comes in the place of the output meanwhile is not written through") {
+  const TempFolder folder;
+  fs::create_directory(folder.path() / "victim");
+  write_text(folder.path() / "victim/diary.txt", "x");
+  OutputFolder output(folder.path() / "out", true);
+  write_text(output.path() / "config.json", "ours");
+  fs::create_directory_symlink("victim", folder.path() / "out");
+  const std::string said = message_of<Error>([&] { output.commit(); });
+  CHECK(said.find("out is a link by now: the new model is complete and stays in ") !=
+        std::string::npos);
+  CHECK(read_text(kept_folder(said) / "config.json") == "ours");
+  CHECK(read_text(folder.path() / "victim/diary.txt") == "x");
 }
 
 TEST_CASE("overwriting leaves no file of the old model, only foreign ones") {

@@ -14,6 +14,7 @@
 #include "model/safetensors_folder.h"
 #include "model/safetensors_writer.h"
 #include "tests/model/materialize.h"
+#include "tests/support/second_user.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::model {
@@ -155,6 +156,50 @@ TEST_CASE("a leftover that holds a user's file stays where its target is gone") 
   OutputFolder::clear_leftovers(folder.path() / "out");
   CHECK(fs::exists(folder.path() / "out.zeroth-tmp-abc123/notes.txt"));
   CHECK_NOTHROW(clear_leftovers(folder.path() / "nowhere", [](const auto&) { return true; }));
+}
+
+TEST_CASE("a link in the place of a leftover moves and removes nothing of where it leads") {
+  for (const char* mark : {"tmp", "old", "del"}) {
+    for (const bool has_target : {true, false}) {
+      CAPTURE(mark);
+      CAPTURE(has_target);
+      const TempFolder folder;
+      make_folder(folder.path() / "victim", {"config.json", "diary.txt"});
+      if (has_target) make_folder(folder.path() / "out", {"config.json"});
+      const fs::path link = folder.path() / fmt::format("out.zeroth-{}-abcdef", mark);
+      fs::create_directory_symlink(folder.path() / "victim", link);
+      OutputFolder::clear_leftovers(folder.path() / "out");
+      CHECK(fs::is_symlink(link));
+      CHECK(entries(folder.path() / "victim") == 2);
+      CHECK(fs::exists(folder.path() / "out") == has_target);
+      CHECK_FALSE(fs::exists(folder.path() / "out/diary.txt"));
+    }
+  }
+}
+
+TEST_CASE("what another user has put beside an output in a shared folder is not taken for ours") {
+  const StickyFolder shared;
+  make_folder(shared.own("victim"), {"diary.txt"});
+  const fs::path victim = shared.own("victim");
+  const bool planted = as_nobody([&] {
+    make_folder(shared / "new.zeroth-old-abcdef", {"config.json"});
+    make_folder(shared / "out.zeroth-tmp-abcdef", {"config.json", "evil.txt"});
+    return ::symlink(victim.c_str(), (shared / "out.zeroth-tmp-aaaaaa").c_str()) == 0 &&
+           ::symlink(victim.c_str(), (shared / "out.zeroth-old-aaaaaa").c_str()) == 0;
+  });
+  if (!planted) return;
+  make_folder(shared / "out", {"config.json"});
+  OutputFolder::clear_leftovers(shared / "out");
+  OutputFolder::clear_leftovers(shared / "new");
+  CHECK(entries(shared / "out") == 1);
+  CHECK(entries(victim) == 1);
+  CHECK_FALSE(fs::exists(shared / "new"));
+  CHECK(entries(shared / "out.zeroth-tmp-abcdef") == 2);
+  OutputFolder output(shared / "out", true);
+  write_text(output.path() / "config.json", "ours");
+  output.commit();
+  CHECK(read_text(shared / "out/config.json") == "ours");
+  CHECK(entries(victim) == 1);
 }
 
 TEST_CASE("two folders change places, and one is removed whole") {

@@ -130,7 +130,8 @@ TEST_CASE("a page that cannot be written is an error at the start and one warnin
   write_text(folder.path() / "file", "");
   const fs::path wrong = folder.path() / "file/train_log.html";
   CHECK(message_of<Error>([&] { RunPage(wrong, facts(), kNoWarning); }) ==
-        wrong.string() + " cannot be written: Not a directory");
+        wrong.string() + " cannot be written: " + wrong.parent_path().string() +
+            ": Not a directory");
   std::vector<std::string> warnings;
   const fs::path path = folder.path() / "out/train_log.html";
   RunPage page(path, facts(), [&](const std::string& text) { warnings.push_back(text); });
@@ -141,6 +142,22 @@ TEST_CASE("a page that cannot be written is an error at the start and one warnin
   CHECK(warnings[0] == path.string() +
                            " cannot be written: No such file or directory; the page stays as it "
                            "is, training goes on");
+}
+
+TEST_CASE("what stands in the place of the page's next version is not written through") {
+  const TempFolder folder;
+  const fs::path victim = folder.write("victim", "precious");
+  const fs::path path = folder.path() / "train_log.html";
+  for (const char* name : {"train_log.html", "train_log.html.part"}) {
+    fs::create_symlink(victim, folder.path() / name);
+  }
+  RunPage page(path, facts(), kNoWarning);
+  fs::create_symlink(victim, folder.path() / "train_log.html.part");
+  page.write(RunPage::State::kFinished);
+  CHECK(read_text(victim) == "precious");
+  CHECK_FALSE(fs::is_symlink(path));
+  CHECK(data_of(read_text(path))["state"] == "finished");
+  CHECK_FALSE(fs::exists(folder.path() / "train_log.html.part"));
 }
 
 TEST_CASE("a browser draws the curves") {

@@ -18,6 +18,7 @@
 #include "offload/file_io.h"
 #include "tests/offload/faulty_lane.h"
 #include "tests/offload/mount.h"
+#include "tests/support/second_user.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::offload {
@@ -78,6 +79,40 @@ TEST_CASE("what a killed run left is removed at the next start, and nothing else
   CHECK(fs::exists(folder / "other/rank-0.swap"));
   CHECK(fs::exists(folder / "zeroth-empty"));
   CHECK_FALSE(fs::exists(folder / "zeroth-killed"));
+}
+
+TEST_CASE("a link in the place of the run's folder leads nowhere") {
+  TempFolder folder;
+  fs::create_directories(folder / "victim");
+  folder.write("victim/rank-0.swap", "precious");
+  fs::create_directories(folder / "nvme");
+  fs::create_directory_symlink(folder / "victim", folder / "nvme/zeroth-run");
+  CHECK_THROWS_WITH_AS(SwapFile({folder / "nvme", "run", 0}, kMiB),
+                       doctest::Contains("cannot make the folder of "), Error);
+  CHECK(read_text(folder / "victim/rank-0.swap") == "precious");
+  CHECK(fs::is_symlink(folder / "nvme/zeroth-run"));
+}
+
+TEST_CASE("what another user has put into a shared nvme_path is neither used nor touched") {
+  const StickyFolder shared;
+  const fs::path victim = shared.own("victim");
+  write_text(victim / "rank-0.swap", "precious");
+  const bool planted = as_nobody([&] {
+    fs::create_directories(shared / "zeroth-run");
+    write_text(shared / "zeroth-run/rank-7.swap", "theirs");
+    return ::symlink(victim.c_str(), (shared / "zeroth-other").c_str()) == 0 &&
+           ::symlink(victim.c_str(), (shared / "nvme").c_str()) == 0;
+  });
+  if (!planted) return;
+  CHECK_THROWS_WITH_AS(SwapFile({shared.path(), "run", 0}, kMiB),
+                       doctest::Contains("its folder belongs to another user (uid 65534)"), Error);
+  CHECK_THROWS_WITH_AS(SwapFile({shared.path(), "other", 0}, kMiB),
+                       doctest::Contains("zeroth-other/rank-0.swap: Not a directory"), Error);
+  CHECK_THROWS_WITH_AS(SwapFile({shared / "nvme", "run", 0}, kMiB),
+                       doctest::Contains("is a link of another user (uid 65534)"), Error);
+  CHECK_NOTHROW(SwapFile({shared.path(), "third", 0}, kMiB));
+  CHECK(read_text(shared / "zeroth-run/rank-7.swap") == "theirs");
+  CHECK(read_text(victim / "rank-0.swap") == "precious");
 }
 
 TEST_CASE("a process that is killed while it writes leaves nothing") {

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-namespace zeroth::launcher {
+namespace zeroth {
 
 // A file descriptor that is closed by its owner's end.
 class FileDescriptor {
@@ -31,4 +31,4 @@ class FileDescriptor {
   int fd_;
 };
 
-}  // namespace zeroth::launcher
+}  // namespace zeroth

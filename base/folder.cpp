@@ -1,0 +1,193 @@
+#include "base/folder.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+
+namespace zeroth {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kMostLinks = 40;  // as the kernel
+constexpr int kFolder = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+
+struct stat status_of(int fd) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) throw Error("cannot see an open file: {}", std::strerror(errno));
+  return status;
+}
+
+// A path on its way from the root, part by part.
+class Walk {
+ public:
+  explicit Walk(const fs::path& path) : whole_(path), path_("/") {
+    start_at_root();
+    for (const fs::path& part : fs::absolute(path)) push(part);
+  }
+
+  bool done() const { return left_.empty(); }
+  // Takes the next part. False where it is missing, or what it should lie in is no folder.
+  bool step() {
+    const std::string part = left_.front();
+    FileDescriptor next(::openat(at_.get(), part.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+    if (next.get() < 0) {
+      if (errno == ENOENT || errno == ENOTDIR) return false;
+      fail(errno);
+    }
+    left_.pop_front();
+    const struct stat status = status_of(next.get());
+    if (S_ISLNK(status.st_mode)) {
+      follow(next.get(), path_ / part, status.st_uid);
+    } else {
+      at_ = std::move(next);
+      path_ = part == ".." ? path_.parent_path() : path_ / part;
+    }
+    return true;
+  }
+  // The next part, which was missing, as a folder. False where others did so at the same time.
+  bool make() {
+    if (::mkdirat(at_.get(), left_.front().c_str(), 0777) == 0) return true;
+    if (errno != EEXIST) fail(errno);
+    return false;
+  }
+  // Readable, unlike what a walk needs on its way.
+  FileDescriptor open() const { return FileDescriptor(::openat(at_.get(), ".", kFolder)); }
+  const fs::path& path() const { return path_; }
+  fs::path rest() const {
+    fs::path rest;
+    for (const std::string& part : left_) rest /= part;
+    return rest;
+  }
+  [[noreturn]] void fail(int reason) const {
+    throw Error("{}: {}", whole_.string(), std::strerror(reason));
+  }
+
+ private:
+  void start_at_root() {
+    at_ = FileDescriptor(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
+    path_ = "/";
+  }
+
+  void push(const fs::path& part) {
+    if (!part.empty() && part != "/" && part != ".") left_.push_back(part.string());
+  }
+
+  void follow(int link, const fs::path& where, uid_t owner) {
+    const uid_t of_folder = status_of(at_.get()).st_uid;
+    if (owner != ::geteuid() && owner != 0 && owner != of_folder) {
+      throw Error("{}: {} is a link of another user (uid {}) and is not followed", whole_.string(),
+                  where.string(), owner);
+    }
+    if (++links_ > kMostLinks) fail(ELOOP);
+    char text[PATH_MAX];
+    const ssize_t length = ::readlinkat(link, "", text, sizeof(text));
+    if (length < 0) fail(errno);
+    const fs::path target(std::string(text, static_cast<size_t>(length)));
+    if (target.is_absolute()) start_at_root();
+    std::deque<std::string> behind = std::exchange(left_, {});
+    for (const fs::path& part : target) push(part);
+    left_.insert(left_.end(), behind.begin(), behind.end());
+  }
+
+  fs::path whole_;
+  FileDescriptor at_;
+  fs::path path_;
+  std::deque<std::string> left_;
+  int links_ = 0;
+};
+
+// What of the standard library takes paths then works from the open folder.
+fs::path by_descriptor(int fd) {
+  return fs::path("/proc/self/fd") / std::to_string(fd);
+}
+
+}  // namespace
+
+fs::path resolve_links(const fs::path& path) {
+  Walk walk(path);
+  while (!walk.done()) {
+    if (!walk.step()) return (walk.path() / walk.rest()).lexically_normal();
+  }
+  return walk.path();
+}
+
+Folder Folder::make(const fs::path& path) {
+  Walk walk(path);
+  int made = 0;
+  while (!walk.done()) {
+    if (!walk.step() && walk.make()) ++made;
+  }
+  FileDescriptor fd = walk.open();
+  if (fd.get() < 0) walk.fail(errno);
+  Folder folder(std::move(fd), walk.path());
+  folder.made_ = made;
+  return folder;
+}
+
+std::optional<Folder> Folder::find(const fs::path& path) {
+  Walk walk(path);
+  while (!walk.done()) {
+    if (!walk.step()) return std::nullopt;
+  }
+  FileDescriptor fd = walk.open();
+  if (fd.get() >= 0) return Folder(std::move(fd), walk.path());
+  if (errno != ENOTDIR) walk.fail(errno);
+  return std::nullopt;
+}
+
+uid_t Folder::owner() const {
+  return status_of(get()).st_uid;
+}
+
+bool Folder::is_ours() const {
+  return owner() == ::geteuid();
+}
+
+std::vector<std::string> Folder::names() const {
+  std::vector<std::string> names;
+  std::error_code failed;
+  for (fs::directory_iterator entry(by_descriptor(get()), failed), end; !failed && entry != end;
+       entry.increment(failed)) {
+    names.push_back(entry->path().filename().string());
+  }
+  if (failed) throw Error("{}: {}", path_.string(), failed.message());
+  return names;
+}
+
+std::optional<Folder> Folder::inside(const std::string& name) const {
+  FileDescriptor fd(::openat(get(), name.c_str(), kFolder));
+  if (fd.get() < 0) return std::nullopt;
+  return Folder(std::move(fd), path_ / name);
+}
+
+bool Folder::holds(const std::string& name) const {
+  struct stat status {};
+  return ::fstatat(get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+void Folder::clear() const {
+  for (const std::string& name : names()) {
+    std::error_code failed;
+    fs::remove_all(by_descriptor(get()) / name, failed);
+    if (failed) throw Error("{}: {}", (path_ / name).string(), failed.message());
+  }
+}
+
+void Folder::remove(const std::string& name, const Folder& folder) const {
+  folder.clear();
+  if (::unlinkat(get(), name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
+    throw Error("{}: {}", folder.path().string(), std::strerror(errno));
+  }
+}
+
+}  // namespace zeroth
