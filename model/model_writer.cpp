@@ -9,24 +9,12 @@
 
 #include "base/error.h"
 #include "model/checkpoint_map.h"
-#include "model/model_files.h"
+#include "model/companions.h"
 
 namespace zeroth::model {
 namespace {
 
 namespace fs = std::filesystem;
-
-void copy_companions(const fs::path& source, const fs::path& output) {
-  for (const auto& entry : fs::directory_iterator(source)) {
-    if (!is_companion(entry.path().filename().string())) continue;
-    std::error_code failed;
-    fs::copy(entry.path(), output / entry.path().filename(), fs::copy_options::recursive, failed);
-    if (failed) {
-      throw Error("{} cannot be copied to {}: {}{}", entry.path().string(), output.string(),
-                  failed.message(), free_text(output));
-    }
-  }
-}
 
 void write_json(const fs::path& path, const nlohmann::ordered_json& value) {
   std::ofstream file(path, std::ios::binary);

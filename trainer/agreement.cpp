@@ -16,7 +16,7 @@ int64_t greatest(comm::Mesh& mesh, int64_t value, std::string_view what) {
 void throw_if_rank_0_failed(comm::Mesh& mesh, const std::optional<std::string>& complaint) {
   const bool writes = mesh.rank() == 0;
   const std::string own = writes ? complaint.value_or("") : "";
-  const int64_t length = greatest(mesh, static_cast<int64_t>(own.size()), "outcome of saving");
+  const int64_t length = greatest(mesh, static_cast<int64_t>(own.size()), "rank 0's outcome");
   if (length == 0) return;
   torch::Tensor bytes = torch::zeros({length}, torch::kUInt8);
   std::memcpy(bytes.data_ptr(), own.data(), own.size());

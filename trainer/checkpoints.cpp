@@ -80,6 +80,20 @@ std::vector<std::string> saving_warnings(const RunPlan& plan) {
   return warnings;
 }
 
+std::unique_ptr<model::OutputLock> lock_output(const RunPlan& plan, comm::Mesh& mesh) {
+  const std::string& output = plan.flags.output;
+  if (output.empty()) return nullptr;
+  std::unique_ptr<model::OutputLock> lock;
+  std::optional<std::string> complaint;
+  try {
+    if (mesh.rank() == 0) lock = std::make_unique<model::OutputLock>(output);
+  } catch (const Error& error) {
+    complaint = error.what();
+  }
+  throw_if_rank_0_failed(mesh, complaint);
+  return lock;
+}
+
 bool Checkpoints::due(int64_t step) const {
   const auto& every = plan_.flags.save_every;
   return every && step % *every == 0 && step != plan_.total_steps;

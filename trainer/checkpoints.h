@@ -4,10 +4,13 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "comm/mesh.h"
 #include "engine/engine.h"
+#include "model/output_lock.h"
 #include "trainer/run_plan.h"
 
 namespace zeroth::trainer {
@@ -18,6 +21,10 @@ bool is_step_folder(const std::string& name);
 // What a user should know about --output before training, one line each: a disk with less room than
 // the models need, folders of an earlier run.
 std::vector<std::string> saving_warnings(const RunPlan& plan);
+
+// Rank 0 takes the lock of --output, so that another run into it is refused until this one ends.
+// Null on the other ranks, and without --output. What rank 0 throws, all ranks throw. Collective.
+std::unique_ptr<model::OutputLock> lock_output(const RunPlan& plan, comm::Mesh& mesh);
 
 // Every function is collective but for due(). What goes wrong on rank 0, which writes, is the same
 // Error on all ranks, and what was saved before stays as it was.

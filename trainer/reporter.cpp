@@ -71,8 +71,13 @@ Reporter::~Reporter() {
   if (page_) page_->write(monitor::RunPage::State::kStopped);
 }
 
+void Reporter::note(const std::string& text) {
+  summary_.emplace_back("note", text);
+}
+
 void Reporter::planned(comm::Mesh& mesh, int threads) {
-  summary_ = summary(plan_, mesh, threads);
+  TitledLines known = summary(plan_, mesh, threads);
+  summary_.insert(summary_.begin(), known.begin(), known.end());
   environment_ = environment_lines(mesh, threads);
   for (const std::string& place : monitors_.places()) summary_.emplace_back("monitor", place);
   if (plan_.config.flops_profiler.enabled && plan_.train &&

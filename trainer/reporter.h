@@ -24,7 +24,7 @@ namespace zeroth::trainer {
 class Reporter {
  public:
   // Opens what rank 0 writes to. Throws an Error that names flag or key, path and reason: before
-  // the ranks connect, so that nobody learns it after an hour. Keeps references to `plan` and
+  // weights are read, so that nobody learns it after an hour. Keeps references to `plan` and
   // `clock`.
   Reporter(const RunPlan& plan, const comm::RankEnv& env, const RunClock& clock);
   // Without finished() the page says that the run has stopped.
@@ -32,6 +32,8 @@ class Reporter {
   Reporter(const Reporter&) = delete;
   Reporter& operator=(const Reporter&) = delete;
 
+  // A line of the summary that the plan could not know.
+  void note(const std::string& text);
   // Prints the summary: before weights are read. `threads`: of this rank.
   void planned(comm::Mesh& mesh, int threads);
   // Starts the page. `engine` stays in use.

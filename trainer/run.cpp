@@ -10,6 +10,7 @@
 #include "configs/memory_remedies.h"
 #include "model/build.h"
 #include "model/checkpoint_source.h"
+#include "trainer/checkpoints.h"
 #include "trainer/out_of_memory.h"
 #include "trainer/reporter.h"
 #include "trainer/trainer.h"
@@ -36,9 +37,11 @@ int Run::execute(const RunPlan& plan, const comm::RankEnv& env, const RunClock& 
 
 int Run::go(const RunPlan& plan, const comm::RankEnv& env, const RunClock& clock,
             StopSignal& stop) {
-  Reporter reporter(plan, env, clock);
   mesh_ = comm::make_mesh(env, on_stuck_);
   comm::set_num_threads(env, *mesh_);
+  const auto lock = lock_output(plan, *mesh_);  // before any file is opened, which is another run's
+  Reporter reporter(plan, env, clock);
+  if (lock && !lock->note().empty()) reporter.note(lock->note());
   reporter.planned(*mesh_, at::get_num_threads());
   engine_ = engine::initialize(
       model::build_blocks(plan.spec), plan.config, mesh_,

@@ -15,7 +15,9 @@
 #include "configs/loader.h"
 #include "data/tokenizer.h"
 #include "model/build.h"
+#include "model/companions.h"
 #include "model/output_folder.h"
+#include "model/output_lock.h"
 #include "model/temporary_folder.h"
 #include "trainer/checkpoints.h"
 
@@ -155,6 +157,7 @@ class Attempts {
 void check_output(const Flags& flags) {
   if (flags.output.empty()) return;
   if (!flags.print_config) {
+    model::OutputLock::require_free(flags.output);
     model::OutputFolder::clear_leftovers(flags.output);
     model::clear_leftovers(flags.output, is_step_folder);
   }
@@ -266,6 +269,11 @@ RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device) {
   plan.origins = std::move(resolved.origins);
   plan.warnings = std::move(resolved.warnings);
   warn_of_dropped(plan);
+  if (!plan.flags.output.empty()) {
+    for (std::string& left : model::companions_left_out(plan.flags.model)) {
+      plan.notes.push_back(std::move(left));
+    }
+  }
   for (std::string& warning : saving_warnings(plan)) plan.warnings.push_back(std::move(warning));
   if (plan.config.dropout) model::override_dropout(plan.spec, *plan.config.dropout);
   plan.outline = outline_of(plan, plan.config);

@@ -5,7 +5,9 @@
 
 #include <set>
 
+#include "base/error.h"
 #include "model/safetensors_folder.h"
+#include "tests/support/ranks.h"
 #include "tests/trainer/disk.h"
 #include "tests/trainer/workbench.h"
 
@@ -52,6 +54,25 @@ TEST_CASE("what is odd about an output is told before training") {
       bench.finetune(fmt::format("{} --steps 1 --save-every 5 --output disk/out", kTrain));
   CHECK(has(small.out, "warning    --output disk/out: "));
   CHECK(has(small.out, "will be written and "));
+}
+
+TEST_CASE("an output that another run holds is refused on all ranks, and locked by rank 0 alone") {
+  const TempFolder folder;
+  RunPlan plan;
+  plan.flags.output = (folder / "out").string();
+  const std::string said = plan.flags.output + " is the output of a run that goes on (process ";
+  {
+    const model::OutputLock first(plan.flags.output);
+    testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+      const std::string heard = message_of<Error>([&] { lock_output(plan, *mesh); });
+      CHECK(heard.starts_with(mesh->rank() == 0 ? said : "rank 0 failed: " + said));
+    });
+  }
+  testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+    const auto lock = lock_output(plan, *mesh);
+    CHECK((lock != nullptr) == (mesh->rank() == 0));
+  });
+  CHECK(names_in(folder.path()).empty());
 }
 
 TEST_CASE("every so many steps a model is saved, of which the newest two stay") {

@@ -156,6 +156,17 @@ TEST_CASE("what a killed run left in the output is cleared away before the next"
   CHECK_FALSE(std::filesystem::exists(bench / "out.zeroth-tmp-abc123"));
 }
 
+TEST_CASE(
+    "a tokenizer file that leads out of the model's folder is noted where a model is written") {
+  const Workbench bench;
+  bench.write("secret", "precious");
+  std::filesystem::create_symlink("../secret", bench / "model/tokenizer.model");
+  const std::string line = "--model @model --data @train.bin --seq-len 16 --micro-batch 2 ";
+  const std::string note = "tokenizer.model is not copied to the output: it leads to ";
+  CHECK(notes_have(plan(bench, line + "--output @out"), note));
+  CHECK_FALSE(notes_have(plan(bench, line), note));
+}
+
 TEST_CASE("a plan knows data, steps and batch of the run") {
   const Workbench bench;
   const RunPlan made = plan(bench,

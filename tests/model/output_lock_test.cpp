@@ -1,0 +1,152 @@
+#include "model/output_lock.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "tests/support/second_user.h"
+#include "tests/support/temp_folder.h"
+
+namespace zeroth::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::string refusal(const fs::path& target) {
+  return message_of<Error>([&] { OutputLock{target}; });
+}
+
+}  // namespace
+
+TEST_CASE("a second run is told who holds the output, and nothing is left behind") {
+  const TempFolder folder;
+  const fs::path out = folder / "deep/out";
+  {
+    const OutputLock first(out);
+    CHECK(first.note().empty());
+    char host[256] = {};
+    REQUIRE(::gethostname(host, sizeof(host) - 1) == 0);
+    const std::string said = refusal(out);
+    CHECK(has(said, out.string() + " is the output of a run that goes on (process " +
+                        std::to_string(::getpid()) + " on " + host + ", since 20"));
+    CHECK(message_of<Error>([&] { OutputLock::require_free(out); }) == said);
+    fs::create_symlink("out", folder / "deep/link");
+    CHECK(has(refusal(folder / "deep/link"), "link is the output of a run that goes on"));
+    fs::remove(folder / "deep/link");
+    const OutputLock neighbour(folder / "deep/other");
+  }
+  CHECK(fs::is_empty(folder.path()));
+  OutputLock::require_free(out);
+  CHECK(fs::is_empty(folder.path()));
+}
+
+TEST_CASE("the lock of a killed run refuses nobody, and goes with the next one") {
+  const TempFolder folder;
+  const fs::path out = folder / "out";
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const OutputLock lock(out);
+    if (::write(ends[1], "l", 1) != 1) ::_exit(1);
+    for (;;) ::pause();
+  }
+  char byte = 0;
+  REQUIRE(::read(ends[0], &byte, 1) == 1);
+  CHECK(has(refusal(out), "process " + std::to_string(child)));
+  REQUIRE(::kill(child, SIGKILL) == 0);
+  REQUIRE(::waitpid(child, nullptr, 0) == child);
+  ::close(ends[0]);
+  ::close(ends[1]);
+  CHECK(fs::exists(folder / "out.zeroth-lock"));
+  CHECK_NOTHROW(OutputLock::require_free(out));
+  {
+    const OutputLock next(out);
+    CHECK(has(refusal(out), "process " + std::to_string(::getpid())));
+  }
+  CHECK(fs::is_empty(folder.path()));
+}
+
+TEST_CASE("of runs that start at the same time one has the output at any moment") {
+  const TempFolder folder;
+  folder.write("out.zeroth-lock", "of a killed run");
+  std::atomic<int> inside = 0, most = 0, taken = 0, wrong = 0;
+  std::vector<std::jthread> runs;
+  for (int run = 0; run < 4; ++run) {
+    runs.emplace_back([&] {
+      for (int round = 0; round < 40; ++round) {
+        try {
+          const OutputLock lock(folder / "out");
+          if (++inside > 1) ++wrong;
+          ++taken;
+          std::this_thread::yield();
+          --inside;
+        } catch (const Error& error) {
+          if (!has(error.what(), "is the output of a run that goes on")) ++wrong;
+        }
+      }
+    });
+  }
+  runs.clear();
+  CHECK(wrong == 0);
+  CHECK(taken >= 1);
+  CHECK(fs::is_empty(folder.path()));
+}
+
+TEST_CASE("what is no lock in the lock's place is neither followed nor waited for") {
+  const TempFolder folder;
+  const fs::path victim = folder.write("victim", "precious");
+  fs::create_symlink(victim, folder / "link.zeroth-lock");
+  fs::create_directory(folder / "folder.zeroth-lock");
+  REQUIRE(::mkfifo((folder / "fifo.zeroth-lock").c_str(), 0600) == 0);
+  CHECK(has(refusal(folder / "link"), "Too many levels of symbolic links"));
+  CHECK(has(refusal(folder / "folder"), "Is a directory"));
+  CHECK(has(refusal(folder / "fifo"), "fifo.zeroth-lock is no lock of ours"));
+  for (const char* name : {"link", "folder", "fifo"}) {
+    CHECK_NOTHROW(OutputLock::require_free(folder / name));
+  }
+  CHECK(read_text(victim) == "precious");
+}
+
+TEST_CASE("a lock that says something else is a lock all the same, and not repeated") {
+  const TempFolder folder;
+  const fs::path file = folder.write("out.zeroth-lock", "host\x1b[2J 1 1");
+  const int fd = ::open(file.c_str(), O_RDWR);
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  REQUIRE(::fcntl(fd, F_OFD_SETLK, &lock) == 0);
+  const std::string said = refusal(folder / "out");
+  CHECK(has(said, "a run that goes on (which does not say who it is)"));
+  CHECK_FALSE(has(said, "\x1b"));
+  ::close(fd);
+}
+
+TEST_CASE("a lock's place that another user has taken in a shared folder is not used") {
+  const StickyFolder shared;
+  const fs::path victim = shared.own("victim") / "file";
+  write_text(victim, "precious");
+  const bool planted = as_nobody([&] {
+    write_text(shared / "file.zeroth-lock", "");
+    return fs::exists(shared / "file.zeroth-lock") &&
+           ::symlink(victim.c_str(), (shared / "link.zeroth-lock").c_str()) == 0;
+  });
+  if (!planted) return;
+  CHECK(has(refusal(shared / "file"), "is no lock of ours (it belongs to uid 65534)"));
+  CHECK(has(refusal(shared / "link"), "link.zeroth-lock cannot be made: "));
+  CHECK(read_text(victim) == "precious");
+}
+
+}  // namespace zeroth::model
