@@ -104,9 +104,9 @@ Tensor Attention::forward(const Tensor& x, const MicroBatch& batch) {
     heads.k = k_norm_->forward(heads.k);
   }
   if (rotary_) {
-    const RopeTable::Angles angles = batch.positions.defined()
-                                         ? tables_->rope.at(batch.positions, x)
-                                         : tables_->rope.sequence(x.size(1), x);
+    const RopeTable::Angles& angles = batch.positions.defined()
+                                          ? tables_->rope.at(batch.positions, x)
+                                          : tables_->rope.sequence(x.size(1), x);
     heads.q = rotate(heads.q, angles);
     heads.k = rotate(heads.k, angles);
   }

@@ -42,6 +42,11 @@ Tensor stretch_llama3(const Tensor& frequencies, const RopeSpec& spec) {
   return at::where(is_long, frequencies / spec.factor, at::where(is_short, frequencies, blended));
 }
 
+bool are_like(const RopeTable::Angles& angles, const Tensor& like) {
+  return angles.cos.defined() && angles.cos.scalar_type() == like.scalar_type() &&
+         angles.cos.device() == like.device();
+}
+
 }  // namespace
 
 RopeTable::RopeTable(const RopeSpec& spec, int64_t head_dim, int64_t max_positions)
@@ -74,19 +79,21 @@ RopeTable::Angles RopeTable::angles(const Tensor& positions, int64_t seq,
 }
 
 const RopeTable::Angles& RopeTable::sequence(int64_t seq, const Tensor& like) {
-  const bool fits = seq == cached_seq_ && cached_.cos.scalar_type() == like.scalar_type() &&
-                    cached_.cos.device() == like.device();
-  if (!fits) {
+  if (seq != cached_seq_ || !are_like(cached_, like)) {
     cached_ = angles(torch::arange(seq, torch::kInt64).unsqueeze(0), seq, like);
     cached_seq_ = seq;
   }
   return cached_;
 }
 
-RopeTable::Angles RopeTable::at(const Tensor& positions, const Tensor& like) const {
-  const bool by_length = spec_.scaling == RopeScaling::kDynamic;
-  const int64_t seq = by_length ? positions.max().item<int64_t>() + 1 : 0;
-  return angles(positions, seq, like);
+const RopeTable::Angles& RopeTable::at(const Tensor& positions, const Tensor& like) {
+  if (!positions.is_same(last_positions_) || !are_like(at_last_positions_, like)) {
+    const bool by_length = spec_.scaling == RopeScaling::kDynamic;
+    const int64_t seq = by_length ? positions.max().item<int64_t>() + 1 : 0;
+    at_last_positions_ = angles(positions, seq, like);
+    last_positions_ = positions;
+  }
+  return at_last_positions_;
 }
 
 Tensor rotate(const Tensor& x, const RopeTable::Angles& angles) {

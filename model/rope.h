@@ -10,7 +10,7 @@
 namespace zeroth::model {
 
 // Angles of the positions of a sequence. One table serves all layers of a chain; it remembers the
-// last length asked for. Not thread-safe.
+// last length and the last positions asked for. Not thread-safe.
 class RopeTable {
  public:
   struct Angles {
@@ -23,8 +23,9 @@ class RopeTable {
   // Angles of positions 0 .. seq-1, in the dtype and on the device of `like`.
   const Angles& sequence(int64_t seq, const torch::Tensor& like);
 
-  // Angles of given positions [batch, seq] int64.
-  Angles at(const torch::Tensor& positions, const torch::Tensor& like) const;
+  // Angles of given positions [batch, seq] int64. They are made once for a micro-batch: all layers
+  // ask with the same tensor, whose values stay.
+  const Angles& at(const torch::Tensor& positions, const torch::Tensor& like);
 
  private:
   torch::Tensor frequencies(int64_t seq) const;  // [head_dim / 2] fp32 on the CPU
@@ -35,6 +36,8 @@ class RopeTable {
   int64_t max_positions_;
   int64_t cached_seq_ = 0;
   Angles cached_;
+  torch::Tensor last_positions_;
+  Angles at_last_positions_;
 };
 
 // x [batch, seq, heads, head_dim], rotated in pairs (i, i + head_dim / 2). Keeps only the angles

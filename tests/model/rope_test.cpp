@@ -55,6 +55,17 @@ TEST_CASE("dynamic scaling acts beyond the model's positions only") {
   CHECK(torch::equal(dynamic.at(positions, like).cos, dynamic.sequence(32, like).cos));
 }
 
+TEST_CASE("angles of given positions are made once for all layers of a micro-batch") {
+  RopeTable table(RopeSpec{}, 8, 64);
+  const Tensor like = torch::zeros({}), positions = torch::tensor({{3, 4, 0, 1}});
+  const void* first = table.at(positions, like).cos.data_ptr();
+  CHECK(table.at(positions, like).cos.data_ptr() == first);
+  CHECK(torch::equal(table.at(positions, like).cos[0][1], table.sequence(5, like).cos[0][4]));
+  const Tensor others = torch::tensor({{0, 1, 2, 3}});
+  CHECK(torch::equal(table.at(others, like).cos, table.sequence(4, like).cos));
+  CHECK((table.at(others, like.to(torch::kBFloat16)).cos.scalar_type() == torch::kBFloat16));
+}
+
 TEST_CASE("a table serves changing lengths and dtypes") {
   RopeTable table(RopeSpec{}, 8, 64);
   const Tensor like = torch::zeros({});
