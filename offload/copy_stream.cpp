@@ -7,6 +7,7 @@
 #include <chrono>
 #include <deque>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 
@@ -27,13 +28,51 @@ int64_t byte_size(const torch::Tensor& tensor) {
   return tensor.numel() * static_cast<int64_t>(tensor.element_size());
 }
 
+// Events of one kind, used again when nobody holds them any more: a copy takes some, and to make
+// one takes the driver longer than to record it. What waits for an earlier use of an event keeps
+// waiting for that when it is recorded again.
+class Events {
+ public:
+  Events(torch::DeviceType device, c10::EventFlag flag)
+      : device_(device), flag_(flag), spare_(std::make_shared<Spare>()) {}
+
+  Moment record(const c10::Stream& stream) {
+    auto held = std::make_shared<Held>(take(), spare_);
+    held->event.record(stream);
+    return {held, &held->event};
+  }
+
+ private:
+  using Spare = std::vector<c10::Event>;
+  struct Held {
+    Held(c10::Event used, std::shared_ptr<Spare> back)
+        : event(std::move(used)), spare(std::move(back)) {}
+    ~Held() { spare->push_back(std::move(event)); }
+    c10::Event event;
+    std::shared_ptr<Spare> spare;
+  };
+
+  c10::Event take() {
+    if (spare_->empty()) return {device_, flag_};
+    c10::Event event = std::move(spare_->back());
+    spare_->pop_back();
+    return event;
+  }
+
+  torch::DeviceType device_;
+  c10::EventFlag flag_;
+  std::shared_ptr<Spare> spare_;  // there for points that outlive this
+};
+
 class DeviceCopies final : public CopyStream {
  public:
   explicit DeviceCopies(torch::Device device)
       : guard_(device.type()),
         device_(device),
         to_device_(guard_.getStreamFromGlobalPool(device)),
-        to_host_(guard_.getStreamFromGlobalPool(device)) {}
+        to_host_(guard_.getStreamFromGlobalPool(device)),
+        timed_(device.type(), c10::EventFlag::BACKEND_DEFAULT),
+        untimed_(device.type(), c10::EventFlag::PYTORCH_DEFAULT) {}
 
   ~DeviceCopies() override { DeviceCopies::drain(); }
 
@@ -46,12 +85,12 @@ class DeviceCopies final : public CopyStream {
   }
 
   // This and behind() are waited for and never timed.
-  Point now() override { return record(current(), c10::EventFlag::PYTORCH_DEFAULT); }
+  Point now() override { return untimed_.record(current()); }
 
   Point behind(const std::function<void()>& wait) override {
     const c10::StreamGuard on(to_host_);
     wait();
-    return record(to_host_, c10::EventFlag::PYTORCH_DEFAULT);
+    return untimed_.record(to_host_);
   }
 
   Point copy(const torch::Tensor& to, const torch::Tensor& from,
@@ -64,12 +103,12 @@ class DeviceCopies final : public CopyStream {
       if (point) event(point).block(stream);
     }
     const torch::NoGradGuard no_grad;
-    const Moment begin = record(stream);
+    const Moment begin = timed_.record(stream);
     {
       const c10::StreamGuard on(stream);
       to.copy_(from, /*non_blocking=*/true);
     }
-    const Moment end = record(stream);
+    const Moment end = timed_.record(stream);
     collect();
     (to.is_cpu() ? use_.bytes_to_host : use_.bytes_to_device) += byte_size(to);
     (to.is_cpu() ? host_spans_ : device_spans_).push_back({begin, end});
@@ -78,9 +117,10 @@ class DeviceCopies final : public CopyStream {
 
   void order(const Point& point) override {
     if (reached(point)) return;
-    const Moment before = record(current());
+    const Moment before = timed_.record(current());
     event(point).block(current());
-    waits_.push_back({before, record(current())});
+    waits_.push_back({before, timed_.record(current())});
+    collect();
   }
 
   void wait(const Point& point) override {
@@ -105,13 +145,6 @@ class DeviceCopies final : public CopyStream {
   static c10::Event& event(const Point& point) { return *static_cast<c10::Event*>(point.get()); }
   c10::Stream current() const { return guard_.getStream(device_); }
 
-  Moment record(const c10::Stream& stream,
-                c10::EventFlag flag = c10::EventFlag::BACKEND_DEFAULT) const {
-    auto event = std::make_shared<c10::Event>(device_.type(), flag);
-    event->record(stream);
-    return event;
-  }
-
   static void collect(std::deque<Span>& spans, double& seconds) {
     while (!spans.empty() && spans.front().end->query()) {
       seconds += spans.front().begin->elapsedTime(*spans.front().end) / 1000;  // milliseconds
@@ -128,6 +161,7 @@ class DeviceCopies final : public CopyStream {
   c10::impl::VirtualGuardImpl guard_;
   torch::Device device_;
   c10::Stream to_device_, to_host_;
+  Events timed_, untimed_;
   LinkUse use_;
   std::deque<Span> device_spans_, host_spans_, waits_;  // not yet in use_
 };

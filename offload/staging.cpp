@@ -18,8 +18,7 @@ TileLease Staging::lease(const torch::Tensor& resting, torch::Device device, Acc
   ZEROTH_CHECK(resting.dim() == 1 && resting.is_contiguous(),
                "a lease of a tensor that is not flat");
   if (!always_ && resting.device().type() == device.type()) return TileLease(resting);
-  const bool to_host = always_ ? device == torch::Device(torch::kCPU) : device.is_cpu();
-  if (to_host) return for_host(resting, access, idle);
+  if (goes_to_host(device)) return for_host(resting, access, idle);
   ZEROTH_CHECK(access == Access::kRead, "a host tensor is only read on {}", device.str());
   return for_device(resting);
 }

@@ -21,6 +21,11 @@ class Staging {
   // What the current stream holds by now.
   Point now() { return link_->copies->now(); }
 
+  // Up to so many bytes will be leased at a time on `device`: see StagingSlots.
+  void expect(torch::Device device, int64_t bytes) {
+    (goes_to_host(device) ? host_slots_ : device_slots_).expect(bytes);
+  }
+
   // Throws what went wrong when an earlier lease ended.
   // The values of `resting`, 1-D and contiguous, on `device`: itself where it rests there.
   // - A tensor of the device for the host: read behind `idle`, where the current stream's earlier
@@ -36,6 +41,9 @@ class Staging {
   int64_t device_bytes() const { return device_slots_.bytes(); }
 
  private:
+  bool goes_to_host(torch::Device device) const {
+    return always_ ? device == torch::Device(torch::kCPU) : device.is_cpu();
+  }
   TileLease for_host(const torch::Tensor& resting, Access access, const Point& idle);
   TileLease for_device(const torch::Tensor& resting);
   template <typename Body>

@@ -35,7 +35,7 @@ StagingSlots::Slot StagingSlots::take(int64_t bytes) {
     --count_;
     free_.pop_front();
   }
-  return make(bytes);
+  return make(std::max(bytes, least_));
 }
 
 StagingSlots::Slot StagingSlots::make(int64_t bytes) {

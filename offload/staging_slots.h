@@ -3,6 +3,7 @@
 
 #include <torch/types.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 
@@ -27,6 +28,10 @@ class StagingSlots {
     torch::Tensor view(int64_t numel, torch::Dtype dtype) const;
   };
 
+  // Slots made from now on have at least so many bytes: who knows the largest that will be asked
+  // for spares the wait for a small one that has to be replaced.
+  void expect(int64_t bytes) { least_ = std::max(least_, bytes); }
+
   // At least `bytes` bytes: of the free slots the smallest that has them. Blocks only where all
   // are too small and one is replaced, until that one is free.
   Slot take(int64_t bytes);
@@ -44,6 +49,7 @@ class StagingSlots {
   std::deque<Slot> free_;  // in the order in which they were given back
   size_t count_ = 0;
   int64_t bytes_ = 0;
+  int64_t least_ = 0;  // of a slot that is made
 };
 
 }  // namespace zeroth::offload

@@ -33,9 +33,15 @@ class StagingStore final : public ShardStore {
 
   ~StagingStore() override { link_->copies->drain(); }
 
-  size_t add(int64_t numel, torch::Dtype dtype) override { return inner_->add(numel, dtype); }
+  size_t add(int64_t numel, torch::Dtype dtype) override {
+    element_sizes_.push_back(static_cast<int64_t>(c10::elementSize(dtype)));
+    return inner_->add(numel, dtype);
+  }
 
   void expect(std::vector<Tile> tiles) override {
+    for (const Tile& tile : tiles) {
+      slots_.expect((tile.end - tile.begin) * element_sizes_.at(tile.shard));
+    }
     expected_.assign(tiles.begin(), tiles.end());
     inner_->expect(std::move(tiles));
     drop_ahead([this](const Held& held) {
@@ -254,6 +260,7 @@ class StagingStore final : public ShardStore {
   torch::Device device_;
   StagingOptions options_;
   StagingSlots slots_;
+  std::vector<int64_t> element_sizes_;  // [shard]
   std::deque<Tile> expected_;
   std::vector<Held> ahead_;
   std::optional<Held> written_;  // by the last lease, where reads are expected

@@ -79,6 +79,7 @@ class ShardedOptimizer {
   std::set<offload::ShardStore*> stores() const;
   void add(size_t unit);
   void fill_states(size_t unit);
+  void expect_leases();
   void begin_reading();
   void bring_up_to_date(size_t unit);
   void update_tile(size_t unit, const Range& tile, const torch::Tensor& working);

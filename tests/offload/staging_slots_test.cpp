@@ -65,6 +65,19 @@ TEST_CASE("slots that are all taken grow in number, slots too small in size") {
   CHECK(slots.bytes() == 4096 + 16);
 }
 
+TEST_CASE("slots made when the largest size is known are never replaced") {
+  const auto link = late_link();
+  StagingSlots slots(*link, torch::kCPU, 2);
+  slots.expect(4096);
+  slots.expect(64);
+  for (const int64_t bytes : {16, 4096, 64, 4096}) {
+    StagingSlots::Slot slot = slots.take(bytes);
+    CHECK(slot.memory.numel() == 4096);
+    slots.give(std::move(slot));
+  }
+  CHECK(slots.count() == 1);
+}
+
 TEST_CASE("a slot too small is given up only when its copy has ended") {
   const auto link = late_link();
   StagingSlots slots(*link, torch::kCPU, 1);
