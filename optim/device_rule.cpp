@@ -20,6 +20,44 @@ c10::OperatorHandle update_operator() {
   return c10::Dispatcher::singleton().findSchemaOrThrow("zeroth::update_", "");
 }
 
+constexpr int64_t kHalf = int64_t{1} << 32;
+
+// Of the elements [begin, limit) as many as one call takes, into `taken`; returns their end.
+int64_t take_stretches(std::span<const UpdateRule::Stretch> stretches, int64_t begin, int64_t limit,
+                       kernel::Stretches& taken) {
+  constexpr int64_t kOfThread = 4;
+  taken = {};
+  int64_t end = begin;
+  for (const UpdateRule::Stretch& stretch : stretches) {
+    if (stretch.end <= end) continue;
+    const bool full = taken.count == kernel::kStretches || (end - begin) % kOfThread != 0;
+    if (full || end == limit) break;
+    ZEROTH_CHECK(stretch.begin <= end, "elements from {} to {} lie in no stretch", end,
+                 stretch.begin);
+    end = std::min(stretch.end, limit);
+    if (!stretch.decays) taken.undecayed |= uint32_t{1} << taken.count;
+    taken.ends[taken.count++] = end - begin;
+  }
+  ZEROTH_CHECK(end > begin, "elements from {} on lie in no stretch", begin);
+  return end;
+}
+
+struct Part {
+  int64_t begin, end;
+};
+
+// One call of the operator.
+void call(const UpdateRule::Range& range, const Part& elements, const kernel::Words& words) {
+  static const auto op = update_operator().typed<Update>();
+  const auto part = [&](const Tensor& x) {
+    return x.narrow(0, elements.begin, elements.end - elements.begin);
+  };
+  std::vector<Tensor> states;
+  for (const Tensor& state : range.states) states.push_back(part(state));
+  const auto copy = range.copy.defined() ? std::optional<Tensor>(part(range.copy)) : std::nullopt;
+  op.call(part(range.master), part(range.grad), states, copy, words);
+}
+
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(zeroth, library) {
@@ -34,27 +72,31 @@ bool DeviceRule::runs_on(torch::Device device) {
 }
 
 void DeviceRule::apply(const Range& range, const Step& step) const {
-  static const auto op = update_operator().typed<Update>();
+  const Stretch whole{0, range.master.numel()};
+  apply_stretches(range, step, {&whole, 1});
+}
+
+void DeviceRule::apply_stretches(const Range& range, const Step& step,
+                                 std::span<const Stretch> stretches) const {
   check_arguments(*this, range, step);
   ZEROTH_CHECK(range.first_element >= 0, "a range from element {}", range.first_element);
+  Step undecayed = step;
+  undecayed.weight_decay = 0;
   kernel::DeviceStep device_step;
   device_step.constants = kernel::constants_of(config(), step);
+  device_step.undecayed = kernel::constants_of(config(), undecayed);
   device_step.formula = kernel::formula_of(config());
   // One call, but where the lower half of the elements' numbers wraps around.
-  constexpr int64_t kHalf = int64_t{1} << 32;
   const int64_t numel = range.master.numel();
   for (int64_t begin = 0, end = 0; begin < numel; begin = end) {
     const int64_t element = range.first_element + begin;
-    end = std::min(numel, (element / kHalf + 1) * kHalf - range.first_element);
+    const int64_t limit = std::min(numel, (element / kHalf + 1) * kHalf - range.first_element);
+    end = take_stretches(stretches, begin, limit, device_step.stretches);
     device_step.number = static_cast<uint32_t>(element);
     for (size_t i = 0; i < kernel::kArrays; ++i) {
       device_step.keys[i] = kernel::rounding_key(step, i, element);
     }
-    const auto part = [&](const Tensor& x) { return x.narrow(0, begin, end - begin); };
-    std::vector<Tensor> states;
-    for (const Tensor& state : range.states) states.push_back(part(state));
-    const auto copy = range.copy.defined() ? std::optional<Tensor>(part(range.copy)) : std::nullopt;
-    op.call(part(range.master), part(range.grad), states, copy, kernel::words_of(device_step));
+    call(range, {begin, end}, kernel::words_of(device_step));
   }
 }
 

@@ -16,6 +16,9 @@ class DeviceRule : public KernelRule {
   static bool runs_on(torch::Device device);
 
   void apply(const Range& range, const Step& step) const override;
+  // As many of them at once as fit into a call.
+  void apply_stretches(const Range& range, const Step& step,
+                       std::span<const Stretch> stretches) const override;
 };
 
 }  // namespace zeroth::optim

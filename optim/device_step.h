@@ -12,6 +12,8 @@ namespace zeroth::optim::kernel {
 
 struct DeviceStep {
   Constants constants = {};
+  Constants undecayed = {};
+  Stretches stretches = {};
   Formula formula = kAdam;
   uint32_t number = 0;     // of the first element, its lower half; no range wraps around
   Key keys[kArrays] = {};  // like `number` read for what rests in bf16

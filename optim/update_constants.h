@@ -48,6 +48,15 @@ struct Key {
 };
 constexpr size_t kArrays = 3;  // the master, then the states
 
+// Elements whose weights do not decay. Stretches follow each other from the first element on, each
+// a multiple of the four elements that a thread takes, but for the last.
+constexpr int kStretches = 16;
+struct Stretches {
+  int count = 0;           // 0: all decay
+  uint32_t undecayed = 0;  // bit k: stretch k
+  int64_t ends[kStretches] = {};
+};
+
 // For the elements that share the upper 32 bits of `element`.
 Key rounding_key(const UpdateStep& step, size_t array, int64_t element);
 

@@ -1,11 +1,32 @@
 #include "optim/update_rule.h"
 
+#include <vector>
+
 #include "base/error.h"
 #include "optim/device_rule.h"
 #include "optim/host_rule.h"
 #include "optim/tensor_rule.h"
 
 namespace zeroth::optim {
+
+void UpdateRule::apply_stretches(const Range& range, const Step& step,
+                                 std::span<const Stretch> stretches) const {
+  Step undecayed = step;
+  undecayed.weight_decay = 0;
+  for (const Stretch& stretch : stretches) {
+    const auto part = [&](const torch::Tensor& x) {
+      return x.narrow(0, stretch.begin, stretch.end - stretch.begin);
+    };
+    std::vector<torch::Tensor> states;
+    for (const torch::Tensor& state : range.states) states.push_back(part(state));
+    apply({.master = part(range.master),
+           .grad = part(range.grad),
+           .states = states,
+           .copy = range.copy.defined() ? part(range.copy) : torch::Tensor(),
+           .first_element = range.first_element + stretch.begin},
+          stretch.decays ? step : undecayed);
+  }
+}
 
 UpdateRule::Step usual_step(const configs::OptimizerConfig& config, int64_t update) {
   return {.update = update,

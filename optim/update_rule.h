@@ -47,6 +47,17 @@ class UpdateRule {
   // multiples of kTileAlignment.
   virtual void apply(const Range& range, const Step& step) const = 0;
 
+  // A part of a range: elements [begin, end).
+  struct Stretch {
+    int64_t begin = 0;
+    int64_t end = 0;
+    bool decays = true;  // false: as if step.weight_decay were 0
+  };
+  // apply() to stretches that follow each other and cover the range, with the same bits as to each
+  // by itself.
+  virtual void apply_stretches(const Range& range, const Step& step,
+                               std::span<const Stretch> stretches) const;
+
   // In elements; a multiple of every vector length. The last elements of a tile, short of a vector,
   // are rounded differently by vectorised kernels.
   static constexpr int64_t kTileAlignment = 64;

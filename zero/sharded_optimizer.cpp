@@ -77,7 +77,24 @@ ShardedOptimizer::ShardedOptimizer(const UnitPlan& plan, ParamStore& params, Gra
         decay_runs(plan.units[unit].layout, grads.range(unit), options.decay_vectors);
   }
   for (size_t unit = 0; unit < plan.units.size(); ++unit) fill_states(unit);
+  expect_leases();
   params_.update_before_use([this](size_t unit) { bring_up_to_date(unit); });
+}
+
+// What an update brings to where it is made: parameters whole, gradients by tiles.
+void ShardedOptimizer::expect_leases() {
+  if (!staging_) return;
+  const auto width = static_cast<int64_t>(c10::elementSize(params_.dtype()));
+  for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
+    if (!plan_.units[unit].trainable) continue;
+    const torch::Device where = places_[unit].device;
+    const int64_t numel = params_.shard_range(unit).size();
+    if (where.is_cpu()) staging_->expect(where, numel * width);
+    const torch::Tensor grad = grads_.grad(unit);
+    if (!grad.defined() || where.is_cpu()) continue;
+    staging_->expect(where,
+                     std::min(numel, tile_elements_) * static_cast<int64_t>(grad.element_size()));
+  }
 }
 
 void ShardedOptimizer::add(size_t unit) {
@@ -181,26 +198,22 @@ void ShardedOptimizer::update_tile(size_t unit, const Range& tile, const torch::
     leases.push_back(borrow(unit, shard, tile, Access::kReadWrite));
   }
   const offload::TileLease grad = gradient(unit, tile);
-  optim::UpdateRule::Step without_decay = step_;
-  without_decay.weight_decay = 0;
+  std::vector<optim::UpdateRule::Stretch> stretches;
   for (const Run& run : shards_[unit].runs) {
     const Range range = overlap(run.range, tile);
     if (range.size() <= 0) continue;
-    const Range inside{range.begin - tile.begin, range.end - tile.begin};
-    std::vector<torch::Tensor> states;
-    for (size_t i = 0; i < shards_[unit].states.size(); ++i) {
-      states.push_back(part(leases[i].tensor(), inside));
-    }
-    const torch::Tensor weights = part(working, range);
-    const bool has_master = shards_[unit].master.has_value();
-    places_[unit].rule->apply(
-        {.master = has_master ? part(leases.back().tensor(), inside) : weights,
-         .grad = part(grad.tensor(), inside),
-         .states = states,
-         .copy = has_master ? weights : torch::Tensor(),
-         .first_element = shards_[unit].first_element + range.begin},
-        run.matrices ? step_ : without_decay);
+    stretches.push_back({range.begin - tile.begin, range.end - tile.begin, run.matrices});
   }
+  std::vector<torch::Tensor> states;
+  for (size_t i = 0; i < shards_[unit].states.size(); ++i) states.push_back(leases[i].tensor());
+  const bool has_master = shards_[unit].master.has_value();
+  const torch::Tensor weights = part(working, tile);
+  places_[unit].rule->apply_stretches({.master = has_master ? leases.back().tensor() : weights,
+                                       .grad = grad.tensor(),
+                                       .states = states,
+                                       .copy = has_master ? weights : torch::Tensor(),
+                                       .first_element = shards_[unit].first_element + tile.begin},
+                                      step_, stretches);
 }
 
 offload::TileLease ShardedOptimizer::gradient(size_t unit, const Range& tile) {

@@ -8,6 +8,8 @@ namespace zeroth::optim::kernel {
 // Arrays of `count` elements on the device, as optim::UpdateRule::Range.
 struct DeviceUpdate {
   Constants constants = {};
+  Constants undecayed = {};
+  Stretches stretches = {};
   uint32_t number = 0;
   Key keys[kArrays] = {};
   int64_t count = 0;

@@ -37,6 +37,8 @@ PackedUpdate pack_update(const Tensor& master, const Tensor& grad, at::TensorLis
   packed.rest.bf16_states = !states.empty() && format_of(states[0]) == kBf16;
   DeviceUpdate& update = packed.update;
   update.constants = step.constants;
+  update.undecayed = step.undecayed;
+  update.stretches = step.stretches;
   update.number = step.number;
   std::copy(std::begin(step.keys), std::end(step.keys), update.keys);
   update.count = master.numel();

@@ -41,6 +41,13 @@ ZEROTH_INLINE void put_four(T* to, int left, bool wide, const Four<T>& four) {
   }
 }
 
+// Of the four elements from `i` on.
+ZEROTH_INLINE bool decays(const Stretches& stretches, int64_t i) {
+  int k = 0;
+  while (k + 1 < stretches.count && i >= stretches.ends[k]) ++k;
+  return (stretches.undecayed >> k & 1) == 0;
+}
+
 template <typename Rule, typename Master, typename State>
 ZEROTH_INLINE void update_four(const DeviceUpdate& update, int64_t i) {
   const int left = update.count - i < kFour ? static_cast<int>(update.count - i) : kFour;
@@ -59,11 +66,12 @@ ZEROTH_INLINE void update_four(const DeviceUpdate& update, int64_t i) {
     load_four(static_cast<const Fp16*>(update.grad) + i, left, wide, g);
   }
 
+  const Constants& constants = decays(update.stretches, i) ? update.constants : update.undecayed;
   Four<Master> masters;
   Four<State> states[2];
   for (int j = 0; j < kFour; ++j) {
     Vec of_element[2] = {s[0][j], s[1][j]};
-    Rule::update(update.constants, g[j], p[j], of_element);
+    Rule::update(constants, g[j], p[j], of_element);
     const Ints number = update.number + static_cast<uint32_t>(i + j);
     keep(&masters.at[j], p[j], update.keys[0], number);
     for (int k = 0; k < Rule::kStates; ++k) {

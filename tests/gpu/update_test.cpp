@@ -15,6 +15,24 @@ TEST_CASE("updates on the GPU give the bits of updates on the host") {
   expect_bits_of_host(torch::kCUDA, {0, 1, 7, 1000, 100'003});
 }
 
+TEST_CASE("stretches that do not decay have the bits of each by itself on the GPU") {
+  for (const OptimizerConfig& config : host_rules()) {
+    const RuleCase what{config, torch::kBFloat16, torch::kBFloat16};
+    std::vector<UpdateRule::Stretch> stretches;
+    for (int64_t begin = 0; begin < 20'000; begin += 500) {
+      stretches.push_back({begin, begin + 500, begin / 500 % 2 == 0});
+    }
+    RuleArrays host(what, 0, 20'000, torch::kCPU), gpu(what, 0, 20'000, torch::kCUDA);
+    const Tensor grad = torch::randn({20'000}).to(torch::kBFloat16);
+    host.apply(HostRule(config), grad, 1, stretches);
+    gpu.apply(DeviceRule(config), grad.to(torch::kCUDA), 1, stretches);
+    const auto expected = host.all(), got = gpu.all();
+    for (size_t i = 0; i < expected.size(); ++i) {
+      CHECK(torch::equal(got[i].to(torch::kCPU), expected[i]));
+    }
+  }
+}
+
 TEST_CASE("what is not finite reaches master, moments and copy on the GPU as on the host") {
   const RuleCase what{{.kind = Kind::kAdamW}, torch::kFloat32, torch::kBFloat16};
   RuleArrays host(what, 0, 64, torch::kCPU), gpu(what, 0, 64, torch::kCUDA);

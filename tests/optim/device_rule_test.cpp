@@ -24,6 +24,34 @@ TEST_CASE("a kernel of a GPU, its lanes those of the host, gives the bits of the
   expect_bits_of_host(torch::kCPU, {0, 1, 4, 7, 1000, 4099});
 }
 
+TEST_CASE("stretches that decay and that do not have the bits of each by itself, in any number") {
+  for (const OptimizerConfig& config : host_rules()) {
+    const RuleCase what{config, torch::kFloat32, torch::kBFloat16};
+    // Some end within the four elements of a thread; the numbers wrap around at element 30.
+    for (const int64_t length : {4, 24, 37, 1000}) {
+      constexpr int64_t kCount = 2003;
+      std::vector<UpdateRule::Stretch> stretches;
+      for (int64_t begin = 0; begin < kCount; begin += length) {
+        stretches.push_back({begin, std::min(begin + length, kCount), begin / length % 3 != 0});
+      }
+      RuleArrays one_by_one(what, 0, kCount, torch::kCPU), at_once(what, 0, kCount, torch::kCPU);
+      const Tensor grad = at::randn({kCount});
+      one_by_one.apply(HostRule(config), grad, 1, stretches);
+      at_once.apply(DeviceRule(config), grad, 1, stretches);
+      const auto expected = one_by_one.all(), got = at_once.all();
+      for (size_t i = 0; i < expected.size(); ++i) CHECK(torch::equal(got[i], expected[i]));
+    }
+  }
+}
+
+TEST_CASE("stretches that do not cover their range are a broken invariant") {
+  const RuleCase what{{}, torch::kFloat32, {}};
+  RuleArrays arrays(what, 0, 64, torch::kCPU);
+  const std::vector<UpdateRule::Stretch> gap = {{0, 16}, {32, 64}}, early = {{0, 48}};
+  CHECK_THROWS_AS(arrays.apply(DeviceRule({}), at::ones({64}), 1, gap), InternalError);
+  CHECK_THROWS_AS(arrays.apply(DeviceRule({}), at::ones({64}), 1, early), InternalError);
+}
+
 TEST_CASE("without the GPU library a rule for a GPU is made of LibTorch's operators") {
   CHECK_FALSE(DeviceRule::runs_on(torch::kCUDA));
   CHECK_FALSE(DeviceRule::runs_on(torch::kCPU));

@@ -6,6 +6,7 @@
 
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "optim/device_rule.h"
@@ -63,13 +64,15 @@ struct RuleArrays {
     return at::empty({first + values.numel()}, like).slice(0, first).copy_(values);
   }
 
-  void apply(const UpdateRule& rule, const torch::Tensor& grad, int64_t update) {
+  void apply(const UpdateRule& rule, const torch::Tensor& grad, int64_t update,
+             std::span<const UpdateRule::Stretch> stretches = {}) {
     UpdateRule::Step step = usual_step(what.config, update);
     step.weight_decay = 0.1;
     step.grad_factor = 0.37;
     step.rounding_seed = 5;
     // The lower half of the elements' numbers wraps around within the range.
-    rule.apply({master, grad, states, copy, (int64_t{7} << 32) - 30}, step);
+    const UpdateRule::Range range{master, grad, states, copy, (int64_t{7} << 32) - 30};
+    stretches.empty() ? rule.apply(range, step) : rule.apply_stretches(range, step, stretches);
   }
 
   std::vector<torch::Tensor> all() const {
