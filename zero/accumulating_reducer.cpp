@@ -1,4 +1,5 @@
 // Reducers that keep the whole gradient of every unit from the first micro-batch to the last.
+#include "optim/squared_norm.h"
 #include "zero/buffer_pool.h"
 #include "zero/grad_exchange.h"
 #include "zero/grad_reducer.h"
@@ -64,7 +65,7 @@ class AccumulatingReducer final : public GradReducer {
       const Range part = plan_.units[unit].layout.shard(group_.rank());
       owned.push_back(state.whole.narrow(0, part.begin, part.size()));
     }
-    return squared_norm(owned, device_);
+    return optim::squared_norm(owned, device_);
   }
 
   torch::Tensor grad(size_t unit) const override {

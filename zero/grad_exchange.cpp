@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "optim/squared_norm.h"
 #include "zero/grad_views.h"
 
 namespace zeroth::zero {
@@ -137,7 +138,7 @@ void GradExchange::take_sum(Piece& piece, const offload::Point& summed) {
   piece.pending.wait();
   if (options_.landing) options_.landing->copies().order(summed);
   const torch::Tensor& sum = piece.received;
-  if (piece.squared.defined()) piece.squared.add_(squared_norm({sum}, sum.device()));
+  if (piece.squared.defined()) piece.squared.add_(optim::squared_norm({sum}, sum.device()));
   if (piece.target.defined() && sum.data_ptr() != piece.target.data_ptr()) {
     piece.add ? piece.target.add_(sum) : piece.target.copy_(sum);
   }

@@ -19,31 +19,6 @@ void zero_padding(const FlatLayout& layout, const torch::Tensor& flat) {
   }
 }
 
-// In fp64 over rows: the fp32 norm of a long tensor adds its squares in a few lanes and is off by
-// percents at 10^8 elements.
-torch::Tensor sum_of_rows(const torch::Tensor& tensor) {
-  constexpr int64_t kRow = 4096;
-  const int64_t in_rows = tensor.numel() / kRow * kRow;
-  const torch::Tensor rows = tensor.narrow(0, 0, in_rows).view({-1, kRow});
-  const torch::Tensor rest = tensor.narrow(0, in_rows, tensor.numel() - in_rows);
-  const auto norm = [](const torch::Tensor& x, at::OptionalIntArrayRef dims) {
-    return at::linalg_vector_norm(x, 2, dims, /*keepdim=*/false, torch::kFloat).to(torch::kDouble);
-  };
-  return norm(rows, at::IntArrayRef({1})).square().sum() + norm(rest, std::nullopt).square();
-}
-
-// On the CPU LibTorch's norm of 16-bit numbers takes ten times as long as widening them while a
-// cache holds them.
-torch::Tensor sum_of_squares(const torch::Tensor& tensor) {
-  constexpr int64_t kChunk = int64_t{1} << 18;
-  if (!tensor.is_cpu() || tensor.scalar_type() == torch::kFloat) return sum_of_rows(tensor);
-  torch::Tensor sum = torch::zeros({}, torch::kDouble);
-  for (const torch::Tensor& chunk : tensor.split(kChunk)) {
-    sum += sum_of_rows(chunk.to(torch::kFloat));
-  }
-  return sum;
-}
-
 }  // namespace
 
 void open_grad_views(const Unit& unit, const torch::Tensor& flat, bool holds_sum) {
@@ -68,14 +43,6 @@ void close_grad_views(const Unit& unit, const torch::Tensor& flat, bool holds_su
     if (fresh && !written) slot_view(flat, unit.layout.slots()[i]).zero_();
     unit.params[i].mutable_grad() = torch::Tensor();
   }
-}
-
-torch::Tensor squared_norm(const std::vector<torch::Tensor>& tensors, torch::Device device) {
-  torch::Tensor sum = torch::zeros({}, torch::TensorOptions(device).dtype(torch::kDouble));
-  for (const torch::Tensor& tensor : tensors) {
-    sum += sum_of_squares(tensor);
-  }
-  return sum;
 }
 
 }  // namespace zeroth::zero

@@ -1,4 +1,4 @@
-// The gradients of a unit's parameters as views of one flat buffer, and the norm of such buffers.
+// The gradients of a unit's parameters as views of one flat buffer.
 #pragma once
 
 #include <torch/types.h>
@@ -18,8 +18,5 @@ void open_grad_views(const Unit& unit, const torch::Tensor& flat, bool holds_sum
 // where there is none. Sets `got[slot]` for the parameters that backward gave a gradient.
 void close_grad_views(const Unit& unit, const torch::Tensor& flat, bool holds_sum,
                       std::vector<bool>& got);
-
-// Sum of the squares of the tensors, of any floating dtype, as an fp64 scalar.
-torch::Tensor squared_norm(const std::vector<torch::Tensor>& tensors, torch::Device device);
 
 }  // namespace zeroth::zero

@@ -1,6 +1,7 @@
 // The reducer that reduces in every micro-batch and keeps only this rank's shard.
 #include <utility>
 
+#include "optim/squared_norm.h"
 #include "zero/buffer_pool.h"
 #include "zero/grad_exchange.h"
 #include "zero/grad_reducer.h"
@@ -59,12 +60,14 @@ class ScatterReducer final : public GradReducer {
 
   torch::Tensor finish() override {
     exchange_.drain();
-    torch::Tensor sum = squared_norm({}, options_.device);
+    std::vector<torch::Tensor> whole, squared;
     for (UnitState& unit : units_) {
       if (!unit.shard.defined()) continue;
       if (!unit.holds_sum) unit.shard.zero_();  // no block opened it
-      sum += unit.squared.defined() ? unit.squared : squared_norm({unit.shard}, options_.device);
+      unit.squared.defined() ? squared.push_back(unit.squared) : whole.push_back(unit.shard);
     }
+    torch::Tensor sum = optim::squared_norm(whole, options_.device);
+    for (const torch::Tensor& square : squared) sum += square;
     return sum;
   }
 

@@ -1,0 +1,76 @@
+// The CUDA kernels of the operator zeroth::squared_norm (optim/squared_norm.h). Loading the library
+// registers them.
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <torch/library.h>
+#include <torch/types.h>
+
+#include <vector>
+
+#include "base/error.h"
+#include "optim/gpu/squared_norm.h"
+
+namespace zeroth::optim::kernel {
+namespace {
+
+using torch::Tensor;
+
+// Arrays of one format that one launch takes.
+struct Group {
+  torch::ScalarType dtype;
+  NormArrays arrays = {};
+};
+
+Format format_of(torch::ScalarType dtype) {
+  ZEROTH_CHECK(dtype == torch::kFloat32 || dtype == torch::kBFloat16 || dtype == torch::kHalf,
+               "the norm of a tensor of {}", c10::toString(dtype));
+  if (dtype == torch::kFloat32) return kFp32;
+  return dtype == torch::kBFloat16 ? kBf16 : kFp16;
+}
+
+std::vector<Group> groups_of(at::TensorList tensors) {
+  std::vector<Group> groups;
+  for (const Tensor& tensor : tensors) {
+    ZEROTH_CHECK(tensor.is_contiguous() && tensor.device() == tensors[0].device(),
+                 "the norm of tensors on {} and {}", tensors[0].device().str(),
+                 tensor.device().str());
+    if (tensor.numel() == 0) continue;
+    const bool fits = !groups.empty() && groups.back().dtype == tensor.scalar_type() &&
+                      groups.back().arrays.arrays < kNormArrays;
+    if (!fits) groups.push_back({tensor.scalar_type()});
+    NormArrays& arrays = groups.back().arrays;
+    arrays.at[arrays.arrays] = tensor.const_data_ptr();
+    arrays.count[arrays.arrays] = tensor.numel();
+    arrays.first_piece[arrays.arrays] = arrays.pieces;
+    arrays.pieces += (tensor.numel() + kNormPiece - 1) / kNormPiece;
+    ++arrays.arrays;
+  }
+  return groups;
+}
+
+Tensor squared_norm_cuda(at::TensorList tensors) {
+  const c10::cuda::CUDAGuard guard(tensors[0].device());
+  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(tensors[0].device().index()).stream();
+  const std::vector<Group> groups = groups_of(tensors);
+  int64_t pieces = 0;
+  for (const Group& group : groups) pieces += group.arrays.pieces;
+  const auto options = tensors[0].options().dtype(torch::kFloat64);
+  const Tensor parts = at::empty({pieces}, options), sum = at::empty({}, options);
+  double* at = parts.data_ptr<double>();
+  for (const Group& group : groups) {
+    square_pieces(format_of(group.dtype), group.arrays, at, stream);
+    at += group.arrays.pieces;
+  }
+  sum_parts(parts.const_data_ptr<double>(), pieces, sum.data_ptr<double>(), stream);
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return sum;
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(zeroth, CUDA, library) {
+  library.impl("squared_norm", squared_norm_cuda);
+}
+
+}  // namespace zeroth::optim::kernel
