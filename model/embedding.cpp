@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "base/error.h"
+#include "model/fused.h"
 #include "model/open_gradient.h"
 
 namespace zeroth::model {
@@ -12,8 +13,8 @@ using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Rows of a table. The gradient of a row is added where it lies: no table-sized temporary when a
-// gradient view is open.
+// Rows of a table. The gradient of a row is added where it lies, its sum rounded once: no
+// table-sized temporary when a gradient view is open.
 struct Lookup : torch::autograd::Function<Lookup> {
   static Tensor forward(AutogradContext* ctx, const Tensor& table, const Tensor& rows) {
     ctx->save_for_backward({table, rows});
@@ -27,8 +28,7 @@ struct Lookup : torch::autograd::Function<Lookup> {
     const Tensor open = open_gradient(table);
     Tensor gradient = open.defined() ? open : at::zeros(table.sizes(), dys[0].options());
     if (open.defined() && is_fresh(open)) gradient.zero_();
-    gradient.index_add_(0, saved[1].reshape({-1}),
-                        dys[0].reshape({-1, table.size(1)}).to(gradient.scalar_type()));
+    add_rows_(gradient, saved[1].reshape({-1}), dys[0].reshape({-1, table.size(1)}));
     return {open.defined() ? Tensor() : gradient, Tensor()};
   }
 };

@@ -33,6 +33,8 @@ TORCH_LIBRARY(zeroth, library) {
   library.def("swiglu(Tensor gate, Tensor up) -> Tensor", any_device(formula::swiglu));
   library.def("swiglu_backward(Tensor dy, Tensor gate, Tensor up) -> (Tensor, Tensor)",
               any_device(formula::swiglu_backward));
+  library.def("add_rows_(Tensor(a!) table, Tensor rows, Tensor dy) -> ()",
+              any_device(formula::add_rows_));
   library.def("log_sum_exp(Tensor logits) -> Tensor", any_device(formula::log_sum_exp));
   library.def("logit_gradient_(Tensor(a!) logits, Tensor lse, Tensor targets, Tensor scale) -> ()",
               any_device(formula::logit_gradient_));
@@ -44,6 +46,7 @@ TORCH_LIBRARY_IMPL(zeroth, CPU, library) {
   library.impl("rotate_pairs", on_cpu::rotate_pairs);
   library.impl("swiglu", on_cpu::swiglu);
   library.impl("swiglu_backward", on_cpu::swiglu_backward);
+  library.impl("add_rows_", on_cpu::add_rows_);
   library.impl("log_sum_exp", on_cpu::log_sum_exp);
   library.impl("logit_gradient_", on_cpu::logit_gradient_);
 }
@@ -75,6 +78,11 @@ std::pair<Tensor, Tensor> swiglu_backward(const Tensor& dy, const Tensor& gate, 
   static const auto op = find("zeroth::swiglu_backward", formula::swiglu_backward);
   auto [dgate, dup] = op.call(dy, gate, up);
   return {std::move(dgate), std::move(dup)};
+}
+
+void add_rows_(Tensor table, const Tensor& rows, const Tensor& dy) {
+  static const auto op = find("zeroth::add_rows_", formula::add_rows_);
+  op.call(std::move(table), rows, dy);
 }
 
 Tensor log_sum_exp(const Tensor& logits) {

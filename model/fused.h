@@ -40,8 +40,15 @@ std::pair<torch::Tensor, torch::Tensor> swiglu_backward(const torch::Tensor& dy,
                                                         const torch::Tensor& gate,
                                                         const torch::Tensor& up);
 
+// table [n, width] += dy [m, width] by rows [m] int64 of the table. What comes to a row is summed
+// in fp32 (or wider) and rounded once; on the CPU and by the CUDA kernel in the same order every
+// time.
+void add_rows_(torch::Tensor table, const torch::Tensor& rows, const torch::Tensor& dy);
+
 // Logits [rows, vocab] -> log(sum(exp(row))) [rows] fp32.
 torch::Tensor log_sum_exp(const torch::Tensor& logits);
+// Rows of logits may lie apart (stride(0) >= vocab), as they do where vocab is no multiple of what
+// products and vectors like.
 // Turns logits into the gradient of the rows' negative log-likelihoods times `scale` (fp32 scalar):
 // (exp(logit - lse) - 1 at the target) * scale, in place. targets [rows] int64.
 void logit_gradient_(torch::Tensor logits, const torch::Tensor& lse, const torch::Tensor& targets,

@@ -1,6 +1,10 @@
 #include "model/fused_cpu.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <vector>
 
 #include "base/parallel.h"
 #include "model/cpu/tensors.h"
@@ -27,6 +31,45 @@ bool one_dtype(const Tensor& a, const Tensor& b) {
 // Rows of a norm that are summed in one go: partial sums of the weight's gradient do not depend on
 // the number of threads.
 constexpr int64_t kSummedRows = 256;
+
+// The positions that come to each row, row by row, in their order.
+std::vector<int64_t> by_row(const Tensor& rows) {
+  const int64_t* const row = rows.const_data_ptr<int64_t>();
+  std::vector<int64_t> positions(static_cast<size_t>(rows.numel()));
+  std::iota(positions.begin(), positions.end(), int64_t{0});
+  std::ranges::stable_sort(positions, {}, [row](int64_t position) { return row[position]; });
+  return positions;
+}
+
+// [width]: the row of the table, and to it what comes.
+template <typename T>
+void add_to_row(T* row, std::span<const int64_t> positions, const T* dy, int64_t width) {
+  std::vector<float> sum(row, row + width);
+  for (const int64_t position : positions) {
+    const T* const more = dy + position * width;
+    for (int64_t i = 0; i < width; ++i) sum[static_cast<size_t>(i)] += static_cast<float>(more[i]);
+  }
+  std::transform(sum.begin(), sum.end(), row, [](float x) { return static_cast<T>(x); });
+}
+
+template <typename T>
+void add_rows(const Tensor& table, const Tensor& rows, const Tensor& dy) {
+  const int64_t width = table.size(1);
+  const int64_t* const row = rows.const_data_ptr<int64_t>();
+  const std::vector<int64_t> positions = by_row(rows);
+  std::vector<size_t> starts;  // of runs of one row
+  for (size_t i = 0; i < positions.size(); ++i) {
+    if (i == 0 || row[positions[i]] != row[positions[i - 1]]) starts.push_back(i);
+  }
+  starts.push_back(positions.size());
+  parallel_for(std::ssize(starts) - 1, rows_of(width), [&](int64_t begin, int64_t end) {
+    for (auto run = static_cast<size_t>(begin); run < static_cast<size_t>(end); ++run) {
+      const auto of_row = std::span(positions).subspan(starts[run], starts[run + 1] - starts[run]);
+      add_to_row(table.data_ptr<T>() + row[of_row.front()] * width, of_row, dy.const_data_ptr<T>(),
+                 width);
+    }
+  });
+}
 
 }  // namespace
 
@@ -133,6 +176,15 @@ std::tuple<Tensor, Tensor> swiglu_backward(const Tensor& dy, const Tensor& gate,
       });
   if (!done) return formula::swiglu_backward(dy, gate, up);
   return {dgate, dup};
+}
+
+void add_rows_(Tensor table, const Tensor& rows, const Tensor& dy) {
+  const bool fits =
+      one_dtype(table, dy) && table.is_contiguous() && rows.is_contiguous() && dy.is_contiguous();
+  if (fits && table.scalar_type() == torch::kBFloat16)
+    return add_rows<c10::BFloat16>(table, rows, dy);
+  if (fits && table.scalar_type() == torch::kHalf) return add_rows<c10::Half>(table, rows, dy);
+  formula::add_rows_(table, rows, dy);
 }
 
 Tensor log_sum_exp(const Tensor& logits) {

@@ -51,6 +51,14 @@ std::tuple<Tensor, Tensor> swiglu_backward(const Tensor& dy, const Tensor& gate,
   return {at::silu_backward(dy * up, gate), at::silu(gate).mul_(dy)};
 }
 
+void add_rows_(Tensor table, const Tensor& rows, const Tensor& dy) {
+  if (table.element_size() >= 4) {
+    table.index_add_(0, rows, dy.to(table.scalar_type()));
+  } else {
+    table.copy_(table.to(torch::kFloat32).index_add_(0, rows, dy.to(torch::kFloat32)));
+  }
+}
+
 Tensor log_sum_exp(const Tensor& logits) {
   return at::logsumexp(logits.to(torch::kFloat32), {1});
 }

@@ -23,6 +23,7 @@ std::tuple<torch::Tensor, torch::Tensor> swiglu_backward(const torch::Tensor& dy
                                                          const torch::Tensor& gate,
                                                          const torch::Tensor& up);
 
+void add_rows_(torch::Tensor table, const torch::Tensor& rows, const torch::Tensor& dy);
 torch::Tensor log_sum_exp(const torch::Tensor& logits);
 void logit_gradient_(torch::Tensor logits, const torch::Tensor& lse, const torch::Tensor& targets,
                      const torch::Tensor& scale);

@@ -3,88 +3,84 @@
 #include "model/gpu/fused.h"
 #include "model/gpu/vector.cuh"
 
+#define ZEROTH_INLINE __device__ __forceinline__
+
+namespace zeroth::model::gpu {
+namespace {
+
+ZEROTH_INLINE float exponential(float x) {
+  return __expf(x);
+}
+
+}  // namespace
+}  // namespace zeroth::model::gpu
+
+#include "model/gpu/exponential_sum.h"
+
 namespace zeroth::model::gpu {
 namespace {
 
 constexpr int kBlock = 512;
 constexpr int kWarp = 32;
 
-// max and sum of exp(x - max) of some elements.
-struct Partial {
-  float most = -INFINITY;
-  float sum = 0;
+__device__ ExponentialSum of_neighbour(const ExponentialSum& own, int offset) {
+  return {__shfl_xor_sync(0xffffffff, own.most, offset),
+          __shfl_xor_sync(0xffffffff, own.sum, offset)};
+}
 
-  __device__ void add(float x) {
-    if (x <= most) {
-      sum += __expf(x - most);
-    } else {
-      sum = sum * __expf(most - x) + 1;
-      most = x;
-    }
-  }
-  __device__ void add(const Partial& other) {
-    if (other.most == -INFINITY) return;
-    const float larger = fmaxf(most, other.most);
-    sum = sum * __expf(most - larger) + other.sum * __expf(other.most - larger);
-    most = larger;
-  }
-  __device__ Partial of_neighbour(int offset) const {
-    return {__shfl_xor_sync(0xffffffff, most, offset), __shfl_xor_sync(0xffffffff, sum, offset)};
-  }
-};
-
-// Calls take(column, value) on this thread's elements of the row, in vectors where it is aligned.
-template <typename T, typename Take>
-__device__ void each_element(const T* row, int64_t vocab, Take&& take) {
+// Calls whole(first column, vector) on this thread's vectors of the row and take(column) on its
+// other elements.
+template <typename T, typename Whole, typename Take>
+__device__ void each_element(const T* row, int64_t vocab, bool vectors, Whole&& whole,
+                             Take&& take) {
   constexpr int kSize = Vector<T>::kSize;
-  if (vocab % kSize != 0) {
-    for (int64_t i = threadIdx.x; i < vocab; i += kBlock) take(i, row[i]);
-    return;
+  const int64_t in_vectors = vectors ? vocab / kSize * kSize : 0;
+  for (int64_t i = int64_t{threadIdx.x} * kSize; i < in_vectors; i += int64_t{kBlock} * kSize) {
+    whole(i, load(row + i));
   }
-  for (int64_t i = int64_t{threadIdx.x} * kSize; i < vocab; i += int64_t{kBlock} * kSize) {
-    const Vector<T> values = load(row + i);
-#pragma unroll
-    for (int k = 0; k < kSize; ++k) take(i + k, values.at[k]);
-  }
+  for (int64_t i = in_vectors + threadIdx.x; i < vocab; i += kBlock) take(i);
 }
 
 template <typename T>
 __global__ void log_sum_exp_kernel(LogSumExp call) {
-  const T* row = static_cast<const T*>(call.logits) + blockIdx.x * call.vocab;
-  Partial partial;
-  each_element(row, call.vocab, [&](int64_t, T value) { partial.add(widen(value)); });
-  for (int offset = kWarp / 2; offset > 0; offset /= 2) partial.add(partial.of_neighbour(offset));
+  const T* row = static_cast<const T*>(call.logits) + blockIdx.x * call.row_stride;
+  ExponentialSum own;
+  each_element(
+      row, call.vocab, call.vectors,
+      [&](int64_t, const Vector<T>& values) {
+#pragma unroll
+        for (int k = 0; k < Vector<T>::kSize; ++k) own.add(widen(values.at[k]));
+      },
+      [&](int64_t i) { own.add(widen(row[i])); });
+  for (int offset = kWarp / 2; offset > 0; offset /= 2) own.add(of_neighbour(own, offset));
   __shared__ float most[kBlock / kWarp], sum[kBlock / kWarp];
   if (threadIdx.x % kWarp == 0) {
-    most[threadIdx.x / kWarp] = partial.most;
-    sum[threadIdx.x / kWarp] = partial.sum;
+    most[threadIdx.x / kWarp] = own.most;
+    sum[threadIdx.x / kWarp] = own.sum;
   }
   __syncthreads();
   if (threadIdx.x != 0) return;
-  for (int warp = 1; warp < kBlock / kWarp; ++warp) partial.add(Partial{most[warp], sum[warp]});
-  call.lse[blockIdx.x] = partial.most + logf(partial.sum);
+  for (int warp = 1; warp < kBlock / kWarp; ++warp) own.add({most[warp], sum[warp]});
+  call.lse[blockIdx.x] = own.log();
 }
 
 template <typename T>
 __global__ void logit_gradient_kernel(LogitGradient call) {
-  constexpr int kSize = Vector<T>::kSize;
-  T* row = static_cast<T*>(call.logits) + blockIdx.x * call.vocab;
+  T* row = static_cast<T*>(call.logits) + blockIdx.x * call.row_stride;
   const float lse = call.lse[blockIdx.x], scale = *call.scale;
   const int64_t target = call.targets[blockIdx.x];
   const auto gradient = [&](int64_t column, T logit) {
-    const float share = __expf(widen(logit) - lse) - (column == target ? 1.f : 0.f);
+    const float share = exponential(widen(logit) - lse) - (column == target ? 1.f : 0.f);
     return narrow<T>(share * scale);
   };
-  if (call.vocab % kSize != 0) {
-    for (int64_t i = threadIdx.x; i < call.vocab; i += kBlock) row[i] = gradient(i, row[i]);
-    return;
-  }
-  for (int64_t i = int64_t{threadIdx.x} * kSize; i < call.vocab; i += int64_t{kBlock} * kSize) {
-    Vector<T> values = load(row + i);
+  each_element(
+      row, call.vocab, call.vectors,
+      [&](int64_t i, Vector<T> values) {
 #pragma unroll
-    for (int k = 0; k < kSize; ++k) values.at[k] = gradient(i + k, values.at[k]);
-    store(row + i, values);
-  }
+        for (int k = 0; k < Vector<T>::kSize; ++k) values.at[k] = gradient(i + k, values.at[k]);
+        store(row + i, values);
+      },
+      [&](int64_t i) { row[i] = gradient(i, row[i]); });
 }
 
 }  // namespace

@@ -71,12 +71,31 @@ struct SwiGluBackward {
 
 void swiglu_backward(Element element, const SwiGluBackward& call, cudaStream_t stream);
 
-// logits [rows, vocab]; lse [rows] fp32 = log(sum(exp(row))), written.
+// table [.., width] += the sums of dy [count, width] over the positions of each row: `rows` [count]
+// ascending, `order` [count] their places in dy. `parts` [add_rows_parts(count), width] is scratch.
+// dy is of the table's element, or the table fp32.
+struct AddRows {
+  void* table;
+  const void* dy;
+  const int64_t* rows;
+  const int64_t* order;
+  float* parts;
+  int64_t count;
+  int64_t width;
+};
+
+int64_t add_rows_parts(int64_t count);
+void add_rows(Element table, Element dy, const AddRows& call, cudaStream_t stream);
+
+// logits [rows, vocab], `row_stride` elements from one row to the next; lse [rows] fp32 =
+// log(sum(exp(row))), written. `vectors`: every row begins at a multiple of 16 bytes.
 struct LogSumExp {
   const void* logits;
   float* lse;
   int64_t rows;
   int64_t vocab;
+  int64_t row_stride;
+  bool vectors;
 };
 
 void log_sum_exp(Element element, const LogSumExp& call, cudaStream_t stream);
@@ -90,6 +109,8 @@ struct LogitGradient {
   const float* scale;
   int64_t rows;
   int64_t vocab;
+  int64_t row_stride;
+  bool vectors;
 };
 
 void logit_gradient(Element element, const LogitGradient& call, cudaStream_t stream);

@@ -156,8 +156,42 @@ std::tuple<Tensor, Tensor> swiglu_backward_cuda(const Tensor& any_dy, const Tens
   return {dgate, dup};
 }
 
+bool add_rows_takes(const Tensor& table, const Tensor& rows, const Tensor& dy) {
+  const bool kinds =
+      element_of(table) && element_of(dy) &&
+      (table.scalar_type() == dy.scalar_type() || table.scalar_type() == torch::kFloat32);
+  return kinds && table.dim() == 2 && dy.dim() == 2 && rows.dim() == 1 && dy.numel() > 0 &&
+         table.is_contiguous();
+}
+
+void add_rows_cuda(Tensor table, const Tensor& rows, const Tensor& any_dy) {
+  if (!add_rows_takes(table, rows, any_dy)) return formula::add_rows_(table, rows, any_dy);
+  const c10::cuda::CUDAGuard guard(table.device());
+  const Tensor dy = any_dy.contiguous();
+  const auto [sorted, order] =
+      at::sort(rows, std::optional<bool>(true), /*dim=*/0, /*descending=*/false);
+  const Tensor parts =
+      at::empty({add_rows_parts(dy.size(0)), dy.size(1)}, dy.options().dtype(torch::kFloat32));
+  add_rows(*element_of(table), *element_of(dy),
+           {.table = table.data_ptr(),
+            .dy = dy.const_data_ptr(),
+            .rows = sorted.const_data_ptr<int64_t>(),
+            .order = order.const_data_ptr<int64_t>(),
+            .parts = parts.data_ptr<float>(),
+            .count = dy.size(0),
+            .width = dy.size(1)},
+           stream_of(table));
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+// Rows of logits whose elements lie side by side.
 bool is_2d(const Tensor& logits) {
-  return element_of(logits) && logits.dim() == 2 && logits.numel() > 0 && aligned(logits);
+  return element_of(logits) && logits.dim() == 2 && logits.numel() > 0 && logits.stride(1) == 1;
+}
+
+bool in_vectors(const Tensor& logits) {
+  return reinterpret_cast<uintptr_t>(logits.const_data_ptr()) % 16 == 0 &&
+         logits.stride(0) % vector_size(logits) == 0;
 }
 
 Tensor log_sum_exp_cuda(const Tensor& logits) {
@@ -168,7 +202,9 @@ Tensor log_sum_exp_cuda(const Tensor& logits) {
               {.logits = logits.const_data_ptr(),
                .lse = lse.data_ptr<float>(),
                .rows = logits.size(0),
-               .vocab = logits.size(1)},
+               .vocab = logits.size(1),
+               .row_stride = logits.stride(0),
+               .vectors = in_vectors(logits)},
               stream_of(logits));
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return lse;
@@ -186,7 +222,9 @@ void logit_gradient_cuda(Tensor logits, const Tensor& lse, const Tensor& targets
                   .targets = targets.const_data_ptr<int64_t>(),
                   .scale = scale.const_data_ptr<float>(),
                   .rows = logits.size(0),
-                  .vocab = logits.size(1)},
+                  .vocab = logits.size(1),
+                  .row_stride = logits.stride(0),
+                  .vectors = in_vectors(logits)},
                  stream_of(logits));
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
@@ -199,6 +237,7 @@ TORCH_LIBRARY_IMPL(zeroth, CUDA, library) {
   library.impl("rotate_pairs", rotate_pairs_cuda);
   library.impl("swiglu", swiglu_cuda);
   library.impl("swiglu_backward", swiglu_backward_cuda);
+  library.impl("add_rows_", add_rows_cuda);
   library.impl("log_sum_exp", log_sum_exp_cuda);
   library.impl("logit_gradient_", logit_gradient_cuda);
 }

@@ -43,6 +43,20 @@ TEST_CASE("a token's vector is its row; a row used twice gets both gradients") {
   }
 }
 
+TEST_CASE("the gradient of a token seen 400 times keeps growing in 16 bits") {
+  for (const auto dtype : {torch::kBFloat16, torch::kHalf}) {
+    Embedding embedding(small(false));
+    Parameters parameters = randomise(embedding);
+    give_memory(parameters["weight"], parameters["weight"].detach().to(dtype));
+    open_gradients(parameters, dtype);
+    const Tensor y = embedding.forward({}, batch(torch::full({4, 100}, 3)));
+    y.backward(torch::ones_like(y));
+    const Tensor gradient = parameters["weight"].grad();
+    CHECK(torch::equal(gradient[3], torch::full({3}, 400.0, dtype)));
+    CHECK(torch::equal(gradient[2], torch::zeros({3}, dtype)));
+  }
+}
+
 TEST_CASE("trained positions are added, given or counted, and get their gradients") {
   Embedding embedding(small(true));
   Parameters parameters = randomise(embedding);

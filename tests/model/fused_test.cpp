@@ -117,6 +117,42 @@ TEST_CASE("log-sum-exp and the logits' gradient equal the formula, for large log
   }
 }
 
+TEST_CASE("masked logits take no part, and rows of logits may lie apart") {
+  torch::manual_seed(16);
+  for (const auto dtype : kDtypes) {
+    const Tensor padded = random({4, 64}, dtype);
+    Tensor logits = padded.narrow(1, 0, 50);
+    logits.narrow(1, 0, 9).fill_(-std::numeric_limits<double>::infinity());
+    const Tensor lse = log_sum_exp(logits);
+    check_close(lse, formula::log_sum_exp(logits.narrow(1, 9, 41)));
+    const Tensor targets = torch::full({4}, 11), behind = padded.narrow(1, 50, 14).clone();
+    logit_gradient_(logits, lse, targets, torch::tensor(1.0F));
+    CHECK(logits.narrow(1, 0, 9).count_nonzero().item<int64_t>() == 0);
+    CHECK(at::allclose(logits.sum(1).to(torch::kFloat32), torch::zeros({4}), 0, 5e-2));
+    CHECK(torch::equal(padded.narrow(1, 50, 14), behind));
+  }
+}
+
+TEST_CASE("rows of a table take what comes to them, summed in fp32, in any order") {
+  torch::manual_seed(17);
+  for (const auto dtype : kDtypes) {
+    const Tensor rows = torch::randint(40, {3000}, torch::kInt64), dy = random({3000, 24}, dtype);
+    const Tensor table = random({50, 24}, dtype);
+    Tensor actual = table.clone(), expected = table.to(torch::kFloat64);
+    add_rows_(actual, rows, dy);
+    expected.index_add_(0, rows, dy.to(torch::kFloat64));
+    check_close(actual, expected.to(dtype));
+    CHECK(torch::equal(actual.narrow(0, 40, 10), table.narrow(0, 40, 10)));
+    Tensor wide = torch::zeros({50, 24});  // as an open gradient that accumulates
+    add_rows_(wide, rows, dy);
+    CHECK(
+        at::allclose(wide, (expected - table.to(torch::kFloat64)).to(torch::kFloat32), 1e-5, 1e-4));
+    Tensor nothing = table.clone();
+    add_rows_(nothing, rows.narrow(0, 0, 0), dy.narrow(0, 0, 0));
+    CHECK(torch::equal(nothing, table));
+  }
+}
+
 TEST_CASE("what is not a number stays visible") {
   for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
     Tensor x = random({2, 40}, dtype);

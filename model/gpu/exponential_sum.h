@@ -1,0 +1,35 @@
+// The logarithm of a sum of exponentials, taken up element by element. Whoever includes this has
+// defined ZEROTH_INLINE and, in this namespace, exponential(float): the fast one of a GPU, or in a
+// test on the CPU the library's.
+#pragma once
+
+#include <cmath>
+
+namespace zeroth::model::gpu {
+namespace {
+
+struct ExponentialSum {
+  float most = -INFINITY;
+  float sum = 0;  // of exp(x - most)
+
+  // A masked logit, -inf, is no share of the sum, even where it comes first.
+  ZEROTH_INLINE void add(float x) {
+    if (x == -INFINITY) return;
+    if (x <= most) {
+      sum += exponential(x - most);
+    } else {
+      sum = sum * exponential(most - x) + 1;
+      most = x;
+    }
+  }
+  ZEROTH_INLINE void add(const ExponentialSum& other) {
+    if (other.most == -INFINITY) return;
+    const float larger = most < other.most ? other.most : most;
+    sum = sum * exponential(most - larger) + other.sum * exponential(other.most - larger);
+    most = larger;
+  }
+  ZEROTH_INLINE float log() const { return most + logf(sum); }
+};
+
+}  // namespace
+}  // namespace zeroth::model::gpu
