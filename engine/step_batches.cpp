@@ -9,8 +9,10 @@
 namespace zeroth::engine {
 namespace {
 
+// From page-locked memory, whose copy nobody waits for.
 torch::Tensor to_device(const torch::Tensor& tensor, torch::Device device) {
-  return tensor.defined() ? tensor.to(device, /*non_blocking=*/true) : tensor;
+  if (!tensor.defined() || device.is_cpu()) return tensor;
+  return (tensor.is_cpu() ? tensor.pin_memory() : tensor).to(device, /*non_blocking=*/true);
 }
 
 // Every rank's sample numbers, in rank order.
@@ -41,14 +43,17 @@ StepBatches draw_local(Loader& data, int64_t count, torch::Device device) {
     model::MicroBatch batch = data.next();
     ZEROTH_CHECK(batch.tokens.defined(), "micro-batch {} has no tokens", i);
     step.tokens += batch.tokens.numel();
-    const int64_t trained =
-        batch.targets.defined() ? (batch.targets != model::kUntrained).sum().item<int64_t>() : 0;
+    if (batch.targets.defined()) {
+      batch.trained_rows = batch.targets.flatten().ne(model::kUntrained).nonzero().squeeze(1);
+    }
+    const int64_t trained = batch.targets.defined() ? batch.trained_rows.numel() : 0;
     step.trained_in.push_back(trained);
     step.trained_tokens += trained;
     step.trained_micro_batches += trained > 0;
     batch.tokens = to_device(batch.tokens, device);
     batch.targets = to_device(batch.targets, device);
     batch.positions = to_device(batch.positions, device);
+    batch.trained_rows = to_device(batch.trained_rows, device);
     step.micro_batches.push_back(std::move(batch));
   }
   return step;
@@ -56,10 +61,12 @@ StepBatches draw_local(Loader& data, int64_t count, torch::Device device) {
 
 StepBatches draw_batches(Loader& data, int64_t count, comm::Mesh& mesh) {
   StepBatches step = draw_local(data, count, mesh.device());
-  const torch::Tensor sums =
-      torch::tensor({step.tokens, step.trained_tokens, step.trained_micro_batches}, torch::kLong)
-          .to(mesh.device());
+  if (mesh.world_size() == 1) return step;
+  torch::Tensor sums = to_device(
+      torch::tensor({step.tokens, step.trained_tokens, step.trained_micro_batches}, torch::kLong),
+      mesh.device());
   mesh.data().all_reduce(sums, comm::Reduce::kSum, "token counts of the step").wait();
+  sums = sums.to(torch::kCPU);  // waits for a GPU
   step.tokens = sums[0].item<int64_t>();
   step.trained_tokens = sums[1].item<int64_t>();
   step.trained_micro_batches = sums[2].item<int64_t>();

@@ -10,10 +10,18 @@ namespace zeroth::model {
 
 struct HeadLossOptions {
   double trained_tokens = 1;  // the sum over tokens is divided by it
-  // Most logits at once, in the dtype of x; 0 chooses by device: 16Mi on the CPU, 64Mi on a GPU,
-  // whose products need more rows. One chunk keeps them for the backward, several compute them
-  // again.
+  // Most logits at once, in the dtype of x; 0 chooses by device: 16Mi on the CPU, 512 MiB on a GPU,
+  // whose products need more rows. One chunk keeps them for the backward. Several compute them
+  // again, unless `gradient` is given.
   int64_t max_logits = 0;
+  // The gradient that will enter the backward, where that is known: of several chunks each is then
+  // visited once, for its loss and both gradients, which wait for the backward in memory: as x, and
+  // as weight (in fp32 where products are summed into that). Another one that enters scales them.
+  // 0: not known.
+  double gradient = 0;
+  // [n] int64 on the device of targets: those that are trained, ascending. Undefined: they are
+  // looked for, and a GPU has to be waited for.
+  torch::Tensor trained_rows = {};
 };
 
 // x [tokens, hidden] and weight [vocab, hidden] of one dtype, targets [tokens] int64 or kUntrained.

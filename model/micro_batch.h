@@ -17,6 +17,9 @@ struct MicroBatch {
   torch::Tensor targets;    // [batch, seq] int64, token t's successor or kUntrained; undefined: the
                             // head returns logits
   torch::Tensor positions;  // [batch, seq] int64; undefined: 0 .. seq-1 in every row
+  // [n] int64: which of all targets, counted row by row, are trained. The engine fills it, so that
+  // nobody has to look on a device, which would wait for it; undefined elsewhere.
+  torch::Tensor trained_rows;
 
   // The head's loss is the sum over this micro-batch's trained tokens divided by it, so that losses
   // and gradients of a step simply add up to the mean: the trained tokens of the whole step, over

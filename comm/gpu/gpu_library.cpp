@@ -23,6 +23,10 @@ class CudaGpu final : public Gpu {
   void select(int index) override {
     at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
     c10::cuda::set_device(static_cast<c10::DeviceIndex>(index));
+    // Products that are cut along their sum (the weight gradients of few keys) add its parts in
+    // fp32.
+    at::globalContext().setAllowBF16ReductionCuBLAS(/*allow_reduced_precision=*/false);
+    at::globalContext().setAllowFP16ReductionCuBLAS(/*allow_reduced_precision=*/false);
   }
 
   int nccl_version() const override {

@@ -39,6 +39,17 @@ TEST_CASE("tokens and micro-batches are counted over all ranks") {
   });
 }
 
+TEST_CASE("which targets are trained is known before a device sees them") {
+  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+    Counted data({4, 1, 0});
+    const StepBatches step = draw_batches(data, 3, *mesh);
+    CHECK(step.trained_tokens == 5);
+    CHECK(torch::equal(step.micro_batches[0].trained_rows, torch::arange(4)));
+    CHECK(torch::equal(step.micro_batches[1].trained_rows, torch::zeros({1}, torch::kLong)));
+    CHECK(step.micro_batches[2].trained_rows.numel() == 0);
+  });
+}
+
 TEST_CASE("a mean over tokens divides by all of them, a mean of micro-batches by each one's own") {
   using configs::LossMean;
   const StepBatches step{

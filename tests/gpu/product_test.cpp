@@ -25,4 +25,19 @@ TEST_CASE("products of 16-bit factors are summed into fp32 on the GPU") {
   }
 }
 
+TEST_CASE("a product that is cut along its sum adds the parts in fp32") {
+  torch::manual_seed(9);
+  // As the gradient of few keys' weights: few tiles, a long sum.
+  for (const auto dtype : {torch::kBFloat16, torch::kHalf}) {
+    const auto options = torch::dtype(torch::kFloat32).device(torch::kCUDA);
+    const torch::Tensor a = torch::rand({16384, 256}, options).to(dtype);
+    const torch::Tensor b = torch::rand({16384, 128}, options).div_(64).to(dtype);
+    const torch::Tensor exact = at::mm(a.to(torch::kFloat64).t(), b.to(torch::kFloat64));
+    const torch::Tensor error =
+        ((matrix_product(a.t(), b).to(torch::kFloat64) - exact) / exact).abs();
+    const double ulp = dtype == torch::kHalf ? 0x1p-11 : 0x1p-8;  // one rounding, of the whole sum
+    CHECK(error.max().item<double>() < 1.01 * ulp);
+  }
+}
+
 }  // namespace zeroth::model

@@ -60,6 +60,50 @@ TEST_CASE("one chunk or several, open gradient or not: loss and gradients of cro
   }
 }
 
+TEST_CASE("several chunks visited once give the gradients of chunks that are visited again") {
+  for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
+    Case c = make_case();
+    c.x = c.x.to(dtype);
+    c.weight = c.weight.to(dtype);
+    for (const bool open : {false, true}) {
+      for (const double entering : {1.0, 512.0, 256.0}) {  // the last is not what was announced
+        const HeadLossOptions again{.trained_tokens = 20, .max_logits = 21};
+        HeadLossOptions once = again;
+        once.gradient = entering == 256 ? 512 : entering;
+        const Result expected = ours(c, again, open, entering);
+        const Result result = ours(c, once, open, entering);
+        const double rounding = dtype == torch::kFloat32 ? 1e-6 : 1e-2;
+        CHECK(torch::equal(result.loss, expected.loss));
+        CHECK(difference(result.dx, expected.dx) < rounding);
+        CHECK(difference(result.dweight, expected.dweight) < rounding);
+      }
+    }
+  }
+}
+
+TEST_CASE("chunks of a frozen head, or below one, or of an evaluation are visited once, too") {
+  const Case c = make_case();
+  HeadLossOptions options{.trained_tokens = 20, .max_logits = 21, .gradient = 1};
+  const Result expected = ours(c, options, false);
+  const Tensor x = c.x.clone().requires_grad_(), weight = c.weight.clone().requires_grad_();
+  head_loss(x, c.weight, c.targets, options).backward();
+  CHECK(torch::equal(x.grad(), expected.dx));
+  head_loss(c.x, weight, c.targets, options).backward();
+  CHECK(torch::equal(weight.grad(), expected.dweight));
+  const torch::NoGradGuard no_grad;
+  CHECK(torch::equal(head_loss(x, weight, c.targets, options), expected.loss));
+}
+
+TEST_CASE("trained rows that are given are not looked for") {
+  const Case c = make_case();
+  const Result expected = ours(c, {20}, true);
+  HeadLossOptions options{.trained_tokens = 20};
+  options.trained_rows = torch::tensor({0, 1, 2, 4, 5, 6, 7, 8});
+  const Result result = ours(c, options, true);
+  CHECK(torch::equal(result.loss, expected.loss));
+  CHECK(torch::equal(result.dweight, expected.dweight));
+}
+
 TEST_CASE("the gradient that enters scales the gradients, not the loss") {
   const Case c = make_case();
   const Result once = ours(c, {20}, true);
