@@ -50,6 +50,8 @@ void add_saving(CLI::App& app, RawFlags& raw) {
   NumberOptions numbers(app, raw.complaints);
   app.option_defaults()->group("Saving");
   app.add_option("--output", flags.output, "where the fine-tuned model goes")->option_text("DIR");
+  app.add_flag("--deterministic", flags.deterministic,
+               "a GPU repeats a run bit by bit, with a slower attention; a CPU does so anyway");
   app.add_flag("--overwrite", flags.overwrite, "replace an --output that is not empty");
   numbers.add("--save-every", flags.save_every, kMostSteps,
               "save into DIR/step-N every so many steps; the newest two stay");

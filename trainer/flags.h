@@ -32,6 +32,7 @@ struct Flags {
   std::string separator;  // --separator: between prompt and completion, escapes resolved
   bool overwrite = false;
   bool print_config = false;
+  bool deterministic = false;  // --deterministic: a GPU repeats a run bit by bit
 
   std::optional<int64_t> steps;
   std::optional<double> epochs;

@@ -1,7 +1,9 @@
 #include "trainer/run.h"
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 
+#include <cstdlib>
 #include <exception>
 #include <memory>
 
@@ -16,6 +18,18 @@
 #include "trainer/trainer.h"
 
 namespace zeroth::trainer {
+namespace {
+
+// LibTorch then takes other kernels where the usual ones add in the order in which they finish, and
+// refuses what has none. What it does for the sake of tests, filling new memory, is left out.
+void repeat_bits() {
+  setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
+}
+
+}  // namespace
+
 int Run::execute(const RunPlan& plan, const comm::RankEnv& env, const RunClock& clock,
                  StopSignal& stop) {
   try {
@@ -37,6 +51,7 @@ int Run::execute(const RunPlan& plan, const comm::RankEnv& env, const RunClock& 
 
 int Run::go(const RunPlan& plan, const comm::RankEnv& env, const RunClock& clock,
             StopSignal& stop) {
+  if (plan.flags.deterministic) repeat_bits();
   mesh_ = comm::make_mesh(env, on_stuck_);
   comm::set_num_threads(env, *mesh_);
   const auto lock = lock_output(plan, *mesh_);  // before any file is opened, which is another run's

@@ -41,7 +41,10 @@ torch::Device device_of_tests() {
   const char* name = std::getenv("ZEROTH_TEST_DEVICE");
   if (name == nullptr || std::string_view(name) == "cpu") return torch::kCPU;
   comm::load_gpu().select(0);
-  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);  // bits are compared
+  // Bits are compared. Where it only warns, LibTorch keeps the attention that adds in any order.
+  setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
   return {torch::kCUDA, 0};
 }
 

@@ -24,11 +24,13 @@ TEST_CASE("a flag that is not given leaves its value unset") {
 
 TEST_CASE("every flag of the run arrives where it belongs") {
   const Flags flags = parse(
-      "--eval-data e.txt --output=o --overwrite --metrics x.jsonl --steps 20 --seq-len=64 "
+      "--eval-data e.txt --output=o --overwrite --deterministic --metrics x.jsonl --steps 20 "
+      "--seq-len=64 "
       "--no-shuffle --eval-every 10 --max-eval-samples 9 --prompt-field q --completion-field a");
   CHECK(flags.eval_data == "e.txt");
   CHECK(flags.output == "o");
   CHECK(flags.overwrite);
+  CHECK(flags.deterministic);
   CHECK(flags.metrics == "x.jsonl");
   CHECK(flags.steps == 20);
   CHECK(flags.seq_len == 64);
