@@ -1,0 +1,55 @@
+"""The parts by name, each run in a process of its own: one that hangs or crashes leaves the others alone."""
+import importlib
+import signal
+import subprocess
+import sys
+import time
+import traceback
+
+from gpu_checks import results
+from gpu_checks.commands import end_all
+
+NAMES = ("tests", "sanitize", "nccl", "speed", "offload", "profile")
+
+
+def run_here(name, setup):
+    """Runs a part in this process; an exception of its own is a failed check."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # through every `finally`: its programs end with it
+    record = results.Record(setup, name)
+    begin = time.monotonic()
+    try:
+        importlib.import_module(f"gpu_checks.{name}").run(setup, record)
+    except Exception:
+        record.check("the part itself", False, why=traceback.format_exc(limit=4))
+    record.end(time.monotonic() - begin)
+    return 0
+
+
+def end(child):
+    """Asks the part first, which ends the programs that it runs."""
+    child.terminate()
+    try:
+        child.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        pass
+    end_all(child)
+
+
+def run_apart(name, setup):
+    """Runs a part in a process of its own, within its limit; its result is on disk afterwards, whatever happened."""
+    print(f"{name}:", flush=True)
+    path = setup.out / f"{name}.json"
+    path.unlink(missing_ok=True)
+    begin, why = time.monotonic(), ""
+    child = subprocess.Popen([sys.executable, "-B", setup.root / "tools/gpu_check", name, "--one", *setup.arguments()],
+                             start_new_session=True)
+    try:
+        code = child.wait(timeout=setup.options.limit)
+        why = "" if code == 0 else f"its process ended with {code}"
+    except subprocess.TimeoutExpired:
+        why = f"not over after {setup.options.limit:g} s"
+    finally:  # an interrupted run, too, ends what it started
+        end(child)
+    part = results.load(path)
+    if why or part is None or part["status"] == "running":
+        results.end_early(path, name, why or "it left no result", time.monotonic() - begin)

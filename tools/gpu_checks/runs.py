@@ -1,0 +1,50 @@
+"""Runs of our programs: one training run, one test program."""
+import re
+
+from gpu_checks import commands, models
+
+
+class Failed(Exception):
+    """A run that did not end well; the text says how."""
+
+
+def train(setup, shape, name, config, *, steps, micro_batch, ranks=1, limit=150, flags=(), launch=(), env=None,
+          accumulation=1):
+    """models.measured() of `finetune` on random weights; raises Failed."""
+    folder = models.prepare(setup, shape)
+    metrics, log = setup.out / "runs" / f"{name}.jsonl", setup.out / "runs" / f"{name}.log"
+    metrics.parent.mkdir(parents=True, exist_ok=True)
+    metrics.unlink(missing_ok=True)
+    words = [setup.finetune()] if ranks == 1 and not launch else setup.launch(ranks, *launch)
+    words += ["--model", folder, "--data", folder / "tokens.bin", "--seq-len", shape.seq, "--steps", steps, "--no-shuffle",
+              "--deepspeed", config, "--metrics", metrics, *flags]
+    done = commands.run(words, limit, setup.environment(**(env or {})), setup.scratch, log)
+    if not done.ok:
+        raise Failed(f"{name}: {done.end()}")
+    result = models.measured(metrics, shape, micro_batch * accumulation * ranks * shape.seq)
+    result["output"] = done.output
+    return result
+
+
+def attempt(record, name, work):
+    """What `work` returns, or None where it failed, which is a failed check."""
+    try:
+        return work()
+    except Failed as error:
+        record.check(name, False, why=str(error))
+        return None
+
+
+SUMMARY = re.compile(r"test cases: *(\d+) \| *(\d+) passed \| *(\d+) failed")
+
+
+def doctest(setup, record, name, program, arguments, limit, env=None, wrap=()):
+    """One check of a test program; `wrap` stands before it. Returns commands.Done."""
+    slug = re.sub(r"[^\w]+", "-", name).strip("-")
+    done = commands.run([*wrap, program, *arguments], limit, setup.environment(**(env or {})), setup.scratch,
+                        setup.out / "runs" / f"{slug}.log")
+    found = SUMMARY.search(done.output)
+    passed = done.ok and found is not None and int(found[2]) > 0 and int(found[3]) == 0
+    figure = f"{found[2]} of {found[1]} test cases in {done.seconds:.0f} s" if found else ""
+    record.check(name, passed, figure, done.end())
+    return done

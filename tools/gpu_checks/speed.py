@@ -1,0 +1,114 @@
+"""Part `speed`: tokens a second of a small and a large model, beside other trainers where there are any."""
+import json
+import statistics
+
+from gpu_checks import commands, models
+from gpu_checks.runs import Failed, attempt, train
+
+DATA_SHEET = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "B200": 2250e12}  # bf16, dense
+PEERS = {"ddp": ("torch", "transformers"), "fsdp2": ("torch", "transformers"),
+         "deepspeed": ("torch", "transformers", "deepspeed")}
+
+
+def sheet_peak(setup):
+    return next((peak for name, peak in DATA_SHEET.items() if name in setup.gpus[0]["name"]), None)
+
+
+def ours(setup, shape, name, batch, dtype, accumulation=1, steps=12, flags=(), limit=90, **zero):
+    config = models.ds_config(setup.out / "runs" / f"{name}.json", batch, dtype=dtype, accumulation=accumulation, **zero)
+    return train(setup, shape, name, config, steps=steps, micro_batch=batch, accumulation=accumulation, flags=flags,
+                 limit=limit)
+
+
+def alone(setup, record):
+    """The large model by itself; what its share of the data sheet is."""
+    shape = models.TINY if setup.dry else models.LARGE
+    table, peak = [], sheet_peak(setup)
+    runs = [("4 samples", 4, "bf16", 1, ()), ("8 samples", 8, "bf16", 1, ()), ("8 samples, 4 accumulated", 8, "bf16", 4, ()),
+            ("4 samples, deterministic", 4, "bf16", 1, ("--deterministic",))]
+    for name, batch, dtype, accumulation, flags in runs[:1] + runs[3:] if setup.dry else runs:
+        found = attempt(record, f"{shape.name}, {name}", lambda: ours(
+            setup, shape, f"alone-{name.replace(', ', '-').replace(' ', '-')}", batch, dtype, accumulation,
+            12 if accumulation == 1 else 6, flags))
+        if not found:
+            continue
+        share = f"{100e12 * found['tflops'] / peak:.1f} %" if peak else "?"
+        record.check(f"{shape.name}, {name}", all(loss == loss for loss in found["losses"]),
+                     f"{found['tokens_per_s']:.0f} tok/s, {share} of the data sheet", "a loss that is not a number")
+        table.append([name, f"{found['tokens_per_s']:.0f}", f"{1e3 * found['step_s']:.1f}", f"{found['tflops']:.0f}", share,
+                      f"{100 * found['peak_share']:.0f} %", f"{found['peak_gpu_mib']:.0f}"])
+    record.table(f"A Llama of {shape.name} in bf16, {shape.seq} tokens a sample",
+                 ["run", "tok/s", "step ms", "model TFLOP/s", "of the data sheet", "of the measured product peak",
+                  "peak MiB"], table)
+
+
+def peer(setup, shape, name, trainer, batch, dtype, steps, limit, config=None):
+    """What tools/gpu_checks/peer.py measured of another trainer; raises runs.Failed."""
+    folder, result = models.prepare(setup, shape), setup.out / "runs" / f"{name}.json"
+    result.unlink(missing_ok=True)
+    words = [setup.options.python, setup.root / "tools/gpu_checks/peer.py", trainer, "--model", folder, "--batch", batch,
+             "--seq", shape.seq, "--dtype", dtype, "--steps", steps, "--result", result]
+    words += ["--config", config] if config else []
+    done = commands.run(words, limit, setup.environment(), setup.scratch, setup.out / "runs" / f"{name}.log")
+    if not done.ok or not result.exists():
+        raise Failed(f"{name}: {done.end()}")
+    return json.loads(result.read_text())
+
+
+def with_weights(setup, shape):
+    """Random weights in the model's folder, so that both sides start from the same: our own run at no rate writes them."""
+    folder = models.prepare(setup, shape)
+    if not list(folder.glob("*.safetensors")):
+        made = setup.scratch / f"made-{shape.name}"
+        train(setup, shape, f"weights-{shape.name}", models.ds_config(setup.out / "runs/weights.json", 1, dtype="fp32",
+                                                                         lr=0),
+              steps=1, micro_batch=1, flags=["--output", made, "--overwrite"])
+        for file in made.glob("*.safetensors*"):
+            file.rename(folder / file.name)
+
+
+def beside(setup, record, shape, batch, dtype, stages, limit):
+    """One table: our run beside each trainer that can be imported."""
+    rows = []
+    for name, trainer, stage in stages:
+        title = f"{shape.name} beside {name}, {dtype}"
+        why = setup.peer_modules(*PEERS[trainer])
+        if why:
+            record.left_out(title, f"{setup.options.python} lacks it: {why}")
+            continue
+        config = models.ds_config(setup.out / "runs" / f"{shape.name}-{name}-{dtype}.json", batch, stage=stage, dtype=dtype)
+        slug = f"{shape.name}-{name.replace(' ', '-')}-{dtype}"
+        try:
+            theirs = peer(setup, shape, f"peer-{slug}", trainer, batch, dtype, 10, limit, config)
+        except Failed as error:  # its failure is not ours
+            record.left_out(title, str(error))
+            continue
+        mine = attempt(record, title, lambda: ours(setup, shape, f"ours-{slug}", batch, dtype, steps=10, limit=limit,
+                                                   stage=stage))
+        if not mine:
+            continue
+        step = statistics.median(theirs["step_s"][2:])
+        rate = batch * shape.seq / step
+        apart = max(abs(a - b) for a, b in zip(theirs["losses"], mine["losses"]))
+        record.check(title, apart < 0.05, f"{mine['tokens_per_s'] / rate:.2f} times", f"losses are {apart:.1e} apart")
+        rows.append([name, f"{rate:.0f}", f"{mine['tokens_per_s']:.0f}", f"{mine['tokens_per_s'] / rate:.2f}",
+                     f"{theirs['peak_gpu_mib']:.0f} / {mine['peak_gpu_mib']:.0f}", f"{apart:.1e}"])
+    if rows:
+        record.table(f"{shape.name}, {dtype}, {batch} x {shape.seq} tokens, one rank",
+                     ["peer", "its tok/s", "ours", "ratio", "peak MiB, its / ours", "max loss diff"], rows)
+
+
+def run(setup, record):
+    alone(setup, record)
+    if setup.dry:
+        return beside(setup, record, models.TINY, 4, "bf16", [("DeepSpeed stage 2", "deepspeed", 2)], 30)
+    for shape, batch, dtype, stages in (
+            (models.SMALL, 4, "fp32", [("DDP", "ddp", 0)]),
+            (models.SMALL, 4, "bf16", [("DeepSpeed stage 2", "deepspeed", 2)]),
+            (models.LARGE, 4, "bf16", [("FSDP2", "fsdp2", 3), ("DeepSpeed stage 2", "deepspeed", 2)])):
+        if not setup.peer_modules("torch", "transformers"):
+            with_weights(setup, shape)
+        beside(setup, record, shape, batch, dtype, stages, 75)
+    small = attempt(record, "31.6M alone", lambda: ours(setup, models.SMALL, "small-alone", 4, "bf16"))
+    if small:
+        record.check("31.6M alone, bf16", True, f"{small['tokens_per_s']:.0f} tok/s")
