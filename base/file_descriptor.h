@@ -11,20 +11,20 @@ namespace zeroth {
 class FileDescriptor {
  public:
   explicit FileDescriptor(int fd = -1) : fd_(fd) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(other.release()) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(other.give_away()) {}
   FileDescriptor& operator=(FileDescriptor&& other) noexcept {
     if (this != &other) {
       close();
-      fd_ = other.release();
+      fd_ = other.give_away();
     }
     return *this;
   }
   ~FileDescriptor() { close(); }
 
   int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
+  int give_away() { return std::exchange(fd_, -1); }
   void close() {
-    if (fd_ >= 0) ::close(release());
+    if (fd_ >= 0) ::close(give_away());
   }
 
  private:

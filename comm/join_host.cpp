@@ -11,6 +11,12 @@ namespace zeroth::comm {
 namespace {
 
 constexpr const char* kOk = "ok";
+constexpr const char* kTicket = "host/ticket";
+constexpr const char* kVerdict = "host/verdict";
+
+std::string key_of(int rank) {
+  return fmt::format("host/{}", rank);
+}
 
 std::string get(c10d::Store& store, const std::string& key, int rank, int from) {
   try {
@@ -26,48 +32,52 @@ void set(c10d::Store& store, const std::string& key, const std::string& value) {
 }
 
 // Rank 0 creates, asks the others whether they could open, and tells all.
-HostSegment invite(c10d::Store& store, const std::string& key, int size, size_t bytes) {
+HostSegment invite(c10d::Store& store, const std::string& run, int size, size_t bytes) {
   HostSegment host;
   std::string ticket;
   try {
-    host.segment = SharedSegment::create(bytes);
+    host.segment = SharedSegment::create(bytes, run);
     ticket = host.segment->ticket();
   } catch (const Error& error) {
     host.why_not = error.what();
   }
-  set(store, key + "/ticket", ticket);
+  set(store, kTicket, ticket);
   for (int peer = 1; peer < size; ++peer) {
-    const std::string answer = get(store, fmt::format("{}/{}", key, peer), 0, peer);
+    const std::string answer = get(store, key_of(peer), 0, peer);
     if (answer != kOk && host.why_not.empty())
       host.why_not = fmt::format("rank {}: {}", peer, answer);
   }
-  set(store, key + "/verdict", host.why_not.empty() ? kOk : host.why_not);
+  set(store, kVerdict, host.why_not.empty() ? kOk : host.why_not);
   if (host.segment) host.segment->close();
   return host;
 }
 
-HostSegment follow(c10d::Store& store, const std::string& key, int rank) {
+HostSegment follow(c10d::Store& store, const std::string& run, int rank, size_t bytes) {
   HostSegment host;
-  const std::string ticket = get(store, key + "/ticket", rank, 0);
+  const std::string ticket = get(store, kTicket, rank, 0);
   std::string answer = kOk;
   try {
     if (ticket.empty()) throw Error("rank 0 has none");
-    host.segment = SharedSegment::open(ticket);
+    host.segment = SharedSegment::open(ticket, bytes, run);
     host.segment->close();
   } catch (const Error& error) {
     answer = error.what();
   }
-  set(store, fmt::format("{}/{}", key, rank), answer);
-  const std::string verdict = get(store, key + "/verdict", rank, 0);
-  if (verdict != kOk) host.why_not = verdict;
+  set(store, key_of(rank), answer);
+  const std::string verdict = get(store, kVerdict, rank, 0);
+  if (verdict != kOk) {
+    host.why_not = verdict;
+  } else if (!host.segment) {
+    throw Error("rank {}: the others share memory that it could not open: {}", rank, answer);
+  }
   return host;
 }
 
 }  // namespace
 
-HostSegment join_host(c10d::Store& store, const std::string& key, int rank, int size,
+HostSegment join_host(c10d::Store& store, const std::string& run, int rank, int size,
                       size_t bytes) {
-  HostSegment host = rank == 0 ? invite(store, key, size, bytes) : follow(store, key, rank);
+  HostSegment host = rank == 0 ? invite(store, run, size, bytes) : follow(store, run, rank, bytes);
   if (!host.why_not.empty()) host.segment = nullptr;
   return host;
 }

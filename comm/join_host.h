@@ -21,8 +21,10 @@ struct HostSegment {
   std::string why_not;                     // the same text on every rank
 };
 
-// One segment of `bytes` bytes for all ranks of the group, or for none of them. `key` is unused in
-// the store. Collective. Throws an Error that names a rank that does not come in time.
-HostSegment join_host(c10d::Store& store, const std::string& key, int rank, int size, size_t bytes);
+// One segment of `bytes` bytes for all ranks of the group, or for none of them. `run` is the same
+// on all ranks; the store's keys that begin with "host/" are unused. Nothing that a stranger writes
+// into the store makes a rank use memory of another user, run or size: it can only make ranks fail.
+// Collective. Throws an Error that names a rank that does not come in time.
+HostSegment join_host(c10d::Store& store, const std::string& run, int rank, int size, size_t bytes);
 
 }  // namespace zeroth::comm

@@ -40,7 +40,12 @@ RankTable::RankTable(std::shared_ptr<SharedSegment> segment, int rank, int size)
       rows_(reinterpret_cast<RankRow*>(segment_->data()), static_cast<size_t>(size)),
       rank_(rank) {
   ZEROTH_CHECK(segment_->size() >= bytes(size), "{} bytes for {} ranks", segment_->size(), size);
-  rows_[static_cast<size_t>(rank)].pid = getpid();
+  int32_t nobody = 0;
+  if (!rows_[static_cast<size_t>(rank)].pid.compare_exchange_strong(nobody, getpid()))
+    throw Error(
+        "rank {} of this run is process {} already: RANK is the same twice, or two runs use "
+        "one MASTER_ADDR and MASTER_PORT",
+        rank, nobody);
   rows_[static_cast<size_t>(rank)].changed_ns = now_ns();
 }
 

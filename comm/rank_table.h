@@ -29,7 +29,8 @@ class RankTable {
  public:
   static constexpr size_t bytes(int size) { return sizeof(RankRow) * static_cast<size_t>(size); }
 
-  // `rows` lies at the beginning of the segment, which it keeps alive.
+  // The rows lie at the beginning of the segment, which it keeps alive. Throws an Error where
+  // another process is `rank` already.
   RankTable(std::shared_ptr<SharedSegment> segment, int rank, int size);
   ~RankTable();  // this rank has left
   RankTable(const RankTable&) = delete;

@@ -6,29 +6,34 @@
 #include <memory>
 #include <string>
 
+#include "base/memory_file.h"
+
 namespace zeroth::comm {
 
 class SharedSegment {
  public:
-  // Zeroed, `bytes` long; pages take memory when they are first touched. Throws an Error.
-  static std::shared_ptr<SharedSegment> create(size_t bytes);
+  // Zeroed, `bytes` long, which nobody can change any more; pages take memory when they are first
+  // touched. `run` names the run among those of this user. Throws an Error.
+  static std::shared_ptr<SharedSegment> create(size_t bytes, const std::string& run = "");
   // The same memory in another process of this host (or a thread of this one), while its creator
-  // has not called close(). Throws an Error that says why it cannot be shared.
-  static std::shared_ptr<SharedSegment> open(const std::string& ticket);
+  // has not called close(). `ticket` may come from a stranger: only memory of this user, this run
+  // and this size is mapped. Throws an Error that says why it cannot be shared.
+  static std::shared_ptr<SharedSegment> open(const std::string& ticket, size_t bytes,
+                                             const std::string& run = "");
 
   SharedSegment(const SharedSegment&) = delete;
   SharedSegment& operator=(const SharedSegment&) = delete;
   ~SharedSegment();
 
-  std::string ticket() const;  // what open() needs
-  void close();                // nobody will open it from here any more; the memory stays
+  std::string ticket() const { return file_.ticket(); }  // what open() needs
+  void close() { file_.close(); }  // nobody will open it from here any more; the memory stays
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
 
  private:
-  SharedSegment(int fd, size_t size);
+  SharedSegment(MemoryFile file, size_t size);
 
-  int fd_;
+  MemoryFile file_;
   size_t size_;
   std::byte* data_;
 };

@@ -116,7 +116,7 @@ bool Tail::ends(const OutputSink& sink) const {
 
 RankStream::RankStream(boost::asio::io_context& io, FileDescriptor source, Console& console,
                        Route route)
-    : source_(io, source.release()),
+    : source_(io, source.give_away()),
       console_(console),
       route_(std::move(route)),
       splitter_(route_.progress) {

@@ -6,8 +6,30 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "base/error.h"
+#include "base/memory_file.h"
+#include "tests/support/other_user.h"
 
 namespace zeroth::comm {
+namespace {
+
+std::vector<uint8_t> bytes(const std::string& text) {
+  return {text.begin(), text.end()};
+}
+
+// What rank 1 of 2 says when a stranger has answered for rank 0.
+std::string follow(const std::string& ticket) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  store->set("host/ticket", bytes(ticket));
+  store->set("host/verdict", bytes("ok"));
+  try {
+    join_host(*store, "run", 1, 2, 4096);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "it joined";
+}
+
+}  // namespace
 
 TEST_CASE("all ranks of a host get one segment") {
   const auto store = c10::make_intrusive<c10d::HashStore>();
@@ -25,12 +47,9 @@ TEST_CASE("all ranks of a host get one segment") {
 
 TEST_CASE("when one rank cannot share memory none does, and all know why") {
   const auto store = c10::make_intrusive<c10d::HashStore>();
-  const auto text = [](const char* value) {
-    return std::vector<uint8_t>(value, value + std::string_view(value).size());
-  };
   HostSegment first, second;
   std::thread other([&] { second = join_host(*store, "host", 1, 3, 4096); });
-  store->set("host/2", text("its creator runs on another host"));  // plays rank 2
+  store->set("host/2", bytes("its creator runs on another host"));  // plays rank 2
   first = join_host(*store, "host", 0, 3, 4096);
   other.join();
   CHECK_FALSE(first.segment);
@@ -44,6 +63,35 @@ TEST_CASE("a rank that does not come is named") {
   store->setTimeout(std::chrono::milliseconds(200));
   CHECK_THROWS_WITH_AS(join_host(*store, "host", 0, 2, 4096),
                        doctest::Contains("rank 0: rank 1 did not connect"), Error);
+}
+
+TEST_CASE("a ticket to another user's memory is refused, with rank and reason") {
+  if (*testing::obstacle_to_nobody() != '\0') {
+    MESSAGE("skipped: " << testing::obstacle_to_nobody());
+    return;
+  }
+  const testing::Nobody stranger([] {
+    static MemoryFile file = MemoryFile::create("zeroth:run");
+    file.fix_size(4096);
+    return file.ticket();
+  });
+  const std::string message = follow(stranger.said());
+  CAPTURE(message);
+  CHECK(message.starts_with("rank 1: the others share memory that it could not open: /proc/"));
+  CHECK(message.ends_with(" belongs to user 65534, not to this process's user 0"));
+}
+
+TEST_CASE("a ticket to memory of another run of this user, or of another size, is refused") {
+  const auto other = SharedSegment::create(4096, "another run");
+  CHECK(follow(other->ticket()).find("is something else than the memory 'zeroth:run'") !=
+        std::string::npos);
+  const auto small = SharedSegment::create(64, "run");
+  CHECK(follow(small->ticket()).ends_with("has 64 bytes, but 4096 were agreed on"));
+  CHECK(follow("1:2").ends_with("what should name shared memory is no ticket"));
+  const auto closed = SharedSegment::create(4096, "run");
+  const std::string late = closed->ticket();
+  closed->close();
+  CHECK(follow(late).find("cannot open /proc/") != std::string::npos);
 }
 
 }  // namespace zeroth::comm

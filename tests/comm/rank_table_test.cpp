@@ -7,6 +7,8 @@
 
 #include <thread>
 
+#include "base/error.h"
+
 namespace zeroth::comm {
 namespace {
 
@@ -35,6 +37,16 @@ void wait_for(const RankTable& table, const std::string& text) {
 }
 
 }  // namespace
+
+TEST_CASE("a rank that is there already is not taken over by a second one of that number") {
+  const auto segment = segment_for(2);
+  const RankTable one(segment, 1, 2);
+  const std::string expected = fmt::format(
+      "rank 1 of this run is process {} already: RANK is the same twice, or two runs use one "
+      "MASTER_ADDR and MASTER_PORT",
+      getpid());
+  CHECK_THROWS_WITH_AS(RankTable(segment, 1, 2), expected.c_str(), Error);
+}
 
 TEST_CASE("the table tells who arrived, who did not, and what these did last") {
   const auto segment = segment_for(4);

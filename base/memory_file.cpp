@@ -1,0 +1,133 @@
+#include "base/memory_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <climits>
+#include <cstring>
+#include <fstream>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace zeroth {
+namespace {
+
+constexpr int kFixed = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+// The running kernel, which a sandbox may hide: a ticket means nothing to another one.
+std::string kernel_id() {
+  std::string id;
+  return std::ifstream("/proc/sys/kernel/random/boot_id") >> id ? id : "hidden";
+}
+
+struct Ticket {
+  std::string kernel;
+  uint32_t pid = 0;
+  uint32_t fd = 0;
+  uint64_t inode = 0;
+};
+
+// Takes what stands before the next ':' off `text`.
+std::string_view next_field(std::string_view& text) {
+  const std::string_view field = text.substr(0, text.find(':'));
+  text.remove_prefix(std::min(text.size(), field.size() + 1));
+  return field;
+}
+
+template <typename Number>
+bool read_number(std::string_view& text, Number& value) {
+  const std::string_view field = next_field(text);
+  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
+  return error == std::errc{} && end == field.data() + field.size();
+}
+
+Ticket parse(std::string_view text) {
+  Ticket ticket;
+  ticket.kernel = next_field(text);
+  const bool whole = read_number(text, ticket.pid) && read_number(text, ticket.fd) &&
+                     read_number(text, ticket.inode) && text.empty();
+  if (!whole) throw Error("what should name shared memory is no ticket");
+  return ticket;
+}
+
+struct stat status_of(int fd) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) throw Error("fstat: {}", std::strerror(errno));
+  return status;
+}
+
+// What the kernel calls the open file.
+std::string link_of(int fd) {
+  std::array<char, PATH_MAX> target{};
+  const std::string link = fmt::format("/proc/self/fd/{}", fd);
+  const ssize_t length = ::readlink(link.c_str(), target.data(), target.size());
+  return length < 0 ? std::string() : std::string(target.data(), static_cast<size_t>(length));
+}
+
+void check_is_ours(int fd, const Ticket& wanted, const std::string& name, const std::string& path) {
+  const struct stat status = status_of(fd);
+  if (status.st_uid != ::geteuid())
+    throw Error("{} belongs to user {}, not to this process's user {}", path, status.st_uid,
+                ::geteuid());
+  if (link_of(fd) != fmt::format("/memfd:{} (deleted)", name))
+    throw Error("{} is something else than the memory '{}' of this run", path, name);
+  if (status.st_ino != wanted.inode)
+    throw Error("{} is another process's memory: this process has process numbers of its own",
+                path);
+}
+
+}  // namespace
+
+MemoryFile MemoryFile::create(const std::string& name) {
+  FileDescriptor fd(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (fd.get() < 0) throw Error("cannot create shared memory: {}", std::strerror(errno));
+  return MemoryFile(std::move(fd));
+}
+
+MemoryFile MemoryFile::open(const std::string& ticket, const std::string& name) {
+  const Ticket wanted = parse(ticket);
+  if (wanted.kernel != kernel_id()) throw Error("its creator runs on another host");
+  const std::string path = fmt::format("/proc/{}/fd/{}", wanted.pid, wanted.fd);
+  // O_PATH: looked at before it is opened, because opening alone may do something (FIFO, device);
+  // what is opened then is what was looked at, whoever has the number `pid` by now.
+  const FileDescriptor seen(::open(path.c_str(), O_PATH | O_CLOEXEC));
+  if (seen.get() < 0) throw Error("cannot open {}: {}", path, std::strerror(errno));
+  check_is_ours(seen.get(), wanted, name, path);
+  const std::string again = fmt::format("/proc/self/fd/{}", seen.get());
+  FileDescriptor fd(::open(again.c_str(), O_RDWR | O_CLOEXEC));
+  if (fd.get() < 0) throw Error("cannot open {}: {}", path, std::strerror(errno));
+  return MemoryFile(std::move(fd));
+}
+
+std::string MemoryFile::ticket() const {
+  ZEROTH_CHECK(get() >= 0, "the memory file is closed");
+  return fmt::format("{}:{}:{}:{}", kernel_id(), ::getpid(), get(), inode());
+}
+
+uint64_t MemoryFile::inode() const {
+  return status_of(get()).st_ino;
+}
+
+uint64_t MemoryFile::size() const {
+  return static_cast<uint64_t>(status_of(get()).st_size);
+}
+
+void MemoryFile::fix_size(uint64_t bytes) {
+  if (::ftruncate(get(), static_cast<off_t>(bytes)) != 0 ||
+      ::fcntl(get(), F_ADD_SEALS, kFixed) != 0)
+    throw Error("cannot create {} bytes of shared memory: {}", bytes, std::strerror(errno));
+}
+
+bool MemoryFile::has_fixed_size() const {
+  const int seals = ::fcntl(get(), F_GET_SEALS);
+  return seals >= 0 && (seals & kFixed) == kFixed;
+}
+
+}  // namespace zeroth
