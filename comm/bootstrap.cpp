@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "comm/secret_file.h"
 
 namespace zeroth::comm {
 namespace {
@@ -44,6 +45,22 @@ std::optional<int> first_of(std::initializer_list<const char*> names, int least)
   return std::nullopt;
 }
 
+constexpr size_t kShortestSecret = 16;
+
+// Never with its value: messages end up in logs.
+std::string run_secret() {
+  const auto file = variable("ZEROTH_SECRET_FILE");
+  const auto value = variable("ZEROTH_SECRET");
+  if (file && value)
+    throw Error("environment variables ZEROTH_SECRET and ZEROTH_SECRET_FILE: only one may be set");
+  if (!file && !value) return {};
+  const std::string secret = file ? read_secret_file(*file) : *value;
+  if (secret.size() >= kShortestSecret) return secret;
+  throw Error(
+      "environment variable ZEROTH_SECRET{}: a secret of {} characters, expected at least {}",
+      file ? "_FILE=" + *file : "", secret.size(), kShortestSecret);
+}
+
 }  // namespace
 
 RankEnv RankEnv::from_environment() {
@@ -67,6 +84,13 @@ RankEnv RankEnv::from_environment() {
   env.master_addr = variable("MASTER_ADDR").value_or(env.master_addr);
   env.master_port = number<int>("MASTER_PORT", 1, 65535).value_or(env.master_port);
   env.agent_store = variable("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  env.attempt = number<int>("TORCHELASTIC_RESTART_COUNT", 0).value_or(0);
+  if (!env.agent_store) env.meeting = variable("ZEROTH_MEETING");  // torchrun inside `zeroth`
+  env.secret = run_secret();
+  const std::string shared_memory = variable("ZEROTH_SHARED_MEMORY").value_or("1");
+  if (shared_memory != "0" && shared_memory != "1")
+    throw Error("environment variable ZEROTH_SHARED_MEMORY={} is neither 0 nor 1", shared_memory);
+  env.shared_memory = shared_memory == "1";
   env.accelerator = variable("DS_ACCELERATOR");
   if (env.accelerator && *env.accelerator != "cpu" && *env.accelerator != "cuda") {
     throw Error("environment variable DS_ACCELERATOR={} is neither cpu nor cuda", *env.accelerator);

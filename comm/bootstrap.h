@@ -16,7 +16,13 @@ struct RankEnv {
   int local_size = 1;
   std::string master_addr = "127.0.0.1";
   int master_port = 29500;
+  // ZEROTH_MEETING: ticket of the memory in which ranks of `zeroth` meet; the store is not used
+  // then.
+  std::optional<std::string> meeting;
+  std::string secret;                      // ZEROTH_SECRET or what is in ZEROTH_SECRET_FILE
   bool agent_store = false;                // torchrun's agent already serves the store
+  int attempt = 0;                         // of torchrun: how often it has started the ranks anew
+  bool shared_memory = true;               // false with ZEROTH_SHARED_MEMORY=0: ranks use TCP
   std::optional<std::string> accelerator;  // DS_ACCELERATOR: "cpu" or "cuda"
   bool share_gpus = false;                 // several ranks per GPU: through host memory
   bool nccl_shares_gpus = false;           // NCCL_MULTI_RANK_GPU_ENABLE: or through NCCL, from 2.30

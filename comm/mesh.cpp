@@ -1,54 +1,54 @@
 #include "comm/mesh.h"
 
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <filesystem>
 
 #include "base/error.h"
 #include "comm/bootstrap.h"
-#include "comm/call.h"
 #include "comm/gloo_group.h"
 #include "comm/gpu.h"
 #include "comm/host_staged_group.h"
 #include "comm/join_host.h"
 #include "comm/logged_group.h"
+#include "comm/rendezvous.h"
 #include "comm/shared_memory_group.h"
+#include "comm/within.h"
 
 namespace zeroth::comm {
 namespace {
-
-c10::intrusive_ptr<c10d::Store> connect_store(const RankEnv& env) {
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<uint16_t>(env.master_port);
-  options.isServer = env.rank == 0 && !env.agent_store;
-  options.waitWorkers = false;
-  options.timeout = env.timeout;
-  try {
-    auto store = c10::make_intrusive<c10d::TCPStore>(env.master_addr, options);
-    return c10::make_intrusive<c10d::PrefixStore>("zeroth", store);
-  } catch (const std::exception& cause) {
-    throw Error("rank {} of {}: cannot reach the store at {}:{}: {}", env.rank, env.world_size,
-                env.master_addr, env.master_port, first_line(cause));
-  }
-}
 
 bool is_loopback(const std::string& address) {
   return address == "localhost" || address.starts_with("127.") || address == "::1";
 }
 
+bool on_one_host(const RankEnv& env) {
+  return env.local_size == env.world_size;
+}
+
 // The ranks before they are a group.
 struct Ranks {
   const RankEnv& env;
-  c10::intrusive_ptr<c10d::Store> store;
+  Rendezvous place;
   HostSegment host;  // shared memory of all ranks, where they are on one host
   std::shared_ptr<RankTable> table;
 };
 
-Ranks meet(const RankEnv& env, size_t bytes) {
-  Ranks ranks{env, connect_store(env), {}, nullptr};
-  if (env.local_size != env.world_size) return ranks;
-  ranks.host = join_host(*ranks.store, "host", env.rank, env.world_size, bytes);
+// Each rank waits for the others, and then for rank 0, which waits for all.
+HostSegment join_host(const RankEnv& env, const Rendezvous& place, size_t bytes) {
+  if (!env.shared_memory) return {nullptr, "ZEROTH_SHARED_MEMORY=0"};
+  const auto join = [store = place.store, run = place.run, rank = env.rank, size = env.world_size,
+                     bytes] { return comm::join_host(*store, run, rank, size, bytes); };
+  const auto host = within(2 * env.timeout + std::chrono::seconds(1), join);
+  if (host) return *host;
+  throw Error("rank {} of {}: the store of the run ({}) has stopped answering", env.rank,
+              env.world_size, place.run);
+}
+
+Ranks gather_ranks(const RankEnv& env, size_t bytes) {
+  Ranks ranks{env, meet(env), {}, nullptr};
+  if (!on_one_host(env)) return ranks;
+  ranks.host = join_host(env, ranks.place, bytes);
   if (ranks.host.segment) {
     ranks.table = std::make_shared<RankTable>(ranks.host.segment, env.rank, env.world_size);
   }
@@ -59,26 +59,28 @@ std::unique_ptr<Group> gloo(const Ranks& ranks) {
   GlooOptions options;
   options.timeout = ranks.env.timeout;
   options.table = ranks.table;
-  if (is_loopback(ranks.env.master_addr)) options.address = ranks.env.master_addr;
-  return make_gloo_group(ranks.store, ranks.env.rank, ranks.env.world_size, options);
+  const bool loopback = is_loopback(ranks.env.master_addr);
+  if (loopback || on_one_host(ranks.env))
+    options.address = loopback ? ranks.env.master_addr : "127.0.0.1";
+  return make_gloo_group(ranks.place.store, ranks.env.rank, ranks.env.world_size, options);
 }
 
-Mesh::Meeting meeting_of(const RankEnv& env) {
-  Mesh::Meeting meeting;
-  meeting.run_id = fmt::format("{}-{}", env.master_addr, env.master_port);
-  meeting.local_size = env.local_size;
-  return meeting;
+Mesh::Meeting meeting_of(const RankEnv& env, const Rendezvous& place) {
+  return {.store = place.store, .run_id = place.run, .local_size = env.local_size, .notes = {}};
 }
 
-// A group of CPU tensors, and what the user should know about it.
-std::unique_ptr<Group> host_group(const RankEnv& env, Mesh::Meeting& meeting) {
-  const RingSize ring = RingSize::for_ranks(env.world_size);
-  const Ranks ranks = meet(env, shared_memory_group_bytes(env.world_size, ring));
-  meeting.store = ranks.store;
-  if (ranks.host.segment) {
-    return make_shared_memory_group(ranks.host.segment, ranks.table, env.rank, env.world_size,
-                                    {.timeout = env.timeout, .ring = ring});
-  }
+// A stranger's word in the store does not decide over what data goes over the network.
+void check_may_use_tcp(const Ranks& ranks) {
+  if (!on_one_host(ranks.env) || !ranks.env.shared_memory || !ranks.place.open_to_all) return;
+  throw Error(
+      "rank {} of {}: the ranks of this host cannot share memory: {}; over TCP they exchange data "
+      "only with ZEROTH_SECRET, a secret of the run, or with ZEROTH_SHARED_MEMORY=0, because other "
+      "users can reach the store that says so",
+      ranks.env.rank, ranks.env.world_size, ranks.host.why_not);
+}
+
+std::unique_ptr<Group> over_tcp(const Ranks& ranks, Mesh::Meeting& meeting) {
+  check_may_use_tcp(ranks);
   if (!ranks.host.why_not.empty()) {
     meeting.notes.push_back("ranks exchange data over TCP, which is slower than shared memory: " +
                             ranks.host.why_not);
@@ -86,11 +88,36 @@ std::unique_ptr<Group> host_group(const RankEnv& env, Mesh::Meeting& meeting) {
   return gloo(ranks);
 }
 
+// No rank asks the store any more: rank 0's port is closed for the rest of the run.
+void leave_store(const Rendezvous& place, Group& group, Mesh::Meeting& meeting) {
+  if (place.served_by_rank_0)
+    group.all_reduce(torch::zeros({1}), Reduce::kSum, "the end of the meeting").wait();
+  meeting.store = nullptr;
+}
+
+struct HostGroup {
+  Mesh::Meeting meeting;
+  std::unique_ptr<Group> group;  // of CPU tensors
+};
+
+HostGroup host_group(const RankEnv& env) {
+  const RingSize ring = RingSize::for_ranks(env.world_size);
+  const Ranks ranks = gather_ranks(env, shared_memory_group_bytes(env.world_size, ring));
+  HostGroup host{meeting_of(env, ranks.place), nullptr};
+  if (!ranks.host.segment) {
+    host.group = over_tcp(ranks, host.meeting);
+    return host;
+  }
+  host.group = make_shared_memory_group(ranks.host.segment, ranks.table, env.rank, env.world_size,
+                                        {.timeout = env.timeout, .ring = ring});
+  leave_store(ranks.place, *host.group, host.meeting);
+  return host;
+}
+
 std::unique_ptr<Mesh> cpu_mesh(const RankEnv& env) {
   if (env.world_size == 1) return std::make_unique<Mesh>(torch::kCPU, make_solo_group());
-  Mesh::Meeting meeting = meeting_of(env);
-  auto group = host_group(env, meeting);
-  return std::make_unique<Mesh>(torch::kCPU, std::move(meeting), std::move(group));
+  HostGroup host = host_group(env);
+  return std::make_unique<Mesh>(torch::kCPU, std::move(host.meeting), std::move(host.group));
 }
 
 // NCCL up to 2.29 refuses two ranks on one GPU.
@@ -104,19 +131,17 @@ bool through_nccl(const RankEnv& env, const Gpu& gpu) {
 std::unique_ptr<Mesh> gpu_mesh(const RankEnv& env, torch::Device device, Gpu& gpu,
                                const OnStuck& on_stuck) {
   if (env.world_size == 1) return std::make_unique<Mesh>(device, make_solo_group());
-  Mesh::Meeting meeting = meeting_of(env);
-  std::unique_ptr<Group> group;
   if (through_nccl(env, gpu)) {
-    const Ranks ranks = meet(env, RankTable::bytes(env.world_size));
-    meeting.store = ranks.store;
-    group =
-        gpu.make_nccl_group(ranks.store, env.rank, env.world_size,
+    const Ranks ranks = gather_ranks(env, RankTable::bytes(env.world_size));
+    auto group =
+        gpu.make_nccl_group(ranks.place.store, env.rank, env.world_size,
                             {.timeout = env.timeout, .table = ranks.table, .on_stuck = on_stuck});
-  } else {
-    group = make_host_staged_group(host_group(env, meeting));
-    meeting.notes.push_back("ranks that share a GPU exchange data through host memory");
+    return std::make_unique<Mesh>(device, meeting_of(env, ranks.place), std::move(group));
   }
-  return std::make_unique<Mesh>(device, std::move(meeting), std::move(group));
+  HostGroup host = host_group(env);
+  host.meeting.notes.push_back("ranks that share a GPU exchange data through host memory");
+  return std::make_unique<Mesh>(device, std::move(host.meeting),
+                                make_host_staged_group(std::move(host.group)));
 }
 
 // Without a launcher's word: the GPU where the machine has one and this build can use it.

@@ -1,4 +1,4 @@
-// The address on which rank 0 will listen.
+// MASTER_ADDR: where rank 0 of a program listens that meets there.
 #pragma once
 
 #include <string>

@@ -62,8 +62,9 @@ const char* name_of(Accelerator accelerator) {
 }
 
 LaunchEnvironment LaunchEnvironment::from_process() {
-  return {variable("DS_ACCELERATOR"), variable("CUDA_VISIBLE_DEVICES"), variable("OMP_NUM_THREADS"),
-          variable("PATH").value_or(""), variable("DEEPSPEED_TIMEOUT")};
+  return {variable("DS_ACCELERATOR"),    variable("CUDA_VISIBLE_DEVICES"),
+          variable("OMP_NUM_THREADS"),   variable("PATH").value_or(""),
+          variable("DEEPSPEED_TIMEOUT"), variable("NCCL_SOCKET_IFNAME")};
 }
 
 Machine probe_machine(const LaunchEnvironment& environment) {

@@ -25,6 +25,7 @@ struct LaunchEnvironment {
   std::optional<std::string> omp_num_threads;
   std::string path;
   std::optional<std::string> deepspeed_timeout = {};
+  std::optional<std::string> nccl_socket_ifname = {};
 
   static LaunchEnvironment from_process();
 };

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/memory_file.h"
 #include "launcher/address.h"
 #include "launcher/check_config.h"
 #include "launcher/cli.h"
@@ -24,6 +25,8 @@
 namespace {
 
 using namespace zeroth::launcher;
+using zeroth::FileDescriptor;
+using zeroth::MemoryFile;
 
 void say(const std::string& line) {
   fmt::print(stderr, "zeroth: {}\n", line);
@@ -55,6 +58,7 @@ PlanRequest look_around(const LaunchOptions& options, double launch_time) {
   check_master_addr(options.master_addr);
   request.master_port = resolve_master_port(options.master_port);
   request.launch_time = launch_time;
+  request.user_sets_nccl_socket = environment.nccl_socket_ifname.has_value();
   request.user_sets_threads = environment.omp_num_threads.has_value();
   request.terminal_columns = terminal_columns(STDOUT_FILENO);
   return request;
@@ -79,7 +83,9 @@ int launch(const LaunchOptions& options, double launch_time) {
     for (const std::string& warning : options.warnings) say("warning: " + warning);
   const std::string path = LaunchEnvironment::from_process().path;
   const Program program{find_program(options.command[0], own_folder(), path), options.command};
-  const PlanRequest request = look_around(options, launch_time);
+  PlanRequest request = look_around(options, launch_time);
+  const MemoryFile meeting = MemoryFile::create("zeroth-meeting");  // open for as long as ranks run
+  if (request.choice.num_ranks > 1) request.meeting = meeting.ticket();
   const RankPlan plan = plan_ranks(options, request);
   tell(options, program, plan);
   SupervisorOptions supervision{.progress_on_terminal = request.terminal_columns.has_value(),

@@ -11,8 +11,7 @@ namespace {
 
 using boost::asio::ip::tcp;
 
-// Listens on every address for a moment, as rank 0 will: that also fails if a single address is
-// taken.
+// Listens on every address for a moment, which also fails if a single address is taken.
 boost::system::error_code try_listen(const tcp& protocol, int port, int& bound_port) {
   boost::asio::io_context io;
   tcp::acceptor acceptor(io);

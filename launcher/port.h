@@ -1,4 +1,4 @@
-// The TCP port on which rank 0 will listen.
+// MASTER_PORT, for rank programs that meet there. Those of Zeroth do not: see comm/rendezvous.h.
 #pragma once
 
 #include <optional>

@@ -22,6 +22,7 @@ void add_identity(RankSpec& spec, const LaunchOptions& options, const PlanReques
               {"MASTER_PORT", std::to_string(request.master_port)},
               {"DS_ACCELERATOR", name_of(request.accelerator)},
               {"ZEROTH_LAUNCH_TIME", fmt::format("{:.6f}", request.launch_time)}};
+  if (!request.meeting.empty()) spec.env.emplace_back("ZEROTH_MEETING", request.meeting);
 }
 
 void add_timeout(RankSpec& spec, const LaunchOptions& options) {
@@ -33,6 +34,7 @@ void add_device(RankSpec& spec, const PlanRequest& request) {
   if (request.accelerator != Accelerator::kCuda) return;
   spec.env.emplace_back("CUDA_VISIBLE_DEVICES",
                         fmt::format("{}", fmt::join(request.choice.slots, ",")));
+  if (!request.user_sets_nccl_socket) spec.env.emplace_back("NCCL_SOCKET_IFNAME", "lo");
   if (request.choice.shared) spec.env.emplace_back("ZEROTH_SHARE_GPUS", "1");
 }
 

@@ -44,7 +44,8 @@ FileDescriptor open_input(int rank) {
 
 // What a launcher around this one told its own ranks.
 bool is_stale(std::string_view name) {
-  return name == "ZEROTH_TTY" || name == "ZEROTH_COLUMNS" || name == "ZEROTH_SHARE_GPUS";
+  return name == "ZEROTH_TTY" || name == "ZEROTH_COLUMNS" || name == "ZEROTH_SHARE_GPUS" ||
+         name == "ZEROTH_MEETING";
 }
 
 std::vector<std::string> merged_environment(const RankSpec& spec) {

@@ -46,9 +46,14 @@ class Environment {
                                            "DEEPSPEED_TIMEOUT",
                                            "OMP_NUM_THREADS",
                                            "TORCHELASTIC_USE_AGENT_STORE",
+                                           "TORCHELASTIC_RESTART_COUNT",
                                            "ZEROTH_TTY",
                                            "ZEROTH_COLUMNS",
                                            "ZEROTH_LAUNCH_TIME",
+                                           "ZEROTH_MEETING",
+                                           "ZEROTH_SECRET",
+                                           "ZEROTH_SECRET_FILE",
+                                           "ZEROTH_SHARED_MEMORY",
                                            "ZEROTH_SHARE_GPUS",
                                            "ZEROTH_TIMEOUT",
                                            "NCCL_MULTI_RANK_GPU_ENABLE"};
@@ -75,6 +80,8 @@ TEST_CASE("torchrun's and Open MPI's variables are understood") {
                                    {"MASTER_ADDR", "10.0.0.1"},
                                    {"MASTER_PORT", "1234"},
                                    {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                                   {"TORCHELASTIC_RESTART_COUNT", "3"},
+                                   {"ZEROTH_MEETING", "of a launcher around it"},
                                    {"DEEPSPEED_TIMEOUT", "2"}});
     const RankEnv env = RankEnv::from_environment();
     CHECK(env.rank == 3);
@@ -82,6 +89,8 @@ TEST_CASE("torchrun's and Open MPI's variables are understood") {
     CHECK(env.local_size == 2);
     CHECK(env.master_port == 1234);
     CHECK(env.agent_store);
+    CHECK(env.attempt == 3);
+    CHECK_FALSE(env.meeting);
     CHECK(env.timeout == std::chrono::minutes(2));
   }
   const Environment environment({{"OMPI_COMM_WORLD_RANK", "1"},
@@ -117,6 +126,23 @@ TEST_CASE("ranks may share GPUs, through NCCL only where its own variable says s
   CHECK(RankEnv::from_environment().nccl_shares_gpus);
 }
 
+TEST_CASE("where ranks meet, and their secret, come from the environment") {
+  {
+    const Environment environment({});
+    const RankEnv env = RankEnv::from_environment();
+    CHECK_FALSE(env.meeting);
+    CHECK(env.secret.empty());
+    CHECK(env.shared_memory);
+  }
+  const Environment environment({{"ZEROTH_MEETING", "kernel:1:2:3"},
+                                 {"ZEROTH_SECRET", "correct horse battery"},
+                                 {"ZEROTH_SHARED_MEMORY", "0"}});
+  const RankEnv env = RankEnv::from_environment();
+  CHECK(env.meeting == "kernel:1:2:3");
+  CHECK(env.secret == "correct horse battery");
+  CHECK_FALSE(env.shared_memory);
+}
+
 TEST_CASE("a bad value names the variable and what it holds") {
   const auto message = [](const std::map<std::string, std::string>& values) {
     const Environment environment(values);
@@ -139,6 +165,12 @@ TEST_CASE("a bad value names the variable and what it holds") {
         "environment variable RANK=2 must be below WORLD_SIZE=2");
   CHECK(message({{"DS_ACCELERATOR", "tpu"}}) ==
         "environment variable DS_ACCELERATOR=tpu is neither cpu nor cuda");
+  CHECK(message({{"ZEROTH_SECRET", "short"}}) ==
+        "environment variable ZEROTH_SECRET: a secret of 5 characters, expected at least 16");
+  CHECK(message({{"ZEROTH_SECRET", "short"}, {"ZEROTH_SECRET_FILE", "/x"}}) ==
+        "environment variables ZEROTH_SECRET and ZEROTH_SECRET_FILE: only one may be set");
+  CHECK(message({{"ZEROTH_SHARED_MEMORY", "no"}}) ==
+        "environment variable ZEROTH_SHARED_MEMORY=no is neither 0 nor 1");
 }
 
 }  // namespace zeroth::comm

@@ -35,6 +35,7 @@ class Launched {
   ~Launched();  // kills what still runs
 
   void signal(int number);
+  pid_t pid() const { return pid_; }  // -1 once it has ended
 
   // Waits until `count` processes have noted their pids (see rank_program); throws after 20 s.
   std::vector<pid_t> wait_for_pids(size_t count) const;

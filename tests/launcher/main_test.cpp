@@ -77,6 +77,17 @@ TEST_CASE("all ranks get the same free port and the launch time") {
   CHECK(launched <= now());
 }
 
+TEST_CASE("ranks get the ticket of memory that this launcher holds, a rank by itself none") {
+  const Environment outer = {{"ZEROTH_MEETING", "of a launcher around this one"}};
+  const auto pair = run_zeroth({"--num_gpus=2", rank_program(), "env", "ZEROTH_MEETING"}, outer);
+  const std::vector<std::string> lines = lines_of(pair.out);
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0].substr(4) == lines[1].substr(4));
+  CHECK(std::count(lines[0].begin(), lines[0].end(), ':') == 3);  // kernel:pid:descriptor:inode
+  const auto alone = run_zeroth({rank_program(), "env", "ZEROTH_MEETING"}, outer);
+  CHECK(alone.out == "ZEROTH_MEETING unset\n");
+}
+
 TEST_CASE("arguments reach the ranks unchanged") {
   const std::vector<std::string> arguments = {"two words", "",     "\"quoted\"", "it's", "$HOME",
                                               "a\\b",      "--lr", "--x=1 2",    "*",    "--help"};

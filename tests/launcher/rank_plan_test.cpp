@@ -100,7 +100,18 @@ TEST_CASE("all ranks on GPUs see the same list of devices") {
     CHECK(value(spec, "CUDA_VISIBLE_DEVICES") == "4,GPU-7");
     CHECK(value(spec, "DS_ACCELERATOR") == "cuda");
     CHECK(value(spec, "ZEROTH_SHARE_GPUS") == "unset");
+    CHECK(value(spec, "NCCL_SOCKET_IFNAME") == "lo");
   }
+  request.user_sets_nccl_socket = true;
+  CHECK(value(plan_ranks(options_of({}), request).ranks[0], "NCCL_SOCKET_IFNAME") == "unset");
+}
+
+TEST_CASE("every rank is told where the ranks meet") {
+  PlanRequest request = cpu_request(2);
+  CHECK(value(plan_ranks(options_of({}), request).ranks[1], "ZEROTH_MEETING") == "unset");
+  request.meeting = "kernel:1:2:3";
+  for (const RankSpec& spec : plan_ranks(options_of({}), request).ranks)
+    CHECK(value(spec, "ZEROTH_MEETING") == "kernel:1:2:3");
 }
 
 TEST_CASE("ranks on GPUs share the cores as those on the CPU do") {

@@ -1,0 +1,124 @@
+#include "comm/rendezvous.h"
+
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/memory_file.h"
+#include "comm/call.h"
+#include "comm/listen.h"
+#include "comm/signed_store.h"
+#include "comm/within.h"
+
+namespace zeroth::comm {
+namespace {
+
+using StorePtr = c10::intrusive_ptr<c10d::Store>;
+
+constexpr const char* kMeeting = "zeroth-meeting";  // the launcher's name for it
+constexpr std::chrono::milliseconds kPause{1};
+constexpr std::chrono::seconds kGrace{1};  // for c10d's own limit, whose message says more
+
+class OpenMeeting {
+ protected:
+  explicit OpenMeeting(MemoryFile file) : file_(std::move(file)) {}
+  std::string path() const { return fmt::format("/proc/self/fd/{}", file_.get()); }
+
+  MemoryFile file_;
+};
+
+// A file store opens its path for each access, also in its destructor: its file is a base that
+// outlives it. And it looks for a key every 10 ms only, because its file may be on a network.
+class MeetingStore final : private OpenMeeting, public c10d::FileStore {
+ public:
+  explicit MeetingStore(MemoryFile file)
+      : OpenMeeting(std::move(file)), FileStore(path(), /*numWorkers=*/-1) {}
+
+  StorePtr clone() override {
+    return c10::make_intrusive<MeetingStore>(MemoryFile::open(file_.ticket(), kMeeting));
+  }
+
+  std::vector<uint8_t> get(const std::string& key) override {
+    wait({key}, timeout_);
+    return FileStore::get(key);
+  }
+
+  void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
+
+  void wait(const std::vector<std::string>& keys,
+            const std::chrono::milliseconds& timeout) override {
+    const Stopwatch watch;
+    while (!check(keys)) {
+      if (watch.seconds() > std::chrono::duration<double>(timeout).count())
+        throw Error("waited {} ms for '{}'", timeout.count(), keys.front());
+      std::this_thread::sleep_for(kPause);
+    }
+  }
+};
+
+Rendezvous in_memory(const RankEnv& env) {
+  try {
+    MemoryFile file = MemoryFile::open(*env.meeting, kMeeting);
+    const std::string run = fmt::format("meeting-{}", file.inode());
+    auto store = c10::make_intrusive<MeetingStore>(std::move(file));
+    store->setTimeout(env.timeout);
+    return {store, run, /*open_to_all=*/false, /*served_by_rank_0=*/false};
+  } catch (const std::exception& cause) {
+    throw Error(
+        "rank {} of {}: cannot meet the others where their launcher said (ZEROTH_MEETING): {}; "
+        "without that variable ranks meet at MASTER_ADDR:MASTER_PORT",
+        env.rank, env.world_size, first_line(cause));
+  }
+}
+
+c10d::TCPStoreOptions tcp_options(const RankEnv& env) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(env.master_port);
+  options.isServer = env.rank == 0 && !env.agent_store;
+  options.waitWorkers = false;
+  options.timeout = env.timeout;
+  // The store takes the descriptor over.
+  if (options.isServer)
+    options.masterListenFd = listen_at(env.master_addr, env.master_port).give_away();
+  return options;
+}
+
+StorePtr connect(const RankEnv& env) {
+  const auto make = [host = env.master_addr, options = tcp_options(env)]() -> StorePtr {
+    return c10::make_intrusive<c10d::TCPStore>(host, options);
+  };
+  const auto store = within(env.timeout + kGrace, make);
+  if (store) return *store;
+  throw Error("something listens there, but it does not answer as the store of a run");
+}
+
+Rendezvous at_port(const RankEnv& env) {
+  const std::string run = fmt::format("{}-{}", env.master_addr, env.master_port);
+  try {
+    StorePtr store = connect(env);
+    if (!env.secret.empty()) store = make_signed_store(store, env.secret, run);
+    return {store, run, /*open_to_all=*/env.secret.empty(), /*served_by_rank_0=*/!env.agent_store};
+  } catch (const std::exception& cause) {
+    throw Error("rank {} of {}: cannot reach the store at {}:{}: {}", env.rank, env.world_size,
+                env.master_addr, env.master_port, first_line(cause));
+  }
+}
+
+}  // namespace
+
+Rendezvous meet(const RankEnv& env) {
+  Rendezvous place = env.meeting ? in_memory(env) : at_port(env);
+  // What an earlier attempt or an earlier program of the same ranks left there is not for this one.
+  const std::string attempt = fmt::format("zeroth/{}", env.attempt);
+  const int64_t turn = place.store->add(fmt::format("{}/{}", attempt, env.rank), 1);
+  place.store =
+      c10::make_intrusive<c10d::PrefixStore>(fmt::format("{}/{}", attempt, turn), place.store);
+  return place;
+}
+
+}  // namespace zeroth::comm

@@ -1,0 +1,28 @@
+// Where ranks meet before they are a group.
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <string>
+
+#include "comm/bootstrap.h"
+
+namespace c10d {
+class Store;
+}
+
+namespace zeroth::comm {
+
+struct Rendezvous {
+  c10::intrusive_ptr<c10d::Store> store;
+  std::string run;        // names the run among those of this user and machine; same on all ranks
+  bool open_to_all;       // strangers may write what is read from `store`
+  bool served_by_rank_0;  // who must outlive what the others ask for
+};
+
+// Ranks of `zeroth` meet in memory that their launcher holds: there is no port. Others meet at
+// MASTER_ADDR:MASTER_PORT, where rank 0 listens at that address only, or torchrun's agent does.
+// Throws an Error that names rank, address and port when that does not succeed in env.timeout.
+Rendezvous meet(const RankEnv& env);
+
+}  // namespace zeroth::comm

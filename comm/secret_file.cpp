@@ -1,0 +1,46 @@
+#include "comm/secret_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/file_descriptor.h"
+
+namespace zeroth::comm {
+namespace {
+
+constexpr mode_t kOthers = 0077;
+
+void check_is_secret(const std::string& path, int fd) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))
+    throw Error("ZEROTH_SECRET_FILE={}: not a file", path);
+  if (status.st_uid != ::geteuid() && status.st_uid != 0)
+    throw Error("ZEROTH_SECRET_FILE={}: it belongs to user {}, expected {}", path, status.st_uid,
+                ::geteuid());
+  if ((status.st_mode & kOthers) != 0)
+    throw Error("ZEROTH_SECRET_FILE={}: others may use it (mode {:03o}); chmod 600", path,
+                status.st_mode & 0777);
+}
+
+}  // namespace
+
+std::string read_secret_file(const std::string& path) {
+  // Does not wait where the path is a FIFO.
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) throw Error("ZEROTH_SECRET_FILE={}: {}", path, std::strerror(errno));
+  check_is_secret(path, file.get());
+  std::array<char, 4096> text{};
+  const ssize_t count = ::read(file.get(), text.data(), text.size());
+  if (count < 0) throw Error("ZEROTH_SECRET_FILE={}: {}", path, std::strerror(errno));
+  std::string secret(text.data(), static_cast<size_t>(count));
+  secret.erase(secret.find_last_not_of(" \t\r\n") + 1);
+  return secret;
+}
+
+}  // namespace zeroth::comm

@@ -1,0 +1,81 @@
+#include "comm/signed_store.h"
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "comm/keyed_digest.h"
+
+namespace zeroth::comm {
+namespace {
+
+using Keys = std::vector<std::string>;
+using Value = std::vector<uint8_t>;
+
+constexpr size_t kDigestSize = 40;
+
+class SignedStore final : public c10d::Store {
+ public:
+  SignedStore(c10::intrusive_ptr<c10d::Store> store, std::string secret, std::string run)
+      : store_(std::move(store)), secret_(std::move(secret)), run_(std::move(run)) {}
+
+  c10::intrusive_ptr<c10d::Store> clone() override {
+    return make_signed_store(store_->clone(), secret_, run_);
+  }
+
+  void set(const std::string& key, const Value& value) override {
+    const std::string digest = digest_of(key, {value.begin(), value.end()});
+    Value sealed = value;
+    sealed.insert(sealed.end(), digest.begin(), digest.end());
+    store_->set(key, sealed);
+  }
+
+  Value get(const std::string& key) override {
+    Value value = store_->get(key);
+    const size_t size = value.size() - std::min(value.size(), kDigestSize);
+    const std::string digest(value.begin() + static_cast<std::ptrdiff_t>(size), value.end());
+    value.resize(size);
+    if (same_digest(digest, digest_of(key, {value.begin(), value.end()}))) return value;
+    throw Error(
+        "'{}' in the store was not written with this rank's secret: ZEROTH_SECRET or "
+        "ZEROTH_SECRET_FILE differs between the ranks, or a stranger wrote it",
+        key);
+  }
+
+  int64_t add(const std::string& key, int64_t value) override { return store_->add(key, value); }
+  bool deleteKey(const std::string& key) override { return store_->deleteKey(key); }
+  bool check(const Keys& keys) override { return store_->check(keys); }
+  int64_t getNumKeys() override { return store_->getNumKeys(); }
+  void wait(const Keys& keys) override { store_->wait(keys); }
+  void wait(const Keys& keys, const std::chrono::milliseconds& timeout) override {
+    store_->wait(keys, timeout);
+  }
+  const std::chrono::milliseconds& getTimeout() const noexcept override {
+    return store_->getTimeout();
+  }
+  void setTimeout(const std::chrono::milliseconds& timeout) override {
+    store_->setTimeout(timeout);
+  }
+
+ private:
+  // A value that was signed for another key or another run does not fit.
+  std::string digest_of(const std::string& key, const std::string& value) const {
+    return keyed_digest(secret_, fmt::format("{}\n{}\n{}:{}", run_, key, value.size(), value));
+  }
+
+  c10::intrusive_ptr<c10d::Store> store_;
+  std::string secret_;
+  std::string run_;
+};
+
+}  // namespace
+
+c10::intrusive_ptr<c10d::Store> make_signed_store(c10::intrusive_ptr<c10d::Store> store,
+                                                  std::string secret, std::string run) {
+  return c10::make_intrusive<SignedStore>(std::move(store), std::move(secret), std::move(run));
+}
+
+}  // namespace zeroth::comm

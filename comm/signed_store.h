@@ -1,0 +1,20 @@
+// A store that believes only values of ranks that know the run's secret.
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <string>
+
+namespace c10d {
+class Store;
+}
+
+namespace zeroth::comm {
+
+// `store`, with a keyed digest of run, key and value at the end of every value; get() throws an
+// Error where it does not fit. Counters (add) and whether a key exists cannot be signed: with them,
+// and by deleting keys, a stranger can make ranks wait, but not make them believe anything.
+c10::intrusive_ptr<c10d::Store> make_signed_store(c10::intrusive_ptr<c10d::Store> store,
+                                                  std::string secret, std::string run);
+
+}  // namespace zeroth::comm

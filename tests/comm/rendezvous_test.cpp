@@ -1,0 +1,222 @@
+#include "comm/rendezvous.h"
+
+#include <doctest/doctest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <functional>
+#include <thread>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "base/error.h"
+#include "base/memory_file.h"
+#include "comm/call.h"
+#include "comm/listen.h"
+#include "comm/mesh.h"
+#include "comm/shared_segment.h"
+#include "tests/support/listeners.h"
+#include "tests/support/other_user.h"
+
+namespace zeroth::comm {
+namespace {
+
+int port_of(const FileDescriptor& socket) {
+  sockaddr_in address{};
+  socklen_t size = sizeof(address);
+  REQUIRE(getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  return ntohs(address.sin_port);
+}
+
+int free_port() {
+  return port_of(listen_at("127.0.0.1", 0));
+}
+
+RankEnv env_of(int rank, int port) {
+  setenv("TORCH_FR_BUFFER_SIZE", "0", 1);  // two ranks in one process, see run_ranks
+  RankEnv env;
+  env.rank = env.local_rank = rank;
+  env.world_size = env.local_size = 2;
+  env.master_port = port;
+  env.accelerator = "cpu";
+  env.timeout = std::chrono::seconds(2);
+  return env;
+}
+
+std::string error_of(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// The errors of two ranks that connect at a time; empty: they did, and summed. `changed` may alter
+// a rank's environment, and hold it up.
+std::vector<std::string> connect(int port, const std::function<void(RankEnv&)>& changed) {
+  std::vector<std::string> errors(2);
+  const auto join = [&](int rank) {
+    errors[static_cast<size_t>(rank)] = error_of([&] {
+      RankEnv env = env_of(rank, port);
+      changed(env);
+      const auto mesh = make_mesh(env);
+      const torch::Tensor tensor = torch::full({1}, rank + 1.0);
+      mesh->data().all_reduce(tensor).wait();
+      if (tensor.item<double>() != 3) throw Error("a wrong sum");
+    });
+  };
+  std::thread other(join, 1);
+  join(0);
+  other.join();
+  return errors;
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("ranks meet in their launcher's memory as often as they like, and no port is open") {
+  const MemoryFile meeting = MemoryFile::create("zeroth-meeting");
+  for (int turn = 0; turn < 3; ++turn) {
+    const auto errors = connect(free_port(), [&](RankEnv& env) {
+      env.meeting = meeting.ticket();
+      env.master_addr = "192.0.2.1";  // nobody asks there
+    });
+    CHECK(errors == std::vector<std::string>(2));
+  }
+  CHECK(testing::listeners_of("self").empty());
+}
+
+TEST_CASE("over Gloo, too, ranks of a launcher meet in its memory") {
+  const MemoryFile meeting = MemoryFile::create("zeroth-meeting");
+  const auto errors = connect(free_port(), [&](RankEnv& env) {
+    env.meeting = meeting.ticket();
+    env.shared_memory = false;
+  });
+  CHECK(errors == std::vector<std::string>(2));
+}
+
+TEST_CASE("a rank that cannot see its launcher's memory says so, and what it may do") {
+  MemoryFile meeting = MemoryFile::create("zeroth-meeting");
+  RankEnv env = env_of(1, 1);
+  env.meeting = meeting.ticket();
+  meeting.close();
+  const std::string message = error_of([&] { meet(env); });
+  CHECK(
+      message.starts_with("rank 1 of 2: cannot meet the others where their launcher said "
+                          "(ZEROTH_MEETING): cannot open /proc/"));
+  CHECK(message.ends_with("without that variable ranks meet at MASTER_ADDR:MASTER_PORT"));
+}
+
+TEST_CASE(
+    "a store's port is that of the master address alone, and closed once ranks share memory") {
+  const int port = free_port();
+  RankEnv env = env_of(0, port);
+  {
+    const Rendezvous place = meet(env);
+    CHECK(testing::listeners_of("self") ==
+          std::vector<std::string>{fmt::format("0100007F:{:04X}", port)});
+  }
+  CHECK(testing::listeners_of("self").empty());
+  std::thread other([&] {
+    const auto mesh = make_mesh(env_of(1, port));
+    barrier(*mesh);
+  });
+  const auto mesh = make_mesh(env);
+  CHECK(testing::listeners_of("self").empty());
+  barrier(*mesh);
+  other.join();
+}
+
+TEST_CASE("a stranger who holds the port and is silent is told within the time limit") {
+  const FileDescriptor silent = listen_at("127.0.0.1", 0);
+  const int port = port_of(silent);
+  const Stopwatch watch;
+  const auto errors = connect(port, [](RankEnv&) {});
+  CHECK(watch.seconds() < 6);
+  CHECK(errors[0] == fmt::format("rank 0 of 2: cannot reach the store at 127.0.0.1:{0}: "
+                                 "MASTER_PORT={0} of 127.0.0.1 is taken by another program",
+                                 port));
+  CHECK(errors[1] == fmt::format("rank 1 of 2: cannot reach the store at 127.0.0.1:{}: something "
+                                 "listens there, but it does not answer as the store of a run",
+                                 port));
+}
+
+TEST_CASE("ranks with one secret connect, over shared memory and over TCP") {
+  for (const bool shared : {true, false}) {
+    const auto errors = connect(free_port(), [&](RankEnv& env) {
+      env.secret = "a secret of the run";
+      env.shared_memory = shared;
+    });
+    CHECK(errors == std::vector<std::string>(2));
+  }
+}
+
+TEST_CASE("ranks with different secrets, or one without, do not believe each other") {
+  for (const char* second : {"another secret of a run", ""}) {
+    const auto errors = connect(free_port(), [&](RankEnv& env) {
+      env.secret = env.rank == 0 ? "a secret of the run" : second;
+    });
+    CAPTURE(errors[0]);
+    CAPTURE(errors[1]);
+    CHECK_FALSE(errors[0].empty());
+    CHECK_FALSE(errors[1].empty());
+    if (*second != '\0')
+      CHECK(has(errors[1],
+                "'zeroth/0/1/host/ticket' in the store was not written with this rank's "
+                "secret: ZEROTH_SECRET"));
+  }
+}
+
+// What a stranger writes into the store of two ranks, after rank 0 and before rank 1 looks.
+std::vector<std::string> poisoned(const std::string& key, const std::string& value) {
+  const int port = free_port();
+  return connect(port, [&](RankEnv& env) {
+    if (env.rank == 0) return;
+    c10d::TCPStoreOptions options;
+    options.port = static_cast<uint16_t>(port);
+    options.waitWorkers = false;
+    const auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+    store->wait({"zeroth/0/1/host/ticket"});
+    store->set("zeroth/0/1/host/" + key, std::vector<uint8_t>(value.begin(), value.end()));
+    store->get("zeroth/0/1/host/" + key);  // it has arrived
+  });
+}
+
+TEST_CASE("a stranger's word in an open store does not move ranks from shared memory to TCP") {
+  const auto errors = poisoned("1", "no memory today");
+  CHECK(has(errors[0],
+            "rank 0 of 2: the ranks of this host cannot share memory: rank 1: no memory "
+            "today; over TCP they exchange data only with ZEROTH_SECRET"));
+  CHECK_FALSE(errors[1].empty());
+}
+
+TEST_CASE("a stranger's ticket in an open store is refused by every rank") {
+  if (*testing::obstacle_to_nobody() != '\0') {
+    MESSAGE("skipped: " << testing::obstacle_to_nobody());
+    return;
+  }
+  const testing::Nobody stranger([] {
+    static MemoryFile file = MemoryFile::create("zeroth:run");
+    file.fix_size(4096);
+    return file.ticket();
+  });
+  const auto errors = poisoned("ticket", stranger.said());
+  for (const std::string& error : errors)
+    CHECK(has(error, "belongs to user 65534, not to this process's user 0"));
+}
+
+TEST_CASE("a run that comes to the port of another one is refused there by name") {
+  const int port = free_port();
+  const auto errors = connect(port, [&](RankEnv& env) {
+    if (env.rank == 1) env.rank = 0;
+  });
+  CHECK((has(errors[0], "is taken by another program") ||
+         has(errors[1], "is taken by another program")));
+}
+
+}  // namespace zeroth::comm
