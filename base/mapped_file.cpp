@@ -7,16 +7,16 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <utility>
 
 #include "base/error.h"
+#include "base/process_limits.h"
 
 namespace zeroth {
 namespace {
 
 [[noreturn]] void fail(const char* action, const std::filesystem::path& path) {
-  throw Error("cannot {} {}: {}", action, path.string(), std::strerror(errno));
+  throw Error("cannot {} {}: {}", action, path.string(), system_reason(errno));
 }
 
 // The mapping outlives the descriptor.

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/process_limits.h"
 #include "model/temporary_folder.h"
 
 namespace zeroth::model {
@@ -72,13 +73,14 @@ SafetensorsWriter::Descriptor::~Descriptor() {
 // A full disk shows before the first tensor is written, where the file system can tell.
 void SafetensorsWriter::reserve(int64_t size) {
   if (::fallocate(fd_.value, 0, 0, size) == 0) return;
-  if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG) fail("reserving", size);
+  if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
+    fail(fmt::format("reserving {} bytes", size));
 }
 
-void SafetensorsWriter::fail(const char* doing, int64_t size) const {
+void SafetensorsWriter::fail(const std::string& doing) const {
   const int reason = errno;
-  throw Error("{}: {} {} bytes failed: {}{}", path_.string(), doing, size, std::strerror(reason),
-              free_text(path_.parent_path()));
+  throw Error("{}: {} failed: {}{}", path_.string(), doing, system_reason(reason),
+              reason == EFBIG ? "" : free_text(path_.parent_path()));
 }
 
 void SafetensorsWriter::write_bytes(const void* data, size_t size, int64_t offset) {
@@ -86,7 +88,7 @@ void SafetensorsWriter::write_bytes(const void* data, size_t size, int64_t offse
   while (size > 0) {
     const ssize_t done = ::pwrite(fd_.value, bytes, size, offset);
     if (done < 0 && errno == EINTR) continue;
-    if (done <= 0) fail("writing", static_cast<int64_t>(size));
+    if (done <= 0) fail(fmt::format("writing {} bytes at offset {}", size, offset));
     bytes += done;
     offset += done;
     size -= static_cast<size_t>(done);

@@ -48,7 +48,7 @@ class SafetensorsWriter {
   };
   void reserve(int64_t size);
   // Throws, by errno.
-  [[noreturn]] void fail(const char* doing, int64_t size) const;
+  [[noreturn]] void fail(const std::string& doing) const;
   void write_bytes(const void* data, size_t size, int64_t offset);
 
   std::filesystem::path path_;

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/folder.h"
+#include "base/process_limits.h"
 #include "base/units.h"
 #include "offload/file_lane.h"
 
@@ -86,7 +87,7 @@ SwapFile::~SwapFile() {
 }
 
 void SwapFile::fail(const char* action, int error) {
-  throw Error("cannot {} {}: {}", action, path_, std::strerror(error));
+  throw Error("cannot {} {}: {}", action, path_, system_reason(error));
 }
 
 // Other ranks of this node make and remove the same folder at the same time.
@@ -130,7 +131,7 @@ void SwapFile::reserve(const fs::path& nvme_path) {
   if (error == 0) return;
   if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
     throw Error("{} needs {} ({} bytes): {}", path_,
-                format_bytes(static_cast<int64_t>(size_bytes_)), size_bytes_, std::strerror(error));
+                format_bytes(static_cast<int64_t>(size_bytes_)), size_bytes_, system_reason(error));
   }
   // Not every file system reserves; a full disk is then an error of the write that finds it.
   if (error != EOPNOTSUPP && error != ENOSYS) fail("reserve the bytes of", error);

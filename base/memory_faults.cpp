@@ -1,0 +1,172 @@
+// All below on_fault() runs inside a signal handler: no locks, no memory of the heap. fmt keeps to
+// that where it formats numbers and texts into an array.
+#include "base/memory_faults.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <csignal>
+#include <cstdint>
+#include <utility>
+
+#include "base/standard_streams.h"
+
+namespace zeroth {
+namespace {
+
+constexpr int kExitCode = 1;
+
+std::array<char, 100> speaker_name = {};
+
+// A line of /proc/self/maps: "55e0-55f0 r--p 00001000 08:01 1234   /path".
+struct Mapping {
+  uintptr_t begin = 0;
+  uintptr_t end = 0;
+  uint64_t offset = 0;    // in the file
+  std::string_view path;  // empty: anonymous memory
+};
+
+class MapsFile {
+ public:
+  MapsFile() : fd_(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC)) {}
+  ~MapsFile() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  MapsFile(const MapsFile&) = delete;
+  MapsFile& operator=(const MapsFile&) = delete;
+
+  // The next line without its end, cut where it is longer than any path; false: there is none.
+  bool next(std::string_view& line) {
+    size_t size = 0;
+    char letter = 0;
+    while (get(letter) && letter != '\n') {
+      if (size < line_.size()) line_[size++] = letter;
+    }
+    line = {line_.data(), size};
+    return letter == '\n';
+  }
+
+ private:
+  bool get(char& letter) {
+    if (at_ == size_) {
+      const ssize_t count = fd_ < 0 ? 0 : ::read(fd_, buffer_.data(), buffer_.size());
+      if (count <= 0) return false;
+      at_ = 0;
+      size_ = static_cast<size_t>(count);
+    }
+    letter = buffer_[at_++];
+    return true;
+  }
+
+  int fd_;
+  std::array<char, 4096> buffer_;
+  std::array<char, 4400> line_;
+  size_t at_ = 0, size_ = 0;
+};
+
+// Cuts off what stands before `separator`, and that.
+std::string_view take(std::string_view& text, char separator) {
+  const std::string_view word = text.substr(0, text.find(separator));
+  text.remove_prefix(std::min(text.size(), word.size() + 1));
+  return word;
+}
+
+template <typename Number>
+Number hexadecimal(std::string_view digits) {
+  Number number = 0;
+  std::from_chars(digits.data(), digits.data() + digits.size(), number, 16);
+  return number;
+}
+
+Mapping parse(std::string_view line) {
+  Mapping mapping;
+  mapping.begin = hexadecimal<uintptr_t>(take(line, '-'));
+  mapping.end = hexadecimal<uintptr_t>(take(line, ' '));
+  take(line, ' ');  // what may be done with it
+  mapping.offset = hexadecimal<uint64_t>(take(line, ' '));
+  take(line, ' ');  // device
+  take(line, ' ');  // inode
+  mapping.path = line.substr(std::min(line.size(), line.find_first_not_of(' ')));
+  return mapping;
+}
+
+// The path of the mapping that holds the address is copied to `text`, with an end that stat takes.
+struct Place {
+  std::array<char, 4300> path = {};
+  uint64_t offset = 0;
+
+  bool is_file() const { return path[0] == '/'; }
+  bool is_shared_memory() const { return text().starts_with("/memfd:") || in("/dev/shm/"); }
+  bool in(std::string_view folder) const { return text().starts_with(folder); }
+  std::string_view text() const { return path.data(); }
+};
+
+void find(uintptr_t address, Place& place) {
+  MapsFile maps;
+  for (std::string_view line; maps.next(line);) {
+    const Mapping mapping = parse(line);
+    if (address < mapping.begin || address >= mapping.end) continue;
+    place.offset = mapping.offset + (address - mapping.begin);
+    mapping.path.copy(place.path.data(), place.path.size() - 1);
+    return;
+  }
+}
+
+using Text = std::array<char, 5000>;
+
+template <typename... Parts>
+std::string_view format(Text& text, fmt::format_string<Parts...> format, Parts&&... parts) {
+  const auto result =
+      fmt::format_to_n(text.data(), text.size(), format, std::forward<Parts>(parts)...);
+  return {text.data(), std::min(text.size(), result.size)};
+}
+
+std::string_view reason_of(const Place& place, int code, Text& text) {
+  if (code == BUS_MCEERR_AR || code == BUS_MCEERR_AO) return "the machine's memory is broken there";
+  struct stat status {};
+  if (::stat(place.path.data(), &status) == 0 &&
+      static_cast<uint64_t>(status.st_size) <= place.offset)
+    return format(text, "it has only {} bytes now: somebody cut it while it was in use",
+                  status.st_size);
+  if (!place.is_file()) return "no file is mapped there";
+  if (place.is_shared_memory()) return "no memory is left for it";
+  return "its disk does not deliver it, or no memory is left for it";
+}
+
+void on_fault(int, siginfo_t* info, void*) {
+  Place place;
+  find(reinterpret_cast<uintptr_t>(info->si_addr), place);
+  for (char& letter : place.path) {
+    if (letter != 0 && (static_cast<unsigned char>(letter) < ' ' || letter == 127)) letter = '?';
+  }
+  Text text, reason;
+  const std::string_view who = speaker_name.data();
+  if (!place.is_file()) {
+    say_last_words(format(text, "{}: error: the memory at {} cannot be used: {}\n", who,
+                          info->si_addr, reason_of(place, info->si_code, reason)));
+    ::signal(SIGBUS, SIG_DFL);  // comes again where this returns to
+    return;
+  }
+  say_last_words(format(text, "{}: error: cannot {} {} at offset {}: {}\n", who,
+                        place.is_shared_memory() ? "use" : "read", place.text(), place.offset,
+                        reason_of(place, info->si_code, reason)));
+  ::_exit(kExitCode);
+}
+
+}  // namespace
+
+void explain_memory_faults(std::string_view speaker) {
+  speaker_name.fill(0);
+  speaker.copy(speaker_name.data(), speaker_name.size() - 1);
+  struct sigaction action {};
+  action.sa_sigaction = on_fault;
+  action.sa_flags = SA_SIGINFO;
+  ::sigaction(SIGBUS, &action, nullptr);
+}
+
+}  // namespace zeroth

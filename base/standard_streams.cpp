@@ -1,0 +1,91 @@
+#include "base/standard_streams.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <climits>
+#include <csignal>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace zeroth {
+namespace {
+
+constexpr std::chrono::milliseconds kLastWords{2000};
+
+bool output_was_closed = false;
+
+// Writes at most `size` bytes; -1 with errno.
+ssize_t write_some(int fd, const char* data, size_t size) {
+  ssize_t count = 0;
+  do {
+    count = ::write(fd, data, size);
+  } while (count < 0 && errno == EINTR);
+  return count;
+}
+
+// Also where the descriptor does not block, which it may share with another program.
+bool wait_for_room(int fd, std::chrono::milliseconds limit) {
+  pollfd room{fd, POLLOUT, 0};
+  return ::poll(&room, 1, static_cast<int>(limit.count())) > 0;
+}
+
+}  // namespace
+
+void open_standard_streams() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (::fcntl(fd, F_GETFD) >= 0) continue;
+    if (fd == STDOUT_FILENO) output_was_closed = true;
+    ::open("/dev/null", O_RDWR);  // takes the lowest that is free, which is this one
+  }
+  for (const int signal : {SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_IGN);
+}
+
+bool write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t count = write_some(fd, text.data(), text.size());
+    if (count > 0) {
+      text.remove_prefix(static_cast<size_t>(count));
+    } else if (count < 0 && errno == EAGAIN) {
+      wait_for_room(fd, std::chrono::milliseconds(-1));
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+void print_answer(std::string_view text) {
+  if (output_was_closed) throw Error("standard output is closed");
+  if (write_all(STDOUT_FILENO, text)) return;
+  if (errno == EPIPE) {
+    ::signal(SIGPIPE, SIG_DFL);
+    ::raise(SIGPIPE);
+  }
+  throw Error("standard output cannot be written: {}", std::strerror(errno));
+}
+
+void say_last_words(std::string_view text) {
+  const auto end = std::chrono::steady_clock::now() + kLastWords;
+  while (!text.empty()) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        end - std::chrono::steady_clock::now());
+    if (left.count() <= 0 || !wait_for_room(STDERR_FILENO, left)) return;
+    // A pipe with any room takes so much without a wait.
+    const ssize_t count =
+        write_some(STDERR_FILENO, text.data(), std::min<size_t>(text.size(), PIPE_BUF));
+    if (count < 0 && errno != EAGAIN) return;
+    if (count > 0) text.remove_prefix(static_cast<size_t>(count));
+  }
+}
+
+bool standard_output_was_closed() {
+  return output_was_closed;
+}
+
+}  // namespace zeroth

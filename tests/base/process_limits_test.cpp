@@ -1,0 +1,61 @@
+#include "base/process_limits.h"
+
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+
+#include <cerrno>
+
+#include "base/error.h"
+#include "tests/support/child_process.h"
+#include "tests/support/temp_folder.h"
+
+namespace zeroth {
+namespace {
+
+template <typename Resource>
+void limit_to(Resource resource, rlim_t soft, rlim_t hard) {
+  const rlimit limit{soft, hard};
+  ::setrlimit(resource, &limit);
+}
+
+}  // namespace
+
+TEST_CASE("a reason that is a limit of the process names the limit") {
+  CHECK(system_reason(ENOENT) == "No such file or directory");
+  CHECK(system_reason(EMFILE) == "Too many open files (ulimit -n)");
+  const ChildResult result = in_child([] {
+    limit_to(RLIMIT_FSIZE, 1 << 30, 1 << 30);
+    return system_reason(EFBIG) == "File too large (ulimit -f)" ? 0 : 1;
+  });
+  CHECK(result.status == 0);
+}
+
+TEST_CASE("a limit of the address space is told in bytes") {
+  const ChildResult result = in_child([] {
+    limit_to(RLIMIT_AS, rlim_t{1} << 40, rlim_t{1} << 40);
+    const std::string expected = "each process may use 1.00 TiB of address space (ulimit -v)";
+    return address_space_limit() == expected ? 0 : 1;
+  });
+  CHECK(result.status == 0);
+}
+
+TEST_CASE("a low limit of open files is raised, or an error where it cannot be") {
+  const ChildResult raised = in_child([] {
+    limit_to(RLIMIT_NOFILE, 6, 40);
+    require_open_files(32);
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    return limit.rlim_cur == 32 ? 0 : 1;
+  });
+  CHECK(raised.status == 0);
+  const ChildResult refused = in_child([] {
+    limit_to(RLIMIT_NOFILE, 6, 6);
+    return message_of<Error>([] { require_open_files(32); }) ==
+                   "this process may have 6 files open (ulimit -n), but needs 32"
+               ? 0
+               : 1;
+  });
+  CHECK(refused.status == 0);
+}
+
+}  // namespace zeroth

@@ -1,0 +1,107 @@
+#include "base/standard_streams.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+
+#include "base/error.h"
+#include "tests/support/child_process.h"
+#include "tests/support/temp_folder.h"
+
+namespace zeroth {
+namespace {
+
+// A full pipe that nobody reads, as standard error.
+void fill_standard_error() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_NONBLOCK) != 0) return;
+  while (::write(ends[1], "x", 1) == 1) {
+  }
+  ::fcntl(ends[1], F_SETFL, 0);  // whoever writes now waits
+  ::dup2(ends[1], STDERR_FILENO);
+}
+
+int answer_fails_with(const std::string& reason) {
+  const std::string message = message_of<Error>([] { print_answer("an answer\n"); });
+  return message.find(reason) == std::string::npos ? 1 : 0;
+}
+
+}  // namespace
+
+TEST_CASE("no file lands in a descriptor that was closed at the start") {
+  const ChildResult result = in_child([] {
+    for (const int fd : {0, 1, 2}) ::close(fd);
+    open_standard_streams();
+    const int file = ::open("/proc/self/exe", O_RDONLY);
+    char byte = 0;
+    const bool empty = ::read(STDIN_FILENO, &byte, 1) == 0;
+    const bool silent = write_all(STDOUT_FILENO, "a") && write_all(STDERR_FILENO, "b");
+    return file > STDERR_FILENO && empty && silent && standard_output_was_closed() ? 0 : 1;
+  });
+  CHECK(result.status == 0);
+}
+
+TEST_CASE("an answer that nobody can get is an error: a closed output, a full disk") {
+  const ChildResult closed = in_child([] {
+    ::close(STDOUT_FILENO);
+    open_standard_streams();
+    return answer_fails_with("standard output is closed");
+  });
+  CHECK(closed.status == 0);
+  const ChildResult full = in_child([] {
+    ::dup2(::open("/dev/full", O_WRONLY), STDOUT_FILENO);
+    open_standard_streams();
+    return answer_fails_with("standard output cannot be written: No space left on device");
+  });
+  CHECK(full.status == 0);
+}
+
+TEST_CASE(
+    "a reader that leaves ends an answer as it ends any command, but fails only the write of "
+    "a run") {
+  const ChildResult result = in_child([] {
+    std::array<int, 2> ends{};
+    if (::pipe(ends.data()) != 0) return 99;
+    ::close(ends[0]);
+    ::dup2(ends[1], STDOUT_FILENO);
+    open_standard_streams();
+    if (write_all(STDOUT_FILENO, "step 1\n") || errno != EPIPE) return 98;
+    print_answer("an answer\n");
+    return 97;
+  });
+  CHECK(result.status == -SIGPIPE);
+  CHECK(result.err.empty());
+}
+
+TEST_CASE("a file beyond ulimit -f fails its write, and no signal ends the program") {
+  const TempFolder folder;
+  const ChildResult result = in_child([&folder] {
+    open_standard_streams();
+    const rlimit limit{10, 10};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    const int file = ::open((folder / "file").c_str(), O_WRONLY | O_CREAT, 0600);
+    return !write_all(file, "more than ten bytes") && errno == EFBIG ? 0 : 1;
+  });
+  CHECK(result.status == 0);
+}
+
+TEST_CASE("last words do not wait for a reader that is asleep") {
+  const auto start = std::chrono::steady_clock::now();
+  const ChildResult result = in_child([] {
+    fill_standard_error();
+    say_last_words("an error\n");
+    return 0;
+  });
+  CHECK(result.status == 0);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
+  CHECK(in_child([] {
+          say_last_words(std::string(3000, 'x'));
+          return 0;
+        }).err == std::string(3000, 'x'));
+}
+
+}  // namespace zeroth
