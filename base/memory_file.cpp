@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/process_limits.h"
 
 namespace zeroth {
 namespace {
@@ -87,7 +88,7 @@ void check_is_ours(int fd, const Ticket& wanted, const std::string& name, const 
 
 MemoryFile MemoryFile::create(const std::string& name) {
   FileDescriptor fd(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (fd.get() < 0) throw Error("cannot create shared memory: {}", std::strerror(errno));
+  if (fd.get() < 0) throw Error("cannot create shared memory: {}", system_reason(errno));
   return MemoryFile(std::move(fd));
 }
 
@@ -120,9 +121,10 @@ uint64_t MemoryFile::size() const {
 }
 
 void MemoryFile::fix_size(uint64_t bytes) {
-  if (::ftruncate(get(), static_cast<off_t>(bytes)) != 0 ||
+  // Takes the memory now: later its lack would be a SIGBUS of whoever touches it.
+  if (::fallocate(get(), 0, 0, static_cast<off_t>(bytes)) != 0 ||
       ::fcntl(get(), F_ADD_SEALS, kFixed) != 0)
-    throw Error("cannot create {} bytes of shared memory: {}", bytes, std::strerror(errno));
+    throw Error("cannot create {} bytes of shared memory: {}", bytes, system_reason(errno));
 }
 
 bool MemoryFile::has_fixed_size() const {

@@ -24,7 +24,8 @@ class MemoryFile {
   uint64_t inode() const;  // of no other memory file of this machine that somebody holds
   uint64_t size() const;
 
-  // Sets the size, and from then on nobody changes it: a mapping of it cannot lose its pages.
+  // Sets the size and takes that memory, or throws an Error. From then on nobody changes the size:
+  // a mapping of it cannot lose its pages.
   void fix_size(uint64_t bytes);
   bool has_fixed_size() const;
 

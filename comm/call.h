@@ -34,6 +34,12 @@ inline std::string first_line(const std::exception& cause) {
   return text.substr(0, text.find('\n'));
 }
 
+// Why a collective is given up that has waited so long.
+inline std::string time_limit_text(std::chrono::milliseconds waited) {
+  return fmt::format("waited {:.3g} s, the time limit (--timeout, DEEPSPEED_TIMEOUT)",
+                     std::chrono::duration<double>(waited).count());
+}
+
 // Seconds since it was made.
 class Stopwatch {
  public:

@@ -1,9 +1,11 @@
 #include "comm/rank_table.h"
 
 #include <fmt/ranges.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <fstream>
@@ -17,12 +19,16 @@ int64_t now_ns() {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
 }
 
-// The state letter of /proc/PID/stat: R, S, T (stopped), Z (ended), ...; 0: no such process.
+constexpr char kUnknown = '?';
+
+// The state letter of /proc/PID/stat: R, S, T (stopped), Z (ended), ...; 0: no such process. That
+// the file cannot be read (too many are open) says nothing about the process.
 char process_state(int pid) {
   std::string line;
   std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), line);
   const size_t name_end = line.rfind(") ");
-  return name_end == std::string::npos ? 0 : line[name_end + 2];
+  if (name_end != std::string::npos) return line[name_end + 2];
+  return ::kill(pid, 0) != 0 && errno == ESRCH ? 0 : kUnknown;
 }
 
 bool has_ended(char state) {

@@ -48,13 +48,16 @@ class Worker {
   template <typename MakeExchange>
   std::shared_ptr<Job> issue(Call call, MakeExchange&& make) {
     const Stopwatch working;
+    // Nothing is counted before what may throw: a collective that was refused leaves no trace.
+    auto exchange = make(ring_, next_piece_);
     auto job = std::make_shared<Job>(
-        Job{std::move(call), ++issued_, make(ring_, next_piece_), working, false});
+        Job{std::move(call), issued_ + 1, std::move(exchange), working, false});
+    jobs_.push_back(job);
+    ++issued_;
     next_piece_ = job->exchange->end_piece();
     times_.bytes += job->call.bytes;
     ++times_.collectives;
     table_->issue(job->number, job->call.describe());
-    jobs_.push_back(job);
     retire();  // where it has no elements
     while (work()) {
     }
@@ -155,20 +158,19 @@ class Worker {
   }
 
   // Sleeps until there is something to do; seconds slept. Throws when a peer that is needed is
-  // lost, or the time limit has passed.
+  // lost, or the time limit has passed. The limit counts glances, not the clock: while the job is
+  // suspended it stands still.
   double block() {
     const Stopwatch blocked;
     const auto ready = [this] { return can_put() || can_take() || can_finish(); };
-    while (!ring_.wait(ready, std::min<std::chrono::nanoseconds>(kGlance, options_.timeout))) {
+    const auto glance = std::min(kGlance, options_.timeout);
+    for (std::chrono::milliseconds waited{0}; !ring_.wait(ready, glance);) {
+      waited += glance;
       const std::vector<int> late = late_ranks();
       for (const int peer : late) {
         if (table_->lost(peer) && !ready()) fail(fmt::format("rank {} is gone", peer), late);
       }
-      if (std::chrono::duration<double>(options_.timeout).count() <= blocked.seconds()) {
-        fail(fmt::format("waited {:.3g} s, the time limit (--timeout, DEEPSPEED_TIMEOUT)",
-                         blocked.seconds()),
-             late);
-      }
+      if (waited >= options_.timeout) fail(time_limit_text(waited), late);
     }
     return blocked.seconds();
   }

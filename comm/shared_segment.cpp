@@ -3,9 +3,9 @@
 #include <sys/mman.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "base/error.h"
+#include "base/process_limits.h"
 
 namespace zeroth::comm {
 namespace {
@@ -21,7 +21,7 @@ std::string name_of(const std::string& run) {
 SharedSegment::SharedSegment(MemoryFile file, size_t size) : file_(std::move(file)), size_(size) {
   void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
   if (memory == MAP_FAILED)
-    throw Error("cannot map {} bytes of shared memory: {}", size, std::strerror(errno));
+    throw Error("cannot map {} bytes of shared memory: {}", size, system_reason(errno));
   data_ = static_cast<std::byte*>(memory);
 }
 

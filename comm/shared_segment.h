@@ -12,8 +12,8 @@ namespace zeroth::comm {
 
 class SharedSegment {
  public:
-  // Zeroed, `bytes` long, which nobody can change any more; pages take memory when they are first
-  // touched. `run` names the run among those of this user. Throws an Error.
+  // Zeroed, `bytes` long, which nobody can change any more, with all its memory: that this is
+  // lacking is an Error here, no fault later. `run` names the run among those of this user.
   static std::shared_ptr<SharedSegment> create(size_t bytes, const std::string& run = "");
   // The same memory in another process of this host (or a thread of this one), while its creator
   // has not called close(). `ticket` may come from a stranger: only memory of this user, this run

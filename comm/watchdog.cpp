@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "comm/call.h"
 
 namespace zeroth::comm {
 namespace {
@@ -24,6 +25,7 @@ constexpr std::chrono::seconds kGrace{2};
 
 Watchdog::Watchdog(std::chrono::milliseconds limit, OnStuck on_stuck)
     : limit_(limit),
+      glance_(std::min(kGlance, limit)),
       on_stuck_(on_stuck ? std::move(on_stuck) : OnStuck(terminate)),
       looks_(repeat(&Watchdog::look)),
       times_(repeat(&Watchdog::check_time)) {}
@@ -36,7 +38,7 @@ std::jthread Watchdog::repeat(void (Watchdog::*task)()) {
     std::condition_variable_any never;
     std::unique_lock lock(mutex);
     while (!stop.stop_requested()) {
-      never.wait_for(lock, stop, std::min(kGlance, limit_), [] { return false; });
+      never.wait_for(lock, stop, glance_, [] { return false; });
       (this->*task)();
     }
   });
@@ -44,7 +46,7 @@ std::jthread Watchdog::repeat(void (Watchdog::*task)()) {
 
 void Watchdog::watch(Watched watched) {
   const std::lock_guard lock(mutex_);
-  if (queue_.empty()) front_since_ = Clock::now();
+  if (queue_.empty()) front_waited_ = {};
   queue_.push_back(std::make_shared<Watched>(std::move(watched)));
 }
 
@@ -69,7 +71,7 @@ void Watchdog::look() {
       first->at_end();
       const std::lock_guard lock(mutex_);
       queue_.pop_front();
-      front_since_ = Clock::now();
+      front_waited_ = {};
     }
     const std::string lost = first ? first->lost() : "";
     if (lost.empty()) {
@@ -87,16 +89,14 @@ void Watchdog::look() {
 
 void Watchdog::check_time() {
   std::shared_ptr<Watched> first;
-  Clock::duration waited{};
+  std::chrono::milliseconds waited{};
   {
     const std::lock_guard lock(mutex_);
     if (queue_.empty()) return;
     first = queue_.front();
-    waited = Clock::now() - front_since_;
+    waited = front_waited_ += glance_;
   }
-  if (waited < limit_) return;
-  give_up(*first, fmt::format("waited {:.3g} s, the time limit (--timeout, DEEPSPEED_TIMEOUT)",
-                              std::chrono::duration<double>(waited).count()));
+  if (waited >= limit_) give_up(*first, time_limit_text(waited));
 }
 
 void Watchdog::give_up(const Watched& watched, const std::string& why) {

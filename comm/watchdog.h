@@ -29,8 +29,9 @@ class Watchdog {
     std::function<void()> at_end = [] {};
   };
 
-  // `limit`: for each of them, since it was handed over and the one before it has ended. Without
-  // `on_stuck` the process is terminated with the message as an exception that nobody catches.
+  // `limit`: for each of them, since it was handed over and the one before it has ended. Time in
+  // which the process was suspended does not count. Without `on_stuck` the process is terminated
+  // with the message as an exception that nobody catches.
   Watchdog(std::chrono::milliseconds limit, OnStuck on_stuck);
   ~Watchdog();
 
@@ -50,11 +51,12 @@ class Watchdog {
   // Calls `task` again and again until the end.
   std::jthread repeat(void (Watchdog::*task)());
 
-  std::chrono::milliseconds limit_;
+  std::chrono::milliseconds limit_, glance_;
   OnStuck on_stuck_;
   std::mutex mutex_;
   std::deque<std::shared_ptr<Watched>> queue_;
-  Clock::time_point front_since_;
+  std::chrono::milliseconds front_waited_{
+      0};  // in glances, which a suspended process does not take
   Clock::time_point lost_since_ = Clock::time_point::max();  // of look() alone
   std::atomic<bool> given_up_ = false;
   std::jthread looks_, times_;

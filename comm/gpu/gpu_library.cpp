@@ -13,8 +13,9 @@
 namespace zeroth::comm {
 namespace {
 
-// Our watchdog names block and ranks; c10d's own, which kills with a stack trace, comes after it.
-constexpr std::chrono::minutes kBackstop{2};
+// Our watchdog names block and ranks, and does not count time in which the job is suspended. c10d's
+// own, which kills with a stack trace, counts it, and so must never come first.
+constexpr std::chrono::hours kBackstop{24 * 365};
 
 class CudaGpu final : public Gpu {
  public:

@@ -1,13 +1,16 @@
 #include "comm/rank_table.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <thread>
 
 #include "base/error.h"
+#include "tests/support/child_process.h"
 
 namespace zeroth::comm {
 namespace {
@@ -79,6 +82,18 @@ TEST_CASE("a rank that is stopped or killed is known to be so") {
   CHECK(table.lost(1));
   CHECK(has(table.explain(2, {}), ", has ended) last ended all-reduce of sums"));
   waitpid(child, nullptr, 0);
+}
+
+TEST_CASE("that no file can be opened does not make a rank that lives one that is gone") {
+  const ChildResult result = in_child([] {
+    const auto segment = segment_for(2);
+    const RankTable table(segment, 0, 2), other(segment, 1, 2);
+    const rlimit none{0, 0};
+    ::setrlimit(RLIMIT_NOFILE, &none);
+    const bool told = has(table.explain(1, {}), fmt::format("rank 1 (process {}) has", getpid()));
+    return told && !table.lost(1) ? 0 : 1;
+  });
+  CHECK(result.status == 0);
 }
 
 TEST_CASE("a rank that closes its group has left; a long description is cut") {

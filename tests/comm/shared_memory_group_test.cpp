@@ -147,6 +147,17 @@ TEST_CASE("tensors without elements take part") {
   });
 }
 
+TEST_CASE("a collective that is refused leaves no trace: the next one is the same on all ranks") {
+  with_group(2, [](Group& group) {
+    if (group.rank() == 1)
+      CHECK_THROWS_AS(group.all_reduce(at::zeros({4, 4}).t(), Reduce::kSum), InternalError);
+    const torch::Tensor ones = at::ones({3});
+    group.all_reduce(ones).wait();
+    CHECK(at::equal(ones, at::full({3}, 2.0F)));
+    CHECK(group.times().collectives == 1);
+  });
+}
+
 TEST_CASE("ranks that issue different collectives are told so") {
   with_group(2, [](Group& group) {
     std::string message;

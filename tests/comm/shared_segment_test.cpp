@@ -2,14 +2,34 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/error.h"
+#include "tests/support/child_process.h"
+#include "tests/support/temp_folder.h"
 
 namespace zeroth::comm {
+namespace {
+
+// What the largest file without a name takes that this process has open.
+size_t most_bytes_without_name() {
+  size_t most = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    struct stat status {};
+    if (::stat(entry.path().c_str(), &status) != 0 || status.st_nlink != 0) continue;
+    most = std::max(most, static_cast<size_t>(status.st_blocks) * 512);
+  }
+  return most;
+}
+
+}  // namespace
 
 TEST_CASE("another process of the host sees the same memory, and nothing of it has a name") {
   const auto count = [] {
@@ -34,11 +54,20 @@ TEST_CASE("another process of the host sees the same memory, and nothing of it h
   CHECK(again->size() == segment->size());
 }
 
-TEST_CASE("a segment may be larger than /dev/shm, and takes memory only where it is touched") {
-  const size_t bytes = std::filesystem::space("/dev/shm").capacity + (size_t{1} << 30);
-  const auto segment = SharedSegment::create(bytes);
-  segment->data()[bytes - 1] = std::byte{1};
-  CHECK(segment->data()[bytes - 1] == std::byte{1});
+TEST_CASE("a segment has its memory from the start, so that the lack of it is an error") {
+  constexpr size_t kBytes = 3 << 20;
+  const auto segment = SharedSegment::create(kBytes);
+  CHECK(most_bytes_without_name() == kBytes);
+  const ChildResult result = in_child([] {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{4096, 4096};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    return message_of<Error>([] { SharedSegment::create(kBytes); }) ==
+                   "cannot create 3145728 bytes of shared memory: File too large (ulimit -f)"
+               ? 0
+               : 1;
+  });
+  CHECK(result.status == 0);
 }
 
 TEST_CASE("a ticket of another host, or one that has become stale, is refused with the reason") {

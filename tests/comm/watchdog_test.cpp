@@ -1,9 +1,12 @@
 #include "comm/watchdog.h"
 
 #include <doctest/doctest.h>
+#include <signal.h>
 
 #include <atomic>
 #include <future>
+
+#include "tests/support/child_process.h"
 
 namespace zeroth::comm {
 namespace {
@@ -61,6 +64,23 @@ TEST_CASE("the limit counts from the end of the one before") {
   second = true;
   CHECK(yard.says(milliseconds(600)).empty());
   CHECK(ends == 2);
+}
+
+TEST_CASE("time in which the process is suspended does not count") {
+  const ChildResult result = in_child([] {
+    const pid_t me = ::getpid();
+    if (::fork() == 0) {
+      ::usleep(1'500'000);
+      ::kill(me, SIGCONT);
+      ::_exit(0);
+    }
+    const std::atomic<bool> no = false;
+    Yard yard(milliseconds(1000));
+    yard.dog.watch(watched(no, "item"));
+    ::raise(SIGSTOP);
+    return yard.says(milliseconds(500)).empty() ? 0 : 1;
+  });
+  CHECK(result.status == 0);
 }
 
 TEST_CASE("what cannot end any more is not waited for until the limit") {
