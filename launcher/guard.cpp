@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -17,6 +16,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/process_limits.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -48,10 +48,30 @@ std::set<pid_t> marked(const std::string& mark) {
   return found;
 }
 
+// No handler of the launcher's may run in the guard, which would speak through its pipes.
+class SignalsHeldBack {
+ public:
+  SignalsHeldBack() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsHeldBack() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsHeldBack(const SignalsHeldBack&) = delete;
+  SignalsHeldBack& operator=(const SignalsHeldBack&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
 // Holds nothing of the launcher's: whoever reads its outputs must see their end.
 void let_go_of_everything_but(int fd) {
   ::setsid();
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(signal, SIG_IGN);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGTSTP}) ::signal(signal, SIG_IGN);
+  ::signal(SIGCHLD, SIG_DFL);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
   ::dup2(fd, STDIN_FILENO);
   if (::close_range(STDIN_FILENO + 1, ~0U, 0) != 0)  // a kernel before 5.9
     for (int other = STDIN_FILENO + 1; other < kUsualFiles; ++other) ::close(other);
@@ -73,16 +93,38 @@ void let_go_of_everything_but(int fd) {
 }  // namespace
 
 Guard::Guard() : mark_(unique_mark()) {
+  start();
+}
+
+// Ranks that run already do not hold the pipe: it is closed when they execute.
+void Guard::start() {
   std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw Error("no pipe: {}", std::strerror(errno));
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw Error("no pipe: {}", system_reason(errno));
   const FileDescriptor read_end(ends[0]);
   pipe_ = FileDescriptor(ends[1]);
+  const SignalsHeldBack held_back;
   pid_ = ::fork();
-  if (pid_ < 0) throw Error("no process to guard the ranks: {}", std::strerror(errno));
+  if (pid_ < 0) throw Error("no process to guard the ranks: {}", system_reason(errno));
   if (pid_ == 0) watch(read_end.get(), mark_);
 }
 
+std::string Guard::renew_if_ended() {
+  if (pid_ < 0 || ::waitpid(pid_, nullptr, WNOHANG) != pid_) return "";
+  pid_ = -1;
+  try {
+    if (--renewals_left_ < 0) throw Error("somebody ends each one");
+    start();
+  } catch (const Error& error) {
+    return fmt::format(
+        "the process that guards the job was ended, and there is no other one ({}): the ranks may "
+        "outlive a launcher that is killed",
+        error.what());
+  }
+  return "the process that guards the job was ended; another one has taken its place";
+}
+
 Guard::~Guard() {
+  if (pid_ < 0) return;
   // Were it gone already, this write would be a SIGPIPE of our own: the launcher ignores it.
   [[maybe_unused]] const auto written = ::write(pipe_.get(), "", 1);
   pipe_.close();

@@ -3,14 +3,16 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <optional>
 #include <string_view>
 
 #include "base/memory_file.h"
+#include "base/process_limits.h"
+#include "base/standard_streams.h"
 #include "launcher/address.h"
 #include "launcher/check_config.h"
 #include "launcher/cli.h"
@@ -24,12 +26,14 @@
 
 namespace {
 
+using namespace zeroth;
 using namespace zeroth::launcher;
-using zeroth::FileDescriptor;
-using zeroth::MemoryFile;
+
+// What the launcher has open at most, with room.
+constexpr int kOpenFiles = 24, kOpenFilesOfRank = 4;
 
 void say(const std::string& line) {
-  fmt::print(stderr, "zeroth: {}\n", line);
+  write_all(STDERR_FILENO, fmt::format("zeroth: {}\n", line));
 }
 
 std::filesystem::path own_folder() {
@@ -38,12 +42,12 @@ std::filesystem::path own_folder() {
 
 int check_config_command(const std::vector<std::string>& arguments) {
   const ConfigCheck check = check_config(arguments);
-  fmt::print("{}", check.text);
+  print_answer(check.text);
   return check.status;
 }
 
 int report() {
-  fmt::print("{}", format_report(make_report(own_folder(), LaunchEnvironment::from_process())));
+  print_answer(format_report(make_report(own_folder(), LaunchEnvironment::from_process())));
   return 0;
 }
 
@@ -78,18 +82,30 @@ void tell(const LaunchOptions& options, const Program& program, const RankPlan& 
   }
 }
 
+// A command that does nothing else: without its output it has failed.
+bool only_prints(const std::vector<std::string>& command) {
+  return std::any_of(command.begin() + 1, command.end(), [](const std::string& word) {
+    return word == "--print-config" || word == "--help" || word == "-h" || word == "--version";
+  });
+}
+
 int launch(const LaunchOptions& options, double launch_time) {
   if (options.verbosity >= Verbosity::kWarnings)
     for (const std::string& warning : options.warnings) say("warning: " + warning);
+  require_open_files(kOpenFiles);
+  const bool prints = only_prints(options.command);
+  if (prints && standard_output_was_closed()) throw Error("standard output is closed");
   const std::string path = LaunchEnvironment::from_process().path;
   const Program program{find_program(options.command[0], own_folder(), path), options.command};
   PlanRequest request = look_around(options, launch_time);
+  require_open_files(kOpenFiles + kOpenFilesOfRank * request.choice.num_ranks);
   const MemoryFile meeting = MemoryFile::create("zeroth-meeting");  // open for as long as ranks run
   if (request.choice.num_ranks > 1) request.meeting = meeting.ticket();
   const RankPlan plan = plan_ranks(options, request);
   tell(options, program, plan);
   SupervisorOptions supervision{.progress_on_terminal = request.terminal_columns.has_value(),
                                 .quiet = options.verbosity < Verbosity::kNotes,
+                                .output_is_all = prints,
                                 .signal_grace = std::chrono::seconds(options.grace_seconds)};
   std::vector<zeroth::FileDescriptor> logs;
   if (!options.rank_log_folder.empty())
@@ -106,6 +122,7 @@ int launch(const LaunchOptions& options, double launch_time) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  open_standard_streams();
   const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
   try {
     if (argc > 1 && std::string_view(argv[1]) == "check-config")
@@ -113,7 +130,7 @@ int main(int argc, char** argv) {
     const LaunchOptions options = parse_command_line({argv + 1, argv + argc});
     if (options.report) return report();
     if (options.answer.empty()) return launch(options, now.count());
-    fmt::print("{}", options.answer);
+    print_answer(options.answer);
     return 0;
   } catch (const ProgramError& error) {
     say(fmt::format("error: {}", error.what()));

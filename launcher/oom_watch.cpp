@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <csignal>
 #include <utility>
 
 #include "base/cgroup.h"
+#include "base/process_limits.h"
 #include "base/units.h"
 
 namespace zeroth::launcher {
@@ -31,6 +33,16 @@ std::optional<int64_t> OomWatch::take_new_kills() {
   const auto now = read();
   if (!now || !seen_) return std::nullopt;
   return *now - *std::exchange(seen_, now);
+}
+
+// The loader, and libraries before main, end a process that gets no memory by one of these, with
+// words that only they understand.
+std::string OomWatch::explain(const Ending& ending) {
+  constexpr int kNotLoaded = 127;
+  if (ending == Ending{true, SIGKILL}) return explain_kill();
+  const bool lacks = ending.by_signal ? ending.number == SIGABRT || ending.number == SIGSEGV
+                                      : ending.number == kNotLoaded;
+  return lacks ? address_space_limit() : "";
 }
 
 std::string OomWatch::explain_kill() {

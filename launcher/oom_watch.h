@@ -1,10 +1,13 @@
-// Whether the kernel's out-of-memory killer was at work, by its counters before and after.
+// Whether memory was lacking when a rank ended: whether the kernel's out-of-memory killer was at
+// work, by its counters before and after, or address space is limited.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
+
+#include "launcher/verdict.h"
 
 namespace zeroth::launcher {
 
@@ -17,8 +20,11 @@ class OomWatch {
   // Processes that were ended since the last call, or since the start; empty where nothing counts.
   std::optional<int64_t> take_new_kills();
 
-  // Why a SIGKILL came that the launcher did not send, to stand behind "killed by SIGKILL". Takes
-  // new kills.
+  // Why a rank ended so that was not told to by the launcher, to stand behind "killed by SIGKILL";
+  // empty where nothing is known. Of SIGKILL it takes new kills.
+  std::string explain(const Ending& ending);
+
+  // Why a SIGKILL came.
   std::string explain_kill();
 
  private:

@@ -83,9 +83,10 @@ void OutputSink::flush() {
   for (auto& callback : std::exchange(callbacks_, {})) callback();
 }
 
-Console::Console(boost::asio::io_context& io, std::function<void(int)> on_broken)
-    : out_(io, STDOUT_FILENO, on_broken) {
-  if (!are_one_file(STDOUT_FILENO, STDERR_FILENO)) err_.emplace(io, STDERR_FILENO, on_broken);
+Console::Console(boost::asio::io_context& io, const std::function<void(int, int)>& on_broken)
+    : out_(io, STDOUT_FILENO, [on_broken](int error) { on_broken(STDOUT_FILENO, error); }) {
+  if (are_one_file(STDOUT_FILENO, STDERR_FILENO)) return;
+  err_.emplace(io, STDERR_FILENO, [on_broken](int error) { on_broken(STDERR_FILENO, error); });
 }
 
 void Console::write_line(OutputSink& sink, std::string_view text) {

@@ -54,7 +54,8 @@ class OutputSink {
 // Both outputs of the launcher, and the progress line that may stand on a terminal.
 class Console {
  public:
-  Console(boost::asio::io_context& io, std::function<void(int)> on_broken);
+  // `on_broken(fd, errno)`: of STDOUT_FILENO or STDERR_FILENO, see OutputSink.
+  Console(boost::asio::io_context& io, const std::function<void(int, int)>& on_broken);
 
   void write_line(OutputSink& sink, std::string_view text);
   void write_progress(std::string_view text);  // to `out`; the next line or progress replaces it

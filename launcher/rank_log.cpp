@@ -9,6 +9,30 @@
 #include "base/error.h"
 
 namespace zeroth::launcher {
+namespace {
+
+constexpr int kMostJobs = 100'000;  // in one second and one folder
+
+// Empty where one of the files exists, of which none is left then. Throws Error.
+std::vector<FileDescriptor> open_new_files(const std::filesystem::path& folder,
+                                           const std::string& job, int num_ranks) {
+  std::vector<FileDescriptor> logs;
+  std::vector<std::string> files;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    const std::string file = (folder / fmt::format("{}_rank{}.log", job, rank)).string();
+    logs.emplace_back(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (logs.back().get() < 0 && errno != EEXIST)
+      throw Error("--enable_each_rank_log: {} cannot be made: {}", file, std::strerror(errno));
+    if (logs.back().get() < 0) {
+      for (const std::string& made : files) ::unlink(made.c_str());
+      return {};
+    }
+    files.push_back(file);
+  }
+  return logs;
+}
+
+}  // namespace
 
 std::vector<FileDescriptor> open_rank_logs(const std::filesystem::path& folder, std::time_t now,
                                            int num_ranks) {
@@ -19,15 +43,14 @@ std::vector<FileDescriptor> open_rank_logs(const std::filesystem::path& folder, 
   if (error)
     throw Error("--enable_each_rank_log {}: the folder cannot be made: {}", folder.string(),
                 error.message());
-  std::vector<FileDescriptor> logs;
-  for (int rank = 0; rank < num_ranks; ++rank) {
-    const std::string name = fmt::format("{:%Y%m%d%H%M%S}_rank{}.log", fmt::localtime(now), rank);
-    const std::string file = (folder / name).string();
-    logs.emplace_back(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-    if (logs.back().get() < 0)
-      throw Error("--enable_each_rank_log: {} cannot be made: {}", file, std::strerror(errno));
+  const std::string second = fmt::format("{:%Y%m%d%H%M%S}", fmt::localtime(now));
+  for (int job = 1; job <= kMostJobs; ++job) {
+    const std::string name = job == 1 ? second : fmt::format("{}-{}", second, job);
+    auto logs = open_new_files(folder, name, num_ranks);
+    if (!logs.empty()) return logs;
   }
-  return logs;
+  throw Error("--enable_each_rank_log {}: there are {} jobs of one second, {}", folder.string(),
+              kMostJobs, second);
 }
 
 }  // namespace zeroth::launcher

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/affinity.h"
+#include "base/process_limits.h"
 #include "launcher/find_program.h"
 
 namespace zeroth::launcher {
@@ -26,7 +27,7 @@ struct Pipe {
 
 Pipe make_pipe() {
   std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw Error("no pipe: {}", std::strerror(errno));
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw Error("no pipe: {}", system_reason(errno));
   return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
@@ -38,7 +39,7 @@ FileDescriptor open_input(int rank) {
     if (copy >= 0) return FileDescriptor(copy);
   }
   FileDescriptor null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (null.get() < 0) throw Error("/dev/null cannot be opened: {}", std::strerror(errno));
+  if (null.get() < 0) throw Error("/dev/null cannot be opened: {}", system_reason(errno));
   return null;
 }
 
@@ -86,7 +87,7 @@ struct StartFailure {
 };
 
 void restore_signals() {
-  for (const int signal : {SIGINT, SIGTERM, SIGCHLD, SIGPIPE}) ::signal(signal, SIG_DFL);
+  for (const int signal : {SIGINT, SIGTERM, SIGCHLD, SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_DFL);
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -139,7 +140,7 @@ RankProcess RankProcess::start(const Program& program, const RankSpec& spec) {
                        spec.cores,           ::getpid(),       input.get(),
                        out.write.get(),      err.write.get(),  failure.write.get()};
   const pid_t pid = ::fork();
-  if (pid < 0) throw Error("rank {} cannot be started: {}", spec.rank, std::strerror(errno));
+  if (pid < 0) throw Error("rank {} cannot be started: {}", spec.rank, system_reason(errno));
   if (pid == 0) become_rank(plan);
   RankProcess process(pid, std::move(out.read), std::move(err.read));
   failure.write.close();

@@ -12,7 +12,6 @@
 #include "base/cgroup.h"
 #include "base/units.h"
 #include "launcher/find_program.h"
-#include "launcher/inventory.h"
 #include "launcher/nvml.h"
 
 namespace zeroth::launcher {
@@ -101,11 +100,6 @@ ReportSection memory(Warnings& warnings) {
   const auto limit = memory_limit();
   const Space shared = probe_space("/dev/shm");
   const Finding locked = probe_locked_memory();
-  if (shared.total_bytes < kEnoughShared)
-    warnings.push_back(fmt::format(
-        "/dev/shm has only {}: ranks of one machine share memory there; in docker, --shm-size=1gb "
-        "makes it larger",
-        format_bytes(shared.total_bytes)));
   if (!locked.good)
     warnings.push_back(fmt::format(
         "only {} may be locked: pinned buffers beyond fall back to ordinary memory; 'ulimit -l "
@@ -141,6 +135,8 @@ ReportSection gpus(const LaunchEnvironment& environment, Warnings& warnings) {
   const auto visible = visible_gpus(count, environment.cuda_visible_devices);
   section.lines.emplace_back("visible to ranks",
                              or_unknown(fmt::format("{}", fmt::join(visible, ","))));
+  const std::string shared = shared_memory_warning(visible.size(), probe_space("/dev/shm"));
+  if (!shared.empty()) warnings.push_back(shared);
   return section;
 }
 
@@ -198,6 +194,14 @@ std::vector<ReportSection> make_report(const fs::path& own_folder,
   for (std::string& warning : warnings) last.lines.emplace_back("!", std::move(warning));
   sections.push_back(std::move(last));
   return sections;
+}
+
+std::string shared_memory_warning(size_t gpus, const Space& shared) {
+  if (gpus < 2 || shared.total_bytes >= kEnoughShared) return "";
+  return fmt::format(
+      "/dev/shm has only {}: NCCL exchanges data between GPUs there; in docker, --shm-size=1gb "
+      "makes it larger",
+      format_bytes(shared.total_bytes));
 }
 
 std::string format_report(const std::vector<ReportSection>& sections) {

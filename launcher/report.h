@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/inventory.h"
 #include "launcher/machine.h"
 
 namespace zeroth::launcher {
@@ -18,6 +19,10 @@ struct ReportSection {
 // The last section, where there is one, lists what will slow a run or make it fail.
 std::vector<ReportSection> make_report(const std::filesystem::path& own_folder,
                                        const LaunchEnvironment& environment);
+
+// That /dev/shm (`shared`) is too small for NCCL, the only one that uses it, and only between
+// several GPUs; empty where it is not. Pure.
+std::string shared_memory_warning(size_t gpus, const Space& shared);
 
 // Names and values in two columns, under their titles. Pure.
 std::string format_report(const std::vector<ReportSection>& sections);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <csignal>
 #include <cstring>
 #include <memory>
@@ -16,6 +15,9 @@
 #include "launcher/oom_watch.h"
 #include "launcher/orphans.h"
 #include "launcher/output.h"
+#include "launcher/running_timer.h"
+#include "launcher/stopped_ranks.h"
+#include "launcher/suspend.h"
 #include "launcher/verdict.h"
 
 namespace zeroth::launcher {
@@ -27,6 +29,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kOrphanLimit{1000};  // only a process stuck in the kernel takes as long
 // timeout(1) and others send a signal to the process and to its group: nobody means the second one.
 constexpr milliseconds kSameSignal{250};
+// Whoever suspends a whole job stops one process after the other, the launcher among them.
+constexpr milliseconds kStoppedForLong{1000};
 
 struct RunningRank {
   RankProcess process;
@@ -52,13 +56,16 @@ class Supervisor {
   void say(const std::string& text);
   void wait_for_signals();
   void on_signal(int signal);
-  void on_broken_output(int error);
+  void on_broken_output(int fd, int error);
+  void suspend();
 
   void collect_endings();
   void on_ending(RunningRank& rank, int number);
   void on_failures(size_t first);
   bool is_unforeseen(const Death& death) const;
   std::string describe_stopped() const;
+  std::vector<StoppedRank> find_stopped() const;
+  void look_for_stopped();
   std::vector<pid_t> running_pids() const;
   void signal_all(int signal);
   void stop_all(int signal, milliseconds grace);
@@ -70,6 +77,7 @@ class Supervisor {
   void finish_output();
   bool all_ended() const;
   JobOutcome outcome();
+  JobOutcome lost_outcome() const;
   JobOutcome stopped_outcome();
   JobOutcome failed_outcome();
   std::string tell(const Death& cause);
@@ -79,12 +87,14 @@ class Supervisor {
   OomWatch oom_;
   boost::asio::io_context io_;
   boost::asio::signal_set signals_;
-  boost::asio::steady_timer kill_timer_;
-  boost::asio::steady_timer output_timer_;
+  RunningTimer kill_timer_;
+  RunningTimer output_timer_;
+  RunningTimer stopped_timer_;
   Console console_;
   std::vector<std::unique_ptr<RunningRank>> ranks_;
   std::vector<Death> deaths_;
   Clock::time_point first_death_;
+  StoppedRanks stopped_;
   std::string stopped_ranks_;  // that could not take part when another one failed
   int stop_signal_ = 0;        // from outside; 0: none came before a rank failed
   Clock::time_point stop_time_;
@@ -93,7 +103,7 @@ class Supervisor {
   bool hurried_ = false;   // they have no longer than failure_grace
   bool killed_ = false;
   bool finishing_ = false;
-  std::string output_error_;
+  int output_error_ = 0;  // 0: all was written
 };
 
 bool is_ignored(int signal) {
@@ -108,8 +118,10 @@ Supervisor::Supervisor(const SupervisorOptions& options)
       signals_(io_, SIGINT, SIGTERM, SIGCHLD),
       kill_timer_(io_),
       output_timer_(io_),
-      console_(io_, [this](int error) { on_broken_output(error); }) {
-  if (!is_ignored(SIGHUP)) signals_.add(SIGHUP);  // nohup wants to outlive its terminal
+      stopped_timer_(io_),
+      console_(io_, [this](int fd, int error) { on_broken_output(fd, error); }) {
+  for (const int signal : {SIGHUP, SIGTSTP})  // nohup wants to outlive its terminal
+    if (!is_ignored(signal)) signals_.add(signal);
   ::signal(SIGPIPE, SIG_IGN);
   adopt_orphans();
 }
@@ -156,7 +168,7 @@ void Supervisor::say(const std::string& text) {
 void Supervisor::wait_for_signals() {
   signals_.async_wait([this](boost::system::error_code error, int signal) {
     if (error) return;
-    signal == SIGCHLD ? collect_endings() : on_signal(signal);
+    signal == SIGCHLD ? collect_endings() : signal == SIGTSTP ? suspend() : on_signal(signal);
     wait_for_signals();
   });
 }
@@ -174,24 +186,38 @@ void Supervisor::on_signal(int signal) {
   signal_all(SIGCONT);  // one that is stopped could not obey
 }
 
-void Supervisor::on_broken_output(int error) {
-  output_error_ = std::strerror(error);
-  if (error != EPIPE || stopping_ || finishing_) return;
-  stop_signal_ = SIGPIPE;
-  stop_all(SIGTERM, options_.failure_grace);
+// How a run ends does not depend on who watches it.
+void Supervisor::on_broken_output(int fd, int error) {
+  if (fd != STDOUT_FILENO) return;
+  output_error_ = error;
+  if (!options_.output_is_all)
+    say(fmt::format("warning: standard output is lost from here on: {}; the job goes on",
+                    std::strerror(error)));
+}
+
+void Supervisor::suspend() {
+  std::vector<const RankProcess*> running;
+  for (const auto& rank : ranks_)
+    if (!rank->ending) running.push_back(&rank->process);
+  suspend_with(running);
 }
 
 void Supervisor::collect_endings() {
   if (finishing_) return;
+  const std::string warning = guard_->renew_if_ended();
+  if (!warning.empty()) say("warning: " + warning);
   const size_t known = deaths_.size();
   for (size_t i = 0; i < ranks_.size(); ++i) {
     RunningRank& rank = *ranks_[i];
     if (!rank.ending && (rank.ending = rank.process.poll_ending()))
       on_ending(rank, static_cast<int>(i));
   }
-  reap_orphans(running_pids());
+  std::vector<pid_t> known_pids = running_pids();
+  known_pids.push_back(guard_->pid());
+  reap_orphans(known_pids);
   if (all_ended()) return finish();
   if (deaths_.size() > known) on_failures(known);
+  look_for_stopped();
 }
 
 void Supervisor::on_ending(RunningRank& rank, int number) {
@@ -202,7 +228,7 @@ void Supervisor::on_ending(RunningRank& rank, int number) {
   if (deaths_.empty()) first_death_ = Clock::now();
   const auto since_first = std::chrono::duration_cast<milliseconds>(Clock::now() - first_death_);
   Death death{number, *rank.ending, since_first, stopping_, {}};
-  if (death.ending == Ending{true, SIGKILL} && !killed_) death.reason = oom_.explain_kill();
+  if (!killed_) death.reason = oom_.explain(*rank.ending);
   deaths_.push_back(std::move(death));
 }
 
@@ -229,13 +255,31 @@ bool Supervisor::is_unforeseen(const Death& death) const {
 
 std::string Supervisor::describe_stopped() const {
   std::string text;
-  for (size_t i = 0; i < ranks_.size(); ++i)
-    if (!ranks_[i]->ending && ranks_[i]->process.is_stopped())
-      text += fmt::format(
-          "\nzeroth: rank {} was stopped (SIGSTOP or a debugger) when that happened: others may "
-          "have waited for it",
-          i);
+  for (const StoppedRank& stopped : find_stopped())
+    text += fmt::format(
+        "\nzeroth: rank {} was stopped (SIGSTOP or a debugger) when that happened: others may have "
+        "waited for it",
+        stopped.rank);
   return text;
+}
+
+std::vector<StoppedRank> Supervisor::find_stopped() const {
+  std::vector<StoppedRank> stopped;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    const RankProcess& process = ranks_[i]->process;
+    if (!ranks_[i]->ending && process.is_stopped())
+      stopped.push_back({static_cast<int>(i), process.pid()});
+  }
+  return stopped;
+}
+
+void Supervisor::look_for_stopped() {
+  if (!stopped_.any() && find_stopped().empty()) return;
+  stopped_timer_.start(kStoppedForLong, [this] {
+    if (stopping_ || finishing_) return;
+    const std::string text = stopped_.tell(find_stopped(), running_pids().size());
+    if (!text.empty()) say(text);
+  });
 }
 
 std::vector<pid_t> Supervisor::running_pids() const {
@@ -258,10 +302,7 @@ void Supervisor::stop_all(int signal, milliseconds grace) {
 }
 
 void Supervisor::kill_all_after(milliseconds grace) {
-  kill_timer_.expires_after(grace);
-  kill_timer_.async_wait([this](boost::system::error_code error) {
-    if (!error) kill_all();
-  });
+  kill_timer_.start(grace, [this] { kill_all(); });
 }
 
 void Supervisor::kill_all() {
@@ -273,9 +314,7 @@ void Supervisor::finish() {
   finishing_ = true;
   kill_timer_.cancel();
   end_processes();
-  output_timer_.expires_after(options_.output_grace);
-  output_timer_.async_wait([this](boost::system::error_code error) {
-    if (error) return;
+  output_timer_.start(options_.output_grace, [this] {
     for (const auto& rank : ranks_) {
       for (RankStream* stream : {rank->out.get(), rank->err.get()}) {
         stream->drain();
@@ -317,10 +356,18 @@ std::string Supervisor::tell(const Death& cause) {
 }
 
 JobOutcome Supervisor::outcome() {
-  if (deaths_.empty()) return {0, output_error_.empty() ? "" : "output was lost: " + output_error_};
+  if (deaths_.empty() && output_error_ != 0 && options_.output_is_all) return lost_outcome();
+  if (deaths_.empty()) return {0, ""};
   JobOutcome outcome = stop_signal_ != 0 ? stopped_outcome() : failed_outcome();
   if (killed_) outcome.message += "\nzeroth: ranks that did not end by themselves were killed";
   return outcome;
+}
+
+// A reader that leaves is no error: other commands end by SIGPIPE then, without a word.
+JobOutcome Supervisor::lost_outcome() const {
+  if (output_error_ == EPIPE) return {128 + SIGPIPE, ""};
+  return {
+      1, fmt::format("error: standard output cannot be written: {}", std::strerror(output_error_))};
 }
 
 JobOutcome Supervisor::stopped_outcome() {

@@ -60,6 +60,41 @@ TEST_CASE("a guard that is sent home kills nothing, and marks differ") {
   CHECK(is_killed(marked));
 }
 
+TEST_CASE("a guard that somebody ends is replaced, a limited number of times, by one that guards") {
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const pid_t launcher = ::fork();
+  if (launcher == 0) {
+    Guard guard;
+    const bool lived = guard.renew_if_ended().empty();
+    const pid_t first = guard.pid();
+    ::kill(first, SIGKILL);
+    const bool renewed = lived && eventually([&] { return !guard.renew_if_ended().empty(); }) &&
+                         guard.pid() != first;
+    const pid_t marked = renewed ? sleeper(guard.mark()) : 0;
+    ::usleep(100'000);
+    [[maybe_unused]] const auto written = ::write(ends[1], &marked, sizeof(marked));
+    ::pause();
+  }
+  pid_t marked = 0;
+  REQUIRE(::read(ends[0], &marked, sizeof(marked)) == sizeof(marked));
+  ::close(ends[0]);
+  ::close(ends[1]);
+  CHECK(marked > 0);
+  end(launcher);
+  CHECK(eventually([&] { return !is_alive(marked); }));
+
+  Guard guard;
+  std::string told;
+  for (int i = 0; guard.pid() > 0 && i < 100; ++i) {
+    ::kill(guard.pid(), SIGKILL);
+    CHECK(eventually([&] { return !(told = guard.renew_if_ended()).empty(); }));
+  }
+  CHECK(told.find("there is no other one (somebody ends each one)") != std::string::npos);
+  CHECK(guard.pid() == -1);
+  CHECK(guard.renew_if_ended().empty());
+}
+
 TEST_CASE("a guard whose launcher is killed kills what has the mark") {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);

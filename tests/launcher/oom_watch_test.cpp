@@ -1,7 +1,11 @@
 #include "launcher/oom_watch.h"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 
+#include <csignal>
+
+#include "tests/support/child_process.h"
 #include "tests/support/fake_system.h"
 
 namespace zeroth::launcher {
@@ -26,6 +30,22 @@ TEST_CASE("a rising counter of the control group names the out-of-memory killer,
         "out of memory: the kernel's out-of-memory killer ended 1 process of this control group; "
         "the group may use 64.0 MiB; the machine has 1.00 GiB");
   CHECK(contains(watch.explain_kill(), "somebody sent it"));
+}
+
+TEST_CASE("of what else ends a rank only a limit of the address space is told") {
+  const FakeSystem system;
+  const ChildResult result = in_child([&system] {
+    OomWatch watch(system.root());
+    if (!watch.explain({true, SIGABRT}).empty()) return 1;
+    const rlimit limit{rlim_t{1} << 40, rlim_t{1} << 40};
+    ::setrlimit(RLIMIT_AS, &limit);
+    for (const Ending ending : {Ending{true, SIGABRT}, Ending{false, 127}})
+      if (!contains(watch.explain(ending), "1.00 TiB of address space (ulimit -v)")) return 2;
+    for (const Ending ending : {Ending{true, SIGTERM}, Ending{false, 1}})
+      if (!watch.explain(ending).empty()) return 3;
+    return contains(watch.explain({true, SIGKILL}), "by somebody, or out of memory") ? 0 : 4;
+  });
+  CHECK(result.status == 0);
 }
 
 TEST_CASE("version 1 counts in memory.oom_control") {

@@ -84,15 +84,6 @@ TEST_CASE("on a terminal rank 0 redraws its progress line, and other lines repla
         "ZEROTH_TTY=1\r\nZEROTH_COLUMNS=60\r\n");
 }
 
-TEST_CASE("a reader that leaves ends the job, as it would without a launcher") {
-  const std::string job = ZEROTH_BIN_DIR "/zeroth " + rank_program() + " lines 100000000";
-  const auto result =
-      run_zeroth({"/bin/sh", "-c", "(" + job + "; echo status $? >&2) | head -n 1"});
-  CHECK(lines_of(result.out).size() == 1);
-  CHECK(result.err.find("zeroth: stopped by SIGPIPE\nstatus 141\n") != std::string::npos);
-  CHECK(result.seconds < 15);
-}
-
 TEST_CASE("a reader that sleeps stops neither signals nor the death of ranks") {
   std::array<int, 2> ends{};
   REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);

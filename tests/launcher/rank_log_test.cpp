@@ -33,13 +33,26 @@ TEST_CASE("each rank gets a file with DeepSpeed's name, in a folder that is made
   CHECK(read_text(folder.path() / "a/b/20260309070000_rank1.log") == "one\n");
 }
 
-TEST_CASE("a log is never written over, and a folder that cannot be is refused") {
+TEST_CASE("jobs of an array that start in one second share a folder, each with names of its own") {
   const TempFolder folder;
   const std::time_t now = local_time(2026, 3, 9, 7);
-  open_rank_logs(folder.path(), now, 1);
-  CHECK_THROWS_WITH_AS(open_rank_logs(folder.path(), now, 1),
-                       doctest::Contains("20260309070000_rank0.log cannot be made: File exists"),
-                       Error);
+  const auto first = open_rank_logs(folder.path(), now, 1);
+  REQUIRE(::write(first[0].get(), "one\n", 4) == 4);
+  CHECK(open_rank_logs(folder.path(), now, 2).size() == 2);
+  CHECK(open_rank_logs(folder.path(), now, 1).size() == 1);
+  CHECK(read_text(folder.path() / "20260309070000_rank0.log") == "one\n");
+  for (const char* name : {"-2_rank0.log", "-2_rank1.log", "-3_rank0.log"})
+    CHECK(std::filesystem::exists(folder.path() / ("20260309070000" + std::string(name))));
+
+  std::ofstream(folder.path() / "20260309070000-4_rank1.log") << "somebody's";
+  CHECK(open_rank_logs(folder.path(), now, 2).size() == 2);
+  CHECK_FALSE(std::filesystem::exists(folder.path() / "20260309070000-4_rank0.log"));
+  CHECK(std::filesystem::exists(folder.path() / "20260309070000-5_rank1.log"));
+}
+
+TEST_CASE("a folder for logs that cannot be is refused") {
+  const TempFolder folder;
+  const std::time_t now = local_time(2026, 3, 9, 7);
   std::ofstream(folder.path() / "file") << "x";
   CHECK_THROWS_WITH_AS(open_rank_logs(folder.path() / "file", now, 1),
                        doctest::Contains("it is a file, but should be a folder"), Error);

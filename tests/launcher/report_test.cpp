@@ -63,6 +63,15 @@ TEST_CASE("what will fail a run is warned of at the end") {
   CHECK(has_warning(sections, "DS_ACCELERATOR is cuda, but no GPU is visible"));
 }
 
+TEST_CASE("a small /dev/shm is warned of where NCCL connects several GPUs, and only there") {
+  const Space small{.total_bytes = 64 << 20, .free_bytes = 64 << 20, .type = "tmpfs"};
+  const Space large{.total_bytes = 1 << 30, .free_bytes = 0, .type = "tmpfs"};
+  CHECK(shared_memory_warning(0, small).empty());
+  CHECK(shared_memory_warning(1, small).empty());
+  CHECK(shared_memory_warning(2, large).empty());
+  CHECK(shared_memory_warning(2, small).starts_with("/dev/shm has only 64.0 MiB: NCCL "));
+}
+
 TEST_CASE("names and values stand in two columns under their titles") {
   CHECK(format_report({{"One", {{"a", "1"}, {"long", "2"}}}, {"Two", {{"b", "3"}}}}) ==
         "One\n  a     1\n  long  2\n\nTwo\n  b  3\n");

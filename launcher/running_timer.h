@@ -1,0 +1,30 @@
+// A timer that stands still while the process is stopped.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <functional>
+
+namespace zeroth::launcher {
+
+// Counts short naps instead of looking at the clock: whoever suspends the launcher (Ctrl-Z, a batch
+// system) suspends its ranks too, and the time that these have been given is not over when they
+// wake.
+class RunningTimer {
+ public:
+  explicit RunningTimer(boost::asio::io_context& io) : timer_(io) {}
+
+  // Calls back after `limit`, in the io_context's thread; what it waited for before is forgotten.
+  void start(std::chrono::milliseconds limit, std::function<void()> callback);
+  void cancel() { timer_.cancel(); }
+
+ private:
+  void nap();
+
+  boost::asio::steady_timer timer_;
+  std::chrono::milliseconds left_{0};
+  std::function<void()> callback_;
+};
+
+}  // namespace zeroth::launcher
