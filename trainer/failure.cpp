@@ -6,8 +6,10 @@
 #include <filesystem>
 #include <new>
 #include <string_view>
+#include <system_error>
 
 #include "base/error.h"
+#include "base/process_limits.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -18,6 +20,16 @@ std::string first_line(std::string_view text) {
 
 Failure bug(std::string_view text) {
   return {kInternalErrorCode, fmt::format("internal error, a bug in Zeroth: {}", text)};
+}
+
+std::string limit_in_parentheses() {
+  const std::string limit = address_space_limit();
+  return limit.empty() ? "" : fmt::format(" ({})", limit);
+}
+
+// "could not execute a primitive": oneDNN's errors have a type that no header of LibTorch's tells.
+bool is_of_onednn(std::string_view text) {
+  return text.starts_with("could not ");
 }
 
 Failure explain(const std::exception_ptr& error) {
@@ -32,12 +44,20 @@ Failure explain(const std::exception_ptr& error) {
   } catch (const std::filesystem::filesystem_error& file) {
     return {kUserErrorCode,
             fmt::format("error: {}: {}", file.path1().string(), file.code().message())};
+  } catch (const std::system_error& system) {  // a thread that cannot be started, mostly
+    return {kUserErrorCode, fmt::format("error: {}{}", system_reason(system.code().value()),
+                                        limit_in_parentheses())};
   } catch (const std::bad_alloc&) {
     return {kUserErrorCode,
-            "error: out of host memory: fewer or shorter samples per micro-batch, recompute "
-            "(--gradient-checkpointing), a higher zero stage or more ranks need less"};
+            fmt::format("error: out of host memory{}: fewer or shorter samples per micro-batch, "
+                        "recompute (--gradient-checkpointing), a higher zero stage or more ranks "
+                        "need less",
+                        limit_in_parentheses())};
   } catch (const std::exception& other) {
-    return bug(other.what());
+    if (!is_of_onednn(other.what())) return bug(other.what());
+    return {kUserErrorCode,
+            fmt::format("error: a matrix product failed, most often for lack of memory{}: {}",
+                        limit_in_parentheses(), other.what())};
   } catch (...) {
     return bug("an exception of unknown type");
   }

@@ -2,14 +2,17 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include "base/error.h"
 #include "base/heap.h"
+#include "base/memory_faults.h"
+#include "base/process_limits.h"
+#include "base/standard_streams.h"
 #include "comm/bootstrap.h"
 #include "comm/mesh.h"
 #include "engine/memory_check.h"
@@ -29,8 +32,11 @@ using namespace zeroth;
 // by the time that another one would, a launcher has ended it.
 constexpr std::chrono::seconds kRankZeroFirst{2};
 
+// What a rank without a GPU has open at most, with room.
+constexpr int kOpenFiles = 32;
+
 int say(const std::string& text, const comm::RankEnv& env) {
-  if (env.rank == 0) fmt::print("{}", text);
+  if (env.rank == 0) print_answer(text);
   return 0;
 }
 
@@ -38,23 +44,27 @@ int say(const std::string& text, const comm::RankEnv& env) {
 [[noreturn]] void leave(const std::exception_ptr& error, const comm::RankEnv& env,
                         bool everybodys) {
   const auto failure = trainer::describe(error, env.rank, everybodys ? 1 : env.world_size);
-  std::fflush(stdout);
-  fmt::print(stderr, "{}", failure.message);
+  say_last_words(failure.message);
   std::_Exit(failure.code);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  open_standard_streams();
+  explain_memory_faults("finetune");
   keep_freed_memory();
-  trainer::StopSignal stop;  // before any thread
+  std::optional<trainer::StopSignal> stop;
   comm::RankEnv env;
   trainer::Run run([&env](const std::string& message) {
     leave(std::make_exception_ptr(Error(message)), env, /*everybodys=*/false);
   });
   bool connecting = false;
   try {
+    require_open_files(kOpenFiles);
+    stop.emplace();  // before any thread
     env = comm::RankEnv::from_environment();
+    if (env.world_size > 1) explain_memory_faults(fmt::format("finetune: rank {}", env.rank));
     comm::load_device(env);
     const trainer::RunClock clock(env.launch_time);
     trainer::Flags flags = trainer::parse_flags({argv + 1, argv + argc});
@@ -66,7 +76,7 @@ int main(int argc, char** argv) {
     plan.room = engine::machine_room(plan.config.zero, plan.outline.memory, env.local_size);
     engine::require_memory(plan.memory());
     connecting = true;
-    const int signal = run.execute(plan, env, clock, stop);
+    const int signal = run.execute(plan, env, clock, *stop);
     return signal == 0 ? 0 : trainer::kSignalCode + signal;
   } catch (...) {
     const bool everybodys = !connecting && env.rank == 0;

@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/standard_streams.h"
 #include "trainer/config_text.h"
 #include "trainer/flops_profile.h"
 #include "trainer/page_facts.h"
@@ -39,11 +41,15 @@ ProgressOptions progress_options(const RunPlan& plan, const comm::RankEnv& env) 
           .betas = plan.config.optimizer.betas};
 }
 
+// A run does not end because nobody sees it.
 Progress::Output output_of(bool writes) {
-  return [writes](std::string_view text) {
-    if (!writes) return;
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
+  return [writes, lost = false](std::string_view text) mutable {
+    if (!writes || write_all(STDOUT_FILENO, text) || lost) return;
+    say_last_words(
+        fmt::format("finetune: warning: standard output is lost from here on: {}; "
+                    "the run goes on\n",
+                    std::strerror(errno)));
+    lost = true;
   };
 }
 

@@ -5,6 +5,8 @@
 
 #include <filesystem>
 #include <new>
+#include <stdexcept>
+#include <system_error>
 
 #include "base/error.h"
 
@@ -44,6 +46,19 @@ TEST_CASE("a file that the system refuses is the user's error, with its path and
   const Failure failure = describe(error, 0, 1);
   CHECK(failure.code == 1);
   CHECK(failure.message == "finetune: error: /" + std::string(300, 'x') + ": File name too long\n");
+}
+
+TEST_CASE("what the system or oneDNN refuses for lack of something is no bug of ours") {
+  const std::system_error thread(std::make_error_code(std::errc::resource_unavailable_try_again));
+  const Failure refused = describe(std::make_exception_ptr(thread), 0, 1);
+  CHECK(refused.code == 1);
+  CHECK(refused.message.starts_with("finetune: error: Resource temporarily unavailable"));
+  const std::runtime_error primitive("could not execute a primitive");
+  const Failure product = describe(std::make_exception_ptr(primitive), 0, 1);
+  CHECK(product.code == 1);
+  CHECK(product.message ==
+        "finetune: error: a matrix product failed, most often for lack of memory: could not "
+        "execute a primitive\n");
 }
 
 TEST_CASE("lack of memory says what needs less") {

@@ -1,0 +1,139 @@
+// Runs on systems that are short of something, or that take it away in the middle: real processes.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "tests/trainer/workbench.h"
+
+namespace zeroth::trainer {
+namespace {
+
+constexpr const char* kShort =
+    "--model model --data train.bin --seq-len 16 --steps 3 --global-batch 2 --micro-batch 1 ";
+constexpr const char* kEndless =
+    "--model model --data train.bin --seq-len 16 --steps 1000000 --global-batch 2 --micro-batch 1 ";
+
+// Words of the shell: `zeroth RANKS ARGUMENTS...` is finetune under the launcher, `until_step N`
+// waits for the output of $job in the file out, `ranks_of PID` lists a launcher's children.
+std::string script(const std::string& rest) {
+  return fmt::format(
+      "zeroth() {{ ranks=$1; shift; '{}/zeroth' --num_gpus $ranks finetune \"$@\"; }}\n"
+      "until_step() {{ while ! grep -q \"step $1/\" out && kill -0 $job; do sleep 0.05; done; }}\n"
+      "ranks_of() {{ cat /proc/$1/task/*/children; }}\n{}",
+      ZEROTH_BIN_DIR, rest);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a run whose outputs are closed, full or without a reader trains and saves all the same") {
+  const Workbench bench;
+  for (const char* outputs : {">&-", "2>&-", "<&- >&- 2>&-", ">/dev/full", ">/dev/full 2>&1"}) {
+    CAPTURE(outputs);
+    const auto result =
+        bench.shell(fmt::format("rm -rf saved; exec 3>&2\n\"$FINETUNE\" {} "
+                                "--output saved {}; echo status $? >&3",
+                                kShort, outputs));
+    CHECK(has(result.err, "status 0\n"));
+    CHECK(std::filesystem::exists(bench / "saved/model.safetensors"));
+  }
+  for (const char* program : {"\"$FINETUNE\"", "zeroth 2"}) {
+    CAPTURE(program);
+    const auto result = bench.shell(script(fmt::format(
+        "rm -rf saved\n({} {} --output saved; echo status $? >&2) | head -n 1", program, kShort)));
+    CHECK(has(result.err, "status 0\n"));
+    CHECK(has(result.err, "warning: standard output is lost from here on: Broken pipe; "));
+    CHECK(std::filesystem::exists(bench / "saved/model.safetensors"));
+  }
+}
+
+TEST_CASE("a configuration that is printed for nobody is no success") {
+  const Workbench bench;
+  for (const char* program : {"\"$FINETUNE\"", "zeroth 2"}) {
+    CAPTURE(program);
+    const auto full =
+        bench.shell(script(fmt::format("{} {} --print-config >/dev/full", program, kShort)));
+    CHECK(full.code == 1);
+    CHECK(has(full.err, "error: standard output cannot be written: No space left on device\n"));
+    const auto closed =
+        bench.shell(script(fmt::format("{} {} --print-config >&-", program, kShort)));
+    CHECK(closed.code == 1);
+    CHECK(has(closed.err, "error: standard output is closed\n"));
+  }
+}
+
+TEST_CASE("data that shrinks while it is used is an error with path and offset, not a signal") {
+  const Workbench bench;
+  const auto result =
+      bench.shell(script(fmt::format("zeroth 2 {} >out & job=$!\n"
+                                     "until_step 3; : >train.bin\nwait $job",
+                                     kEndless)));
+  CHECK(result.code == 1);
+  CHECK(has(result.err, ": error: cannot read "));
+  CHECK(has(result.err, "/train.bin at offset "));
+  CHECK(has(result.err, ": it has only 0 bytes now: somebody cut it while it was in use\n"));
+  CHECK_FALSE(has(result.err, "SIGBUS"));
+}
+
+TEST_CASE("a model beyond ulimit -f is an error with path and limit, not a signal") {
+  const Workbench bench;
+  const auto result = bench.shell(
+      script(fmt::format("ulimit -f 64\nzeroth 2 {} --output saved --overwrite", kShort)));
+  CHECK(result.code == 1);
+  CHECK(has(result.err, "model.safetensors: reserving "));
+  CHECK(has(result.err, " bytes failed: File too large (ulimit -f)\n"));
+  CHECK_FALSE(has(result.err, "SIGXFSZ"));
+}
+
+TEST_CASE("a run under a small ulimit -n says that this is the reason") {
+  const Workbench bench;
+  for (const int files : {4, 5, 6, 12, 20}) {
+    CAPTURE(files);
+    const auto alone =
+        bench.shell(fmt::format("ulimit -n {}; exec \"$FINETUNE\" {}", files, kShort));
+    CHECK(alone.code == 1);
+    CHECK(alone.err ==
+          fmt::format("finetune: error: this process may have {} files open (ulimit -n), but needs "
+                      "32\n",
+                      files));
+    const auto launched = bench.shell(fmt::format(
+        "ulimit -n {}; exec '{}/zeroth' --num_gpus 2 finetune {}", files, ZEROTH_BIN_DIR, kShort));
+    CHECK(launched.code == 1);
+    CHECK(has(launched.err, fmt::format("may have {} files open (ulimit -n)", files)));
+  }
+  CHECK(bench
+            .shell(fmt::format("ulimit -n 32; exec '{}/zeroth' --num_gpus 2 finetune {}",
+                               ZEROTH_BIN_DIR, kShort))
+            .code == 0);
+}
+
+TEST_CASE(
+    "a run under a small ulimit -v says that this is the reason, and is never a bug of ours") {
+  const Workbench bench;
+  for (const int megabytes : {200, 400, 550, 600, 2000}) {
+    CAPTURE(megabytes);
+    const auto result =
+        bench.shell(fmt::format("ulimit -v {}; exec '{}/zeroth' --num_gpus 2 finetune {}",
+                                megabytes * 1000, ZEROTH_BIN_DIR, kShort));
+    CAPTURE(result.err);
+    CHECK(result.code != 70);
+    if (result.code != 0) CHECK(has(result.err, "(ulimit -v)"));
+  }
+}
+
+TEST_CASE("a job that is suspended for longer than its time limit goes on as if nothing had been") {
+  const Workbench bench;
+  const auto result = bench.shell(script(fmt::format(
+      "'{}/zeroth' --timeout 2 --num_gpus 2 finetune {} >out & job=$!\n"
+      "until_step 5; all=\"$(ranks_of $job) $job\"\n"
+      "kill -STOP $all; sleep 5; lines=$(grep -c step out); kill -CONT $all\n"
+      "while [ $(grep -c step out) -lt $((lines + 3)) ] && kill -0 $job; do sleep 0.1; done\n"
+      "kill -TERM $job; wait $job",
+      ZEROTH_BIN_DIR, kEndless)));
+  CAPTURE(result.err);
+  CHECK(result.code == 143);
+  CHECK_FALSE(has(result.err, "time limit"));
+  CHECK_FALSE(has(result.err, "SIGSTOP"));
+  CHECK_FALSE(has(result.err, "were killed"));
+}
+
+}  // namespace zeroth::trainer
