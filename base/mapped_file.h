@@ -8,7 +8,7 @@
 
 namespace zeroth {
 
-// Pages are read as they are touched. The file must not shrink while it is mapped.
+// Pages are read as they are touched. If the file shrinks meanwhile: base/memory_faults.h tells.
 class MappedFile {
  public:
   // Throws an Error with the path and the system's reason.

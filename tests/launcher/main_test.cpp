@@ -140,6 +140,20 @@ TEST_CASE("each rank's log holds both its outputs, the console has them as befor
   CHECK(contains(refused.err, "it is a file, but should be a folder"));
 }
 
+TEST_CASE("jobs of an array log into one folder in one second") {
+  const TempFolder folder;
+  const std::string job = ZEROTH_BIN_DIR "/zeroth --num_gpus=2 --enable_each_rank_log '" +
+                          folder.path().string() + "' /bin/sh -c 'echo \"$0 $RANK\"' ";
+  std::string script;
+  for (const char* name : {"a", "b", "c", "d"}) script += job + name + " & ";
+  CHECK(run_zeroth({"--num_gpus=1", "/bin/sh", "-c", script + "wait"}).status == 0);
+  std::vector<std::string> logs;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+    logs.push_back(read_text(entry.path()));
+  CHECK(sorted(logs) == std::vector<std::string>{"a 0\n", "a 1\n", "b 0\n", "b 1\n", "c 0\n",
+                                                 "c 1\n", "d 0\n", "d 1\n"});
+}
+
 TEST_CASE("--save_pid keeps the launcher's number in DeepSpeed's file while it runs") {
   const auto result =
       run_zeroth({"--save_pid", "/bin/sh", "-c", "echo $PPID; cat /tmp/$PPID.deepspeed; echo"});

@@ -30,10 +30,11 @@ TEST_CASE(
   for (const char* outputs : {">&-", "2>&-", "<&- >&- 2>&-", ">/dev/full", ">/dev/full 2>&1"}) {
     CAPTURE(outputs);
     const auto result =
-        bench.shell(fmt::format("rm -rf saved; exec 3>&2\n\"$FINETUNE\" {} "
+        bench.shell(fmt::format("rm -rf saved; exec 3>&2\n\"$FINETUNE\" {} --metrics m.jsonl "
                                 "--output saved {}; echo status $? >&3",
                                 kShort, outputs));
     CHECK(has(result.err, "status 0\n"));
+    CHECK(bench.steps("m.jsonl").size() == 3);  // and nothing else landed there
     CHECK(std::filesystem::exists(bench / "saved/model.safetensors"));
   }
   for (const char* program : {"\"$FINETUNE\"", "zeroth 2"}) {
