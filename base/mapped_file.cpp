@@ -1,8 +1,6 @@
 #include "base/mapped_file.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,35 +9,16 @@
 
 #include "base/error.h"
 #include "base/process_limits.h"
+#include "base/regular_file.h"
 
 namespace zeroth {
-namespace {
-
-[[noreturn]] void fail(const char* action, const std::filesystem::path& path) {
-  throw Error("cannot {} {}: {}", action, path.string(), system_reason(errno));
-}
-
-// The mapping outlives the descriptor.
-struct Descriptor {
-  int value;
-  ~Descriptor() {
-    if (value >= 0) ::close(value);
-  }
-};
-
-}  // namespace
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (file.value < 0) fail("open", path);
-  struct stat status {};
-  if (::fstat(file.value, &status) != 0) fail("stat", path);
-  if (!S_ISREG(status.st_mode)) throw Error("{} is not a file", path.string());
-  if (status.st_size == 0) return;
-  const auto size = static_cast<size_t>(status.st_size);
-  void* const memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.value, 0);
-  if (memory == MAP_FAILED) fail("map", path);
-  bytes_ = {static_cast<const std::byte*>(memory), size};
+  const RegularFile file(path);  // the mapping outlives it
+  if (file.size() == 0) return;
+  void* const memory = ::mmap(nullptr, file.size(), PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
+  if (memory == MAP_FAILED) throw Error("cannot map {}: {}", path.string(), system_reason(errno));
+  bytes_ = {static_cast<const std::byte*>(memory), file.size()};
 }
 
 MappedFile::~MappedFile() {

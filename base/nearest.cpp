@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <limits>
+#include <utility>
 
 namespace zeroth {
 namespace {
@@ -15,21 +16,22 @@ bool same(char left, char right) {
 }  // namespace
 
 size_t edit_distance(std::string_view left, std::string_view right) {
-  std::vector<std::vector<size_t>> cost(left.size() + 1, std::vector<size_t>(right.size() + 1));
+  std::vector<size_t> two_above, above, cost(right.size() + 1);
   for (size_t i = 0; i <= left.size(); ++i) {
+    two_above = std::exchange(above, cost);
     for (size_t j = 0; j <= right.size(); ++j) {
       if (i == 0 || j == 0) {
-        cost[i][j] = i + j;
+        cost[j] = i + j;
         continue;
       }
-      const size_t substituted = cost[i - 1][j - 1] + (same(left[i - 1], right[j - 1]) ? 0 : 1);
-      cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, substituted});
+      const size_t substituted = above[j - 1] + (same(left[i - 1], right[j - 1]) ? 0 : 1);
+      cost[j] = std::min({above[j] + 1, cost[j - 1] + 1, substituted});
       if (i > 1 && j > 1 && same(left[i - 1], right[j - 2]) && same(left[i - 2], right[j - 1])) {
-        cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
+        cost[j] = std::min(cost[j], two_above[j - 2] + 1);
       }
     }
   }
-  return cost.back().back();
+  return cost.back();
 }
 
 std::string_view nearest_name(std::string_view name,
@@ -37,8 +39,10 @@ std::string_view nearest_name(std::string_view name,
   std::string_view best;
   size_t best_distance = std::numeric_limits<size_t>::max();
   for (const std::string_view candidate : candidates) {
+    const auto [shorter, longer] = std::minmax({name.size(), candidate.size()});
+    const size_t near = std::max<size_t>(1, longer / 3);
+    if (longer - shorter > near) continue;  // at least that many insertions
     const size_t distance = edit_distance(name, candidate);
-    const size_t near = std::max<size_t>(1, std::max(name.size(), candidate.size()) / 3);
     if (distance <= near && distance < best_distance) {
       best = candidate;
       best_distance = distance;

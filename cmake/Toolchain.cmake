@@ -17,10 +17,12 @@ set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 if(ZEROTH_SANITIZE STREQUAL "address")
   # Not vptr: LibTorch hides the type information that it needs.
   set(sanitizers -fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=undefined)
+elseif(ZEROTH_SANITIZE STREQUAL "fuzz")  # clang only; tools/fuzz
+  set(sanitizers -fsanitize=address,undefined,fuzzer-no-link -fno-sanitize=vptr -fno-sanitize-recover=undefined)
 elseif(ZEROTH_SANITIZE STREQUAL "thread")
   set(sanitizers -fsanitize=thread)
 elseif(ZEROTH_SANITIZE)
-  message(FATAL_ERROR "ZEROTH_SANITIZE=${ZEROTH_SANITIZE}: it is address, thread or empty")
+  message(FATAL_ERROR "ZEROTH_SANITIZE=${ZEROTH_SANITIZE}: it is address, thread, fuzz or empty")
 endif()
 if(ZEROTH_SANITIZE)
   add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:${sanitizers};-fno-omit-frame-pointer;-g1>")

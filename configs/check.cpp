@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "base/json.h"
 #include "base/nearest.h"
+#include "base/printable.h"
 
 namespace zeroth::configs {
 namespace {
@@ -28,7 +30,7 @@ class Checker {
       const Key* key = find_key(key_path);
       out_.given.push_back({path, key, value});
       if (key == nullptr) {
-        complain_unknown(path, section, name);
+        complain_unknown(join(shown, shortened(name)), section, name);
       } else if (const auto [first, inserted] = seen_.emplace(key_path, path);
                  !inserted && first->second != path) {
         complain(path, "stands in the file also as {}: keep one", first->second);
@@ -49,8 +51,12 @@ class Checker {
     out_.complaints.push_back(path + ": " + fmt::format(format, std::forward<Args>(args)...));
   }
 
+  // A file of some other kind has thousands: what they were meant to be is looked for a few times.
+  bool may_guess() { return guesses_++ < kMostGuesses; }
+
   void complain_unknown(const std::string& path, const std::string& section,
                         const std::string& name) {
+    if (!may_guess()) return complain(path, "unknown key");
     const std::string_view near = nearest_name(name, names_in(section));
     if (!near.empty()) {
       const std::string meant = join(section, near);
@@ -99,7 +105,7 @@ class Checker {
       const int stage = value.get<bool>() ? 1 : 0;
       out_.values["zero_optimization.stage"] = stage;
       out_.warnings.push_back(
-          fmt::format("{}: {} is the old form of {{\"stage\": {}}}", path, value.dump(), stage));
+          fmt::format("{}: {} is the old form of {{\"stage\": {}}}", path, quoted(value), stage));
     } else if (key.state == KeyState::kRefused) {
       check_refused(value, path, key);
     } else if (value == "auto" && key.type != KeyType::kSection) {
@@ -131,7 +137,8 @@ class Checker {
     } else if (key.state == KeyState::kHonoured) {
       out_.values[std::string(key.path)] = *typed;
     } else if (value != Json::parse(key.fallback)) {
-      out_.warnings.push_back(fmt::format("{} {} has no effect: {}", path, value.dump(), key.text));
+      out_.warnings.push_back(
+          fmt::format("{} {} has no effect: {}", path, quoted(value), key.text));
     }
   }
 
@@ -139,7 +146,7 @@ class Checker {
     if (key.type == KeyType::kSection) {
       check_refused_section(value, path, key);
     } else if (!is_one_of(value, key.fallback) && !is_one_of(value, key.accepts)) {
-      complain(path, "{} is refused: {}; accepted: {}{}", value.dump(), key.text, key.fallback,
+      complain(path, "{} is refused: {}; accepted: {}{}", quoted(value), key.text, key.fallback,
                key.accepts.empty() ? "" : fmt::format(" | {}", key.accepts));
     }
   }
@@ -172,8 +179,8 @@ class Checker {
       });
       if (open) continue;
       if (std::find(inside.begin(), inside.end(), inner) == inside.end()) {
-        const std::string_view near = nearest_name(inner, inside);
-        complain(join(path, name), "unknown key{}",
+        const std::string_view near = may_guess() ? nearest_name(inner, inside) : "";
+        complain(join(path, shortened(name)), "unknown key{}",
                  near.empty() ? "" : fmt::format("; did you mean {}?", near));
       } else if (value.is_object()) {
         check_names(value, join(path, name), inner, inside);
@@ -181,7 +188,10 @@ class Checker {
     }
   }
 
+  static constexpr int kMostGuesses = 20;
+
   CheckedKeys& out_;
+  int guesses_ = 0;
   std::map<std::string, std::string> seen_;  // table path -> path in the file
 };
 

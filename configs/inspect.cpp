@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/json.h"
 #include "configs/context.h"
 
 namespace zeroth::configs {
@@ -63,7 +64,7 @@ class Inspector {
 
  private:
   KeyReport of_given(const GivenKey& given) const {
-    KeyReport report{given.path, "unknown", given.value.dump(), ""};
+    KeyReport report{given.path, "unknown", quoted(given.value), ""};
     if (given.key == nullptr) return report;
     const Key& key = *given.key;
     const bool refused =

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <limits>
-#include <set>
 #include <string_view>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace zeroth::configs {
 namespace {
@@ -48,133 +48,45 @@ size_t hide_special(std::string& text, size_t position) {
   return 0;
 }
 
-// Blanks # comments, hides special numbers and leaves every other byte, so that positions stay
-// true.
-std::string plain_json(std::string text) {
-  enum class In { kCode, kString, kLine, kBlock, kHash } in = In::kCode;
+// Blanks comments, hides special numbers and leaves every other byte, so that positions stay true.
+std::string plain_json(std::string text, const JsonSource& source) {
+  enum class In { kCode, kString, kLine, kBlock } in = In::kCode;
+  size_t comment = 0;  // where it began
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     const char next = i + 1 < text.size() ? text[i + 1] : '\0';
     if (in == In::kCode) {
       if (c == '"') in = In::kString;
-      if (c == '/' && next == '/') in = In::kLine;
-      if (c == '/' && next == '*') {
-        in = In::kBlock;
-        ++i;
-      }
-      if (c == '#') in = In::kHash;
+      if (c == '#' || (c == '/' && next == '/')) in = In::kLine;
+      if (c == '/' && next == '*') in = In::kBlock;
+      comment = i;
       if (const size_t length = hide_special(text, i); length > 0) i += length - 1;
     } else if (in == In::kString) {
       if (c == '\\') ++i;
       if (c == '"') in = In::kCode;
-    } else if (in == In::kBlock) {
-      if (c == '*' && next == '/') in = In::kCode;
-    } else if (c == '\n') {
+    } else if (in == In::kLine && c == '\n') {
       in = In::kCode;
+    } else if (in == In::kBlock && c == '/' && i > comment + 2 && text[i - 1] == '*') {
+      in = In::kCode;
+      std::replace_if(
+          text.begin() + static_cast<ptrdiff_t>(comment),
+          text.begin() + static_cast<ptrdiff_t>(i) + 1, [](char byte) { return byte != '\n'; },
+          ' ');
     }
-    if (in == In::kHash) text[i] = ' ';
+    if (in == In::kLine) text[i] = ' ';
+  }
+  if (in == In::kBlock) {
+    throw_json_error(text, comment, source, "not JSON: a comment without its closing */");
   }
   return text;
-}
-
-// Follows the parser through the text: knows the path, collects duplicates, builds nothing.
-class Follower : public nlohmann::json_sax<Json> {
- public:
-  bool null() override { return value(); }
-  bool boolean(bool) override { return value(); }
-  bool number_integer(number_integer_t) override { return value(); }
-  bool number_unsigned(number_unsigned_t) override { return value(); }
-  bool number_float(number_float_t, const string_t&) override { return value(); }
-  bool string(string_t&) override { return value(); }
-  bool binary(binary_t&) override { return value(); }
-  bool start_object(size_t) override { return open(false); }
-  bool start_array(size_t) override { return open(true); }
-  bool end_object() override { return close(); }
-  bool end_array() override { return close(); }
-
-  bool key(string_t& name) override {
-    levels_.back().name = name;
-    if (!levels_.back().seen.insert(name).second) duplicates.push_back(path());
-    return true;
-  }
-
-  bool parse_error(size_t position, const std::string&,
-                   const nlohmann::detail::exception& failure) override {
-    error_position = position;
-    error = failure.what();
-    return false;
-  }
-
-  std::string path() const {
-    std::string text;
-    for (const Level& level : levels_) {
-      if (level.is_array) {
-        text += fmt::format("[{}]", level.index);
-      } else if (!level.name.empty()) {
-        text += (text.empty() ? "" : ".") + level.name;
-      }
-    }
-    return text;
-  }
-
-  std::vector<std::string> duplicates;
-  size_t error_position = 0;  // bytes read, the offending one included
-  std::string error;
-
- private:
-  struct Level {
-    bool is_array = false;
-    size_t index = 0;
-    std::string name;
-    std::set<std::string> seen;
-  };
-
-  bool value() {
-    if (!levels_.empty()) ++levels_.back().index;
-    return true;
-  }
-
-  bool open(bool is_array) {
-    levels_.push_back({.is_array = is_array, .index = 0, .name = {}, .seen = {}});
-    return true;
-  }
-
-  bool close() {
-    levels_.pop_back();
-    return value();
-  }
-
-  std::vector<Level> levels_;
-};
-
-[[noreturn]] void throw_syntax_error(const std::string& text, const std::string& name,
-                                     const Follower& follower) {
-  const size_t position = std::min(follower.error_position, text.size());
-  const std::string before = text.substr(0, position == 0 ? 0 : position - 1);
-  const size_t line = 1 + static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
-  const size_t column = before.size() - (before.rfind('\n') + 1) + 1;
-  std::string reason = follower.error;
-  for (const char* lead : {"syntax error ", "] "}) {
-    if (const size_t found = reason.find(lead); found != std::string::npos) {
-      reason = reason.substr(found + (lead[0] == ']' ? 2 : 0));
-      break;
-    }
-  }
-  const std::string path = follower.path();
-  throw Error("{}:{}:{}: {}{}", name, line, column, path.empty() ? "" : path + ": ", reason);
 }
 
 }  // namespace
 
 ParsedJson parse_json(const std::string& text, const std::string& name) {
-  constexpr bool kStrict = true, kIgnoreComments = true;
-  const std::string clean = plain_json(text);
-  Follower follower;
-  if (!Json::sax_parse(clean, &follower, Json::input_format_t::json, kStrict, kIgnoreComments)) {
-    throw_syntax_error(clean, name, follower);
-  }
-  ParsedJson parsed{Json::parse(clean, nullptr, true, kIgnoreComments),
-                    std::move(follower.duplicates)};
+  const JsonSource source{.name = name, .limits = kConfigLimits};
+  ParsedJson parsed;
+  parsed.root = parse_ordered_json(plain_json(text, source), source, parsed.duplicates);
   restore_specials(parsed.root);
   return parsed;
 }

@@ -6,6 +6,8 @@
 #include <cctype>
 #include <cmath>
 
+#include "base/json.h"
+
 namespace zeroth::configs {
 namespace {
 
@@ -111,9 +113,9 @@ bool is_accepted(const Json& value, const Key& key) {
 }
 
 std::string describe(const Json& value) {
-  if (value.is_string()) return "the string " + value.dump();
+  if (value.is_string()) return "the string " + quoted(value);
   if (value.is_object()) return "an object";
-  if (value.is_array()) return "the list " + value.dump();
+  if (value.is_array()) return "the list " + quoted(value);
   if (value.is_number_float() && !std::isfinite(value.get<double>())) {
     return fmt::format("{}", value.get<double>());
   }

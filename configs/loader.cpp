@@ -2,27 +2,28 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "base/printable.h"
+#include "base/regular_file.h"
 #include "configs/context.h"
 #include "configs/json_text.h"
 
 namespace zeroth::configs {
 namespace {
 
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file.good() && !file.eof()) throw Error("{}: cannot be read", path);
-  return text;
-}
+constexpr size_t kMostComplaints = 20;  // that one message shows
 
 [[noreturn]] void throw_complaints(const std::string& name,
                                    const std::vector<std::string>& complaints) {
   if (complaints.size() == 1) throw Error("{}: {}", name, complaints.front());
-  throw Error("{}: {} errors\n  {}", name, complaints.size(), fmt::join(complaints, "\n  "));
+  const size_t shown = std::min(complaints.size(), kMostComplaints);
+  const auto end = complaints.begin() + static_cast<ptrdiff_t>(shown);
+  const std::string more =
+      shown < complaints.size() ? fmt::format("\n  and {} more", complaints.size() - shown) : "";
+  throw Error("{}: {} errors\n  {}{}", name, complaints.size(),
+              fmt::join(complaints.begin(), end, "\n  "), more);
 }
 
 Config fill_or_throw(Context& context) {
@@ -53,17 +54,14 @@ Document parse_text(const std::string& text, const std::string& name) {
 
 Document load(const std::string& file_or_base64) {
   std::error_code ignored;
-  if (std::filesystem::is_directory(file_or_base64, ignored)) {
-    throw Error("{}: is a folder, expected a configuration file", file_or_base64);
-  }
   if (std::filesystem::exists(file_or_base64, ignored)) {
-    return parse_text(read_file(file_or_base64), file_or_base64);
+    return parse_text(read_file(file_or_base64, kConfigLimits.bytes), file_or_base64);
   }
   const std::optional<std::string> decoded = decode_base64(file_or_base64);
   if (decoded && decoded->find('{') != std::string::npos) {
     return parse_text(*decoded, "base64 configuration");
   }
-  throw Error("{}: no such configuration file, and not base64 of one", file_or_base64);
+  throw Error("{}: no such configuration file, and not base64 of one", shortened(file_or_base64));
 }
 
 BatchConfig resolve_batch(const Document& document, const FlagValues& flags, int64_t world_size) {

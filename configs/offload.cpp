@@ -1,5 +1,6 @@
 #include <filesystem>
 
+#include "base/json.h"
 #include "configs/context.h"
 
 namespace zeroth::configs {
@@ -45,7 +46,7 @@ std::string read_folder(Context& context, const std::string& section, RestingPla
   if (given.empty()) {
     if (used) {
       context.complain("{}.device: \"nvme\" needs {}, a folder on the disk to be used, found {}",
-                       section, path, found == values.end() ? "null" : found->second.dump());
+                       section, path, found == values.end() ? "null" : quoted(found->second));
     }
     return {};
   }

@@ -1,5 +1,6 @@
 #include "configs/print.h"
 
+#include "base/printable.h"
 #include "configs/context.h"
 #include "configs/loader.h"
 
@@ -110,6 +111,11 @@ Json profilers_json(const Config& config) {
   return json;
 }
 
+// JSON that any terminal shows. A path may be no UTF-8.
+std::string printed(const Json& value) {
+  return printable(value.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
 class Printer {
  public:
   explicit Printer(const Origins& origins) : origins_(origins) {}
@@ -128,7 +134,7 @@ class Printer {
       const std::string inner = path.empty() ? name : path + "." + name;
       const size_t start = text_.size();
       text_ += fmt::format("{:{}}\"{}\": ", "", indent_, name);
-      value.is_object() ? print_object(value, inner) : void(text_ += value.dump());
+      value.is_object() ? print_object(value, inner) : void(text_ += printed(value));
       if (--left > 0) text_ += ",";
       if (const auto origin = origins_.find(inner); origin != origins_.end()) {
         const size_t width = text_.size() - start;

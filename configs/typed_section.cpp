@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/nearest.h"
+#include "base/printable.h"
 #include "configs/context.h"
 
 namespace zeroth::configs {
@@ -16,7 +17,8 @@ std::optional<std::string> known_type(Context& context, const std::string& path,
     return std::nullopt;
   }
   const auto same = [&](std::string_view name) {
-    return any_case ? edit_distance(*type, name) == 0 : *type == name;
+    return type->size() == name.size() &&
+           (any_case ? edit_distance(*type, name) == 0 : *type == name);
   };
   if (const auto found = std::find_if(known.begin(), known.end(), same); found != known.end()) {
     return std::string(*found);
@@ -26,7 +28,7 @@ std::optional<std::string> known_type(Context& context, const std::string& path,
     context.complain("{}: {} is not supported yet; one of {}", path, *type, fmt::join(known, ", "));
   } else {
     const std::string_view near = nearest_name(*type, known);
-    context.complain("{}: unknown type \"{}\"; {}", path, *type,
+    context.complain("{}: unknown type \"{}\"; {}", path, shortened(*type),
                      near.empty() ? fmt::format("one of {}", fmt::join(known, ", "))
                                   : fmt::format("did you mean {}?", near));
   }

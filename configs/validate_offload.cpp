@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/json.h"
 #include "configs/context.h"
 
 namespace zeroth::configs {
@@ -56,7 +57,7 @@ void warn_of_idle(Context& context, const std::string& section, RestingPlace dev
                       std::find(names.begin(), names.end(), name) != names.end();
     if (!idle || value == context.keys.values.end() || value->second == "auto") continue;
     if (value->second == nlohmann::ordered_json::parse(given.key->fallback)) continue;
-    context.warn("{} {} has no effect: {}.device is \"{}\"", given.path, value->second.dump(),
+    context.warn("{} {} has no effect: {}.device is \"{}\"", given.path, quoted(value->second),
                  section, name_of(device));
   }
 }

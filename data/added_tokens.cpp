@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <span>
 
+#include "base/json_view.h"
+#include "data/bpe.h"
 #include "data/utf8.h"
 
 namespace zeroth::data {
@@ -74,33 +77,48 @@ size_t skip_space_after(std::string_view text, size_t end) {
 std::vector<AddedToken> parse_added_tokens(const json& added_tokens) {
   std::vector<AddedToken> tokens;
   if (added_tokens.is_null()) return tokens;
-  for (const json& entry : added_tokens) {
-    tokens.push_back({.id = entry.at("id").get<int32_t>(),
-                      .content = entry.at("content").get<std::string>(),
-                      .single_word = entry.value("single_word", false),
-                      .lstrip = entry.value("lstrip", false),
-                      .rstrip = entry.value("rstrip", false),
-                      .normalized = entry.value("normalized", !entry.value("special", false))});
+  const JsonView list(added_tokens, "added_tokens");
+  for (size_t i = 0; i < list.size(); ++i) {
+    const JsonView entry = list.at(i);
+    const bool special = entry.flag("special", false);
+    tokens.push_back({.id = static_cast<int32_t>(entry.at("id").integer(0, kMostTokenId)),
+                      .content = entry.at("content").text(),
+                      .single_word = entry.flag("single_word", false),
+                      .lstrip = entry.flag("lstrip", false),
+                      .rstrip = entry.flag("rstrip", false),
+                      .normalized = entry.flag("normalized", !special)});
   }
   return tokens;
 }
 
 AddedTokenSplitter::AddedTokenSplitter(std::vector<AddedToken> tokens)
     : tokens_(std::move(tokens)) {
-  std::stable_sort(tokens_.begin(), tokens_.end(), [](const AddedToken& a, const AddedToken& b) {
-    return a.content.size() > b.content.size();
-  });
-  for (size_t i = 0; i < tokens_.size(); ++i) {
-    if (tokens_[i].content.empty()) continue;
-    by_first_byte_[static_cast<uint8_t>(tokens_[i].content[0])].push_back(i);
-  }
+  const auto content = [](const AddedToken& token) -> const std::string& { return token.content; };
+  std::ranges::stable_sort(tokens_, {}, content);
+  const auto repeated = std::ranges::unique(tokens_, {}, content);  // the first of equals stays
+  tokens_.erase(repeated.begin(), repeated.end());
+  std::erase_if(tokens_, [](const AddedToken& token) { return token.content.empty(); });
+  for (const AddedToken& token : tokens_) begins_[static_cast<uint8_t>(token.content[0])] = true;
 }
 
+// The tokens that share what was read are neighbours; their range gets narrower byte by byte.
 const AddedToken* AddedTokenSplitter::match_at(std::string_view input, size_t at) const {
-  for (const size_t i : by_first_byte_[static_cast<uint8_t>(input[at])]) {
-    if (input.substr(at).starts_with(tokens_[i].content)) return &tokens_[i];
+  if (!begins_[static_cast<uint8_t>(input[at])]) return nullptr;
+  const AddedToken* longest = nullptr;
+  std::span<const AddedToken> range(tokens_);
+  for (size_t length = 0; !range.empty(); ++length) {
+    if (range[0].content.size() == length) {
+      longest = &range[0];
+      range = range.subspan(1);
+    }
+    if (at + length == input.size()) break;
+    const auto byte_of = [=](const AddedToken& token) {
+      return static_cast<uint8_t>(token.content[length]);
+    };
+    range = std::span(
+        std::ranges::equal_range(range, static_cast<uint8_t>(input[at + length]), {}, byte_of));
   }
-  return nullptr;
+  return longest;
 }
 
 void AddedTokenSplitter::split(std::string_view input, const TokenSink& token,

@@ -21,7 +21,7 @@ struct AddedToken {
   bool normalized = false;   // looked for in the normalised text, not in the raw one
 };
 
-// tokenizer.json's `added_tokens`, which may be null.
+// tokenizer.json's `added_tokens`, which may be null. Throws Error naming the key that is wrong.
 std::vector<AddedToken> parse_added_tokens(const nlohmann::json& added_tokens);
 
 // Finds a set of added tokens: from left to right, the longest at each place.
@@ -37,8 +37,8 @@ class AddedTokenSplitter {
  private:
   const AddedToken* match_at(std::string_view input, size_t at) const;
 
-  std::vector<AddedToken> tokens_;
-  std::array<std::vector<size_t>, 256> by_first_byte_;  // indices into tokens_, longest first
+  std::vector<AddedToken> tokens_;  // in the order of their bytes
+  std::array<bool, 256> begins_{};  // whether a token begins with this byte
 };
 
 }  // namespace zeroth::data

@@ -5,6 +5,8 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "base/printable.h"
 
 namespace zeroth::data {
 namespace {
@@ -18,25 +20,31 @@ uint64_t pair_key(int32_t left, int32_t right) {
   return (static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32) | static_cast<uint32_t>(right);
 }
 
-void refuse_unless_off(const json& model, const char* key) {
+void refuse_unless_off(const JsonView& model, const char* key) {
   const auto found = model.find(key);
-  if (found == model.end()) return;
-  if (found->is_null() || *found == false || *found == "" || *found == 0.0) return;
-  throw Error("model: {} = {} is not supported", key, found->dump());
+  if (!found) return;
+  const json& value = found->json();
+  if (value == false || value == "" || value == 0.0) return;
+  throw Error("model: {} = {} is not supported", key, quoted(value));
 }
 
 }  // namespace
 
-Bpe::Bpe(const json& model) {
-  const auto type = model.value("type", "BPE");  // old files leave it out
-  if (type != "BPE") throw Error("model type '{}' is not supported, only byte-level BPE", type);
+Bpe::Bpe(const json& given) {
+  const JsonView model(given, "model");
+  const auto type = model.text("type", "BPE");  // old files leave it out
+  if (type != "BPE") {
+    throw Error("model type '{}' is not supported, only byte-level BPE", shortened(type));
+  }
   for (const char* const key :
        {"dropout", "byte_fallback", "continuing_subword_prefix", "end_of_word_suffix"}) {
     refuse_unless_off(model, key);
   }
-  ignore_merges_ = model.value("ignore_merges", false);
-  for (const auto& [token, id] : model.at("vocab").items()) {
-    vocabulary_.emplace(token, id.get<int32_t>());
+  ignore_merges_ = model.flag("ignore_merges", false);
+  const JsonView vocab = model.at("vocab");
+  for (const auto& [token, id] : vocab.object().items()) {
+    const JsonView view(id, "model.vocab." + shortened(token));
+    vocabulary_.emplace(token, static_cast<int32_t>(view.integer(0, kMostTokenId)));
   }
   char_ids_.fill(kGone);
   for (int byte = 0; byte < 256; ++byte) {
@@ -51,21 +59,24 @@ Bpe::Bpe(const json& model) {
 }
 
 // A merge is written as ["a", "b"] or, in older files, as "a b".
-void Bpe::load_merges(const json& merges) {
+void Bpe::load_merges(const JsonView& merges) {
   int32_t rank = 0;
   merges_.reserve(merges.size());
-  for (const json& merge : merges) {
+  for (const json& merge : merges.json()) {
     std::string left;
     std::string right;
-    if (merge.is_string()) {
-      const auto text = merge.get<std::string>();
+    const bool pair = merge.is_array() && merge.size() == 2 && merge[0].is_string();
+    if (pair && merge[1].is_string()) {
+      left = merge[0].get_ref<const std::string&>();
+      right = merge[1].get_ref<const std::string&>();
+    } else {
+      const std::string& text = merge.is_string() ? merge.get_ref<const std::string&>() : left;
       const size_t space = text.find(' ');
-      if (space == std::string::npos) throw Error("model: merge '{}' has no two parts", text);
+      if (space == std::string::npos) {
+        throw Error("model.merges[{}] is {}, expected two texts", rank, quoted(merge));
+      }
       left = text.substr(0, space);
       right = text.substr(space + 1);
-    } else {
-      left = merge.at(0).get<std::string>();
-      right = merge.at(1).get<std::string>();
     }
     const std::string both = left + right;
     const auto key = pair_key(id_of(left, both), id_of(right, both));
@@ -76,7 +87,8 @@ void Bpe::load_merges(const json& merges) {
 int32_t Bpe::id_of(std::string_view token, std::string_view merge) const {
   const auto found = vocabulary_.find(token);
   if (found == vocabulary_.end()) {
-    throw Error("model: '{}' of the merge into '{}' is not in the vocabulary", token, merge);
+    throw Error("model: '{}' of the merge into '{}' is not in the vocabulary", shortened(token),
+                shortened(merge));
   }
   return found->second;
 }
@@ -141,7 +153,7 @@ std::vector<Bpe::Symbol> Bpe::split_bytes(std::string_view word) const {
     const int32_t id = character < kByteCharLimit ? char_ids_[character] : kGone;
     if (id == kGone) {
       throw Error("the tokenizer has no token for byte {:#04x} (in '{}')", char_to_byte(character),
-                  word);
+                  shortened(word));
     }
     const auto index = static_cast<int32_t>(symbols.size());
     if (index > 0) symbols.back().next = index;

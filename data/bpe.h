@@ -4,15 +4,18 @@
 #include <array>
 #include <cstdint>
 #include <mutex>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "base/json_view.h"
 #include "data/byte_level.h"
 
 namespace zeroth::data {
+
+// Larger than any vocabulary: a table by id stays small.
+inline constexpr int32_t kMostTokenId = (1 << 22) - 1;
 
 struct StringHash {
   using is_transparent = void;
@@ -23,9 +26,9 @@ using Vocabulary = std::unordered_map<std::string, int32_t, StringHash, std::equ
 // Immutable but for a cache of words behind a lock.
 class Bpe {
  public:
-  // tokenizer.json's `model`. Throws Error naming a type or setting that is not supported, or a
-  // merge that is not in the vocabulary.
-  explicit Bpe(const nlohmann::json& model);
+  // tokenizer.json's `model`. Throws Error naming a type or setting that is not supported, a key
+  // with a value of the wrong kind, or a merge that is not in the vocabulary.
+  explicit Bpe(const nlohmann::json& given);
 
   // Appends the ids of a word. Throws Error if a byte has no token.
   void encode(std::string_view word, std::vector<int32_t>& ids) const;
@@ -51,7 +54,7 @@ class Bpe {
   static constexpr int32_t kGone = -1;
   static bool worse(const Candidate& a, const Candidate& b);
 
-  void load_merges(const nlohmann::json& merges);
+  void load_merges(const JsonView& merges);
   int32_t id_of(std::string_view token, std::string_view merge) const;
   std::vector<int32_t> merge_word(std::string_view word) const;
   std::vector<Symbol> split_bytes(std::string_view word) const;

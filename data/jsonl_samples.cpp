@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/mapped_file.h"
 #include "data/tokenizer.h"
 
@@ -19,47 +19,14 @@ void append(std::vector<int32_t>& ids, const std::vector<int32_t>& more) {
   ids.insert(ids.end(), more.begin(), more.end());
 }
 
-// nlohmann's reason without its tag and without the line, which is always 1 here.
-std::string reason(std::string_view message) {
-  const size_t tag = message.find("] ");  // "[json.exception...] reason"
-  std::string text(tag == std::string_view::npos ? message : message.substr(tag + 2));
-  constexpr std::string_view kLine = "at line 1, ";
-  const size_t at = text.find(kLine);
-  if (at != std::string::npos) text.replace(at, kLine.size(), "at ");
-  return text;
-}
-
-// nlohmann itself lets the last of equal keys win.
-json parse_unique(std::string_view text) {
-  std::vector<std::set<std::string>> open_objects;
-  const auto check = [&](int, json::parse_event_t event, json& parsed) {
-    if (event == json::parse_event_t::object_start) open_objects.emplace_back();
-    if (event == json::parse_event_t::object_end) open_objects.pop_back();
-    if (event == json::parse_event_t::key) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      if (!open_objects.back().insert(key).second) throw Error("key '{}' is there twice", key);
-    }
-    return true;
-  };
-  return json::parse(text, check);
-}
-
 std::string kind_of(const json& value) {
   const std::string name = value.type_name();
   if (value.is_null()) return name;
   return (value.is_object() || value.is_array() ? "an " : "a ") + name;
 }
 
-json parse_line(std::string_view line) {
-  if (line.find_first_not_of(kBlank) == std::string_view::npos) throw Error("the line is empty");
-  json object;
-  try {
-    object = parse_unique(line);
-  } catch (const json::exception& e) {
-    throw Error("not JSON: {}", reason(e.what()));
-  }
-  if (!object.is_object()) throw Error("a JSON {}, not an object", object.type_name());
-  return object;
+void require_object(const json& value) {
+  if (!value.is_object()) throw Error("a JSON {}, not an object", value.type_name());
 }
 
 const std::string& text_of(const json& object, const std::string& field) {
@@ -102,6 +69,15 @@ JsonlSamples::JsonlSamples(const DatasetOptions& options)
   }
 }
 
+json JsonlSamples::parse_line(std::string_view text, int64_t line) const {
+  if (text.find_first_not_of(kBlank) == std::string_view::npos) {
+    throw Error("{}:{}: the line is empty", path_, line);
+  }
+  JsonSource source{.name = path_, .line = line, .repeated = Repeated::kRefused};
+  source.limits.bytes = text.size();  // a text may be as long as it likes
+  return parse_json(text, source);
+}
+
 void JsonlSamples::read(const DatasetOptions& options, std::string_view file) {
   const size_t last = file.find_last_not_of(kBlank);
   file = file.substr(0, last == std::string_view::npos ? 0 : last + 1);
@@ -109,8 +85,9 @@ void JsonlSamples::read(const DatasetOptions& options, std::string_view file) {
   while (!file.empty()) {
     const size_t end = std::min(file.find('\n'), file.size());
     ++line;
+    const json object = parse_line(file.substr(0, end), line);
     try {
-      const json object = parse_line(file.substr(0, end));
+      require_object(object);
       if (line == 1) choose_fields(options, object);
       add(options, object, line);
     } catch (const Error& e) {

@@ -38,6 +38,7 @@ class JsonlSamples : public Dataset {
     std::string completion;
   };
 
+  nlohmann::json parse_line(std::string_view text, int64_t line) const;
   void read(const DatasetOptions& options, std::string_view file);
   void choose_fields(const DatasetOptions& options, const nlohmann::json& first_line);
   void add(const DatasetOptions& options, const nlohmann::json& object, int64_t line);

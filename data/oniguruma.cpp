@@ -5,11 +5,14 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "data/regex.h"
 #include "data/utf8.h"
 
 namespace zeroth::data {
 namespace {
+
+constexpr size_t kShown = 500;  // bytes of an expression in a message
 
 class Translator {
  public:
@@ -22,7 +25,8 @@ class Translator {
 
  private:
   [[noreturn]] void refuse(std::string_view what) const {
-    throw Error("regular expression '{}', offset {}: '{}' is not supported", source_, at_, what);
+    throw Error("regular expression '{}', offset {}: '{}' is not supported",
+                shortened(source_, kShown), at_, shortened(what));
   }
 
   bool starts_with(std::string_view text) const { return source_.substr(at_).starts_with(text); }

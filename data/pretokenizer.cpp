@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "data/byte_level.h"
 
 namespace zeroth::data {
@@ -15,12 +16,13 @@ using nlohmann::json;
 constexpr const char* kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr const char* kPunctuation = R"([\p{P}!-\/:-@\[-`\{-~])";
+constexpr size_t kMostStages = 100;  // each works inside the one before
 constexpr const char* kNumber = R"(\p{N})";
 
 }  // namespace
 
 Pretokenizer::Pretokenizer(const json& pre_tokenizer) {
-  if (!pre_tokenizer.is_null()) add(pre_tokenizer);
+  if (!pre_tokenizer.is_null()) add(JsonView(pre_tokenizer, "pre_tokenizer"));
   const bool byte_level = std::any_of(stages_.begin(), stages_.end(), [](const Stage& stage) {
     return std::holds_alternative<ByteMap>(stage);
   });
@@ -29,45 +31,48 @@ Pretokenizer::Pretokenizer(const json& pre_tokenizer) {
   }
 }
 
-void Pretokenizer::add(const json& part) {
-  const auto type = part.at("type").get<std::string>();
+void Pretokenizer::add(const JsonView& part) {
+  if (stages_.size() >= kMostStages) {
+    throw Error("{}: more than {} steps in a pre_tokenizer", part.path(), kMostStages);
+  }
+  const std::string& type = part.at("type").text();
   if (type == "Sequence") {
-    for (const json& inner : part.at("pretokenizers")) add(inner);
+    const JsonView inner = part.at("pretokenizers");
+    for (size_t i = 0; i < inner.size(); ++i) add(inner.at(i));
   } else if (type == "ByteLevel") {
-    if (part.value("add_prefix_space", true)) stages_.emplace_back(PrefixSpace{});
-    if (part.value("use_regex", true)) {
+    if (part.flag("add_prefix_space", true)) stages_.emplace_back(PrefixSpace{});
+    if (part.flag("use_regex", true)) {
       stages_.emplace_back(Split{Regex(kGpt2Pattern), Behavior::kIsolated, false});
     }
     stages_.emplace_back(ByteMap{});
   } else if (type == "Split") {
     add_split(part);
   } else if (type == "Digits") {
-    const bool individual = part.value("individual_digits", false);
+    const bool individual = part.flag("individual_digits", false);
     stages_.emplace_back(
         Split{Regex(kNumber), individual ? Behavior::kIsolated : Behavior::kContiguous, false});
   } else if (type == "Punctuation") {
     stages_.emplace_back(Split{Regex(kPunctuation), parse_behavior(part), false});
   } else {
-    throw Error("pre_tokenizer type '{}' is not supported", type);
+    throw Error("pre_tokenizer type '{}' is not supported", shortened(type));
   }
 }
 
-void Pretokenizer::add_split(const json& part) {
-  const json& pattern = part.at("pattern");
-  const std::string regex = pattern.contains("Regex")
-                                ? pattern.at("Regex").get<std::string>()
-                                : escape_regex(pattern.at("String").get<std::string>());
-  stages_.emplace_back(Split{Regex(regex), parse_behavior(part), part.value("invert", false)});
+void Pretokenizer::add_split(const JsonView& part) {
+  const JsonView pattern = part.at("pattern");
+  const auto regex = pattern.find("Regex");
+  const std::string source = regex ? regex->text() : escape_regex(pattern.at("String").text());
+  stages_.emplace_back(Split{Regex(source), parse_behavior(part), part.flag("invert", false)});
 }
 
-Pretokenizer::Behavior Pretokenizer::parse_behavior(const json& part) {
-  const auto name = part.value("behavior", "Isolated");
+Pretokenizer::Behavior Pretokenizer::parse_behavior(const JsonView& part) {
+  const auto name = part.text("behavior", "Isolated");
   if (name == "Removed") return Behavior::kRemoved;
   if (name == "Isolated") return Behavior::kIsolated;
   if (name == "MergedWithPrevious") return Behavior::kMergedWithPrevious;
   if (name == "MergedWithNext") return Behavior::kMergedWithNext;
   if (name == "Contiguous") return Behavior::kContiguous;
-  throw Error("pre_tokenizer behavior '{}' is not supported", name);
+  throw Error("pre_tokenizer behavior '{}' is not supported", shortened(name));
 }
 
 void Pretokenizer::split(std::string_view text, const WordSink& word) const {

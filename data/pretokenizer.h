@@ -2,11 +2,11 @@
 #pragma once
 
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
 #include <string_view>
 #include <variant>
 #include <vector>
 
+#include "base/json_view.h"
 #include "data/regex.h"
 
 namespace zeroth::data {
@@ -39,12 +39,12 @@ class Pretokenizer {
     bool match;
   };
 
-  static Behavior parse_behavior(const nlohmann::json& part);
+  static Behavior parse_behavior(const JsonView& part);
   static std::vector<Piece> find_pieces(const Split& split, std::string_view text);
   static std::vector<Piece> merge_pieces(const std::vector<Piece>& pieces, Behavior behavior);
 
-  void add(const nlohmann::json& part);
-  void add_split(const nlohmann::json& part);
+  void add(const JsonView& part);
+  void add_split(const JsonView& part);
   void run(size_t stage, std::string_view text, const WordSink& word) const;
 
   std::vector<Stage> stages_;

@@ -6,10 +6,14 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "data/utf8.h"
 
 namespace zeroth::data {
 namespace {
+
+constexpr size_t kMostPattern = size_t{64} << 10;
+constexpr size_t kShown = 500;  // bytes of a pattern in a message
 
 std::string message_of(int code) {
   std::array<PCRE2_UCHAR, 256> text{};
@@ -33,6 +37,10 @@ std::string escape_regex(std::string_view text) {
 }
 
 Regex::Regex(const std::string& oniguruma) : source_(oniguruma) {
+  if (oniguruma.size() > kMostPattern) {
+    throw Error("regular expression '{}': at most {} bytes are understood", shortened(oniguruma),
+                kMostPattern);
+  }
   const std::string pattern = to_pcre2(oniguruma);
   int error = 0;
   PCRE2_SIZE offset = 0;
@@ -44,8 +52,8 @@ Regex::Regex(const std::string& oniguruma) : source_(oniguruma) {
                     PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &offset, context.get()),
       [](void* code) { pcre2_code_free(static_cast<pcre2_code*>(code)); });
   if (!code_) {
-    throw Error("regular expression '{}' at offset {} of '{}': {}", oniguruma, offset, pattern,
-                message_of(error));
+    throw Error("regular expression '{}' at offset {} of '{}': {}", shortened(oniguruma, kShown),
+                offset, shortened(pattern, kShown), message_of(error));
   }
   pcre2_jit_compile(as_code(code_), PCRE2_JIT_COMPLETE);  // without JIT, matching is only slower
 }
@@ -66,7 +74,7 @@ std::optional<TextRange> Regex::Matches::find(size_t from) {
   if (result == PCRE2_ERROR_NOMATCH) return std::nullopt;
   if (result < 0) {
     throw Error("regular expression '{}' failed at byte {} of a text of {} bytes: {}",
-                regex_.source_, from, text_.size(), message_of(result));
+                shortened(regex_.source_, kShown), from, text_.size(), message_of(result));
   }
   const PCRE2_SIZE* const range = pcre2_get_ovector_pointer(data);
   return TextRange{range[0], range[1]};

@@ -4,6 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "base/json_view.h"
+#include "base/printable.h"
 #include "data/added_tokens.h"
 #include "data/bpe.h"
 #include "data/byte_level.h"
@@ -18,13 +21,23 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 
 // Whether text is brought to NFC first; any other normaliser is refused.
-bool parse_nfc(const json& normalizer) {
-  if (normalizer.is_null()) return false;
-  const auto type = normalizer.at("type").get<std::string>();
+bool parse_nfc(const JsonView& normalizer) {
+  const std::string& type = normalizer.at("type").text();
   if (type == "NFC") return true;
-  if (type != "Sequence") throw Error("normalizer type '{}' is not supported", type);
-  const json& parts = normalizer.at("normalizers");
-  return std::count_if(parts.begin(), parts.end(), parse_nfc) > 0;
+  if (type != "Sequence") throw Error("normalizer type '{}' is not supported", shortened(type));
+  const JsonView parts = normalizer.at("normalizers");
+  bool nfc = false;
+  for (size_t i = 0; i < parts.size(); ++i) nfc = parse_nfc(parts.at(i)) || nfc;
+  return nfc;
+}
+
+bool parse_nfc(const std::optional<JsonView>& normalizer) {
+  return normalizer && parse_nfc(*normalizer);
+}
+
+json member(const JsonView& file, const char* key) {
+  const auto found = file.find(key);
+  return found ? found->json() : json();
 }
 
 std::vector<AddedToken> pick(const std::vector<AddedToken>& tokens, bool normalized, bool nfc) {
@@ -54,19 +67,18 @@ std::string token_bytes(const std::string& token) {
 }  // namespace
 
 struct Tokenizer::Parts {
-  Parts(const json& file, std::vector<AddedToken> added)
-      : bpe(file.at("model")),
-        pretokenizer(file.value("pre_tokenizer", json())),
-        nfc(parse_nfc(file.value("normalizer", json()))),
+  Parts(const JsonView& file, std::vector<AddedToken> added)
+      : bpe(file.at("model").json()),
+        pretokenizer(member(file, "pre_tokenizer")),
+        nfc(parse_nfc(file.find("normalizer"))),
         raw_added(pick(added, false, nfc)),
         normalized_added(pick(added, true, nfc)),
-        around(parse_text_template(file.value("post_processor", json()))) {
+        around(parse_text_template(member(file, "post_processor"))) {
     for (const auto& [token, id] : bpe.vocabulary()) set_bytes(id, token_bytes(token));
     for (const AddedToken& token : added) add(token);
   }
 
   void set_bytes(int32_t id, std::string text) {
-    if (id < 0) throw Error("token '{}' has the id {}", text, id);
     if (bytes.size() <= static_cast<size_t>(id)) bytes.resize(id + 1);
     bytes[id] = std::move(text);
   }
@@ -74,8 +86,8 @@ struct Tokenizer::Parts {
   void add(const AddedToken& token) {
     const auto known = bpe.vocabulary().find(token.content);
     if (known != bpe.vocabulary().end() && known->second != token.id) {
-      throw Error("added token '{}' has the id {}, but {} in the vocabulary", token.content,
-                  token.id, known->second);
+      throw Error("added token '{}' has the id {}, but {} in the vocabulary",
+                  shortened(token.content), token.id, known->second);
     }
     set_bytes(token.id, token.content);
     added_ids.emplace(token.content, token.id);
@@ -107,12 +119,11 @@ Tokenizer::~Tokenizer() = default;
 
 Tokenizer Tokenizer::load(const fs::path& model_dir) {
   const fs::path path = model_dir / "tokenizer.json";
-  const json file = read_json_file(path);
+  const json file = read_json({.name = path.string()});
   std::unique_ptr<Parts> parts;
   try {
-    parts = std::make_unique<Parts>(file, parse_added_tokens(file.value("added_tokens", json())));
-  } catch (const json::exception& e) {
-    throw Error("{}: {}", path.string(), e.what());
+    const JsonView view(file);
+    parts = std::make_unique<Parts>(view, parse_added_tokens(member(view, "added_tokens")));
   } catch (const Error& e) {
     throw Error("{}: {}", path.string(), e.what());
   }

@@ -1,9 +1,12 @@
 #include "data/tokenizer_files.h"
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "base/json_view.h"
+#include "base/printable.h"
+#include "data/bpe.h"
 
 namespace zeroth::data {
 namespace {
@@ -11,58 +14,69 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
+// Nobody puts more around each text; together they would be moved again and again.
+constexpr size_t kMostAround = 1000;
+
+void require_few(const TextTemplate& around) {
+  const size_t count = around.prefix.size() + around.suffix.size();
+  if (count > kMostAround) {
+    throw Error("post_processor: more than {} tokens around a text", kMostAround);
+  }
+}
+
 // "single" is a list of special tokens with the text ("A") once among them.
-TextTemplate parse_single(const json& processor) {
+TextTemplate parse_single(const JsonView& processor) {
   TextTemplate around;
   bool text_seen = false;
-  for (const json& part : processor.at("single")) {
-    if (part.contains("Sequence")) {
+  const JsonView single = processor.at("single");
+  for (size_t i = 0; i < single.size(); ++i) {
+    const JsonView part = single.at(i);
+    if (part.find("Sequence")) {
       if (text_seen) throw Error("post_processor: the template holds the text twice");
       text_seen = true;
       continue;
     }
-    const auto name = part.at("SpecialToken").at("id").get<std::string>();
+    const std::string& name = part.at("SpecialToken").at("id").text();
     auto& side = text_seen ? around.suffix : around.prefix;
-    for (const json& id : processor.at("special_tokens").at(name).at("ids")) {
-      side.push_back(id.get<int32_t>());
+    const JsonView ids = processor.at("special_tokens").at(name).at("ids");
+    for (size_t k = 0; k < ids.size(); ++k) {
+      side.push_back(static_cast<int32_t>(ids.at(k).integer(0, kMostTokenId)));
+      require_few(around);
     }
   }
   if (!text_seen) throw Error("post_processor: the template leaves out the text");
   return around;
 }
 
+TextTemplate parse_processor(const JsonView& processor) {
+  const std::string& type = processor.at("type").text();
+  if (type == "ByteLevel") return {};
+  if (type == "TemplateProcessing") return parse_single(processor);
+  if (type != "Sequence") throw Error("post_processor type '{}' is not supported", shortened(type));
+  TextTemplate around;
+  const JsonView parts = processor.at("processors");
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const TextTemplate outer = parse_processor(parts.at(i));
+    around.prefix.insert(around.prefix.begin(), outer.prefix.begin(), outer.prefix.end());
+    around.suffix.insert(around.suffix.end(), outer.suffix.begin(), outer.suffix.end());
+    require_few(around);
+  }
+  return around;
+}
+
 // The value under a key of a file that may be missing; null if there is none.
 json lookup(const fs::path& path, const char* key) {
   if (!fs::exists(path)) return nullptr;
-  const json file = read_json_file(path);
-  return file.is_object() ? file.value(key, json()) : json();
+  const json file = read_json({.name = path.string()});
+  const auto found = file.is_object() ? JsonView(file).find(key) : std::nullopt;
+  return found ? found->json() : json();
 }
 
 }  // namespace
 
-json read_json_file(const fs::path& path) {
-  std::ifstream file(path);
-  if (!file) throw Error("cannot read {}", path.string());
-  try {
-    return json::parse(file);
-  } catch (const json::exception& e) {
-    throw Error("{} is not JSON: {}", path.string(), e.what());
-  }
-}
-
 TextTemplate parse_text_template(const json& post_processor) {
   if (post_processor.is_null()) return {};
-  const auto type = post_processor.at("type").get<std::string>();
-  if (type == "ByteLevel") return {};
-  if (type == "TemplateProcessing") return parse_single(post_processor);
-  if (type != "Sequence") throw Error("post_processor type '{}' is not supported", type);
-  TextTemplate around;
-  for (const json& processor : post_processor.at("processors")) {
-    const TextTemplate outer = parse_text_template(processor);
-    around.prefix.insert(around.prefix.begin(), outer.prefix.begin(), outer.prefix.end());
-    around.suffix.insert(around.suffix.end(), outer.suffix.begin(), outer.suffix.end());
-  }
-  return around;
+  return parse_processor(JsonView(post_processor, "post_processor"));
 }
 
 std::optional<int32_t> find_end_of_text(
@@ -74,13 +88,17 @@ std::optional<int32_t> find_end_of_text(
     if (!token.is_string()) continue;
     const auto text = token.get<std::string>();
     const auto id = id_of(text);
-    if (!id) throw Error("{}: eos_token '{}' is no token", (model_dir / name).string(), text);
+    if (!id) {
+      throw Error("{}: eos_token '{}' is no token", (model_dir / name).string(), shortened(text));
+    }
     return id;
   }
   for (const char* const name : {"generation_config.json", "config.json"}) {
     json id = lookup(model_dir / name, "eos_token_id");
     if (id.is_array() && !id.empty()) id = json(id.at(0));
-    if (id.is_number_integer()) return id.get<int32_t>();
+    if (!id.is_number()) continue;
+    const JsonView view(id, fmt::format("{}: eos_token_id", (model_dir / name).string()));
+    return static_cast<int32_t>(view.integer(0, kMostTokenId));
   }
   return std::nullopt;
 }

@@ -11,16 +11,13 @@
 
 namespace zeroth::data {
 
-// Throws Error naming the file if it is missing or not JSON.
-nlohmann::json read_json_file(const std::filesystem::path& path);
-
-// Ids that stand around a whole text.
+// Ids that stand around a whole text; a thousand at most.
 struct TextTemplate {
   std::vector<int32_t> prefix;
   std::vector<int32_t> suffix;
 };
 
-// Throws Error naming a post-processor type that is not supported.
+// Throws Error naming a post-processor type that is not supported, or what is wrong by its key.
 TextTemplate parse_text_template(const nlohmann::json& post_processor);
 
 // See Tokenizer::end_of_text. `id_of` gives the id of a token's text; a named token without one is

@@ -3,8 +3,8 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
+#include <array>
+#include <vector>
 
 #include "base/error.h"
 
@@ -13,6 +13,39 @@ namespace {
 
 bool is_ascii(char byte) {
   return static_cast<unsigned char>(byte) < 0x80;
+}
+
+std::vector<utf8proc_int32_t> decompose(std::string_view text) {
+  std::vector<utf8proc_int32_t> codes;
+  codes.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    utf8proc_int32_t code = 0;
+    const auto length =
+        utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()) + at,
+                         static_cast<utf8proc_ssize_t>(text.size() - at), &code);
+    ZEROTH_CHECK(length > 0, "byte {} of a text is not UTF-8", at);
+    at += static_cast<size_t>(length);
+    std::array<utf8proc_int32_t, 8> parts{};  // canonical decompositions have at most four
+    const auto count = utf8proc_decompose_char(
+        code, parts.data(), std::ssize(parts),
+        static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE), nullptr);
+    ZEROTH_CHECK(count > 0 && count <= std::ssize(parts), "U+{:04X} has {} parts", code, count);
+    codes.insert(codes.end(), parts.begin(), parts.begin() + count);
+  }
+  return codes;
+}
+
+// Canonical order of combining marks. utf8proc_map has its own, which takes quadratic time in a
+// long row of them.
+void sort_marks(std::vector<utf8proc_int32_t>& codes) {
+  const auto mark_class = [](utf8proc_int32_t code) {
+    return utf8proc_get_property(code)->combining_class;
+  };
+  for (auto at = codes.begin(); at != codes.end();) {
+    const auto begin = std::find_if(at, codes.end(), mark_class);
+    at = std::find_if_not(begin, codes.end(), mark_class);
+    std::ranges::stable_sort(begin, at, {}, mark_class);
+  }
 }
 
 }  // namespace
@@ -36,14 +69,18 @@ std::optional<size_t> find_invalid_utf8(std::string_view text) {
 
 std::string to_nfc(std::string_view text) {
   if (std::all_of(text.begin(), text.end(), is_ascii)) return std::string(text);
-  utf8proc_uint8_t* composed = nullptr;
-  const auto size =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                   static_cast<utf8proc_ssize_t>(text.size()), &composed,
-                   static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
-  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(composed, &std::free);
-  if (size < 0) throw Error("cannot normalise text to NFC: {}", utf8proc_errmsg(size));
-  return std::string(reinterpret_cast<const char*>(composed), static_cast<size_t>(size));
+  std::vector<utf8proc_int32_t> codes = decompose(text);
+  sort_marks(codes);
+  const auto count =
+      utf8proc_normalize_utf32(codes.data(), std::ssize(codes),
+                               static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  std::string composed;
+  for (utf8proc_ssize_t i = 0; i < count; ++i) {
+    std::array<utf8proc_uint8_t, 4> bytes{};
+    const auto size = utf8proc_encode_char(codes[static_cast<size_t>(i)], bytes.data());
+    composed.append(reinterpret_cast<const char*>(bytes.data()), static_cast<size_t>(size));
+  }
+  return composed;
 }
 
 size_t utf8_length(char first_byte) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/printable.h"
 #include "configs/inspect.h"
 #include "launcher/cli.h"
 
@@ -40,22 +41,18 @@ Arguments parse(std::vector<std::string> words) {
   return arguments;
 }
 
-std::string shortened(const std::string& value) {
-  constexpr size_t kLongest = 40;
-  return value.size() <= kLongest ? value : value.substr(0, kLongest - 3) + "...";
-}
-
 void add_keys(const std::string& title, const std::vector<configs::KeyReport>& keys,
               std::string& text) {
+  constexpr size_t kLongest = 40;  // of what is shown of a value
   size_t path = 0, value = 0;
   for (const configs::KeyReport& key : keys) {
-    path = std::max(path, key.path.size());
-    value = std::max(value, shortened(key.value).size());
+    path = std::max(path, shortened(key.path).size());
+    value = std::max(value, shortened(key.value, kLongest).size());
   }
   text += fmt::format("{}\n", title);
   for (const configs::KeyReport& key : keys) {
-    std::string line = fmt::format("  {:{}}  {:9}  {:{}}  {}", key.path, path, key.state,
-                                   shortened(key.value), value, key.origin);
+    std::string line = fmt::format("  {:{}}  {:9}  {:{}}  {}", shortened(key.path), path, key.state,
+                                   shortened(key.value, kLongest), value, key.origin);
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
 }
@@ -63,7 +60,11 @@ void add_keys(const std::string& title, const std::vector<configs::KeyReport>& k
 void add_lines(const std::string& title, const std::vector<std::string>& lines, std::string& text) {
   if (lines.empty()) return;
   text += title + "\n";
-  for (const std::string& line : lines) text += fmt::format("  {}\n", line);
+  constexpr size_t kMostLines = 100;
+  for (size_t i = 0; i < std::min(lines.size(), kMostLines); ++i) {
+    text += fmt::format("  {}\n", printable(lines[i]));
+  }
+  if (lines.size() > kMostLines) text += fmt::format("  and {} more\n", lines.size() - kMostLines);
 }
 
 // What cannot be read at all is refused like a bad command line.

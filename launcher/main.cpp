@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/memory_file.h"
+#include "base/printable.h"
 #include "base/process_limits.h"
 #include "base/standard_streams.h"
 #include "launcher/address.h"
@@ -33,7 +34,7 @@ using namespace zeroth::launcher;
 constexpr int kOpenFiles = 24, kOpenFilesOfRank = 4;
 
 void say(const std::string& line) {
-  write_all(STDERR_FILENO, fmt::format("zeroth: {}\n", line));
+  write_all(STDERR_FILENO, printable_message(fmt::format("zeroth: {}\n", line)));
 }
 
 std::filesystem::path own_folder() {

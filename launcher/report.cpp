@@ -10,6 +10,7 @@
 
 #include "base/affinity.h"
 #include "base/cgroup.h"
+#include "base/printable.h"
 #include "base/units.h"
 #include "launcher/find_program.h"
 #include "launcher/nvml.h"
@@ -211,7 +212,7 @@ std::string format_report(const std::vector<ReportSection>& sections) {
     for (const auto& line : section.lines) width = std::max(width, line.first.size());
     text += fmt::format("{}{}\n", text.empty() ? "" : "\n", section.title);
     for (const auto& [name, value] : section.lines)
-      text += fmt::format("  {:<{}}  {}\n", name, width, value);
+      text += fmt::format("  {:<{}}  {}\n", name, width, printable(value));
   }
   return text;
 }

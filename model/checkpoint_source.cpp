@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "model/build.h"
 #include "model/checkpoint_map.h"
 #include "model/random_source.h"
@@ -23,6 +24,10 @@ std::optional<torch::ScalarType> float_type(const std::string& dtype) {
   if (dtype == "F16") return torch::kFloat16;
   if (dtype == "BF16") return torch::kBFloat16;
   return std::nullopt;
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  return shortened(fmt::format("{}", fmt::join(shape, ", ")));
 }
 
 bool is_finite(const torch::Tensor& values) {
@@ -50,12 +55,12 @@ CheckpointSource::CheckpointSource(const std::filesystem::path& folder, const Mo
     const auto name = canonical_name(spec, stored);
     if (!name || !parameters.contains(*name)) {
       throw Error("{} holds tensor {}, which a {} model of this config.json does not have",
-                  entry.file->path().string(), stored, spec.family);
+                  entry.file->path().string(), shortened(stored), spec.family);
     }
     const auto [it, added] = found_.try_emplace(*name, Found{stored, entry});
     if (!added) {
       throw Error("{} holds {} and {}, which are one parameter", folder.string(),
-                  it->second.stored_name, stored);
+                  shortened(it->second.stored_name), shortened(stored));
     }
   }
   if (!spec.tied) return;
@@ -78,11 +83,11 @@ void CheckpointSource::check(const std::string& name, const std::vector<int64_t>
   const std::string path = found.entry.file->path().string();
   if (!float_type(tensor.dtype)) {
     throw Error("{}: tensor {} is {}; supported are F32, F16, BF16", path, found.stored_name,
-                tensor.dtype);
+                shortened(tensor.dtype));
   }
   if (tensor.shape != shape) {
     throw Error("{}: tensor {} is [{}], but config.json asks for [{}]", path, found.stored_name,
-                fmt::join(tensor.shape, ", "), fmt::join(shape, ", "));
+                shape_text(tensor.shape), shape_text(shape));
   }
 }
 

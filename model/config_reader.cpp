@@ -5,6 +5,9 @@
 #include <cmath>
 #include <utility>
 
+#include "base/json.h"
+#include "base/printable.h"
+
 namespace zeroth::model {
 
 ConfigReader::ConfigReader(const nlohmann::json& object, std::string prefix)
@@ -16,11 +19,16 @@ const nlohmann::json* ConfigReader::find(const std::string& key) {
   return it == object_.end() || it->is_null() ? nullptr : &*it;
 }
 
-int64_t ConfigReader::size(const std::string& key, std::optional<int64_t> fallback) {
+int64_t ConfigReader::size(const std::string& key, std::optional<int64_t> fallback, int64_t most) {
   const double value = number(key, fallback ? std::optional<double>(*fallback) : std::nullopt);
-  const bool present = object_.contains(key) && object_[key].is_number();
-  if (present && (value < 1 || value != std::floor(value) || value > 1e15)) {
-    complain(key, fmt::format("is {}, expected a whole number of at least 1", object_[key].dump()));
+  const auto given = object_.find(key);
+  if (given == object_.end() || !given->is_number()) return static_cast<int64_t>(value);
+  if (!(value >= 1) || value != std::floor(value)) {
+    complain(key, fmt::format("is {}, expected a whole number of at least 1", quoted(*given)));
+    return 1;
+  }
+  if (value > static_cast<double>(most)) {
+    complain(key, fmt::format("is {}, expected at most {}", quoted(*given), most));
     return 1;
   }
   return static_cast<int64_t>(value);
@@ -33,7 +41,7 @@ double ConfigReader::number(const std::string& key, std::optional<double> fallba
     return fallback.value_or(0);
   }
   if (!value->is_number()) {
-    complain(key, fmt::format("is {}, expected a number", value->dump()));
+    complain(key, fmt::format("is {}, expected a number", quoted(*value)));
     return fallback.value_or(0);
   }
   return value->get<double>();
@@ -51,7 +59,7 @@ bool ConfigReader::flag(const std::string& key, bool fallback) {
   const nlohmann::json* value = find(key);
   if (value == nullptr) return fallback;
   if (!value->is_boolean()) {
-    complain(key, fmt::format("is {}, expected true or false", value->dump()));
+    complain(key, fmt::format("is {}, expected true or false", quoted(*value)));
     return fallback;
   }
   return value->get<bool>();
@@ -64,7 +72,7 @@ std::string ConfigReader::text(const std::string& key, std::optional<std::string
     return fallback.value_or("");
   }
   if (!value->is_string()) {
-    complain(key, fmt::format("is {}, expected a string", value->dump()));
+    complain(key, fmt::format("is {}, expected a string", quoted(*value)));
     return fallback.value_or("");
   }
   return value->get<std::string>();
@@ -73,14 +81,14 @@ std::string ConfigReader::text(const std::string& key, std::optional<std::string
 void ConfigReader::require(const std::string& key, const nlohmann::json& harmless) {
   const nlohmann::json* value = find(key);
   if (value != nullptr && *value != harmless) {
-    complain(key, fmt::format("is {}; only {} is supported", value->dump(), harmless.dump()));
+    complain(key, fmt::format("is {}; only {} is supported", quoted(*value), quoted(harmless)));
   }
 }
 
 void ConfigReader::refuse(const std::string& key) {
   const nlohmann::json* value = find(key);
   if (value == nullptr || *value == false || *value == 0 || value->empty()) return;
-  complain(key, fmt::format("is {}, which is not supported", value->dump()));
+  complain(key, fmt::format("is {}, which is not supported", quoted(*value)));
 }
 
 void ConfigReader::complain(const std::string& key, const std::string& reason) {
@@ -94,7 +102,8 @@ void ConfigReader::add(const ConfigReader& part) {
 
 void ConfigReader::note_unknown(const std::set<std::string>& harmless) {
   for (const auto& [key, value] : object_.items()) {
-    if (!named_.contains(key) && !harmless.contains(key)) unknown_keys_.push_back(prefix_ + key);
+    if (!named_.contains(key) && !harmless.contains(key))
+      unknown_keys_.push_back(prefix_ + shortened(key));
   }
 }
 

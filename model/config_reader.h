@@ -13,12 +13,16 @@ namespace zeroth::model {
 
 class ConfigReader {
  public:
+  // Of anything that a model has. Products of three sizes are far from overflow.
+  static constexpr int64_t kMostSize = int64_t{1} << 31;
+
   // `object` must outlive the reader. `prefix` ("rope_scaling.") starts the names of keys in
   // messages.
   explicit ConfigReader(const nlohmann::json& object, std::string prefix = "");
 
   // Absent or null: the fallback; without one, a complaint and 0.
-  int64_t size(const std::string& key, std::optional<int64_t> fallback = std::nullopt);  // >= 1
+  int64_t size(const std::string& key, std::optional<int64_t> fallback = std::nullopt,
+               int64_t most = kMostSize);  // in 1..most
   double number(const std::string& key, std::optional<double> fallback = std::nullopt);
   double positive(const std::string& key, std::optional<double> fallback = std::nullopt);
   bool flag(const std::string& key, bool fallback);

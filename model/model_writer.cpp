@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "base/regular_file.h"
 #include "model/checkpoint_map.h"
 #include "model/companions.h"
 
@@ -31,9 +33,11 @@ const char* config_dtype(torch::ScalarType dtype) {
 }
 
 void write_config(const fs::path& source, const fs::path& output, torch::ScalarType dtype) {
-  std::ifstream file(source / "config.json", std::ios::binary);
-  auto config = nlohmann::ordered_json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (!config.is_object()) throw Error("{} cannot be read", (source / "config.json").string());
+  const std::string path = (source / "config.json").string();
+  std::vector<std::string> repeated;
+  auto config = parse_ordered_json(read_file(path, kConfigLimits.bytes),
+                                   {.name = path, .limits = kConfigLimits}, repeated);
+  if (!config.is_object()) throw Error("{} is not a JSON object", path);
   config[config.contains("dtype") ? "dtype" : "torch_dtype"] = config_dtype(dtype);
   if (config.contains("torch_dtype")) config["torch_dtype"] = config_dtype(dtype);
   write_json(output / "config.json", config);

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "base/json_view.h"
+#include "base/printable.h"
 
 namespace zeroth::model {
 namespace {
@@ -26,22 +29,33 @@ json read_header(const std::filesystem::path& path, std::span<const std::byte> b
                 bytes.size());
   }
   const auto* text = reinterpret_cast<const char*>(bytes.data()) + 8;
-  json header = json::parse(text, text + length, nullptr, /*allow_exceptions=*/false);
-  if (!header.is_object()) throw Error("{} is not a safetensors file: no JSON header", name);
+  JsonSource source{.name = name + " (header)", .repeated = Repeated::kRefused};
+  source.limits.bytes = kMaxHeader;
+  json header = parse_json({text, length}, source);
+  if (!header.is_object()) throw Error("{} is not a safetensors file: no object as header", name);
   return header;
 }
 
-StoredTensor parse_entry(const json& entry, size_t data_begin) {
+StoredTensor parse_entry(const JsonView& entry, size_t data_begin) {
+  constexpr int64_t kMost = INT64_MAX / 2;  // a sum of two is none too large
   StoredTensor tensor;
-  tensor.dtype = entry.at("dtype").get<std::string>();
-  tensor.shape = entry.at("shape").get<std::vector<int64_t>>();
-  const auto offsets = entry.at("data_offsets").get<std::vector<uint64_t>>();
-  const bool negative =
-      std::any_of(tensor.shape.begin(), tensor.shape.end(), [](int64_t n) { return n < 0; });
-  if (offsets.size() != 2 || negative) throw json::other_error::create(0, "malformed", nullptr);
-  tensor.begin = data_begin + offsets[0];
-  tensor.end = data_begin + offsets[1];
+  tensor.dtype = entry.at("dtype").text();
+  const JsonView shape = entry.at("shape");
+  for (size_t i = 0; i < shape.size(); ++i) tensor.shape.push_back(shape.at(i).integer(0, kMost));
+  const JsonView offsets = entry.at("data_offsets");
+  if (offsets.size() != 2) offsets.refuse("two offsets");
+  tensor.begin = data_begin + static_cast<size_t>(offsets.at(0).integer(0, kMost));
+  tensor.end = data_begin + static_cast<size_t>(offsets.at(1).integer(0, kMost));
   return tensor;
+}
+
+// Nothing when it is beyond any file.
+std::optional<size_t> bytes_of(const StoredTensor& tensor) {
+  size_t bytes = stored_element_size(tensor.dtype);
+  for (const int64_t extent : tensor.shape) {
+    if (__builtin_mul_overflow(bytes, static_cast<size_t>(extent), &bytes)) return std::nullopt;
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -62,10 +76,10 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") continue;
     try {
-      tensors_[name] = parse_entry(entry, 8 + length);
-    } catch (const json::exception&) {
-      throw Error("{}: the header's entry for tensor {} is malformed: {}", path.string(), name,
-                  entry.dump());
+      tensors_[name] = parse_entry(JsonView(entry), 8 + length);
+    } catch (const Error& error) {
+      throw Error("{}: the header's entry for tensor {} is malformed: {}", path.string(),
+                  shortened(name), error.what());
     }
   }
   check_ranges(8 + length);
@@ -81,19 +95,19 @@ void SafetensorsFile::check_ranges(size_t data_begin) const {
   for (const auto& [name, tensor] : order) {
     if (tensor->end > file_.bytes().size()) {
       throw Error("{} is cut short: tensor {} ends at byte {}, the file has {}", path_.string(),
-                  *name, tensor->end, file_.bytes().size());
+                  shortened(*name), tensor->end, file_.bytes().size());
     }
     if (tensor->begin != expected || tensor->end < tensor->begin) {
       throw Error("{}: tensor {} occupies bytes {} to {}, expected to begin at {}", path_.string(),
-                  *name, tensor->begin, tensor->end, expected);
+                  shortened(*name), tensor->begin, tensor->end, expected);
     }
     expected = tensor->end;
-    size_t bytes = stored_element_size(tensor->dtype);
-    if (bytes == 0) continue;
-    for (const int64_t extent : tensor->shape) bytes *= static_cast<size_t>(extent);
+    if (stored_element_size(tensor->dtype) == 0) continue;
+    const auto bytes = bytes_of(*tensor);
     if (bytes != tensor->end - tensor->begin) {
       throw Error("{}: tensor {} has {} bytes, its shape and dtype {} need {}", path_.string(),
-                  *name, tensor->end - tensor->begin, tensor->dtype, bytes);
+                  shortened(*name), tensor->end - tensor->begin, tensor->dtype,
+                  bytes ? fmt::format("{}", *bytes) : "more than any file has");
     }
   }
   if (expected != file_.bytes().size()) {

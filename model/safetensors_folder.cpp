@@ -1,26 +1,36 @@
 #include "model/safetensors_folder.h"
 
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "base/json_view.h"
+#include "base/printable.h"
 
 namespace zeroth::model {
 namespace {
 
-using nlohmann::json;
-
 constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 
+bool is_file_name(const std::string& text) {
+  return !text.empty() && text != "." && text != ".." && text.find_first_of("/\\") == text.npos &&
+         text.find('\0') == text.npos;
+}
+
+// File by tensor.
 std::map<std::string, std::string> read_index(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw Error("{} cannot be read", path.string());
-  const json index = json::parse(file, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json index = read_json({.name = path.string(), .repeated = Repeated::kRefused});
   try {
-    return index.at("weight_map").get<std::map<std::string, std::string>>();
-  } catch (const json::exception& error) {
+    std::map<std::string, std::string> files;
+    const JsonView map = JsonView(index).at("weight_map");
+    for (const auto& [tensor, file] : map.object().items()) {
+      const JsonView view(file, "weight_map." + shortened(tensor));
+      if (!is_file_name(view.text())) view.refuse("the name of a file in this folder");
+      files.emplace(tensor, view.text());
+    }
+    return files;
+  } catch (const Error& error) {
     throw Error("{} has no readable weight_map: {}", path.string(), error.what());
   }
 }
@@ -48,7 +58,7 @@ void SafetensorsFolder::open(const std::filesystem::path& path) {
   for (const auto& [name, tensor] : file.tensors()) {
     const auto [it, added] = entries_.try_emplace(name, Entry{&file, &tensor});
     if (!added) {
-      throw Error("tensor {} is in {} and in {}", name, it->second.file->path().string(),
+      throw Error("tensor {} is in {} and in {}", shortened(name), it->second.file->path().string(),
                   path.string());
     }
   }
@@ -59,7 +69,7 @@ void SafetensorsFolder::check_index(const std::map<std::string, std::string>& we
     const auto it = entries_.find(tensor);
     if (it == entries_.end() || it->second.file->path().filename() != file) {
       throw Error("{} says that {} holds tensor {}, but it does not", (folder_ / kIndex).string(),
-                  file, tensor);
+                  file, shortened(tensor));
     }
   }
 }
@@ -74,7 +84,7 @@ bool has_weights(const std::filesystem::path& folder) {
     if (kind == ".safetensors" || kind == ".pt" || kind == ".pth" || kind == ".gguf" ||
         kind == ".h5" || kind == ".msgpack" || name.starts_with("pytorch_model")) {
       throw Error("{} holds {} but no {} or {}: weights are read from these only", folder.string(),
-                  name, kSingle, kIndex);
+                  shortened(name), kSingle, kIndex);
     }
   }
   return false;

@@ -2,12 +2,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "base/printable.h"
+#include "base/regular_file.h"
 #include "model/config_reader.h"
 #include "model/spec.h"
 #include "model/spec_rope.h"
@@ -16,6 +17,12 @@ namespace zeroth::model {
 namespace {
 
 using nlohmann::json;
+
+// Far beyond any model that there is; with these, no size of a tensor overflows.
+constexpr int64_t kMostLayers = 1 << 12;
+constexpr int64_t kMostWidth = 1 << 20;
+constexpr int64_t kMostVocabulary = 1 << 24;
+constexpr size_t kMostComplaints = 20;  // that one message shows
 
 // Keys that transformers writes and that do not change training.
 const std::set<std::string> kHarmless = {"_name_or_path",
@@ -128,7 +135,7 @@ void read_activation(ConfigReader& config, ModelSpec& spec, const std::string& k
   } else {
     config.complain(key, fmt::format("is \"{}\"; supported are silu, gelu, gelu_new, "
                                      "gelu_pytorch_tanh, relu",
-                                     name));
+                                     shortened(name)));
   }
 }
 
@@ -139,10 +146,10 @@ double read_dropout(ConfigReader& config, const std::string& key, double fallbac
 }
 
 void read_gpt2(ConfigReader& config, ModelSpec& spec) {
-  spec.hidden_size = config.size("n_embd");
-  spec.num_layers = config.size("n_layer");
-  spec.num_heads = spec.num_kv_heads = config.size("n_head");
-  spec.intermediate_size = config.size("n_inner", 4 * spec.hidden_size);
+  spec.hidden_size = config.size("n_embd", {}, kMostWidth);
+  spec.num_layers = config.size("n_layer", {}, kMostLayers);
+  spec.num_heads = spec.num_kv_heads = config.size("n_head", {}, kMostWidth);
+  spec.intermediate_size = config.size("n_inner", 4 * spec.hidden_size, 16 * kMostWidth);
   spec.max_positions = config.size("n_positions");
   spec.head_dim = spec.num_heads > 0 ? spec.hidden_size / spec.num_heads : 0;
   if (spec.num_heads > 0 && spec.hidden_size % spec.num_heads != 0) {
@@ -175,8 +182,9 @@ void read_window(ConfigReader& config, ModelSpec& spec) {
   const bool qwen = spec.family == "qwen2" || spec.family == "qwen3";
   const bool off = config.has("sliding_window") && config.find("sliding_window") == nullptr;
   const int64_t size = off ? 0 : config.size("sliding_window", 4096);
-  const int64_t first =
-      std::max<int64_t>(0, static_cast<int64_t>(config.number("max_window_layers", 28)));
+  const double given_first = config.number("max_window_layers", 28);
+  const auto first =
+      static_cast<int64_t>(std::clamp(given_first, 0.0, static_cast<double>(spec.num_layers)));
   if (!qwen) {
     spec.sliding_window = size;
     spec.windowed_layers.assign(spec.num_layers, true);
@@ -197,7 +205,7 @@ void read_window(ConfigReader& config, ModelSpec& spec) {
     if (type != "full_attention" && type != "sliding_attention") {
       config.complain("layer_types", fmt::format("has {}; supported are full_attention, "
                                                  "sliding_attention",
-                                                 type.dump()));
+                                                 quoted(type)));
     } else if (type == "sliding_attention" && spec.sliding_window == 0) {
       config.complain("layer_types", "has sliding_attention but there is no sliding_window in use");
     }
@@ -206,10 +214,10 @@ void read_window(ConfigReader& config, ModelSpec& spec) {
 }
 
 void read_heads(ConfigReader& config, ModelSpec& spec) {
-  spec.num_heads = config.size("num_attention_heads");
-  spec.num_kv_heads = config.size("num_key_value_heads", spec.num_heads);
+  spec.num_heads = config.size("num_attention_heads", {}, kMostWidth);
+  spec.num_kv_heads = config.size("num_key_value_heads", spec.num_heads, kMostWidth);
   const bool explicit_dim = config.find("head_dim") != nullptr || spec.family == "qwen3";
-  spec.head_dim = explicit_dim ? config.size("head_dim", 128)
+  spec.head_dim = explicit_dim ? config.size("head_dim", 128, kMostWidth)
                                : spec.hidden_size / std::max<int64_t>(spec.num_heads, 1);
   if (spec.num_heads == 0 || spec.num_kv_heads == 0) return;
   if (!explicit_dim && spec.hidden_size % spec.num_heads != 0) {
@@ -221,6 +229,10 @@ void read_heads(ConfigReader& config, ModelSpec& spec) {
                     fmt::format("is {}, not a multiple of num_key_value_heads {}", spec.num_heads,
                                 spec.num_kv_heads));
   }
+  if (spec.num_heads * spec.head_dim > kMostWidth) {
+    config.complain("num_attention_heads", fmt::format("{} x head_dim {}, expected at most {}",
+                                                       spec.num_heads, spec.head_dim, kMostWidth));
+  }
   if (spec.head_dim % 2 != 0) {
     config.complain("head_dim",
                     fmt::format("is {}, but rotary embeddings need an even number", spec.head_dim));
@@ -228,9 +240,9 @@ void read_heads(ConfigReader& config, ModelSpec& spec) {
 }
 
 void read_rotary_family(ConfigReader& config, ModelSpec& spec) {
-  spec.hidden_size = config.size("hidden_size");
-  spec.intermediate_size = config.size("intermediate_size");
-  spec.num_layers = config.size("num_hidden_layers");
+  spec.hidden_size = config.size("hidden_size", {}, kMostWidth);
+  spec.intermediate_size = config.size("intermediate_size", {}, 16 * kMostWidth);
+  spec.num_layers = config.size("num_hidden_layers", {}, kMostLayers);
   read_heads(config, spec);
   spec.max_positions = config.size("max_position_embeddings", spec.family == "llama"     ? 2048
                                                               : spec.family == "mistral" ? 131072
@@ -257,7 +269,7 @@ void read_rotary_family(ConfigReader& config, ModelSpec& spec) {
 }
 
 void read_common(ConfigReader& config, ModelSpec& spec) {
-  spec.vocab_size = config.size("vocab_size");
+  spec.vocab_size = config.size("vocab_size", {}, kMostVocabulary);
   spec.initializer_range = config.number("initializer_range", 0.02);
   if (spec.initializer_range < 0) config.complain("initializer_range", "is negative");
   spec.dtype = config.text("torch_dtype", "");
@@ -266,21 +278,19 @@ void read_common(ConfigReader& config, ModelSpec& spec) {
   for (const std::string& key : kUnitFactors) config.require(key, 1.0);
 }
 
-json parse_object(const std::string& text, const std::string& origin) {
-  json config;
-  try {
-    config = json::parse(text);
-  } catch (const json::parse_error& error) {
-    throw Error("{} is not valid JSON: {}", origin, error.what());
+[[noreturn]] void throw_complaints(std::vector<std::string> complaints, const std::string& origin) {
+  if (const size_t count = complaints.size(); count > kMostComplaints) {
+    complaints.resize(kMostComplaints);
+    complaints.push_back(fmt::format("and {} more", count - kMostComplaints));
   }
-  if (!config.is_object()) throw Error("{} is not a JSON object", origin);
-  return config;
+  throw Error("{}:\n  {}", origin, fmt::join(complaints, "\n  "));
 }
 
 }  // namespace
 
 ModelSpec parse_model_spec(const std::string& text, const std::string& origin) {
-  const json object = parse_object(text, origin);
+  const json object = parse_json(text, {.name = origin, .limits = kConfigLimits});
+  if (!object.is_object()) throw Error("{} is not a JSON object", origin);
   ConfigReader config(object);
   ModelSpec spec;
   spec.family = config.text("model_type");
@@ -292,23 +302,24 @@ ModelSpec parse_model_spec(const std::string& text, const std::string& origin) {
     read_rotary_family(config, spec);
   } else {
     throw Error("{}: model_type is \"{}\"; supported are llama, mistral, qwen2, qwen3, gpt2",
-                origin, spec.family);
+                origin, shortened(spec.family));
   }
   read_common(config, spec);
   config.note_unknown(kHarmless);
   spec.unknown_keys = config.unknown_keys();
   if (!config.complaints().empty()) {
-    throw Error("{}:\n  {}", origin, fmt::join(config.complaints(), "\n  "));
+    throw_complaints(config.complaints(), origin);
   }
   return spec;
 }
 
 ModelSpec read_model_spec(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw Error("{} cannot be read: a model folder needs a config.json", path.string());
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  return parse_model_spec(text, path.string());
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    throw Error("{} cannot be read: a model folder needs a config.json", path.string());
+  }
+  return parse_model_spec(read_file(path, kConfigLimits.bytes), path.string());
 }
 
 }  // namespace zeroth::model

@@ -4,6 +4,9 @@
 
 #include <string>
 
+#include "base/json.h"
+#include "base/printable.h"
+
 namespace zeroth::model {
 namespace {
 
@@ -26,8 +29,9 @@ RopeScaling read_kind(ConfigReader& rope) {
   if (kind == "linear") return RopeScaling::kLinear;
   if (kind == "dynamic") return RopeScaling::kDynamic;
   if (kind == "llama3") return RopeScaling::kLlama3;
-  rope.complain("rope_type",
-                fmt::format("is \"{}\"; supported are default, linear, dynamic, llama3", kind));
+  rope.complain(
+      "rope_type",
+      fmt::format("is \"{}\"; supported are default, linear, dynamic, llama3", shortened(kind)));
   return RopeScaling::kNone;
 }
 
@@ -46,7 +50,7 @@ RopeSpec read_rope(ConfigReader& config, int64_t max_positions) {
   const std::string key = old_key ? "rope_scaling" : "rope_parameters";
   if (chosen == nullptr) return spec;
   if (!chosen->is_object()) {
-    config.complain(key, fmt::format("is {}, expected an object", chosen->dump()));
+    config.complain(key, fmt::format("is {}, expected an object", quoted(*chosen)));
     return spec;
   }
   ConfigReader rope(*chosen, key + ".");

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/folder.h"
+#include "base/printable.h"
 
 namespace zeroth::monitor {
 namespace {
@@ -57,6 +58,17 @@ Json columns(const Curves& curves) {
   return json;
 }
 
+// What came from files and folders is shown as on a terminal.
+PageFacts printable_facts(PageFacts facts) {
+  const auto make = [](std::string& text) { text = printable(text); };
+  make(facts.title);
+  for (auto* lines : {&facts.summary, &facts.environment}) {
+    for (auto& [title, text] : *lines) make(text);
+  }
+  for (PageFacts::Value& value : facts.config) make(value.value);
+  return facts;
+}
+
 // Text inside a script element: no "<" that could end it. Bytes that are not UTF-8 are replaced.
 std::string script_text(const Json& json) {
   const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -75,7 +87,7 @@ std::string script_text(const Json& json) {
 
 RunPage::RunPage(std::filesystem::path path, PageFacts facts, Warn warn)
     : path_(std::move(path)),
-      facts_(std::move(facts)),
+      facts_(printable_facts(std::move(facts))),
       warn_(std::move(warn)),
       steps_({"loss", "lr", "grad_norm", "tokens_per_s", "peak_share", "memory_mib", "gpu_mib",
               "data_s", "forward_s", "backward_s", "reduce_s", "update_s", "compute_s",

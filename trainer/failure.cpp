@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/process_limits.h"
 
 namespace zeroth::trainer {
@@ -68,7 +69,7 @@ Failure explain(const std::exception_ptr& error) {
 Failure describe(std::exception_ptr error, int rank, int world_size) {
   Failure failure = explain(error);
   const std::string who = world_size > 1 ? fmt::format("finetune: rank {}", rank) : "finetune";
-  failure.message = fmt::format("{}: {}\n", who, failure.message);
+  failure.message = printable_message(fmt::format("{}: {}\n", who, failure.message));
   return failure;
 }
 

@@ -85,10 +85,9 @@ void settle_choices(RawFlags& raw, Complaints& complaints) {
                                       {"linear", Schedule::kLinear},
                                       {"cosine", Schedule::kCosine}},
                                      complaints);
-  raw.flags.save_dtype = choose<torch::Dtype>(
+  raw.flags.save_dtype = choose<c10::ScalarType>(
       "--save-dtype", raw.save_dtype,
-      {{"fp32", torch::kFloat32}, {"bf16", torch::kBFloat16}, {"fp16", torch::kFloat16}},
-      complaints);
+      {{"fp32", c10::kFloat}, {"bf16", c10::kBFloat16}, {"fp16", c10::kHalf}}, complaints);
   if (raw.no_decay) values.no_decay = true;
   if (raw.drop_last) values.drop_last = true;
 }

@@ -1,7 +1,7 @@
 // The command line of `finetune`.
 #pragma once
 
-#include <torch/types.h>
+#include <c10/core/ScalarType.h>
 
 #include <cstdint>
 #include <optional>
@@ -41,8 +41,8 @@ struct Flags {
   std::optional<int64_t> eval_micro_batch;  // --eval-micro-batch
   std::optional<int64_t> timeout_s;         // --timeout: of a collective
 
-  std::optional<torch::Dtype> save_dtype;  // --save-dtype; unset: as it was trained
-  std::optional<int64_t> save_every;       // --save-every: into output/step-N
+  std::optional<c10::ScalarType> save_dtype;  // --save-dtype; unset: as it was trained
+  std::optional<int64_t> save_every;          // --save-every: into output/step-N
 
   std::optional<int64_t> eval_every;
   std::optional<int64_t> max_eval_samples;

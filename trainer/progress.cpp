@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/printable.h"
 #include "base/units.h"
 
 namespace zeroth::trainer {
@@ -116,7 +117,15 @@ void Progress::evaluation(const EvalRow& row) {
 
 void Progress::line(std::string_view text, configs::LogLevel level) {
   if (!shows(level)) return;
-  // A redrawn line gives way and comes back with the next step.
+  put(printable(text));
+}
+
+void Progress::lines(std::string_view text) {
+  if (shows(configs::LogLevel::kInfo)) put(text);
+}
+
+// A redrawn line gives way and comes back with the next step.
+void Progress::put(std::string_view text) {
   output_(fmt::format("{}{}\n", line_open_ ? "\r\x1b[K" : "", text));
   line_open_ = false;
 }

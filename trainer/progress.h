@@ -36,11 +36,14 @@ class Progress {
 
   void step(const StepRow& row);
   void evaluation(const EvalRow& row);
-  // A line that stays; `text` without its end.
+  // A line that stays; `text` without its end. It may hold anything: it is made printable.
   void line(std::string_view text, configs::LogLevel level = configs::LogLevel::kInfo);
   void warning(std::string_view text);
+  // Lines of our own, which hold nothing that came from files.
+  void lines(std::string_view text);
 
  private:
+  void put(std::string_view text);
   bool shows(configs::LogLevel level) const { return level >= options_.level; }
   bool redraws() const;
   bool plain_due(const StepRow& row);

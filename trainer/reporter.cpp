@@ -103,7 +103,7 @@ void Reporter::planned(comm::Mesh& mesh, int threads) {
     progress_.line(fmt::format("{:<10} {}", title, text),
                    warning ? configs::LogLevel::kWarning : configs::LogLevel::kInfo);
   }
-  if (plan_.config.dump_state) progress_.line(config_text(plan_));
+  if (plan_.config.dump_state) progress_.lines(config_text(plan_));
 }
 
 void Reporter::started(engine::Engine& engine) {
@@ -165,7 +165,7 @@ void Reporter::profile(const engine::StepStats& stats) {
                                                 .world_size = engine_->mesh().world_size(),
                                                 .num_parameters = engine_->num_parameters()});
   if (path.empty()) {
-    progress_.line(text.substr(0, text.size() - 1));
+    progress_.lines(text.substr(0, text.size() - 1));
     return;
   }
   try {

@@ -175,6 +175,16 @@ void warn_of_dropped(RunPlan& plan) {
                   plan.flags.data, stats.dropped, stats.dropped + stats.samples, plan.seq_len));
 }
 
+void note_unknown_keys(RunPlan& plan) {
+  constexpr size_t kShown = 10;
+  const std::vector<std::string>& keys = plan.spec.unknown_keys;
+  if (keys.empty()) return;
+  const auto end = keys.begin() + static_cast<ptrdiff_t>(std::min(keys.size(), kShown));
+  plan.notes.push_back(fmt::format(
+      "config.json has keys that nothing here knows: {}{}", fmt::join(keys.begin(), end, ", "),
+      keys.size() > kShown ? fmt::format(" and {} more", keys.size() - kShown) : ""));
+}
+
 struct Basis {
   configs::Document document;
   configs::BatchConfig batch;
@@ -191,6 +201,7 @@ Basis check_basis(RunPlan& plan, int64_t world_size) {
   });
   attempts.attempt([&] {
     plan.spec = model::read_model_spec(flags.model);
+    note_unknown_keys(plan);
     plan.seq_len = choose_seq_len(flags, plan.spec, plan.notes);
   });
   attempts.attempt([&] { check_output(flags); });

@@ -53,7 +53,8 @@ TEST_CASE("a missing file and a folder are errors with the path and the reason")
   const TempFolder folder;
   CHECK_THROWS_WITH_AS(MappedFile("/nowhere/x"),
                        "cannot open /nowhere/x: No such file or directory", Error);
-  CHECK_THROWS_WITH_AS(MappedFile{folder.path()}, doctest::Contains("is not a file"), Error);
+  CHECK_THROWS_WITH_AS(MappedFile{folder.path()}, doctest::Contains("is a folder, expected a file"),
+                       Error);
 }
 
 }  // namespace zeroth

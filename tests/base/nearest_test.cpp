@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <string>
+
 namespace zeroth {
 
 TEST_CASE("the distance counts insertions, deletions, substitutions and swaps") {
@@ -21,6 +23,11 @@ TEST_CASE("the nearest name is the one that was meant, or none") {
   CHECK(nearest_name("enable", {"enabled", "loss_scale"}) == "enabled");
   CHECK(nearest_name("xyzzy", {"stage", "enabled"}).empty());
   CHECK(nearest_name("x", {}).empty());
+}
+
+TEST_CASE("a name of any length is compared with short ones at once") {
+  const std::string name(1'000'000, 'a');
+  for (int i = 0; i < 1000; ++i) CHECK(nearest_name(name, {"stage", "enabled"}).empty());
 }
 
 }  // namespace zeroth

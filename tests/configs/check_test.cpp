@@ -1,5 +1,7 @@
 #include "configs/check.h"
 
+#include <chrono>
+
 #include "tests/configs/support.h"
 
 namespace zeroth::configs {
@@ -134,6 +136,23 @@ TEST_CASE("null leaves a key out where its default is null") {
       {"number_checkpoints": null}, "train_batch_size": null, "scheduler": null})");
   CHECK(config.steps_per_print == 0);
   CHECK(config.recompute.number_checkpoints == 0);
+}
+
+TEST_CASE("60,000 unknown keys, and long ones, are refused in linear time") {
+  std::string many = "{", longs = "{";
+  for (int i = 0; i < 60'000; ++i) many += fmt::format("\"key{}\": [{{}}],", i);
+  for (int i = 0; i < 3'000; ++i) {
+    longs += fmt::format("\"zero_optimization{}{}\": 1,", std::string(3'000, 'k'), i);
+  }
+  for (const std::string& text : {many, longs}) {
+    const auto start = std::chrono::steady_clock::now();
+    const std::string error = error_of(text + "\"stages\": 1}");
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    CHECK(took.count() < 2);
+    CHECK(error.find(" errors\n") != std::string::npos);
+    CHECK(error.find("\n  and ") != std::string::npos);
+    CHECK(error.size() < 20'000);
+  }
 }
 
 }  // namespace zeroth::configs

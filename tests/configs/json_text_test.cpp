@@ -39,14 +39,29 @@ TEST_CASE("the same key in different objects is no duplicate") {
 
 TEST_CASE("a syntax error names file, line, column and path") {
   CHECK(syntax_error("{\n  \"fp16\": {\n    \"loss_scale\": Nan\n  }\n}")
-            .starts_with("f.json:3:19: fp16.loss_scale: syntax error"));
+            .starts_with("f.json:3:19: fp16.loss_scale: not JSON: unexpected 'Nan'"));
   CHECK(syntax_error("{\"fp16\": {\"loss_scale\": 1e999}}")
-            .find("fp16.loss_scale: number overflow") != std::string::npos);
-  CHECK(syntax_error("{\"a\": 1\n \"b\": 2}").starts_with("f.json:2:4: a: syntax error"));
-  CHECK(syntax_error("").starts_with("f.json:1:1: syntax error"));
+            .find("fp16.loss_scale: the number 1e999 is out of range") != std::string::npos);
+  CHECK(syntax_error("{\"a\": 1\n \"b\": 2}").starts_with("f.json:2:4: a: not JSON: unexpected"));
+  CHECK(syntax_error("").starts_with("f.json:1:1: not JSON: it ends here"));
   CHECK(syntax_error("{\"a\": 1,}").starts_with("f.json:1:9: a: "));
   CHECK(syntax_error("{} x").starts_with("f.json:1:4: "));
   CHECK(syntax_error("{\"a\": [1, {\"b\": }]}").starts_with("f.json:1:17: a[1].b: "));
+}
+
+TEST_CASE("a comment may hold anything and has an end") {
+  CHECK(parse_json("{/**/\"a\"/* \xff \" */:/*/ */1}", "f").root["a"] == 1);
+  CHECK(syntax_error("{} /* [").starts_with("f.json:1:4: not JSON: a comment without its closing"));
+  CHECK(syntax_error("{}\n/*/").starts_with("f.json:2:1: not JSON: a comment"));
+}
+
+TEST_CASE("a configuration that is too deep or too large is refused before it is read") {
+  std::string deep;
+  for (int i = 0; i < 100'000; ++i) deep += "{\"a\":";
+  CHECK(syntax_error(deep) == "f.json:1:641: nested deeper than 128 levels");
+  std::string wide = "[0";
+  for (int i = 0; i < 300'000; ++i) wide += ",0";
+  CHECK(syntax_error(wide + "]").find("more than 300000 values") != std::string::npos);
 }
 
 TEST_CASE("the numbers that Python writes and JSON does not have are numbers") {

@@ -53,3 +53,41 @@ TEST_CASE("The list in tokenizer.json is read with its defaults") {
   CHECK(tokens[1].normalized);
   CHECK(parse_added_tokens(nullptr).empty());
 }
+
+TEST_CASE("Of equal tokens the first counts, and an empty one is none") {
+  CHECK(split({{.id = 1, .content = "a"}, {.id = 2, .content = "a"}, {.id = 3, .content = ""}},
+              "ab") == "#1|b|");
+}
+
+TEST_CASE("Tokens that begin alike are told apart, also at the end of the text") {
+  const std::vector<AddedToken> tokens = {{.id = 1, .content = "<a>"},
+                                          {.id = 2, .content = "<a>\u00e9x"},
+                                          {.id = 3, .content = "<a>\u00e9y"},
+                                          {.id = 4, .content = "<"}};
+  CHECK(split(tokens, "<a>\u00e9y<a>\u00e9z<b<a>") == "#3|#1|\u00e9z|#4|b|#1|");
+  CHECK(split(tokens, "<a>\u00e9") == "#1|\u00e9|");
+}
+
+TEST_CASE("Many added tokens are found in linear time") {
+  std::vector<AddedToken> tokens;
+  for (int i = 0; i < 60'000; ++i) {
+    tokens.push_back({.id = i, .content = fmt::format("<|reserved_special_token_{}|>", i)});
+  }
+  std::string text;
+  for (int i = 0; i < 10'000; ++i) text += "<|reserved_special_token_";
+  CHECK(seconds_of([&] { CHECK(split(tokens, text) == text + "|"); }) < 2);
+}
+
+TEST_CASE("An entry that is none is an Error with its key") {
+  const auto error = [](const char* text) {
+    return error_of([&] { parse_added_tokens(nlohmann::json::parse(text)); });
+  };
+  check_contains(error(R"([{"id": 1, "content": "a"}, {"content": "a"}])"),
+                 "added_tokens[1].id is missing");
+  check_contains(error(R"([{"id": 100000000, "content": "a"}])"),
+                 "added_tokens[0].id is 100000000, expected an integer in 0..4194303");
+  check_contains(error(R"([{"id": -1, "content": "a"}])"), "added_tokens[0].id is -1");
+  check_contains(error(R"([{"id": 1, "content": "a", "lstrip": 1}])"),
+                 "lstrip is 1, expected true");
+  check_contains(error("5"), "added_tokens is 5, expected a list");
+}

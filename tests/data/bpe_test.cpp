@@ -69,6 +69,18 @@ TEST_CASE("What would change the ids and is not supported is refused by name") {
   refuse("byte_fallback", true, "byte_fallback");
   refuse("continuing_subword_prefix", "##", "continuing_subword_prefix");
   refuse("end_of_word_suffix", "</w>", "end_of_word_suffix");
-  refuse("merges", {"ab"}, "'ab'");
+  refuse("merges", {"ab"}, "model.merges[0] is \"ab\"");
   refuse("merges", json::array({json::array({"a", "c"})}), "'ac'");
+}
+
+TEST_CASE("Ids that are none, and a vocabulary of another shape, are Errors with their key") {
+  const auto error = [](const char* vocab) {
+    const json model = {{"vocab", json::parse(vocab)}, {"merges", json::array()}};
+    return error_of([&] { Bpe refused(model); });
+  };
+  check_contains(error(R"({"a": 100000000})"), "model.vocab.a is 100000000, expected an integer");
+  check_contains(error(R"({"a": -1})"), "model.vocab.a is -1, expected an integer in 0..4194303");
+  check_contains(error(R"({"a": 4294967297})"), "model.vocab.a is 4294967297");
+  check_contains(error(R"({"a": 1e300})"), "model.vocab.a is 1e+300");
+  check_contains(error("[1]"), "model.vocab is [1], expected an object");
 }

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -38,6 +39,13 @@ std::string error_of(const Call& call) {
   }
   FAIL("no Error was thrown");
   return "";
+}
+
+template <typename Call>
+double seconds_of(const Call& call) {
+  const auto start = std::chrono::steady_clock::now();
+  call();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 inline void check_contains(const std::string& text, std::string_view part) {

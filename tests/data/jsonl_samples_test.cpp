@@ -140,19 +140,22 @@ TEST_CASE("Blank lines at the end are no samples") {
 }
 
 TEST_CASE("A bad line is an Error with file, line and reason") {
-  check_line_error("{\"text\": \"a\"}\n{\"text\": \"b\"\n", "t.jsonl:2: not JSON: parse error");
+  check_line_error("{\"text\": \"a\"}\n{\"text\": \"b\"\n",
+                   "t.jsonl:2:12: text: not JSON: it ends here, expected ',' or '}'");
   check_line_error("{\"text\": \"a\"}\n\n{\"text\": \"b\"}", "t.jsonl:2: the line is empty");
   check_line_error("{\"text\": \"a\"}\n{\"txt\": \"b\"}", "t.jsonl:2: no field 'text'");
   check_line_error("{\"text\": 5}", "t.jsonl:1: field 'text' is a number, not a string");
   check_line_error("[1]", "t.jsonl:1: a JSON array, not an object");
-  check_line_error("{\"text\": \"\xff\"}", "t.jsonl:1: not JSON");
+  check_line_error("{\"text\": \"\xff\"}",
+                   "t.jsonl:1:11: text: not JSON: bytes that are not UTF-8");
   check_line_error("{\"text\": []}", "t.jsonl:1: field 'text' is an array, not a string");
   check_line_error("{\"text\": null}", "t.jsonl:1: field 'text' is null, not a string");
   check_line_error("{\"question\": \"a\"}", "t.jsonl:1: neither 'text' nor");
 }
 
-TEST_CASE("A line that is not JSON has one line number and the column") {
-  check_line_error("{\"text\": \"a\"}\n{x\n", "t.jsonl:2: not JSON: parse error at column 2");
+TEST_CASE("A line that is not JSON has its line and its column") {
+  check_line_error("{\"text\": \"a\"}\n{x\n",
+                   "t.jsonl:2:2: not JSON: unexpected 'x', expected a key or '}'");
 }
 
 TEST_CASE("A text beside a prompt and a completion is an Error that asks for the fields") {
@@ -163,7 +166,7 @@ TEST_CASE("A text beside a prompt and a completion is an Error that asks for the
 
 TEST_CASE("A key that is twice in one object is an Error, in two objects it is not") {
   check_line_error("{\"text\": \"a\"}\n{\"text\": \"a\", \"text\": \"b\"}",
-                   "t.jsonl:2: key 'text' is there twice");
+                   "t.jsonl:2: text stands twice in one object");
   TempFolder folder;
   CHECK(open(folder.write("t.jsonl", R"({"text": "a", "meta": [{"text": 1}, {"text": 2}]})"), 8)
             ->size() == 1);

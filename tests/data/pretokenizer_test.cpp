@@ -43,3 +43,17 @@ TEST_CASE("What is not known is refused by name") {
   check_refused(R"({"type": "Digits"})", "no ByteLevel");
   check_refused("null", "no ByteLevel");
 }
+
+TEST_CASE("Steps without end are refused before they are nested in each other") {
+  json many = {{"type", "Sequence"}, {"pretokenizers", json::array()}};
+  for (int i = 0; i < 100'000; ++i) many["pretokenizers"].push_back({{"type", "Digits"}});
+  check_contains(error_of([&] { Pretokenizer refused(many); }),
+                 "pre_tokenizer.pretokenizers[100]: more than 100 steps");
+}
+
+TEST_CASE("A step that lacks a part is refused by its key") {
+  check_refused(R"({"type": 1})", "pre_tokenizer.type is 1, expected a text");
+  check_refused(R"({"type": "Split", "pattern": {}})", "pre_tokenizer.pattern.String is missing");
+  check_refused(R"({"type": "Sequence", "pretokenizers": {}})",
+                "pre_tokenizer.pretokenizers is {}, expected a list");
+}

@@ -61,9 +61,33 @@ TEST_CASE("The end of text is taken from the first file that names it") {
   check_contains(error_of([&] { find_end_of_text(folder.path(), id_of); }), "'<no>'");
 }
 
-TEST_CASE("A file that is missing or no JSON is an Error with its path") {
+TEST_CASE("A file that is no JSON is an Error with its path") {
   TempFolder folder;
-  check_contains(error_of([&] { read_json_file(folder.path() / "none.json"); }), "none.json");
-  const auto path = folder.write("bad.json", "{");
-  check_contains(error_of([&] { read_json_file(path); }), "bad.json is not JSON");
+  folder.write("config.json", "{");
+  check_contains(error_of([&] { find_end_of_text(folder.path(), id_of); }),
+                 "config.json:1:1: not JSON: it ends here");
+}
+
+TEST_CASE("An end of text that is no id is an Error with file, key and value") {
+  TempFolder folder;
+  for (const char* const id : {"-1", "100000000", "1e300", "2.5"}) {
+    folder.write("config.json", fmt::format(R"({{"eos_token_id": {}}})", id));
+    check_contains(error_of([&] { find_end_of_text(folder.path(), id_of); }),
+                   "config.json: eos_token_id is ");
+  }
+}
+
+TEST_CASE("Ids of a template that are no ids are Errors with their key") {
+  json file = json::parse(kBos);
+  for (const json& id : {json(-1), json(1e300), json("x"), json(100'000'000)}) {
+    file["special_tokens"]["<s>"]["ids"] = {id};
+    check_contains(error_of([&] { parse_text_template(file); }),
+                   "post_processor.special_tokens.<s>.ids[0] is ");
+  }
+}
+
+TEST_CASE("Post-processors that go around each other without end are refused") {
+  json many = {{"type", "Sequence"}, {"processors", json::array()}};
+  for (int i = 0; i < 2000; ++i) many["processors"].push_back(json::parse(kBos));
+  check_contains(error_of([&] { parse_text_template(many); }), "more than 1000 tokens");
 }

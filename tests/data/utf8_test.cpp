@@ -1,6 +1,11 @@
 #include "data/utf8.h"
 
 #include <doctest/doctest.h>
+#include <utf8proc.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <vector>
 
 using namespace zeroth::data;
 
@@ -34,4 +39,29 @@ TEST_CASE("The first byte tells a character's length") {
   CHECK(utf8_length("\u00e9"[0]) == 2);
   CHECK(utf8_length("\u20ac"[0]) == 3);
   CHECK(utf8_length("\U0001f600"[0]) == 4);
+}
+
+TEST_CASE("Marks of any number and order are normalised in linear time") {
+  std::string marks = "e";
+  for (int i = 0; i < 200'000; ++i) marks += i % 2 == 0 ? "\u0301" : "\u0323";
+  const auto start = std::chrono::steady_clock::now();
+  const std::string normal = to_nfc(marks);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(2));
+  CHECK(normal.starts_with("\u1eb9\u0323\u0323"));
+  CHECK(normal.ends_with("\u0301\u0301"));
+  CHECK(normal.size() == marks.size() + 3 - 1 - 2);
+}
+
+TEST_CASE("Every short text is normalised as utf8proc does it") {
+  const std::vector<std::string> letters = {"a",      "e",      "\u0301", "\u0323", "\u0327",
+                                            "\u0f71", "\u1112", "\u1161", "\u11ab", "\uac00",
+                                            "\u00e9", "\u1e69", "\u212b", "\u0344", "\ufb1d"};
+  const size_t count = letters.size();
+  for (size_t i = 0; i < count * count * count * count; ++i) {
+    std::string text;
+    for (size_t rest = i, k = 0; k < 4; ++k, rest /= count) text += letters[rest % count];
+    auto* const wanted = utf8proc_NFC(reinterpret_cast<const utf8proc_uint8_t*>(text.c_str()));
+    REQUIRE(to_nfc(text) == reinterpret_cast<const char*>(wanted));
+    std::free(wanted);
+  }
 }

@@ -73,4 +73,16 @@ TEST_CASE("keys that nobody named and that are not harmless are unknown") {
   CHECK(reader.unknown_keys() == Texts{"part.odd", "other"});
 }
 
+TEST_CASE("a size beyond what is computed with is a complaint with both numbers") {
+  const json object = {{"layers", 1e7}, {"rows", 1e300}, {"text", std::string(5000, 'x')}};
+  ConfigReader reader(object);
+  CHECK(reader.size("layers", {}, 4096) == 1);
+  CHECK(reader.size("rows") == 1);
+  reader.size("text");
+  REQUIRE(reader.complaints().size() == 3);
+  CHECK(reader.complaints()[0] == "layers is 10000000.0, expected at most 4096");
+  CHECK(reader.complaints()[1] == "rows is 1e+300, expected at most 2147483648");
+  CHECK(reader.complaints()[2].size() < 120);
+}
+
 }  // namespace zeroth::model

@@ -35,4 +35,23 @@ TEST_CASE("weights in another format are not taken for none") {
   CHECK_THROWS_AS(has_weights(folder.path()), Error);
 }
 
+TEST_CASE("an index that names files elsewhere, or anything but files, is refused by the tensor") {
+  const TempFolder folder;
+  const auto path = folder.path() / "model.safetensors.index.json";
+  const auto refused = [&](const std::string& file) {
+    write_text(path, "{\"weight_map\": {\"a\": " + file + "}}");
+    return message_of<Error>([&] { SafetensorsFolder files(folder.path()); });
+  };
+  for (const char* const file :
+       {R"("../x")", R"("/etc/passwd")", R"("..")", R"("")", R"("a\u0000")"}) {
+    CHECK(refused(file).find("weight_map.a is ") != std::string::npos);
+    CHECK(refused(file).find("expected the name of a file in this folder") != std::string::npos);
+  }
+  CHECK(refused("5").find("weight_map.a is 5, expected a text") != std::string::npos);
+  write_text(path, std::string(1'000'000, '['));
+  CHECK(message_of<Error>([&] {
+          SafetensorsFolder files(folder.path());
+        }).find("index.json:1:129: nested deeper") != std::string::npos);
+}
+
 }  // namespace zeroth::model

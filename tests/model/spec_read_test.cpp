@@ -105,6 +105,12 @@ TEST_CASE("keys that would change the computation are refused by name and value"
       {{{"hidden_size", 34}}, "hidden_size is 34, not a multiple of num_attention_heads 4"},
       {{{"num_key_value_heads", 3}}, "num_attention_heads is 4, not a multiple"},
       {{{"head_dim", 7}}, "head_dim is 7"},
+      {{{"num_hidden_layers", 10'000'000}}, "num_hidden_layers is 10000000, expected at most 4096"},
+      {{{"hidden_size", 1e18}}, "hidden_size is 1e+18, expected at most 1048576"},
+      {{{"num_attention_heads", 1 << 20}, {"head_dim", 1 << 20}}, "1048576 x head_dim 1048576"},
+      {{{"vocab_size", 1e12}}, "vocab_size is 1000000000000.0, expected at most 16777216"},
+      {{{"max_position_embeddings", 1e300}}, "max_position_embeddings is 1e+300"},
+      {{{"rope_scaling", {{"rope_type", std::string(9000, 'y')}}}}, "... (9000 bytes)"},
       {{{"num_hidden_layers", "two"}}, "num_hidden_layers is \"two\", expected a number"},
       {{{"vocab_size", nullptr}}, "vocab_size is missing"},
       {{{"tie_word_embeddings", 1}}, "tie_word_embeddings is 1, expected true or false"},
@@ -160,11 +166,27 @@ TEST_CASE("keys without known influence are collected") {
   CHECK(spec.unknown_keys == std::vector<std::string>{"rope_scaling.taste", "my_note"});
 }
 
+TEST_CASE(
+    "a window that begins behind the last layer is none, one before the first is everywhere") {
+  for (const double first : {-5.0, 1e300}) {
+    const ModelSpec spec = parse(llama(), {{"model_type", "qwen2"}, {"max_window_layers", first}});
+    CHECK(spec.windowed_layers == std::vector<bool>(spec.num_layers, first < 0));
+  }
+}
+
+TEST_CASE("of many complaints some are listed and the others counted") {
+  json changes = {{"model_type", "qwen2"}, {"num_hidden_layers", 4000}};
+  for (int i = 0; i < 4000; ++i) changes["layer_types"].push_back("strange");
+  const std::string said = refusal(llama(), changes);
+  CHECK(said.find("\n  and 3980 more") != std::string::npos);
+}
+
 TEST_CASE("a missing or malformed config.json is named") {
   CHECK_THROWS_WITH_AS(read_model_spec("/nowhere"),
                        "/nowhere/config.json cannot be read: a model folder needs a config.json",
                        Error);
-  CHECK_THROWS_AS(parse_model_spec("{", "config.json"), Error);
+  CHECK_THROWS_WITH_AS(parse_model_spec("{", "config.json"),
+                       "config.json:1:1: not JSON: it ends here, expected a key or '}'", Error);
   CHECK_THROWS_WITH_AS(parse_model_spec("[1]", "config.json"), "config.json is not a JSON object",
                        Error);
 }

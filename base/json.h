@@ -1,0 +1,62 @@
+// The one door for JSON: from a text or a file to a tree, or to an Error in our words that begins
+// with "file:line:column: ". No message of the library below reaches a user, and whatever stands in
+// the text, the tree is small enough to be copied, printed and taken down.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace zeroth {
+
+// Levels of nesting, as serde_json has it, with which Hugging Face reads the same files.
+inline constexpr size_t kMostJsonDepth = 128;
+
+struct JsonLimits {
+  size_t bytes = size_t{64} << 20;
+  // Objects, lists, numbers, texts: a large vocabulary with its merges has two million. A tree
+  // takes about 100 bytes for each.
+  size_t values = 3'000'000;
+};
+// For files that people write.
+inline constexpr JsonLimits kConfigLimits = {.bytes = size_t{16} << 20, .values = 300'000};
+
+// A key that stands twice in one object.
+enum class Repeated {
+  kLastCounts,  // as in Python
+  kRefused,
+};
+
+// What messages call the text, and how it is read.
+struct JsonSource {
+  std::string name;  // of the file
+  int64_t line = 1;  // of the text's start in it
+  JsonLimits limits = {};
+  Repeated repeated = Repeated::kLastCounts;
+};
+
+// UTF-8, with or without a byte order mark. Throws Error for all else, for a number that a double
+// does not hold, and beyond the limits.
+nlohmann::json parse_json(std::string_view text, const JsonSource& source);
+
+// The file at `source.name`. Throws Error also when it cannot be read or is no regular file.
+nlohmann::json read_json(const JsonSource& source);
+
+// The same with members in the file's order. The paths of keys that stand twice in one object are
+// added to `repeated`.
+nlohmann::ordered_json parse_ordered_json(std::string_view text, const JsonSource& source,
+                                          std::vector<std::string>& repeated);
+
+// [[noreturn]] "name:line:column: reason", for the byte at `offset`.
+[[noreturn]] void throw_json_error(std::string_view text, size_t offset, const JsonSource& source,
+                                   const std::string& reason);
+
+// JSON for messages: printable, and cut behind `most` bytes.
+std::string quoted(const nlohmann::json& value, size_t most = 80);
+std::string quoted(const nlohmann::ordered_json& value, size_t most = 80);
+
+}  // namespace zeroth

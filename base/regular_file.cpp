@@ -1,0 +1,80 @@
+#include "base/regular_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/error.h"
+#include "base/process_limits.h"
+
+namespace zeroth {
+namespace {
+
+const char* kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a FIFO";
+  if (S_ISSOCK(mode)) return "a socket";
+  if (S_ISCHR(mode)) return "a device";
+  return "a block device";
+}
+
+[[noreturn]] void refuse(const std::filesystem::path& path, mode_t mode) {
+  throw Error("{} is {}, expected a file", path.string(), kind_of(mode));
+}
+
+// A socket cannot even be opened.
+[[noreturn]] void throw_unopened(const std::filesystem::path& path, int reason) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) refuse(path, status.st_mode);
+  throw Error("cannot open {}: {}", path.string(), system_reason(reason));
+}
+
+}  // namespace
+
+RegularFile::RegularFile(const std::filesystem::path& path) {
+  // O_NONBLOCK: a FIFO without a writer opens, too. It means nothing to a regular file.
+  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (descriptor_ < 0) throw_unopened(path, errno);
+  struct stat status {};
+  const int failed = ::fstat(descriptor_, &status) == 0 ? 0 : errno;
+  if (failed == 0 && S_ISREG(status.st_mode)) {
+    size_ = static_cast<size_t>(status.st_size);
+    return;
+  }
+  ::close(descriptor_);
+  if (failed == 0) refuse(path, status.st_mode);
+  throw Error("cannot stat {}: {}", path.string(), system_reason(failed));
+}
+
+RegularFile::~RegularFile() {
+  ::close(descriptor_);
+}
+
+std::string read_file(const std::filesystem::path& path, size_t most) {
+  const RegularFile file(path);
+  if (file.size() > most) {
+    throw Error("{} has {} bytes; at most {} are read", path.string(), file.size(), most);
+  }
+  // One byte more than it has, to see its end: it may have grown since, and a file of /proc has no
+  // size.
+  std::string text(file.size() + 1, '\0');
+  size_t done = 0;
+  while (true) {
+    const ssize_t count = ::read(file.descriptor(), text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw Error("cannot read {}: {}", path.string(), system_reason(errno));
+    if (count == 0) break;
+    done += static_cast<size_t>(count);
+    if (done > most) {
+      throw Error("{} has {} bytes or more; at most {} are read", path.string(), done, most);
+    }
+    if (done == text.size()) text.resize(std::min(2 * text.size() + 4096, most + 1));
+  }
+  text.resize(done);
+  return text;
+}
+
+}  // namespace zeroth

@@ -1,0 +1,64 @@
+#include "base/regular_file.h"
+
+#include <doctest/doctest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "base/error.h"
+#include "tests/support/temp_folder.h"
+
+namespace zeroth {
+namespace {
+
+std::string error_of(const std::filesystem::path& path) {
+  try {
+    read_file(path, 100);
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a file is read to its end, also one whose size the system does not know") {
+  const TempFolder folder;
+  write_text(folder.path() / "a", std::string("x\0y", 3));
+  CHECK(read_file(folder.path() / "a", 3) == std::string("x\0y", 3));
+  CHECK(read_file("/proc/self/statm", 4096).ends_with("\n"));
+  write_text(folder.path() / "empty", "");
+  CHECK(read_file(folder.path() / "empty", 0).empty());
+}
+
+TEST_CASE("a file beyond the limit is refused with both sizes") {
+  const TempFolder folder;
+  write_text(folder.path() / "a", std::string(101, 'a'));
+  CHECK(error_of(folder.path() / "a") ==
+        (folder.path() / "a").string() + " has 101 bytes; at most 100 are read");
+}
+
+TEST_CASE("what is no file is refused at once, by path and kind") {
+  const TempFolder folder;
+  const std::string fifo = (folder.path() / "fifo").string();
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  CHECK(error_of(fifo) == fifo + " is a FIFO, expected a file");
+  CHECK(error_of("/dev/zero") == "/dev/zero is a device, expected a file");
+  CHECK(error_of(folder.path()) == folder.path().string() + " is a folder, expected a file");
+  const std::string name = (folder.path() / "s").string();
+  const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  std::strncpy(address.sun_path, name.c_str(), sizeof address.sun_path - 1);
+  REQUIRE(::bind(socket, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  CHECK(error_of(name) == name + " is a socket, expected a file");
+  ::close(socket);
+}
+
+TEST_CASE("a missing file is an error with the path and the reason") {
+  CHECK(error_of("/nowhere/x") == "cannot open /nowhere/x: No such file or directory");
+}
+
+}  // namespace zeroth

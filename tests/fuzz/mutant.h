@@ -1,0 +1,14 @@
+// Files gone wrong, the same in every run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace zeroth::fuzz {
+
+// One of `originals` after a few changes that `seed` chooses: bits, bytes, numbers, pieces that go,
+// come twice or come from another original. At least one original.
+std::string mutant(const std::vector<std::string>& originals, uint64_t seed);
+
+}  // namespace zeroth::fuzz

@@ -1,0 +1,105 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "tests/fuzz/mutant.h"
+#include "tests/fuzz/readers.h"
+#include "tests/support/temp_folder.h"
+
+namespace zeroth::fuzz {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::chrono::seconds kMostTime{2};  // for one input
+constexpr uint64_t kMutants = 2000;           // of each kind
+
+// In the order of their names.
+std::vector<fs::path> corpus(const Reader& reader) {
+  std::vector<fs::path> files;
+  for (const auto& entry :
+       fs::directory_iterator(fs::path(ZEROTH_SOURCE_DIR) / "tests/fuzz/corpus" / reader.name)) {
+    files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+void expect_kept(const Reader& reader, std::string_view bytes, const std::string& name) {
+  INFO(reader.name << ": " << name);
+  const auto start = std::chrono::steady_clock::now();
+  std::string finding;
+  try {
+    check(reader, bytes);
+  } catch (const Finding& found) {
+    finding = found.what();
+  }
+  CHECK(finding == "");
+  CHECK(std::chrono::steady_clock::now() - start < kMostTime);
+}
+
+}  // namespace
+
+TEST_CASE("every file of the corpus is read or refused in our words, in time") {
+  for (const Reader& reader : readers()) {
+    const auto files = corpus(reader);
+    CHECK_MESSAGE(!files.empty(), reader.name);
+    for (const fs::path& file : files) expect_kept(reader, read_text(file), file.filename());
+  }
+}
+
+TEST_CASE("each reader understands its files named good") {
+  for (const Reader& reader : readers()) {
+    bool any = false;
+    for (const fs::path& file : corpus(reader)) {
+      if (!file.filename().string().starts_with("good")) continue;
+      any = true;
+      INFO(file.string());
+      CHECK_NOTHROW(reader.read(read_text(file)));
+    }
+    CHECK_MESSAGE(any, reader.name);
+  }
+}
+
+TEST_CASE("2,000 mutants of each kind are read or refused in our words, in time") {
+  for (const Reader& reader : readers()) {
+    std::vector<std::string> originals;
+    for (const fs::path& file : corpus(reader)) originals.push_back(read_text(file));
+    REQUIRE(!originals.empty());
+    for (uint64_t seed = 0; seed < kMutants; ++seed) {
+      expect_kept(reader, mutant(originals, seed), "mutant " + std::to_string(seed));
+    }
+  }
+}
+
+TEST_CASE("a mutant is the same in every run, and mostly unlike its original") {
+  const std::vector<std::string> originals = {"{\"a\": [1, 2, 3], \"b\": \"text\"}"};
+  int changed = 0;
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    CHECK(mutant(originals, seed) == mutant(originals, seed));
+    changed += mutant(originals, seed) != originals[0] ? 1 : 0;
+  }
+  CHECK(changed > 80);
+}
+
+TEST_CASE("a reader that breaks a promise is found out") {
+  const Reader foreign{"x", [](std::string_view) { throw Error("[json.exception.x] std::y"); }};
+  CHECK_THROWS_AS(check(foreign, ""), Finding);
+  const Reader silent{"x", [](std::string_view) { throw Error(std::string()); }};
+  CHECK_THROWS_AS(check(silent, ""), Finding);
+  const Reader broken{"x", [](std::string_view) { throw InternalError("a bug"); }};
+  CHECK_THROWS_AS(check(broken, ""), Finding);
+  const Reader memory{"x", [](std::string_view) { throw std::bad_alloc(); }};
+  CHECK_THROWS_AS(check(memory, ""), Finding);
+  const Reader endless{"x", [](std::string_view) { throw Error(std::string(100'000, 'x')); }};
+  CHECK_THROWS_AS(check(endless, ""), Finding);
+  const Reader good{"x", [](std::string_view) { throw Error("no\x1b[31m file"); }};
+  CHECK_NOTHROW(check(good, ""));
+}
+
+}  // namespace zeroth::fuzz

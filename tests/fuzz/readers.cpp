@@ -1,0 +1,243 @@
+#include "tests/fuzz/readers.h"
+
+#include <stdlib.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <typeinfo>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/printable.h"
+#include "configs/inspect.h"
+#include "configs/json_text.h"
+#include "configs/loader.h"
+#include "data/dataset.h"
+#include "data/tokenizer.h"
+#include "launcher/cli.h"
+#include "launcher/cores.h"
+#include "launcher/slots.h"
+#include "model/checkpoint_map.h"
+#include "model/safetensors_folder.h"
+#include "model/spec.h"
+#include "trainer/flags.h"
+
+namespace zeroth::fuzz {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder for the readers of files, until the process ends.
+class Scratch {
+ public:
+  Scratch() {
+    std::string name = (fs::temp_directory_path() / "zeroth_fuzz_XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no folder can be made");
+    path_ = name;
+  }
+  ~Scratch() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+
+  // A file with these bytes; returns its path.
+  static fs::path write(const std::string& name, std::string_view bytes) {
+    static const Scratch scratch;
+    const fs::path path = scratch.path_ / name;
+    fs::create_directories(path.parent_path());
+    std::ofstream(path, std::ios::binary).write(bytes.data(), std::ssize(bytes));
+    return path;
+  }
+
+ private:
+  fs::path path_;
+};
+
+std::vector<std::string> lines_of(std::string_view bytes) {
+  std::vector<std::string> lines;
+  while (!bytes.empty()) {
+    const size_t end = std::min(bytes.find('\n'), bytes.size());
+    const std::string_view line = bytes.substr(0, end);
+    lines.emplace_back(line.substr(0, line.find('\0')));  // as an argument ends
+    bytes.remove_prefix(std::min(end + 1, bytes.size()));
+  }
+  return lines;
+}
+
+void read_json_text(std::string_view bytes) {
+  const auto tree = parse_json(bytes, {.name = "x.json", .repeated = Repeated::kRefused});
+  (void)quoted(tree);
+  std::vector<std::string> repeated;
+  const auto ordered = parse_ordered_json(bytes, {.name = "x.json"}, repeated);
+  if (nlohmann::json::parse(ordered.dump()) != tree) throw Finding("two trees of one text");
+}
+
+void read_ds_config(std::string_view bytes) {
+  const std::string text(bytes);
+  const auto document = configs::parse_text(configs::decode_base64(text).value_or(text), "ds.json");
+  (void)configs::inspect(document, {});
+  const auto resolved =
+      configs::resolve(document, {}, {.world_size = 2, .hidden_size = 64, .total_steps = 10});
+  (void)configs::parse_text(configs::to_json(resolved.config, resolved.origins), "again.json");
+}
+
+void read_model_config(std::string_view bytes) {
+  (void)model::parse_model_spec(std::string(bytes), "config.json");
+}
+
+void read_safetensors(std::string_view bytes) {
+  const model::SafetensorsFile file(Scratch::write("x.safetensors", bytes));
+  size_t sum = 0;
+  model::ModelSpec llama, gpt2;
+  llama.family = "llama";
+  gpt2.family = "gpt2";
+  for (const auto& [name, tensor] : file.tensors()) {
+    for (const std::byte byte : file.bytes(tensor)) sum += static_cast<size_t>(byte);
+    (void)model::canonical_name(llama, name);
+    (void)model::canonical_name(gpt2, name);
+  }
+}
+
+// Two shards stand beside the index, each with one tensor of no elements.
+void read_index(std::string_view bytes) {
+  for (const char shard : {'1', '2'}) {
+    const std::string header =
+        fmt::format(R"({{"t{}":{{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}}})", shard);
+    const uint64_t size = header.size();
+    Scratch::write(fmt::format("index/{}.safetensors", shard),
+                   std::string(reinterpret_cast<const char*>(&size), 8) + header);
+  }
+  const auto path = Scratch::write("index/model.safetensors.index.json", bytes);
+  const model::SafetensorsFolder folder(path.parent_path());
+}
+
+void read_tokenizer(std::string_view bytes) {
+  Scratch::write("tokenizer/tokenizer_config.json", R"({"eos_token": "b"})");
+  const auto path = Scratch::write("tokenizer/tokenizer.json", bytes);
+  const auto tokenizer = data::Tokenizer::load(path.parent_path());
+  const auto ids = tokenizer.encode("ab aab <|x|> cab\u0301 12 bb\n\n  a");
+  (void)tokenizer.decode(ids);
+}
+
+const std::string kTokenizer = R"({"added_tokens": [{"id": 259, "content": "<|x|>"}],
+  "normalizer": {"type": "NFC"}, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
+  "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "c": 3, "d": 4, "\u0120": 5}, "merges": ["a b"]}})";
+
+void read_special_tokens(std::string_view bytes) {
+  for (const char* const name : {"tokenizer_config.json", "generation_config.json"}) {
+    const auto path = Scratch::write("special/tokenizer.json", kTokenizer);
+    const auto file = Scratch::write(std::string("special/") + name, bytes);
+    std::string error;
+    try {
+      (void)data::Tokenizer::load(path.parent_path());
+    } catch (const Error& said) {
+      error = said.what();
+    }
+    fs::remove(file);
+    if (!error.empty()) throw Error(error);
+  }
+}
+
+void read_samples(const char* name, std::string_view bytes, int64_t vocab_size) {
+  Scratch::write("data/tokenizer_config.json", R"({"eos_token": "<|x|>"})");
+  const auto tokenizer =
+      data::Tokenizer::load(Scratch::write("data/tokenizer.json", kTokenizer).parent_path());
+  const auto dataset = data::open_dataset({.path = Scratch::write(name, bytes),
+                                           .tokenizer = &tokenizer,
+                                           .seq_len = 4,
+                                           .vocab_size = vocab_size});
+  for (int64_t i = 0; i < dataset->size(); ++i) {
+    std::vector<int64_t> tokens(4), targets(4);
+    dataset->fill(i, tokens, targets);
+    const auto known = [=](int64_t id) { return id >= 0 && id < vocab_size; };
+    if (!std::all_of(tokens.begin(), tokens.end(), known)) throw Finding("a token beyond the rows");
+  }
+}
+
+void read_jsonl(std::string_view bytes) {
+  read_samples("data/x.jsonl", bytes, 260);
+}
+
+void read_text_file(std::string_view bytes) {
+  read_samples("data/x.txt", bytes, 260);
+}
+
+void read_bin(std::string_view bytes) {
+  read_samples("data/x.bin", bytes.substr(std::min<size_t>(1, bytes.size())),
+               bytes.starts_with('w') ? 70'000 : 50'000);
+}
+
+void read_flags(std::string_view bytes) {
+  (void)trainer::parse_flags(lines_of(bytes));
+}
+
+// The first line: a list of cores and CUDA_VISIBLE_DEVICES.
+void read_launch(std::string_view bytes) {
+  std::vector<std::string> lines = lines_of(bytes);
+  if (lines.empty()) return;
+  (void)launcher::visible_gpus(4, lines.front());
+  const auto options = launcher::parse_command_line({lines.begin() + 1, lines.end()});
+  const launcher::Machine machine{.cores = {0, 1, 2, 3}, .gpus = {"0", "1"}};
+  (void)launcher::parse_core_list(lines.front(), machine.cores);
+  (void)launcher::choose_slots(options, launcher::Accelerator::kCuda, machine);
+}
+
+void check_message(std::string_view raw, std::string_view bytes) {
+  constexpr size_t kMostBytes = 20'000;
+  const std::string shown = printable_message(raw);
+  const auto fail = [&](std::string_view what) {
+    throw Finding(fmt::format("{}: {}", what, shown.substr(0, 1000)));
+  };
+  if (shown.empty()) fail("an empty message");
+  if (shown.size() > kMostBytes) fail(fmt::format("a message of {} bytes", shown.size()));
+  const auto hidden = [](char byte) {
+    return (static_cast<uint8_t>(byte) < 0x20 && byte != '\n') || byte == '\x7f';
+  };
+  if (std::any_of(shown.begin(), shown.end(), hidden)) fail("a control byte");
+  for (const std::string_view foreign :
+       {"json.exception", "nlohmann", "std::", "basic_string", "vector::", "map::at", "stoi",
+        "stod", "syntax error while", "CLI::", "__n (which is"}) {
+    // What stands in the file may be quoted.
+    if (raw.find(foreign) != raw.npos && bytes.find(foreign) == bytes.npos)
+      fail("a library's words");
+  }
+}
+
+}  // namespace
+
+const std::vector<Reader>& readers() {
+  static const std::vector<Reader> all = {{"json", read_json_text},
+                                          {"ds_config", read_ds_config},
+                                          {"model_config", read_model_config},
+                                          {"safetensors", read_safetensors},
+                                          {"index", read_index},
+                                          {"tokenizer", read_tokenizer},
+                                          {"special_tokens", read_special_tokens},
+                                          {"jsonl", read_jsonl},
+                                          {"text", read_text_file},
+                                          {"bin", read_bin},
+                                          {"flags", read_flags},
+                                          {"launch", read_launch}};
+  return all;
+}
+
+const Reader* find_reader(std::string_view name) {
+  const auto found = std::find_if(readers().begin(), readers().end(),
+                                  [&](const Reader& reader) { return reader.name == name; });
+  return found == readers().end() ? nullptr : &*found;
+}
+
+void check(const Reader& reader, std::string_view bytes) {
+  try {
+    reader.read(bytes);
+  } catch (const Error& error) {
+    check_message(error.what(), bytes);
+  } catch (const Finding&) {
+    throw;
+  } catch (const std::exception& other) {
+    throw Finding(fmt::format("{} by {}: {}", reader.name, typeid(other).name(), other.what()));
+  }
+}
+
+}  // namespace zeroth::fuzz
