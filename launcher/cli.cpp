@@ -31,6 +31,15 @@ constexpr const char* kUsage =
     "       zeroth report\n"
     "       zeroth check-config FILE\n";
 
+// Lines of a message behind its first are indented: no text within it can look like another
+// message.
+std::string indented(std::string text) {
+  for (size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 3) {
+    text.replace(at, 1, "\n  ");
+  }
+  return text;
+}
+
 class Formatter : public CLI::Formatter {
  public:
   std::string make_usage(const CLI::App*, std::string) const override {
@@ -197,7 +206,7 @@ void check_values(const LaunchOptions& options) {
 
 void check_program(const LaunchOptions& options) {
   if (options.command.empty() || options.command[0].empty())
-    throw UsageError("no PROGRAM to start\n{}zeroth --help lists the flags", kUsage);
+    throw UsageError("no PROGRAM to start\n  {}zeroth --help lists the flags", indented(kUsage));
   if (options.command[0].ends_with(".py"))
     throw UsageError(
         "{0} is a Python script, but zeroth starts programs and trains without Python: use "
@@ -259,8 +268,7 @@ LaunchOptions parse_command_line(const std::vector<std::string>& arguments) {
   } catch (const CLI::ParseError& error) {
     throw UsageError("{} (zeroth --help lists the flags)", plain_words(error.what()));
   }
-  if (!foreign.refusals.empty())
-    throw UsageError("{}", fmt::join(foreign.refusals, "\nzeroth: error: "));
+  if (!foreign.refusals.empty()) throw UsageError("{}", fmt::join(foreign.refusals, "\n  "));
   if (app.count("--num_nodes") > 0 && !(options.include + options.exclude).empty())
     throw UsageError("--num_nodes and --include or --exclude cannot be combined");
   options.notes = foreign.notes;

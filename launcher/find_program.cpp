@@ -76,9 +76,10 @@ std::filesystem::path find_program(const std::string& name, const std::filesyste
   }
   if (!not_executable.empty()) refuse(not_executable);
   throw ProgramError(
-      kNotFound, fmt::format("program '{}' was not found{}\nlooked beside zeroth in {} and in PATH "
-                             "({}); a program elsewhere needs its path, as ./{}",
-                             name, suggestion(name, folders), own_folder.string(), path, name));
+      kNotFound,
+      fmt::format("program '{}' was not found{}\n  looked beside zeroth in {} and in PATH "
+                  "({}); a program elsewhere needs its path, as ./{}",
+                  name, suggestion(name, folders), own_folder.string(), path, name));
 }
 
 }  // namespace zeroth::launcher

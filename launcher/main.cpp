@@ -116,7 +116,8 @@ int launch(const LaunchOptions& options, double launch_time) {
   std::optional<PidFile> pid_file;
   if (options.save_pid) pid_file.emplace(::getpid());
   const JobOutcome outcome = supervise(program, plan.ranks, supervision);
-  if (!outcome.message.empty()) say(outcome.message);
+  // Lines of our own, and the last ones of a rank as they stand above.
+  if (!outcome.message.empty()) fmt::print(stderr, "zeroth: {}\n", outcome.message);
   return outcome.status;
 }
 

@@ -97,6 +97,19 @@ TEST_CASE("check-config reads base64, and holds the batch against --ranks") {
   CHECK(contains(three.text, "train_batch_size 4 != micro 1 * accumulation 1 * ranks 3"));
 }
 
+TEST_CASE("check-config shows control bytes of keys and values") {
+  const TempFolder folder;
+  const std::string text = "{\"\\u001b[2J\": 1, \"optimizer\": {\"type\": \"\\u009b\\n\"}}";
+  const auto result = run_zeroth({"check-config", write(folder, text)});
+  CHECK(result.status == 2);
+  CHECK(contains(result.out, "\\u001b[2J"));
+  CHECK(contains(result.out, "\\u009b"));
+  CHECK(result.out.find_first_of("\x1b\x9b") == std::string::npos);
+  const auto unread = run_zeroth({"check-config", write(folder, "{\"\x1b[2J\": 1}")});
+  CHECK(contains(unread.err, "ds_config.json:1:3: not JSON: a control byte"));
+  CHECK(unread.err.find('\x1b') == std::string::npos);
+}
+
 TEST_CASE("what check-config cannot understand or read is a usage error") {
   CHECK_THROWS_AS(check_config({}), UsageError);
   CHECK_THROWS_AS(check_config({"a.json", "--rank", "2"}), UsageError);

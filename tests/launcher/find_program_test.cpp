@@ -64,7 +64,7 @@ TEST_CASE("a misspelled program is answered with the nearest one, by name and by
     return "found";
   };
   CHECK(message("fintune").starts_with(
-      "program 'fintune' was not found; did you mean finetune?\nlooked beside zeroth in "));
+      "program 'fintune' was not found; did you mean finetune?\n  looked beside zeroth in "));
   CHECK(message("evalute").find("did you mean evaluate?") != std::string::npos);
   CHECK(message("something_else").find("did you mean") == std::string::npos);
   const std::string path = (own.path() / "finetun").string();

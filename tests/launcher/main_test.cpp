@@ -229,7 +229,7 @@ TEST_CASE("a program that is not there or cannot run ends with 127 or 126") {
   const auto missing = run_zeroth({"no_such_program"});
   CHECK(missing.status == 127);
   CHECK(contains(missing.err, "'no_such_program' was not found"));
-  CHECK(contains(missing.err, "\nlooked beside zeroth in "));
+  CHECK(contains(missing.err, "\n  looked beside zeroth in "));
   CHECK(contains(missing.err, ZEROTH_BIN_DIR));
   CHECK(run_zeroth({"/no/such/program"}).status == 127);
   CHECK(run_zeroth({ZEROTH_SOURCE_DIR "/CMakeLists.txt"}).status == 126);

@@ -102,6 +102,19 @@ TEST_CASE("the page holds the numbers, and text that cannot leave its place") {
   CHECK(text.find("<b>llama") == std::string::npos);
 }
 
+TEST_CASE("the page shows control bytes of names and texts") {
+  const TempFolder folder;
+  PageFacts evil = facts();
+  evil.title = "a\x1b[2J\xff";
+  evil.summary = {{"model", "x\u202ey\n"}};
+  evil.config = {{"nvme_path", "/\x7f", "file"}};
+  const RunPage page(folder.path() / "train_log.html", evil, kNoWarning);
+  const auto data = data_of(page.html(RunPage::State::kRunning, 99));
+  CHECK(data["title"] == "a\\u001b[2J\\xff");
+  CHECK(data["summary"][0][1] == "x\\u202ey\\n");
+  CHECK(data["config"][0][1] == "/\\u007f");
+}
+
 TEST_CASE("the page asks for nothing from elsewhere and stays small in a long run") {
   const TempFolder folder;
   RunPage page(folder.path() / "train_log.html", facts(), kNoWarning);

@@ -19,6 +19,14 @@ TEST_CASE("an error of the user is told as it is, with the rank when there are s
   CHECK(describe(error, 1, 2).code == 1);
 }
 
+TEST_CASE("no control byte of a name reaches the terminal, and nothing within it begins a line") {
+  const auto error = std::make_exception_ptr(Error("2 errors\n  no file \x1b[2Jx\xff\n  y"));
+  CHECK(describe(error, 0, 1).message ==
+        "finetune: error: 2 errors\n  no file \\u001b[2Jx\\xff\n  y\n");
+  const auto fake = std::make_exception_ptr(Error("no file x\nfinetune: saved"));
+  CHECK(describe(fake, 0, 1).message == "finetune: error: no file x\\nfinetune: saved\n");
+}
+
 TEST_CASE("a broken invariant is called a bug and has its own exit code") {
   const Failure failure = describe(std::make_exception_ptr(InternalError("a.cpp:3: x")), 0, 1);
   CHECK(failure.message == "finetune: internal error, a bug in Zeroth: a.cpp:3: x\n");

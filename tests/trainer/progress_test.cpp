@@ -92,6 +92,15 @@ TEST_CASE("on a terminal one line is redrawn and cut to its width") {
   CHECK(screen.text.ends_with("\n"));
 }
 
+TEST_CASE("a line shows control bytes of what it tells") {
+  Screen screen;
+  Progress progress({.total_steps = 10}, screen.output());
+  progress.line("model \x1b[2Jx\ny");
+  progress.warning("\x9b");
+  progress.lines("a\n  b");
+  CHECK(screen.text == "model \\u001b[2Jx\\ny\nwarning: \\x9b\na\n  b\n");
+}
+
 TEST_CASE("time left follows the recent steps, not the first one") {
   Screen screen;
   Progress progress({.total_steps = 12}, screen.output());
