@@ -3,9 +3,16 @@
 
 #include <unistd.h>
 
+#include <filesystem>
+#include <string>
 #include <utility>
 
 namespace zeroth {
+
+// What takes a path then works on the file that is open, wherever its name leads by now.
+inline std::filesystem::path path_of(int fd) {
+  return "/proc/self/fd/" + std::to_string(fd);
+}
 
 // A file descriptor that is closed by its owner's end.
 class FileDescriptor {

@@ -106,11 +106,6 @@ class Walk {
   int links_ = 0;
 };
 
-// What of the standard library takes paths then works from the open folder.
-fs::path by_descriptor(int fd) {
-  return fs::path("/proc/self/fd") / std::to_string(fd);
-}
-
 }  // namespace
 
 fs::path resolve_links(const fs::path& path) {
@@ -156,7 +151,7 @@ bool Folder::is_ours() const {
 std::vector<std::string> Folder::names() const {
   std::vector<std::string> names;
   std::error_code failed;
-  for (fs::directory_iterator entry(by_descriptor(get()), failed), end; !failed && entry != end;
+  for (fs::directory_iterator entry(path_of(get()), failed), end; !failed && entry != end;
        entry.increment(failed)) {
     names.push_back(entry->path().filename().string());
   }
@@ -178,7 +173,7 @@ bool Folder::holds(const std::string& name) const {
 void Folder::clear() const {
   for (const std::string& name : names()) {
     std::error_code failed;
-    fs::remove_all(by_descriptor(get()) / name, failed);
+    fs::remove_all(path_of(get()) / name, failed);
     if (failed) throw Error("{}: {}", (path_ / name).string(), failed.message());
   }
 }

@@ -1,5 +1,7 @@
 #include <filesystem>
 
+#include "base/error.h"
+#include "base/folder.h"
 #include "base/json.h"
 #include "configs/context.h"
 
@@ -13,13 +15,12 @@ RestingPlace place_named(const std::optional<std::string>& name) {
   return name == "nvme" ? RestingPlace::kNvme : RestingPlace::kDevice;
 }
 
-// Empty where it is relative and the working folder is gone.
+// Without links. Empty where it is relative and the working folder is gone. Throws an Error for one
+// that cannot be looked at or leads through a link of another user.
 std::string absolute(const std::string& given) {
   std::error_code failed;
   const fs::path whole = fs::absolute(given, failed);
-  if (failed) return {};
-  const fs::path without_links = fs::weakly_canonical(whole, failed);
-  return (failed ? whole.lexically_normal() : without_links).string();
+  return failed ? "" : resolve_links(whole).string();
 }
 
 void tell_of_folder(Context& context, const std::string& path, const std::string& given,
@@ -50,9 +51,14 @@ std::string read_folder(Context& context, const std::string& section, RestingPla
     }
     return {};
   }
-  const std::string folder = absolute(given);
-  if (used) tell_of_folder(context, path, given, folder);
-  return folder;
+  try {
+    const std::string folder = absolute(given);
+    if (used) tell_of_folder(context, path, given, folder);
+    return folder;
+  } catch (const Error& error) {
+    if (used) context.complain("{}: {}", path, error.what());
+    return {};
+  }
 }
 
 // What both sections say in the same words.

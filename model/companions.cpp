@@ -27,10 +27,6 @@ struct Companion {
 };
 using Visit = std::function<void(const Companion&)>;
 
-fs::path by_descriptor(int file) {
-  return fs::path("/proc/self/fd") / std::to_string(file);
-}
-
 bool lies_in(const fs::path& folder, const fs::path& file) {
   const auto [of_folder, of_file] =
       std::mismatch(folder.begin(), folder.end(), file.begin(), file.end());
@@ -57,7 +53,7 @@ Companion open_companion(const fs::path& source, const fs::path& name) {
   }
   struct stat status {};
   ::fstat(found.file.get(), &status);
-  const fs::path leads_to = fs::read_symlink(by_descriptor(found.file.get()));
+  const fs::path leads_to = fs::read_symlink(path_of(found.file.get()));
   if (!belongs_to(source, leads_to)) {
     found.left_out =
         fmt::format("it leads to {}, outside of the model's folder", leads_to.string());
@@ -95,7 +91,7 @@ void copy_companions(const fs::path& source, const fs::path& output) {
     const fs::path to = output / companion.name;
     std::error_code failed;
     fs::create_directories(to.parent_path(), failed);
-    if (!failed) fs::copy_file(by_descriptor(companion.file.get()), to, failed);
+    if (!failed) fs::copy_file(path_of(companion.file.get()), to, failed);
     if (failed) {
       throw Error("{} cannot be copied to {}: {}{}", (source / companion.name).string(),
                   output.string(), failed.message(), free_text(output));

@@ -115,7 +115,9 @@ bool OutputLock::try_to_take(const fs::path& target) {
   if (file_.get() < 0) throw Error("{} cannot be made: {}", path, std::strerror(errno));
   struct stat status {};
   ::fstat(file_.get(), &status);
-  if (!S_ISREG(status.st_mode) || status.st_uid != ::geteuid()) {
+  if (status.st_nlink == 0) return false;
+  // What has a second name may be any file.
+  if (!S_ISREG(status.st_mode) || status.st_uid != ::geteuid() || status.st_nlink > 1) {
     if (is_held(file_.get())) refuse(target, file_.get());
     throw Error("{} is no lock of ours (it belongs to uid {}): remove it, or choose another output",
                 path, status.st_uid);

@@ -28,7 +28,7 @@ TEST_CASE("every value of offload_optimizer is read") {
       "pipeline_read": false, "pipeline_write": true, "ratio": 0.5, "step": "gpu"})"))
                                                .zero.offload_optimizer;
   CHECK(optimizer.device == RestingPlace::kNvme);
-  CHECK(optimizer.nvme_path == "/fast/disk/");
+  CHECK(optimizer.nvme_path == "/fast/disk");
   CHECK(optimizer.buffer_count == 2);
   CHECK_FALSE(optimizer.pin_memory);
   CHECK_FALSE(optimizer.pipeline_read);

@@ -110,12 +110,14 @@ TEST_CASE("what is no lock in the lock's place is neither followed nor waited fo
   const TempFolder folder;
   const fs::path victim = folder.write("victim", "precious");
   fs::create_symlink(victim, folder / "link.zeroth-lock");
+  fs::create_hard_link(victim, folder / "name.zeroth-lock");
   fs::create_directory(folder / "folder.zeroth-lock");
   REQUIRE(::mkfifo((folder / "fifo.zeroth-lock").c_str(), 0600) == 0);
   CHECK(has(refusal(folder / "link"), "Too many levels of symbolic links"));
+  CHECK(has(refusal(folder / "name"), "name.zeroth-lock is no lock of ours"));
   CHECK(has(refusal(folder / "folder"), "Is a directory"));
   CHECK(has(refusal(folder / "fifo"), "fifo.zeroth-lock is no lock of ours"));
-  for (const char* name : {"link", "folder", "fifo"}) {
+  for (const char* name : {"link", "name", "folder", "fifo"}) {
     CHECK_NOTHROW(OutputLock::require_free(folder / name));
   }
   CHECK(read_text(victim) == "precious");

@@ -1,9 +1,11 @@
-// Real processes: two runs that want the same output.
+// Real processes: who else is at a run's output. Another run, or another user.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <filesystem>
 
+#include "tests/support/second_user.h"
 #include "tests/trainer/workbench.h"
 
 namespace zeroth::trainer {
@@ -54,6 +56,45 @@ TEST_CASE("a run that was killed refuses no other, and its lock goes with the ne
   CHECK_MESSAGE(next.code == 0, next.err);
   CHECK(fs::exists(bench / "out/model.safetensors"));
   CHECK_FALSE(fs::exists(bench / "out.zeroth-lock"));
+}
+
+TEST_CASE("what another user puts beside an output in a shared folder redirects no file of a run") {
+  const StickyFolder shared;
+  const fs::path victim = shared.own("victim");
+  write_text(victim / "diary.txt", "precious");
+  const bool planted = as_nobody([&] {
+    const auto link = [&](const std::string& name, const fs::path& to) {
+      return ::symlink(to.c_str(), (shared / name).c_str()) == 0;
+    };
+    return link("out.zeroth-tmp-abcdef", victim) && link("out.zeroth-old-abcdef", victim) &&
+           link("zeroth-swap", victim) && link("link", victim) &&
+           link("locked.zeroth-lock", victim / "diary.txt");
+  });
+  if (!planted) return;
+  const Workbench bench;
+  const auto run = [&](const std::string& output, const std::string& more = "") {
+    return bench.finetune(fmt::format(
+        "--model model --data train.bin --seq-len 16 --global-batch 4 --micro-batch 2 --steps 2 "
+        "--save-every 1 --output {} {}",
+        (shared / output).string(), more));
+  };
+  const auto good = run("out");
+  CHECK_MESSAGE(good.code == 0, good.err);
+  CHECK(fs::exists(shared / "out/model.safetensors"));
+  CHECK_FALSE(fs::exists(shared / "out/diary.txt"));
+  for (const char* output : {"link", "link/deep", "locked"}) {
+    CAPTURE(output);
+    CHECK(run(output).code == 1);
+  }
+  CHECK(has(run("link").err, "link is a link of another user (uid 65534) and is not followed"));
+  bench.write("ds.json", fmt::format(R"({{"zero_optimization": {{"offload_optimizer": {{
+    "device": "nvme", "nvme_path": "{}"}}}}}})",
+                                     (shared / "zeroth-swap").string()));
+  const auto swapped = run("out", "--overwrite --deepspeed ds.json");
+  CHECK(swapped.code == 1);
+  CHECK(has(swapped.err, "zeroth-swap is a link of another user (uid 65534)"));
+  CHECK(std::distance(fs::directory_iterator(victim), {}) == 1);
+  CHECK(read_text(victim / "diary.txt") == "precious");
 }
 
 }  // namespace zeroth::trainer
