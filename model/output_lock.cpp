@@ -88,8 +88,51 @@ void OutputLock::require_free(const fs::path& target) {
 OutputLock::OutputLock(const fs::path& target)
     : place_(Folder::make(resolve_links(target).parent_path())),
       name_(name_of(resolve_links(target))) {
-  while (!try_to_take(target)) {
+  constexpr int kAttempts = 1000;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    if (!open_file(target) || !take(target)) continue;
+    write_holder();
+    return;
   }
+  throw Error("{} cannot be locked: others make and remove it again and again", path());
+}
+
+std::string OutputLock::path() const {
+  return (place_.path() / name_).string();
+}
+
+// False where the file came or went meanwhile, with a run that holds or held it.
+bool OutputLock::open_file(const fs::path& target) {
+  const auto open = [&](int how) {
+    return FileDescriptor(::openat(place_.get(), name_.c_str(), how | kAsItIs, 0644));
+  };
+  file_ = open(O_RDWR);
+  if (file_.get() < 0 && errno == ENOENT) {
+    file_ = open(O_RDWR | O_CREAT | O_EXCL);
+    if (file_.get() < 0 && errno == EEXIST) return false;
+  }
+  struct stat status {};
+  if (file_.get() < 0 || ::fstat(file_.get(), &status) != 0) {
+    throw Error("{} cannot be made: {}", path(), std::strerror(errno));
+  }
+  if (status.st_nlink == 0) return false;
+  // What has a second name may be any file.
+  const bool ours = S_ISREG(status.st_mode) && status.st_uid == ::geteuid() && status.st_nlink == 1;
+  if (ours) return true;
+  if (is_held(file_.get())) refuse(target, file_.get());
+  throw Error("{} is no lock of ours (it belongs to uid {}): remove it, or choose another output",
+              path(), status.st_uid);
+}
+
+// False where what is locked by now has lost its name.
+bool OutputLock::take(const fs::path& target) {
+  const struct flock lock = whole_file(F_WRLCK);
+  if (::fcntl(file_.get(), F_OFD_SETLK, &lock) != 0) {
+    if (errno == EAGAIN || errno == EACCES) refuse(target, file_.get());
+    note_ = fmt::format("{} cannot be locked ({}): a second run into {} would not be noticed",
+                        path(), std::strerror(errno), target.string());
+  }
+  return stands();
 }
 
 // Whether the name is still that of our file.
@@ -101,42 +144,16 @@ bool OutputLock::stands() const {
          file.st_ino == named.st_ino && file.st_dev == named.st_dev;
 }
 
-// False where the file went away meanwhile, with the run that held it.
-bool OutputLock::try_to_take(const fs::path& target) {
-  const std::string path = (place_.path() / name_).string();
-  const auto open = [&](int how) {
-    return ::openat(place_.get(), name_.c_str(), how | kAsItIs, 0644);
-  };
-  file_ = FileDescriptor(open(O_RDWR));
-  if (file_.get() < 0 && errno == ENOENT) {
-    file_ = FileDescriptor(open(O_RDWR | O_CREAT | O_EXCL));
-    if (file_.get() < 0 && errno == EEXIST) return false;
-  }
-  if (file_.get() < 0) throw Error("{} cannot be made: {}", path, std::strerror(errno));
-  struct stat status {};
-  ::fstat(file_.get(), &status);
-  if (status.st_nlink == 0) return false;
-  // What has a second name may be any file.
-  if (!S_ISREG(status.st_mode) || status.st_uid != ::geteuid() || status.st_nlink > 1) {
-    if (is_held(file_.get())) refuse(target, file_.get());
-    throw Error("{} is no lock of ours (it belongs to uid {}): remove it, or choose another output",
-                path, status.st_uid);
-  }
-  const struct flock lock = whole_file(F_WRLCK);
-  if (::fcntl(file_.get(), F_OFD_SETLK, &lock) != 0) {
-    if (errno == EAGAIN || errno == EACCES) refuse(target, file_.get());
-    note_ = fmt::format("{} cannot be locked ({}): a second run into {} would not be noticed", path,
-                        std::strerror(errno), target.string());
-  }
-  if (!stands()) return false;
+void OutputLock::write_holder() const {
   const std::string text = who_we_are();
-  const bool written =
-      ::ftruncate(file_.get(), 0) == 0 &&
-      ::pwrite(file_.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
-  if (written) return true;
+  const auto length = static_cast<ssize_t>(text.size());
+  if (::ftruncate(file_.get(), 0) == 0 &&
+      ::pwrite(file_.get(), text.data(), text.size(), 0) == length) {
+    return;
+  }
   const int reason = errno;
   ::unlinkat(place_.get(), name_.c_str(), 0);
-  throw Error("{} cannot be written: {}", path, std::strerror(reason));
+  throw Error("{} cannot be written: {}", path(), std::strerror(reason));
 }
 
 OutputLock::~OutputLock() {

@@ -27,8 +27,11 @@ class OutputLock {
   const std::string& note() const { return note_; }
 
  private:
-  bool try_to_take(const std::filesystem::path& target);
+  std::string path() const;
+  bool open_file(const std::filesystem::path& target);
+  bool take(const std::filesystem::path& target);
   bool stands() const;
+  void write_holder() const;
 
   Folder place_;
   std::string name_;

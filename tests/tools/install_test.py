@@ -9,6 +9,8 @@ import sys
 import tempfile
 import unittest
 
+from run_path_test import complaints
+
 EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "custom_model"
 CMAKE, BUILD, *OPTIONS = sys.argv[1:]
 
@@ -56,6 +58,9 @@ class Installed(unittest.TestCase):
         text = output_of(self.prefix / "bin/zeroth", "--num_gpus", "2", self.example / "custom_model",
                          EXAMPLE / "ds_config.json")
         self.assertRegex(text, r"unseen text \| loss [12]\.\d")
+
+    def test_a_project_of_its_own_takes_no_code_from_the_current_folder(self):
+        self.assertEqual(list(complaints(self.example / "custom_model")), [])
 
     def test_a_project_of_its_own_finds_the_gpu_library(self):
         if not (self.prefix / "lib/libzeroth_gpu.so").exists():
