@@ -1,6 +1,7 @@
 #include "base/host_limits.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 
@@ -26,6 +27,15 @@ std::optional<HostRoom> host_room(const std::filesystem::path& root) {
                                format_bytes(limit.bytes), format_bytes(limit.taken))};
   }
   return least;
+}
+
+std::optional<HostRoom> address_room() {
+  rlimit limit{};
+  const auto used = read_counter("/proc/self/status", "VmPeak:");
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || !used) return {};
+  const auto bytes = static_cast<int64_t>(limit.rlim_cur);
+  return HostRoom{std::max<int64_t>(0, bytes - *used * kKib),
+                  fmt::format("ulimit -v: {}", format_bytes(bytes))};
 }
 
 }  // namespace zeroth

@@ -18,4 +18,8 @@ struct HostRoom {
 // tells. `root` is "/" but in tests, where a folder plays proc and sys.
 std::optional<HostRoom> host_room(const std::filesystem::path& root = "/");
 
+// What `ulimit -v` leaves of its addresses to this process at its largest so far; empty without
+// such a limit.
+std::optional<HostRoom> address_room();
+
 }  // namespace zeroth

@@ -50,8 +50,9 @@ std::vector<Key> precision_rows() {
       {"bf16.enabled", kBool, kHonoured, "false", "", "--bf16", "computes in bfloat16"},
       no_effect("bf16.immediate_grad_update", kBool, "false",
                 "gradients are accumulated in fp32 as they are produced"),
-      honoured("bf16.check_grad_overflow", kBool, "true", "",
-               "a step with non-finite gradients is skipped; false: it is applied"),
+      honoured(
+          "bf16.check_grad_overflow", kBool, "true", "",
+          "a step with non-finite gradients is skipped; false: it is applied, and ends the run"),
       honoured("bf16.bf16_master_weights_and_grads", kBool, "false", "",
                "with offload_optimizer, from stage 1: masters rest in bf16, rounded "
                "stochastically; gradients accumulate as data_types.grad_accum_dtype says"),

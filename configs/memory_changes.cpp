@@ -15,6 +15,7 @@ class Changes {
   Changes(const Config& config, const MemoryFacts& facts) : config_(config), facts_(facts) {}
 
   std::vector<MemoryChange> all() {
+    if (facts_.activations && facts_.trains) activations();
     shard();
     files();
     buffers();
@@ -25,6 +26,23 @@ class Changes {
  private:
   void add(std::string text, std::function<void(Config&)> apply) {
     changes_.push_back({std::move(text), std::move(apply)});
+  }
+
+  void activations() {
+    const BatchConfig& batch = config_.batch;
+    if (batch.micro_batch_size > 1) {
+      const int64_t samples = batch.micro_batch_size * batch.accumulation_steps;
+      add(fmt::format("--micro-batch 1 with --accumulation {}", samples),
+          [samples](Config& config) {
+            config.batch.micro_batch_size = 1;
+            config.batch.accumulation_steps = samples;
+          });
+    }
+    if (config_.recompute.every_nth_block == 1) return;
+    add("--gradient-checkpointing", [](Config& config) {
+      config.recompute.every_nth_block = 1;
+      config.recompute.number_checkpoints = 0;
+    });
   }
 
   void shard() {

@@ -17,9 +17,9 @@ struct MemoryChange {
   std::function<void(Config&)> apply;
 };
 
-// Only what this configuration does not do already, what costs least first: sharding, then resting
-// in files, then smaller buffers; and, for want of disk, files given up. None changes a result
-// beyond the order of sums.
+// Only what this configuration does not do already, what costs least first: less of a batch at once
+// and recompute where activations are counted, sharding, then resting in files, then smaller
+// buffers; and, for want of disk, files given up. None changes a result beyond the order of sums.
 std::vector<MemoryChange> memory_changes(const Config& config, const MemoryFacts& facts);
 
 struct FittingConfig {

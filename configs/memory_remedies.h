@@ -19,6 +19,7 @@ struct MemoryFacts {
     kHost     // host memory, of a run on GPUs
   };
   Lacks lacks = Lacks::kShared;
+  bool activations = false;  // they are counted among what is needed
 };
 
 // At most three, one line each, what costs least first. Only what this configuration does not do

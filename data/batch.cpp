@@ -9,13 +9,17 @@ namespace {
 
 constexpr int64_t kLengthMultiple = 8;  // what matrix units like
 
+int64_t padded(int64_t longest, const Dataset& dataset) {
+  const int64_t rounded = (longest + kLengthMultiple - 1) / kLengthMultiple * kLengthMultiple;
+  return std::min(rounded, dataset.seq_len());
+}
+
 int64_t padded_length(const Dataset& dataset, std::span<const int64_t> samples) {
   int64_t longest = 1;
   for (const int64_t sample : samples) {
     if (sample != kNoSample) longest = std::max(longest, dataset.length(sample));
   }
-  const int64_t rounded = (longest + kLengthMultiple - 1) / kLengthMultiple * kLengthMultiple;
-  return std::min(rounded, dataset.seq_len());
+  return padded(longest, dataset);
 }
 
 }  // namespace
@@ -29,6 +33,14 @@ std::span<const int64_t> Deal::rows(std::span<const int64_t> batch, int64_t micr
 
 int64_t eval_rounds(int64_t num_samples, const Deal& deal) {
   return (num_samples + deal.global_batch() - 1) / deal.global_batch();
+}
+
+int64_t longest_row(const Dataset& dataset) {
+  int64_t longest = 1;
+  for (int64_t sample = 0; sample < dataset.size(); ++sample) {
+    longest = std::max(longest, dataset.length(sample));
+  }
+  return padded(longest, dataset);
 }
 
 HostBatch make_batch(const Dataset& dataset, std::span<const int64_t> samples) {

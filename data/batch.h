@@ -43,6 +43,9 @@ struct HostBatch {
   int64_t trained_tokens = 0;
 };
 
+// `length` of a batch with the longest sample.
+int64_t longest_row(const Dataset& dataset);
+
 HostBatch make_batch(const Dataset& dataset, std::span<const int64_t> samples);
 
 // Trained targets of a list of samples, without reading them: every rank can count the whole global

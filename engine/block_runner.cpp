@@ -53,13 +53,21 @@ torch::Tensor BlockRunner::run_forward(const Segment& segment, torch::Tensor x,
   return x;
 }
 
-torch::Tensor BlockRunner::evaluate(const model::MicroBatch& batch) {
+torch::Tensor BlockRunner::evaluate(const model::MicroBatch& batch,
+                                    const std::function<bool()>& ends) {
   const torch::NoGradGuard no_grad;
   torch::Tensor x;
-  for_each_gathered("evaluation", [&](size_t i) {
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    at(i, "evaluation");
+    if (ends()) {
+      x = torch::Tensor();
+      break;
+    }
+    const zero::Lease lease = params_.gather(i);
     const Evaluating evaluating(*blocks_[i]);
     x = blocks_[i]->forward(x, batch);
-  });
+  }
+  at_ = {};
   return x;
 }
 

@@ -3,6 +3,7 @@
 
 #include <torch/types.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,8 +27,9 @@ class BlockRunner {
 
   // The last block's output: the loss, or logits. Leaves on the tape what backward needs.
   torch::Tensor forward(const model::MicroBatch& batch, Tape& tape);
-  // The output without a tape, of blocks in evaluation (torch::nn::Module::eval).
-  torch::Tensor evaluate(const model::MicroBatch& batch);
+  // The output without a tape, of blocks in evaluation (torch::nn::Module::eval). Asks `ends`
+  // before each of them; undefined where that ended it.
+  torch::Tensor evaluate(const model::MicroBatch& batch, const std::function<bool()>& ends);
   // From the loss back to the first block; gradients reach the reducer block by block.
   void backward(const model::MicroBatch& batch, bool last, Tape& tape);
   // Gives every block's parameters to `visit(block)` while they are whole. `way`: see doing().

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "comm/mesh.h"
 #include "configs/config.h"
 #include "engine/loader.h"
@@ -64,6 +66,9 @@ struct StepStats {
   double loss_scale = 1;
   // Not empty: the run cannot go on (NonFiniteSkips::End) and why. The next train_batch throws it.
   std::string failure;
+  // Where and since which step gradients are not finite: "since step 3, first in backward in block
+  // head, parameter head.weight". Empty where they are.
+  std::string not_finite;
   bool skipped = false;     // gradients were not finite: no update
   bool end_wanted = false;  // some rank's Loader wants training to end; the same on all ranks
   int64_t skipped_total = 0;
@@ -79,6 +84,7 @@ struct StepStats {
 struct EvalStats {
   double loss = 0;  // mean over all trained tokens of all ranks
   int64_t trained_tokens = 0;
+  bool end_wanted = false;  // some rank's Loader wanted it to end: it was left, and has no loss
 };
 
 // Which values of the parameters are saved.
@@ -91,6 +97,15 @@ struct InitOptions {
   // False: it is only evaluated and saved. The engine has no gradients, masters and optimizer state
   // then, wherever these would rest.
   bool trains = true;
+  // Asked while weights are read: should this rank's run end? Then initialize throws EndWanted on
+  // all ranks. All pass one or none does.
+  std::function<bool()> wants_end = nullptr;
+};
+
+// What InitOptions::wants_end asked for. The ranks agree: nobody waits for another one.
+class EndWanted : public Error {
+ public:
+  EndWanted() : Error("the reading of weights was ended as some rank wished") {}
 };
 
 // After an Error the ranks no longer agree on what comes next: end the process without destroying

@@ -65,8 +65,8 @@ std::shared_ptr<model::WeightSource> values_of_blocks(const model::Blocks& block
   return source;
 }
 
-void load_values(const zero::UnitPlan& plan, model::WeightSource& source, zero::ParamStore& params,
-                 zero::ShardedOptimizer& optimizer) {
+bool load_values(const zero::UnitPlan& plan, model::WeightSource& source, zero::ParamStore& params,
+                 zero::ShardedOptimizer& optimizer, const std::function<bool()>& ends) {
   const torch::NoGradGuard no_grad;
   // One piece of memory for all: what lies between pieces that come and go would tear holes into
   // the heap.
@@ -76,6 +76,7 @@ void load_values(const zero::UnitPlan& plan, model::WeightSource& source, zero::
   }
   const torch::Tensor buffer = torch::empty({largest}, torch::kFloat);
   for (size_t u = 0; u < plan.units.size(); ++u) {
+    if (ends()) return false;
     const zero::Unit& unit = plan.units[u];
     const zero::Range range = params.shard_range(u);
     const torch::Tensor values = buffer.narrow(0, 0, range.size()).zero_();
@@ -96,6 +97,7 @@ void load_values(const zero::UnitPlan& plan, model::WeightSource& source, zero::
       params.updated(u);
     }
   }
+  return true;
 }
 
 }  // namespace zeroth::engine

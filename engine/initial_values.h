@@ -2,6 +2,7 @@
 // themselves.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "comm/mesh.h"
@@ -21,8 +22,10 @@ std::shared_ptr<model::WeightSource> values_of_blocks(const model::Blocks& block
 // Whether any parameter lies on the meta device, that is without values.
 bool lacks_values(const model::Blocks& blocks);
 
-// Reads this rank's range of every unit, and nothing else, into masters and parameters.
-void load_values(const zero::UnitPlan& plan, model::WeightSource& source, zero::ParamStore& params,
-                 zero::ShardedOptimizer& optimizer);
+// Reads this rank's range of every unit, and nothing else, into masters and parameters. Asks
+// `ends` before each unit, on all ranks alike, and returns false where that ended it.
+bool load_values(
+    const zero::UnitPlan& plan, model::WeightSource& source, zero::ParamStore& params,
+    zero::ShardedOptimizer& optimizer, const std::function<bool()>& ends = [] { return false; });
 
 }  // namespace zeroth::engine

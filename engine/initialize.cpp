@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "engine/end_agreement.h"
 #include "engine/engine.h"
 #include "engine/initial_values.h"
 #include "engine/memory_check.h"
@@ -55,7 +56,11 @@ std::unique_ptr<Engine> initialize(model::Blocks blocks, const configs::Config& 
   settle_buffers(blocks, *mesh);
   auto engine = std::make_unique<TrainEngine>(std::move(blocks), config, std::move(mesh),
                                               /*link=*/nullptr, options.trains);
-  load_values(engine->plan(), *weights, engine->params(), engine->optimizer());
+  EndAgreement end(engine->mesh(), options.wants_end);
+  const auto ends = [&] { return options.wants_end && end.reached(); };
+  if (!load_values(engine->plan(), *weights, engine->params(), engine->optimizer(), ends)) {
+    throw EndWanted();
+  }
   return engine;
 }
 

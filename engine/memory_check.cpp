@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "base/error.h"
@@ -28,7 +29,8 @@ constexpr Kind kKinds[] = {{"parameters", &MemoryPlan::parameters},
                            {"optimizer states", &MemoryPlan::states},
                            {"file buffers", &MemoryPlan::file_buffers},
                            {"copies under way", &MemoryPlan::staging},
-                           {"kept inputs", &MemoryPlan::kept_inputs}};
+                           {"kept inputs", &MemoryPlan::kept_inputs},
+                           {"activations (estimated)", &MemoryPlan::activations}};
 
 // "parameters 2.00 GiB, masters 4.00 GiB"; empty where nothing lies there.
 std::string kinds_text(const MemoryPlan& memory, const std::vector<Place>& places) {
@@ -57,6 +59,10 @@ bool on_cpu(const RunMemory& run) {
 std::vector<Place> host_places(const RunMemory& run) {
   if (on_cpu(run)) return {&PlaceBytes::device};
   return {&PlaceBytes::pinned, &PlaceBytes::host};
+}
+
+bool knows_activations(const MemoryPlan& memory) {
+  return memory.activations.total() > 0;
 }
 
 std::string ranks_text(int ranks) {
@@ -145,11 +151,43 @@ std::optional<MemoryNeed> need_after(const RunMemory& run, const configs::Config
   }
 }
 
+// Of `value`, those below `most`; the largest first.
+std::vector<int64_t> factors_below(int64_t value, int64_t most) {
+  std::vector<int64_t> factors;
+  for (int64_t factor = 1; factor <= value / factor; ++factor) {
+    if (value % factor != 0) continue;
+    for (const int64_t each : {factor, value / factor}) {
+      if (each < most) factors.push_back(each);
+    }
+  }
+  std::sort(factors.begin(), factors.end(), std::greater<>());
+  return factors;
+}
+
+// The largest micro-batch below the run's with which it fits, at the same global batch.
+std::optional<std::string> smaller_micro_batch(const RunMemory& run) {
+  const configs::BatchConfig& batch = run.config.batch;
+  if (!knows_activations(run.memory) || !run.options.trains) return std::nullopt;
+  const int64_t samples = batch.micro_batch_size * batch.accumulation_steps;
+  for (const int64_t size : factors_below(samples, batch.micro_batch_size)) {
+    configs::Config config = run.config;
+    config.batch.micro_batch_size = size;
+    config.batch.accumulation_steps = samples / size;
+    const auto need = need_after(run, config);
+    if (!need || lack_of(run, *need).bytes > 0) continue;
+    return fmt::format("--micro-batch {} with --accumulation {}: {} of host memory", size,
+                       samples / size, format_bytes(need->host));
+  }
+  return std::nullopt;
+}
+
 std::string what_fits(const RunMemory& run) {
+  if (const auto smaller = smaller_micro_batch(run)) return "this would fit:\n  " + *smaller;
   const configs::MemoryFacts facts{.world_size = run.options.world_size,
                                    .trains = run.options.trains,
                                    .lacks = on_cpu(run) ? configs::MemoryFacts::Lacks::kShared
-                                                        : configs::MemoryFacts::Lacks::kHost};
+                                                        : configs::MemoryFacts::Lacks::kHost,
+                                   .activations = knows_activations(run.memory) && on_cpu(run)};
   const auto lacks = [&](const configs::Config& config) {
     const auto need = need_after(run, config);
     return need ? lack_of(run, *need).bytes : configs::kDoesNotWork;
@@ -209,8 +247,9 @@ void require_memory(const RunMemory& run) {
   std::vector<std::string> parts = {kinds_text(run.memory, host_places(run))};
   const std::string files = kinds_text(run.memory, {&PlaceBytes::file});
   if (!files.empty()) parts.push_back("in files " + files);
-  throw Error("the run {}; {} with {} each, activations not counted; {}", lack.why,
-              ranks_text(run.room.ranks), fmt::join(parts, "; "), what_fits(run));
+  throw Error("the run {}; {} with {} each{}; {}", lack.why, ranks_text(run.room.ranks),
+              fmt::join(parts, "; "),
+              knows_activations(run.memory) ? "" : ", activations not counted", what_fits(run));
 }
 
 std::vector<std::string> memory_lines(const RunMemory& run) {
@@ -237,7 +276,7 @@ std::vector<std::string> memory_lines(const RunMemory& run) {
     if (disk != run.room.disks.end())
       all += fmt::format(" of {} free", format_bytes(disk->second.free));
   }
-  lines.push_back(all + "; activations come on top");
+  lines.push_back(all + (knows_activations(run.memory) ? "" : "; activations come on top"));
   return lines;
 }
 
@@ -245,8 +284,9 @@ std::optional<std::string> gpu_warning(const zero::MemoryPlan& memory, int64_t f
   const int64_t need = memory.peak().device;
   if (need <= free) return std::nullopt;
   return fmt::format(
-      "training state needs {} on each GPU, activations not counted, but {} are free",
-      format_bytes(need), format_bytes(free));
+      "the run needs {} on each GPU, {}, but {} are free", format_bytes(need),
+      knows_activations(memory) ? "estimated activations included" : "activations not counted",
+      format_bytes(free));
 }
 
 }  // namespace zeroth::engine

@@ -38,14 +38,14 @@ struct MemoryNeed {
 };
 MemoryNeed memory_need(const RunMemory& run);
 
-// Throws an Error when the machine has less host memory or disk left than training state needs
-// there: with the need by kind, the limit that rules, and the fewest changes after which it fits.
+// Throws an Error when the machine has less host memory or disk left than the run needs there: with
+// the need by kind, the limit that rules, and the fewest changes after which it fits.
 void require_memory(const RunMemory& run);
 
 // A line for each place where something rests, by kind, and one for the machine.
 std::vector<std::string> memory_lines(const RunMemory& run);
 
-// What a user should know when a GPU has less free than training state needs on it; `free`: bytes.
+// What a user should know when a GPU has less free than the run needs on it; `free`: bytes.
 std::optional<std::string> gpu_warning(const zero::MemoryPlan& memory, int64_t free);
 
 }  // namespace zeroth::engine

@@ -2,26 +2,51 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "base/error.h"
 #include "engine/unit_place.h"
 
 namespace zeroth::engine {
 namespace {
 
-int64_t first_bad_slot(const zero::UnitPlan& plan, const zero::GradReducer& grads) {
+bool is_finite(const torch::Tensor& values) {
+  if (values.numel() == 0) return true;
+  const auto [low, high] = at::aminmax(values);
+  return std::isfinite(low.item<double>()) && std::isfinite(high.item<double>());
+}
+
+// In `values`, which are `range` of a unit's flat buffer: the place of the last parameter with one
+// that is not finite.
+int64_t bad_place(const zero::UnitPlan& plan, size_t unit, const torch::Tensor& values,
+                  const zero::Range& range) {
+  if (is_finite(values)) return kNowhere;
+  const auto& slots = plan.units[unit].layout.slots();
+  for (size_t slot = slots.size(); slot-- > 0;) {
+    const zero::Range in_slot = plan.units[unit].layout.overlap(slot, range);
+    const int64_t begin = slots[slot].offset + in_slot.begin - range.begin;
+    if (in_slot.size() == 0 || is_finite(values.narrow(0, begin, in_slot.size()))) continue;
+    return place_of(plan, unit, slot);
+  }
+  return kNowhere;
+}
+
+int64_t first_bad_gradient(const zero::UnitPlan& plan, const zero::GradReducer& grads) {
   for (size_t unit = plan.units.size(); unit-- > 0;) {
     const torch::Tensor grad = grads.grad(unit);
-    if (!grad.defined() || at::isfinite(grad).all().item<bool>()) continue;
-    const zero::Range range = grads.range(unit);
-    const auto& slots = plan.units[unit].layout.slots();
-    for (size_t slot = slots.size(); slot-- > 0;) {
-      const zero::Range in_slot = plan.units[unit].layout.overlap(slot, range);
-      if (in_slot.size() == 0) continue;
-      const int64_t begin = slots[slot].offset + in_slot.begin - range.begin;
-      if (!at::isfinite(grad.narrow(0, begin, in_slot.size())).all().item<bool>()) {
-        return place_of(plan, unit, slot);
-      }
-    }
+    if (!grad.defined()) continue;
+    const int64_t place = bad_place(plan, unit, grad, grads.range(unit));
+    if (place != kNowhere) return place;
+  }
+  return kNowhere;
+}
+
+int64_t first_bad_parameter(const zero::UnitPlan& plan, zero::ParamStore& params) {
+  for (size_t unit = plan.units.size(); unit-- > 0;) {
+    if (!plan.units[unit].trainable) continue;
+    const auto shard = params.shard(unit, params.device(), offload::Access::kRead);
+    const int64_t place = bad_place(plan, unit, shard.tensor(), params.shard_range(unit));
+    if (place != kNowhere) return place;
   }
   return kNowhere;
 }
@@ -37,12 +62,22 @@ NonFiniteSkips make_non_finite_skips(const configs::Config& config) {
                                                                             : End::kTenthInARow);
 }
 
-std::string NonFiniteSkips::skipped_step(const Skip& skip, const zero::UnitPlan& plan,
-                                         const zero::GradReducer& grads, comm::Mesh& mesh) {
-  find_place(skip, plan, grads, mesh);
+std::string NonFiniteSkips::not_finite(const Skip& skip, const zero::UnitPlan& plan,
+                                       const zero::Strategy& strategy, comm::Mesh& mesh) {
+  if (in_a_row_ == 0) {
+    find_gradient(skip, plan, strategy, mesh);
+  } else if (output_.empty()) {
+    find_output(skip, plan, mesh);
+  }
   ++in_a_row_;
   if (!ends(skip)) return {};
+  if (!parameter_.empty()) {
+    return fmt::format(
+        "the update before step {} left parameters that are not finite, the first in {}",
+        first_step_, parameter_);
+  }
   std::string why = fmt::format("{} in {}", what_happened(skip), gradient_);
+  if (skip.applied) return why + ", and were applied (bf16.check_grad_overflow is false)";
   if (!output_.empty()) why += "; " + output_;
   if (end_ == End::kTenthInARow && skip.loss_scale != 1) {
     why += fmt::format("; the loss scale was {:g} (fp16.initial_scale_power sets where it starts)",
@@ -51,25 +86,35 @@ std::string NonFiniteSkips::skipped_step(const Skip& skip, const zero::UnitPlan&
   return why;
 }
 
-void NonFiniteSkips::find_place(const Skip& skip, const zero::UnitPlan& plan,
-                                const zero::GradReducer& grads, comm::Mesh& mesh) {
-  if (in_a_row_ == 0) {
-    first_step_ = skip.step;
-    const int64_t place = least_over_ranks(first_bad_slot(plan, grads),
-                                           "the first gradient that is not finite", mesh);
-    gradient_ = place == kNowhere ? "no single parameter (the norm itself overflowed)"
-                                  : describe_place(plan, place);
-  } else if (output_.empty()) {
-    const int64_t mine = skip.bad_output ? static_cast<int64_t>(*skip.bad_output) : kNowhere;
-    const int64_t first = least_over_ranks(mine, "the first output that is not finite", mesh);
-    output_ = first == kNowhere
-                  ? "every block's output is finite in forward"
-                  : fmt::format("in forward the output of block {} is the first that is not finite",
-                                plan.block_labels[static_cast<size_t>(first)]);
-  }
+std::string NonFiniteSkips::since() const {
+  return fmt::format("since step {}, first in backward in {}", first_step_, gradient_);
+}
+
+void NonFiniteSkips::find_gradient(const Skip& skip, const zero::UnitPlan& plan,
+                                   const zero::Strategy& strategy, comm::Mesh& mesh) {
+  first_step_ = skip.step;
+  const int64_t gradient = least_over_ranks(first_bad_gradient(plan, *strategy.grads),
+                                            "the first gradient that is not finite", mesh);
+  in_one_ = gradient != kNowhere;
+  gradient_ =
+      in_one_ ? describe_place(plan, gradient) : "no single parameter (the norm itself overflowed)";
+  const int64_t parameter = least_over_ranks(first_bad_parameter(plan, *strategy.params),
+                                             "the first parameter that is not finite", mesh);
+  if (parameter != kNowhere) parameter_ = describe_place(plan, parameter);
+}
+
+void NonFiniteSkips::find_output(const Skip& skip, const zero::UnitPlan& plan, comm::Mesh& mesh) {
+  const int64_t mine = skip.bad_output ? static_cast<int64_t>(*skip.bad_output) : kNowhere;
+  const int64_t first = least_over_ranks(mine, "the first output that is not finite", mesh);
+  output_ = first == kNowhere
+                ? "every block's output is finite in forward"
+                : fmt::format("in forward the output of block {} is the first that is not finite",
+                              plan.block_labels[static_cast<size_t>(first)]);
 }
 
 bool NonFiniteSkips::ends(const Skip& skip) const {
+  if (!parameter_.empty() || (skip.applied && in_one_)) return true;
+  if (skip.applied) return false;
   switch (end_) {
     case End::kFirst:
       return true;
@@ -81,6 +126,9 @@ bool NonFiniteSkips::ends(const Skip& skip) const {
 }
 
 std::string NonFiniteSkips::what_happened(const Skip& skip) const {
+  if (skip.applied) {
+    return fmt::format("the gradients of step {} are not finite, first in backward", skip.step);
+  }
   switch (end_) {
     case End::kFirst:
       return fmt::format("the gradients of step {} are not finite, first in backward", skip.step);

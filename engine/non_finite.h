@@ -1,4 +1,5 @@
-// Which gradient or activation stopped being finite, for the person who has to find out why.
+// Which parameter, gradient or activation stopped being finite, for the person who has to find out
+// why.
 #pragma once
 
 #include <cstdint>
@@ -7,17 +8,18 @@
 
 #include "comm/mesh.h"
 #include "configs/config.h"
-#include "zero/grad_reducer.h"
+#include "zero/strategy.h"
 #include "zero/unit.h"
 
 namespace zeroth::engine {
 
-// Counts skipped steps in a row and remembers where the first of them went wrong.
+// Counts steps in a row whose gradients are not finite and remembers where the first of them went
+// wrong.
 class NonFiniteSkips {
  public:
   static constexpr int64_t kMostInARow = 10;
 
-  // Which skipped step ends the run.
+  // Which skipped step ends the run. One after which parameters are not finite always does.
   enum class End {
     kTenthInARow,
     kFirst,
@@ -29,27 +31,33 @@ class NonFiniteSkips {
     int64_t step = 0;
     double loss_scale = 1;
     bool at_floor = false;             // LossScaler::at_floor() at this overflow
+    bool applied = false;              // the step is not skipped: its update is to come
     std::optional<size_t> bad_output;  // this rank's first block whose output was not finite, where
                                        // that was looked at
   };
 
   void clean_step() { *this = NonFiniteSkips(end_); }
-  // Looks for the place on the first skip of a row. At the one that ends the run returns why, with
-  // block and parameter; empty before. Collective.
-  std::string skipped_step(const Skip& skip, const zero::UnitPlan& plan,
-                           const zero::GradReducer& grads, comm::Mesh& mesh);
+  // Looks for the place on the first step of a row, before an update. At the one that ends the run
+  // returns why, with block and parameter; empty before. Collective.
+  std::string not_finite(const Skip& skip, const zero::UnitPlan& plan,
+                         const zero::Strategy& strategy, comm::Mesh& mesh);
   bool in_a_row() const { return in_a_row_ > 0; }
+  // StepStats::not_finite, in such a row.
+  std::string since() const;
 
  private:
-  void find_place(const Skip& skip, const zero::UnitPlan& plan, const zero::GradReducer& grads,
-                  comm::Mesh& mesh);
+  void find_gradient(const Skip& skip, const zero::UnitPlan& plan, const zero::Strategy& strategy,
+                     comm::Mesh& mesh);
+  void find_output(const Skip& skip, const zero::UnitPlan& plan, comm::Mesh& mesh);
   bool ends(const Skip& skip) const;
   std::string what_happened(const Skip& skip) const;
 
   End end_;
   int64_t in_a_row_ = 0;
   int64_t first_step_ = 0;
-  std::string gradient_;  // "block layers.3, parameter layers.3.attention.q.weight"
+  std::string gradient_;   // "block layers.3, parameter layers.3.attention.q.weight"
+  bool in_one_ = false;    // parameter's gradient, not only in the norm of all
+  std::string parameter_;  // the same, where a parameter itself is not finite; else empty
   std::string output_;
 };
 

@@ -15,6 +15,22 @@ int64_t count_kept_inputs(const std::vector<Segment>& segments) {
   });
 }
 
+// Those of all micro-batches of a step are drawn before it begins; one has a copy while it is made.
+int64_t token_bytes(int64_t tokens, int64_t micro_batches) {
+  constexpr int64_t kPerToken = 2 * sizeof(int64_t);  // itself and its target
+  return kPerToken * tokens * (micro_batches + 1);
+}
+
+int64_t activation_bytes(const MicroBatchSize& size, const std::vector<Segment>& segments,
+                         const configs::BatchConfig& batch, bool trains) {
+  const int64_t evaluating =
+      evaluation_bytes(size.chain, size.eval_tokens) + token_bytes(size.eval_tokens, 1);
+  if (!trains) return evaluating;
+  const int64_t tokens = std::min(batch.micro_batch_size, size.most_rows) * size.row_tokens;
+  return std::max(evaluating, activation_bytes(size.chain, segments, tokens) +
+                                  token_bytes(tokens, batch.accumulation_steps));
+}
+
 }  // namespace
 
 int64_t count_parameters(const zero::UnitPlan& plan) {
@@ -40,10 +56,13 @@ zero::MemoryPlan plan_memory(const zero::UnitPlan& plan, const configs::Config& 
       plan_segments(plan.block_units.size(), config.recompute, zero::first_trained_block(plan));
   // The third micro-batch and those after it visit blocks as the second one does.
   const int64_t micros = std::min<int64_t>(config.batch.accumulation_steps, 2);
-  const zero::StepOutline step{
-      .visits = visits(make_schedule(static_cast<size_t>(micros)), segments),
-      .kept_inputs = count_kept_inputs(segments),
-      .kept_input_bytes = options.block_input_bytes};
+  zero::StepOutline step{.visits = visits(make_schedule(static_cast<size_t>(micros)), segments),
+                         .kept_inputs = count_kept_inputs(segments),
+                         .kept_input_bytes = options.block_input_bytes};
+  if (options.micro_batch) {
+    step.activation_bytes =
+        activation_bytes(*options.micro_batch, segments, config.batch, options.trains);
+  }
   return zero::plan_memory(plan, config, options.device, step);
 }
 

@@ -4,9 +4,11 @@
 #include <torch/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "configs/config.h"
+#include "engine/activations.h"
 #include "model/block.h"
 #include "zero/memory_plan.h"
 #include "zero/unit.h"
@@ -27,11 +29,20 @@ struct Outline {
   zero::MemoryPlan memory;  // of one rank
 };
 
+// What runs through the blocks at a time.
+struct MicroBatchSize {
+  ChainBytes chain;         // what it takes there
+  int64_t row_tokens = 0;   // of the longest row
+  int64_t most_rows = 0;    // that a rank ever gets at once in training, whatever the configuration
+  int64_t eval_tokens = 0;  // of an evaluation's micro-batch; 0: nothing is evaluated
+};
+
 struct OutlineOptions {
   int world_size = 1;
   torch::DeviceType device = torch::kCPU;
   bool trains = true;             // as InitOptions::trains
   int64_t block_input_bytes = 0;  // of a micro-batch in working precision; 0: not known
+  std::optional<MicroBatchSize> micro_batch = std::nullopt;  // unset: activations are not known
 };
 
 // Throws the Error that initialize would throw for a configuration that does not fit these blocks.

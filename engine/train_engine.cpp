@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/end_agreement.h"
 #include "engine/safetensors_sink.h"
 #include "engine/unused.h"
 #include "zero/dtype.h"
@@ -110,19 +111,22 @@ double TrainEngine::unscale() const {
 void TrainEngine::apply(StepStats& stats) {
   stats.lr = lr_.at(applied_updates_);
   stats.loss_scale = scaler_.scale();
+  const bool finite = std::isfinite(stats.grad_norm);
   const bool looks = config_.check_grad_overflow || config_.precision != configs::Precision::kBf16;
-  stats.skipped = looks && !std::isfinite(stats.grad_norm);
-  if (stats.skipped) {
-    failure_ = skips_.skipped_step({.step = stats.step,
+  stats.skipped = looks && !finite;
+  if (finite) {
+    skips_.clean_step();
+  } else {
+    const NonFiniteSkips::Skip skip{.step = stats.step,
                                     .loss_scale = stats.loss_scale,
                                     .at_floor = scaler_.at_floor(),
-                                    .bad_output = runner_.first_bad_output()},
-                                   plan_, *strategy_.grads, *mesh_);
+                                    .applied = !stats.skipped,
+                                    .bad_output = runner_.first_bad_output()};
+    failure_ = skips_.not_finite(skip, plan_, strategy_, *mesh_);
     stats.failure = failure_;
-  } else {
-    update(stats);
-    skips_.clean_step();
+    stats.not_finite = skips_.since();
   }
+  if (!stats.skipped) update(stats);
   scaler_.update(stats.skipped);
   stats.skipped_total = steps_ - applied_updates_;
 }
@@ -164,15 +168,20 @@ EvalStats TrainEngine::eval_batch(Loader& data, int64_t micro_batches) {
   }
   require_equal(micro_batches);
   strategy_.params->expect(std::move(visits));
+  EndAgreement end(*mesh_, [&] { return data.wants_end(); });
+  bool ended = false;
   for (int64_t i = 0; i < micro_batches; ++i) {
     const StepBatches drawn = draw_local(data, 1, mesh_->device());
     model::MicroBatch batch = drawn.micro_batches.front();
     batch.row_seeds.clear();        // nothing is dropped
     batch.step_trained_tokens = 1;  // the sum over tokens, to be divided once at the end
-    sums[0] += runner_.evaluate(batch).to(torch::kDouble);
+    const torch::Tensor loss = runner_.evaluate(batch, [&] { return ended = end.reached(); });
+    if (ended) break;
+    sums[0] += loss.to(torch::kDouble);
     sums[1] += static_cast<double>(drawn.trained_tokens);
   }
   strategy_.params->expect({});
+  if (ended) return {.end_wanted = true};
   mesh_->data().all_reduce(sums, comm::Reduce::kSum, "loss of the evaluation").wait();
   const double tokens = sums[1].item<double>();
   if (tokens == 0) throw Error("the evaluation set has no trained token");

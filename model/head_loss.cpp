@@ -23,14 +23,9 @@ Tensor negative_log_likelihood(const Tensor& logits, const Tensor& lse, const Te
   return lse.sub(chosen).sum(torch::kFloat64);
 }
 
-// Rows of a chunk. A GPU's are whole tiles of its products.
 int64_t chunk_rows(const Tensor& x, int64_t vocab, int64_t max_logits) {
-  constexpr int64_t kTile = 256;
-  constexpr int64_t kBytesOnGpu = int64_t{512} << 20;
   if (max_logits > 0) return std::max<int64_t>(1, max_logits / vocab);
-  if (x.is_cpu()) return std::max<int64_t>(1, (int64_t{16} << 20) / vocab);
-  const int64_t rows = kBytesOnGpu / (vocab * static_cast<int64_t>(x.element_size()));
-  return rows > kTile ? rows / kTile * kTile : std::max<int64_t>(1, rows);
+  return usual_chunk_rows(x.device().type(), x.scalar_type(), vocab);
 }
 
 // x [rows, hidden], weight [vocab, hidden] -> [rows, vocab]. On a GPU rows begin at multiples of 64
@@ -138,6 +133,11 @@ struct HeadLoss : torch::autograd::Function<HeadLoss> {
       const Tensor more = deliver_product(weight, logits, part);
       if (more.defined()) dweight = dweight.defined() ? dweight.add_(more) : more;
     }
+    // The loss depends on the weight even where no row is trained: its gradient is zero, not
+    // absent.
+    if (x.size(0) == 0 && ctx->needs_input_grad(1)) {
+      dweight = deliver_gradient(weight, at::zeros({1, 1}, weight.options()).expand_as(weight));
+    }
     return {dx, dweight, Tensor(), Tensor(), Tensor()};
   }
 };
@@ -151,6 +151,14 @@ Tensor of_all(const Tensor& x, const Tensor& weight, const Tensor& targets,
 }
 
 }  // namespace
+
+int64_t usual_chunk_rows(torch::DeviceType device, torch::Dtype dtype, int64_t vocab) {
+  constexpr int64_t kTile = 256;
+  constexpr int64_t kBytesOnGpu = int64_t{512} << 20;
+  if (device == torch::kCPU) return std::max<int64_t>(1, (int64_t{16} << 20) / vocab);
+  const int64_t rows = kBytesOnGpu / (vocab * static_cast<int64_t>(c10::elementSize(dtype)));
+  return rows > kTile ? rows / kTile * kTile : std::max<int64_t>(1, rows);
+}
 
 Tensor head_loss(const Tensor& x, const Tensor& weight, const Tensor& targets,
                  const HeadLossOptions& options) {

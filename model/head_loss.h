@@ -8,6 +8,10 @@
 
 namespace zeroth::model {
 
+// Rows of which the logits, in `dtype`, stand at once where the options do not say it. On a GPU
+// they are whole tiles of its products.
+int64_t usual_chunk_rows(torch::DeviceType device, torch::Dtype dtype, int64_t vocab);
+
 struct HeadLossOptions {
   double trained_tokens = 1;  // the sum over tokens is divided by it
   // Most logits at once, in the dtype of x; 0 chooses by device: 16Mi on the CPU, 512 MiB on a GPU,

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -43,6 +45,15 @@ void write_config(const fs::path& source, const fs::path& output, torch::ScalarT
   write_json(output / "config.json", config);
 }
 
+std::optional<double> value_not_finite(const torch::Tensor& tensor) {
+  if (tensor.numel() == 0) return std::nullopt;
+  const auto [low, high] = at::aminmax(tensor.detach());  // a NaN is both
+  for (const double value : {low.item<double>(), high.item<double>()}) {
+    if (!std::isfinite(value)) return value;
+  }
+  return std::nullopt;
+}
+
 int64_t bytes_of(const SavedParameter& parameter, torch::ScalarType dtype) {
   auto bytes = static_cast<int64_t>(c10::elementSize(dtype));
   for (const int64_t extent : parameter.shape) bytes *= extent;
@@ -53,7 +64,7 @@ int64_t bytes_of(const SavedParameter& parameter, torch::ScalarType dtype) {
 
 ModelWriter::ModelWriter(const WriterOptions& options,
                          const std::vector<SavedParameter>& parameters)
-    : spec_(options.spec), folder_(options.output, options.overwrite) {
+    : target_(options.output), spec_(options.spec), folder_(options.output, options.overwrite) {
   write_config(options.source, folder_.path(), options.dtype);
   copy_companions(options.source, folder_.path());
   plan_shards(options, parameters);
@@ -99,6 +110,9 @@ void ModelWriter::write_index(const WriterOptions& options,
 void ModelWriter::write(const std::string& name, const torch::Tensor& tensor) {
   const auto it = shard_of_.find(name);
   ZEROTH_CHECK(it != shard_of_.end(), "{} is not planned", name);
+  if (const auto value = value_not_finite(tensor)) {
+    throw Error("{} is not saved: parameter {} holds {}", target_.string(), name, *value);
+  }
   shards_[it->second]->write(stored_name(spec_, name), tensor);
 }
 

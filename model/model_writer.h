@@ -37,7 +37,9 @@ class ModelWriter {
  public:
   ModelWriter(const WriterOptions& options, const std::vector<SavedParameter>& parameters);
 
-  // Any order, each once; any floating dtype and device.
+  // Any order, each once; any floating dtype and device. Throws an Error that names the parameter
+  // when it holds a value that is not finite: such a model is no use, and would replace one that
+  // is.
   void write(const std::string& name, const torch::Tensor& tensor);
 
   // Every parameter must have been written. Blocks until all is on the disk.
@@ -47,6 +49,7 @@ class ModelWriter {
   void plan_shards(const WriterOptions& options, const std::vector<SavedParameter>& parameters);
   void write_index(const WriterOptions& options, const std::vector<SavedParameter>& parameters);
 
+  std::filesystem::path target_;
   ModelSpec spec_;
   OutputFolder folder_;
   std::vector<std::unique_ptr<SafetensorsWriter>> shards_;

@@ -53,8 +53,9 @@ model::MicroBatch TrainLoader::next() {
   return batch;
 }
 
-EvalLoader::EvalLoader(const data::Dataset& dataset, int64_t num_samples, data::Deal deal)
-    : dataset_(dataset), num_samples_(num_samples), deal_(deal) {
+EvalLoader::EvalLoader(const data::Dataset& dataset, int64_t num_samples, data::Deal deal,
+                       std::function<bool()> stop)
+    : dataset_(dataset), num_samples_(num_samples), deal_(deal), stop_(std::move(stop)) {
   ZEROTH_CHECK(deal_.micro_steps == 1, "an evaluation accumulates {} micro-steps",
                deal_.micro_steps);
 }

@@ -40,16 +40,20 @@ class TrainLoader : public engine::Loader {
 // the last ones lack is filled up with rows that are not trained.
 class EvalLoader : public engine::Loader {
  public:
-  // deal.micro_steps is 1.
-  EvalLoader(const data::Dataset& dataset, int64_t num_samples, data::Deal deal);
+  // deal.micro_steps is 1. `stop` says whether this rank wants the evaluation to end.
+  EvalLoader(
+      const data::Dataset& dataset, int64_t num_samples, data::Deal deal,
+      std::function<bool()> stop = [] { return false; });
 
   int64_t rounds() const { return data::eval_rounds(num_samples_, deal_); }
   model::MicroBatch next() override;
+  bool wants_end() override { return stop_(); }
 
  private:
   const data::Dataset& dataset_;
   int64_t num_samples_;
   data::Deal deal_;
+  std::function<bool()> stop_;
   int64_t round_ = 0;
 };
 

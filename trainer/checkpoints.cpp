@@ -103,11 +103,18 @@ std::filesystem::path Checkpoints::save_step(int64_t step) {
   const std::filesystem::path folder =
       std::filesystem::path(plan_.flags.output) / fmt::format("{}{}", kStep, step);
   save(folder, /*overwrite=*/true);
-  on_the_way_.push_back(folder);
+  unconfirmed_.push_back(folder);
+  return folder;
+}
+
+void Checkpoints::confirm() {
+  if (unconfirmed_.empty()) return;
+  good_.insert(good_.end(), unconfirmed_.begin(), unconfirmed_.end());
+  unconfirmed_.clear();
   std::optional<std::string> complaint;
-  while (on_the_way_.size() > kKept) {
-    const std::filesystem::path oldest = on_the_way_.front();
-    on_the_way_.pop_front();
+  while (good_.size() > kKept) {
+    const std::filesystem::path oldest = good_.front();
+    good_.pop_front();
     try {
       if (engine_.mesh().rank() == 0) model::remove_folder(oldest);
     } catch (const Error& error) {
@@ -115,11 +122,15 @@ std::filesystem::path Checkpoints::save_step(int64_t step) {
     }
   }
   throw_if_rank_0_failed(engine_.mesh(), complaint);
-  return folder;
+}
+
+std::string Checkpoints::newest_good() const {
+  return good_.empty() ? "" : fmt::format("; the newest good model is {}", good_.back().string());
 }
 
 void Checkpoints::save_final() {
   save(plan_.flags.output, plan_.flags.overwrite);
+  saved_final_ = true;
 }
 
 void Checkpoints::save(const std::filesystem::path& folder, bool overwrite) {
@@ -129,7 +140,9 @@ void Checkpoints::save(const std::filesystem::path& folder, bool overwrite) {
   const bool masters = plan_.flags.save_dtype == torch::kFloat32;
   engine_.save_model(output,
                      masters ? engine::SavedValues::kMasters : engine::SavedValues::kWorking);
-  throw_if_rank_0_failed(engine_.mesh(), output.finish());
+  std::optional<std::string> complaint = output.finish();
+  if (complaint) *complaint += newest_good();
+  throw_if_rank_0_failed(engine_.mesh(), complaint);
 }
 
 }  // namespace zeroth::trainer

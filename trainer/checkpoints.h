@@ -26,26 +26,35 @@ std::vector<std::string> saving_warnings(const RunPlan& plan);
 // Null on the other ranks, and without --output. What rank 0 throws, all ranks throw. Collective.
 std::unique_ptr<model::OutputLock> lock_output(const RunPlan& plan, comm::Mesh& mesh);
 
-// Every function is collective but for due(). What goes wrong on rank 0, which writes, is the same
-// Error on all ranks, and what was saved before stays as it was.
+// Saving and confirm() are collective. What goes wrong on rank 0, which writes, is the same Error
+// on all ranks, and what was saved before stays as it was. A parameter that is not finite is such
+// an Error.
 class Checkpoints {
  public:
-  static constexpr size_t kKept = 2;  // folders on the way, the newest
+  static constexpr size_t kKept = 2;  // folders on the way, the newest good ones
 
   Checkpoints(const RunPlan& plan, engine::Engine& engine) : plan_(plan), engine_(engine) {}
 
   // --save-every. The last step is none on the way.
   bool due(int64_t step) const;
-  // Removes the older ones that this run has written. Returns the folder.
+  // Returns the folder, which is good once confirm() is called: the model may be what nobody can
+  // train on, and until that is known those before it stay.
   std::filesystem::path save_step(int64_t step);
+  // A later step had a finite loss. Removes the good ones of this run that are older than kKept.
+  void confirm();
   void save_final();
+  bool saved_final() const { return saved_final_; }
+  // "; the newest good model is out/step-8", or empty.
+  std::string newest_good() const;
 
  private:
   void save(const std::filesystem::path& folder, bool overwrite);
 
   const RunPlan& plan_;
   engine::Engine& engine_;
-  std::deque<std::filesystem::path> on_the_way_;
+  std::deque<std::filesystem::path> good_;
+  std::vector<std::filesystem::path> unconfirmed_;
+  bool saved_final_ = false;
 };
 
 }  // namespace zeroth::trainer

@@ -11,6 +11,8 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/process_limits.h"
+#include "base/units.h"
+#include "trainer/out_of_memory.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -49,11 +51,12 @@ Failure explain(const std::exception_ptr& error) {
     return {kUserErrorCode, fmt::format("error: {}{}", system_reason(system.code().value()),
                                         limit_in_parentheses())};
   } catch (const std::bad_alloc&) {
+    const HostRoom room = free_host();
     return {kUserErrorCode,
-            fmt::format("error: out of host memory{}: fewer or shorter samples per micro-batch, "
-                        "recompute (--gradient-checkpointing), a higher zero stage or more ranks "
-                        "need less",
-                        limit_in_parentheses())};
+            fmt::format("error: out of host memory, {} free ({}): fewer or shorter samples per "
+                        "micro-batch, recompute (--gradient-checkpointing), a higher zero stage or "
+                        "more ranks need less",
+                        format_bytes(room.bytes), room.limit)};
   } catch (const std::exception& other) {
     if (!is_of_onednn(other.what())) return bug(other.what());
     return {kUserErrorCode,

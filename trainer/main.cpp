@@ -16,6 +16,7 @@
 #include "comm/bootstrap.h"
 #include "comm/mesh.h"
 #include "engine/memory_check.h"
+#include "trainer/activations.h"
 #include "trainer/config_text.h"
 #include "trainer/failure.h"
 #include "trainer/flags.h"
@@ -75,6 +76,10 @@ int main(int argc, char** argv) {
     if (plan.flags.print_config) return say(trainer::config_text(plan), env);
     plan.room = engine::machine_room(plan.config.zero, plan.outline.memory, env.local_size);
     engine::require_memory(plan.memory());
+    if (env.rank == 0) {  // which alone tells it; the others have found the rest by themselves
+      trainer::measure_activations(plan);
+      engine::require_memory(plan.memory());
+    }
     connecting = true;
     const int signal = run.execute(plan, env, clock, *stop);
     return signal == 0 ? 0 : trainer::kSignalCode + signal;

@@ -1,11 +1,15 @@
 #include "trainer/metrics.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
 
 #include "base/error.h"
 
@@ -86,7 +90,7 @@ std::string to_json(const StopRow& row) {
       .dump();
 }
 
-MetricsFile::MetricsFile(const std::string& path) : path_(path) {
+MetricsFile::MetricsFile(const std::string& path, Warn warn) : path_(path), warn_(std::move(warn)) {
   if (path_.empty()) return;
   errno = 0;
   file_.open(path_, std::ios::app);
@@ -95,13 +99,22 @@ MetricsFile::MetricsFile(const std::string& path) : path_(path) {
 
 void MetricsFile::write(const std::string& line) {
   if (path_.empty()) return;
+  const std::string failure = failure_of(line);
+  if (failure.empty()) return;
+  warn_(fmt::format("--metrics {}: {}; it ends here, training goes on", path_, failure));
+  path_.clear();
+}
+
+std::string MetricsFile::failure_of(const std::string& line) {
+  std::error_code refused;
   if (!started_ && std::filesystem::is_regular_file(path_)) {
-    std::filesystem::resize_file(path_, 0);
+    std::filesystem::resize_file(path_, 0, refused);
   }
+  if (refused) return refused.message();
   started_ = true;
   errno = 0;
   file_ << line << '\n' << std::flush;
-  if (!file_) throw Error("--metrics {}: write failed: {}", path_, std::strerror(errno));
+  return file_ ? "" : fmt::format("write failed: {}", std::strerror(errno));
 }
 
 }  // namespace zeroth::trainer

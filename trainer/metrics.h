@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <string>
 
@@ -53,15 +54,22 @@ std::string to_json(const StopRow& row);
 
 class MetricsFile {
  public:
+  using Warn = std::function<void(const std::string&)>;
+
   // An empty path: nothing is written. Throws an Error with the path and the reason when it cannot
   // be written. What the file holds stays until the first write().
-  explicit MetricsFile(const std::string& path);
+  MetricsFile(const std::string& path, Warn warn);
 
-  // Flushed at once, so that a reader sees whole lines. Throws an Error when the disk is full.
+  // Flushed at once, so that a reader sees whole lines. A write that fails is told once, with path
+  // and reason, and is the last one: a full disk does not end a training.
   void write(const std::string& line);
 
  private:
-  std::string path_;
+  // Empty when all went well.
+  std::string failure_of(const std::string& line);
+
+  std::string path_;  // empty: nothing is written (any more)
+  Warn warn_;
   std::ofstream file_;
   bool started_ = false;  // the file is this run's
 };

@@ -2,19 +2,17 @@
 
 #include <c10/util/Exception.h>
 #include <fmt/ranges.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <new>
 #include <sstream>
 #include <string_view>
 #include <utility>
 
-#include "base/host_limits.h"
+#include "base/cgroup.h"
 #include "base/out_of_memory.h"
 #include "base/units.h"
 
@@ -40,36 +38,23 @@ std::optional<int64_t> size_after(const std::string& text, std::string_view mark
   return std::nullopt;
 }
 
-// The value, in bytes, of a line "key: N kB" of a file in /proc.
-std::optional<int64_t> line_of(const char* path, const std::string& key) {
-  std::ifstream file(path);
-  std::string word;
-  int64_t kib = 0;
-  while (file >> word) {
-    if (word == key && file >> kib) return kib * kKib;
-    std::getline(file, word);
-  }
-  return std::nullopt;
+int64_t own_bytes(const char* key) {
+  return read_counter("/proc/self/status", key).value_or(0) * kKib;
 }
 
-int64_t within_own_limit() {
-  rlimit limit{};
-  const auto used = line_of("/proc/self/status", "VmPeak:");
-  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || !used) {
-    return kUnlimited;
-  }
-  return std::max<int64_t>(0, static_cast<int64_t>(limit.rlim_cur) - *used);
+FailedAllocation on_host(std::optional<int64_t> requested) {
+  const HostRoom room = free_host();
+  return {.requested = requested, .free = room.bytes, .limit = room.limit};
 }
 
 }  // namespace
 
-int64_t free_host_bytes() {
-  const char* const own = "/proc/self/status";
-  const int64_t given_back =
-      line_of(own, "VmHWM:").value_or(0) - line_of(own, "VmRSS:").value_or(0);
-  const auto room = host_room();
-  const int64_t left = room ? std::max<int64_t>(0, room->bytes - given_back) : kUnlimited;
-  return std::min(left, within_own_limit());
+HostRoom free_host() {
+  const int64_t given_back = own_bytes("VmHWM:") - own_bytes("VmRSS:");
+  HostRoom room = host_room().value_or(HostRoom{kUnlimited, ""});
+  room.bytes = std::max<int64_t>(0, room.bytes - given_back);
+  const auto addresses = address_room();
+  return addresses && addresses->bytes < room.bytes ? *addresses : room;
 }
 
 std::optional<FailedAllocation> failed_allocation(const std::exception_ptr& error) {
@@ -81,14 +66,13 @@ std::optional<FailedAllocation> failed_allocation(const std::exception_ptr& erro
                             .requested = size_after(text, "Tried to allocate "),
                             .free = size_after(text, "of which ")};
   } catch (const OutOfHostMemory& host) {
-    return FailedAllocation{.requested = host.bytes(), .free = free_host_bytes()};
+    return on_host(host.bytes());
   } catch (const c10::Error& torch) {
     const std::string text = torch.what_without_backtrace();
     if (text.find("DefaultCPUAllocator: ") == std::string::npos) return std::nullopt;
-    return FailedAllocation{.requested = size_after(text, "you tried to allocate "),
-                            .free = free_host_bytes()};
+    return on_host(size_after(text, "you tried to allocate "));
   } catch (const std::bad_alloc&) {
-    return FailedAllocation{.free = free_host_bytes()};
+    return on_host(std::nullopt);
   } catch (...) {
     return std::nullopt;
   }
@@ -102,6 +86,7 @@ std::string out_of_memory_text(const FailedAllocation& failed, const std::string
   std::string text =
       fmt::format("out of {} memory{}{}: {} asked for, {} free", failed.on_gpu ? "GPU" : "host",
                   doing.empty() ? "" : " in ", doing, bytes(failed.requested), bytes(failed.free));
+  if (!failed.limit.empty()) text += fmt::format(" ({})", failed.limit);
   if (!remedies.empty()) {
     text += fmt::format("; what needs less:\n  {}", fmt::join(remedies, "\n  "));
   }

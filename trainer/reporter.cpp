@@ -63,7 +63,8 @@ Reporter::Reporter(const RunPlan& plan, const comm::RankEnv& env, const RunClock
     : plan_(plan),
       clock_(clock),
       writes_(env.rank == 0),
-      metrics_(writes_ ? plan.flags.metrics : ""),
+      metrics_(writes_ ? plan.flags.metrics : "",
+               [this](const std::string& text) { progress_.warning(text); }),
       progress_(progress_options(plan, env), output_of(writes_)),
       peak_share_(plan.spec, plan.seq_len) {
   if (!writes_ || !plan.train) return;
@@ -188,11 +189,12 @@ void Reporter::evaluated(int64_t step, const engine::EvalStats& stats) {
   resume();
 }
 
-void Reporter::interrupted(const StopRow& row) {
+void Reporter::interrupted(const StopRow& row, std::string_view outcome) {
   metrics_.write(to_json(row));
-  progress_.line(
-      fmt::format("interrupted by {} after step {}/{}; {}", row.signal, row.step, plan_.total_steps,
-                  plan_.flags.output.empty() ? "without --output nothing is saved" : "saving"));
+  std::string place = plan_.train ? "before the first step" : "before the end";
+  if (row.step > 0) place = fmt::format("after step {}/{}", row.step, plan_.total_steps);
+  progress_.line(fmt::format("interrupted by {} {}{}{}", row.signal, place,
+                             outcome.empty() ? "" : "; ", outcome));
 }
 
 void Reporter::saved(std::string_view text) {

@@ -40,11 +40,13 @@ class Reporter {
   void started(engine::Engine& engine);
   // The time since the last step belongs to no step.
   void resume() { last_end_s_ = clock_.seconds(); }
-  // Collective. Throws an Error when --metrics cannot be written: a program that reads it could not
-  // see the hole. The page and monitors go silent with a warning instead.
+  // Collective. What cannot be written any more (--metrics, the page, monitors) goes silent with
+  // one warning.
   void step(const engine::StepStats& stats);
   void evaluated(int64_t step, const engine::EvalStats& stats);
-  void interrupted(const StopRow& row);
+  // `outcome`: what becomes of the model.
+  void interrupted(const StopRow& row, std::string_view outcome);
+  void warn(std::string_view text) { progress_.warning(text); }
   // A model was saved: the page is brought up to date, too.
   void saved(std::string_view text);
   void finished();

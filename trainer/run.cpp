@@ -12,6 +12,7 @@
 #include "configs/memory_remedies.h"
 #include "model/build.h"
 #include "model/checkpoint_source.h"
+#include "trainer/agreement.h"
 #include "trainer/checkpoints.h"
 #include "trainer/out_of_memory.h"
 #include "trainer/reporter.h"
@@ -49,6 +50,20 @@ int Run::execute(const RunPlan& plan, const comm::RankEnv& env, const RunClock& 
   }
 }
 
+// Whether the weights are read; false: a signal came before they were.
+bool Run::load(const RunPlan& plan, const StopSignal& stop) {
+  try {
+    engine_ = engine::initialize(
+        model::build_blocks(plan.spec), plan.config, mesh_,
+        {.weights = model::open_weights(plan.flags.model, plan.spec, plan.config.seed),
+         .trains = plan.train != nullptr,
+         .wants_end = [&stop] { return stop.number() != 0; }});
+    return true;
+  } catch (const engine::EndWanted&) {
+    return false;
+  }
+}
+
 int Run::go(const RunPlan& plan, const comm::RankEnv& env, const RunClock& clock,
             StopSignal& stop) {
   if (plan.flags.deterministic) repeat_bits();
@@ -58,10 +73,13 @@ int Run::go(const RunPlan& plan, const comm::RankEnv& env, const RunClock& clock
   Reporter reporter(plan, env, clock);
   if (lock && !lock->note().empty()) reporter.note(lock->note());
   reporter.planned(*mesh_, at::get_num_threads());
-  engine_ = engine::initialize(
-      model::build_blocks(plan.spec), plan.config, mesh_,
-      {.weights = model::open_weights(plan.flags.model, plan.spec, plan.config.seed),
-       .trains = plan.train != nullptr});
+  stop.heed();
+  if (!load(plan, stop)) {
+    const auto signal = static_cast<int>(greatest(*mesh_, stop.number(), "stop signal"));
+    reporter.interrupted({.signal = signal_name(signal), .since_start_s = clock.seconds()},
+                         "nothing is saved");
+    return signal;
+  }
   reporter.started(*engine_);
   const int signal = Trainer(plan, *engine_, reporter, stop).run();
   if (signal == 0) reporter.finished();

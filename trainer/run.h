@@ -26,6 +26,7 @@ class Run {
 
  private:
   int go(const RunPlan& plan, const comm::RankEnv& env, const RunClock& clock, StopSignal& stop);
+  bool load(const RunPlan& plan, const StopSignal& stop);
 
   comm::OnStuck on_stuck_;
   std::shared_ptr<comm::Mesh> mesh_;

@@ -215,11 +215,20 @@ Basis check_basis(RunPlan& plan, int64_t world_size) {
 
 engine::OutlineOptions outline_options(const RunPlan& plan, const configs::Config& config) {
   const int64_t element = config.precision == configs::Precision::kFp32 ? 4 : 2;
-  return {.world_size = plan.num_ranks,
-          .device = plan.device,
-          .trains = !plan.flags.eval_only,
-          .block_input_bytes =
-              config.batch.micro_batch_size * plan.seq_len * plan.spec.hidden_size * element};
+  const int64_t rows = std::min(config.batch.micro_batch_size, plan.train_samples);
+  engine::OutlineOptions options{
+      .world_size = plan.num_ranks,
+      .device = plan.device,
+      .trains = !plan.flags.eval_only,
+      .block_input_bytes = rows * plan.seq_len * plan.spec.hidden_size * element};
+  if (!plan.chain) return options;
+  options.micro_batch = {.chain = *plan.chain, .most_rows = plan.train_samples};
+  if (plan.train) options.micro_batch->row_tokens = data::longest_row(*plan.train);
+  if (plan.eval) {
+    options.micro_batch->eval_tokens =
+        plan.eval_deal(0, 1).micro_batch * data::longest_row(*plan.eval);
+  }
+  return options;
 }
 
 }  // namespace

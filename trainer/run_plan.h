@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,7 +39,8 @@ struct RunPlan {
   int num_ranks = 1;
   torch::DeviceType device = torch::kCPU;  // on which ranks compute
   engine::Outline outline;
-  engine::MachineRoom room;  // not looked at by make_plan
+  std::optional<engine::ChainBytes> chain;  // what activations take; not measured by make_plan
+  engine::MachineRoom room;                 // not looked at by make_plan
 
   // How batches are dealt to `rank`.
   data::Deal train_deal(int64_t rank, int64_t world_size) const;

@@ -1,5 +1,6 @@
 #include "trainer/stop_signal.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
@@ -7,14 +8,21 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 
 #include "base/error.h"
+#include "trainer/failure.h"
 
 namespace zeroth::trainer {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kSameSignal{250};
 
 sigset_t stop_signals() {
   sigset_t set;
@@ -50,16 +58,31 @@ StopSignal::~StopSignal() {
   ::close(end_);
 }
 
-void StopSignal::watch() {
+// Waits for the next signal; 0: the end of the watcher came first.
+int StopSignal::next() const {
   signalfd_siginfo info{};
-  if (!first_is_ready(signals_, end_)) return;
-  if (::read(signals_, &info, sizeof(info)) != sizeof(info)) return;
-  number_ = static_cast<int>(info.ssi_signo);
-  // Whatever comes next reaches this thread and does what it does to any process.
-  const sigset_t set = stop_signals();
-  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
-  if (!heeding_) ::kill(::getpid(), number_);
-  first_is_ready(end_, end_);
+  if (!first_is_ready(signals_, end_)) return 0;
+  return ::read(signals_, &info, sizeof(info)) == sizeof(info) ? static_cast<int>(info.ssi_signo)
+                                                               : 0;
+}
+
+void StopSignal::watch() {
+  const int first = next();
+  if (first == 0) return;
+  if (!heeding_) {
+    const sigset_t set = stop_signals();
+    ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+    ::kill(::getpid(), first);  // does what it does to any process
+  }
+  number_ = first;
+  const auto since = Clock::now();
+  for (int second = next(); second != 0; second = next()) {
+    if (second != first || Clock::now() >= since + kSameSignal) std::_Exit(kSignalCode + second);
+  }
+}
+
+std::string signal_name(int signal) {
+  return fmt::format("SIG{}", ::sigabbrev_np(signal));
 }
 
 }  // namespace zeroth::trainer

@@ -1,8 +1,9 @@
 // SIGTERM and SIGINT as a request: finish the step, save, end. The second one ends the process at
-// once.
+// once, wherever it is: what was saved before stays whole.
 #pragma once
 
 #include <atomic>
+#include <string>
 #include <thread>
 
 namespace zeroth::trainer {
@@ -16,12 +17,15 @@ class StopSignal {
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
 
-  // From now on the first signal is only remembered.
+  // From now on the first signal is only remembered, and the second one exits with kSignalCode and
+  // its number. The same one again within a quarter of a second is no second one: timeout(1) and
+  // others send theirs to the process and to its group.
   void heed() { heeding_ = true; }
   // SIGTERM or SIGINT, or 0: none came. From any thread.
   int number() const { return number_; }
 
  private:
+  int next() const;
   void watch();
 
   std::atomic<bool> heeding_ = false;
@@ -30,5 +34,8 @@ class StopSignal {
   int end_ = -1;      // an eventfd that ends the watcher
   std::jthread watcher_;
 };
+
+// "SIGTERM"
+std::string signal_name(int signal);
 
 }  // namespace zeroth::trainer

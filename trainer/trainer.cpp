@@ -1,7 +1,8 @@
 #include "trainer/trainer.h"
 
 #include <fmt/format.h>
-#include <string.h>
+
+#include <cmath>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -14,9 +15,13 @@ Trainer::Trainer(const RunPlan& plan, engine::Engine& engine, Reporter& reporter
 
 int Trainer::run() {
   const bool stopped = plan_.train && train();
-  if (plan_.eval && !stopped) evaluate(plan_.total_steps);
+  require_finite_loss();
   if (!plan_.flags.output.empty()) save_final();
-  // One that came during the last evaluation or while the model was saved counts too.
+  if (plan_.eval && !stopped && evaluate(plan_.total_steps)) {
+    report_stop(plan_.total_steps, plan_.flags.output.empty() ? "" : "the model is saved");
+  }
+  require_finite_loss();
+  // One that came while the model was saved counts too.
   return static_cast<int>(greatest(engine_.mesh(), stop_.number(), "stop signal"));
 }
 
@@ -26,27 +31,44 @@ bool Trainer::train() {
   TrainLoader loader(*plan_.train, plan_.sample_order(),
                      plan_.train_deal(mesh.rank(), mesh.world_size()), seed,
                      [this] { return stop_.number() != 0; });
-  stop_.heed();
   reporter_.resume();
+  const std::string_view saving =
+      plan_.flags.output.empty() ? "without --output nothing is saved" : "saving";
   for (int64_t step = 1; step <= plan_.total_steps; ++step) {
     const engine::StepStats stats = engine_.train_batch(loader);
     reporter_.step(stats);
-    if (!stats.failure.empty()) throw Error(stats.failure);
-    if (stats.end_wanted) {
-      report_stop(step);
+    if (!stats.failure.empty()) throw Error("{}{}", stats.failure, checkpoints_.newest_good());
+    saw(stats);
+    if (stats.end_wanted || (evaluation_due(step) && evaluate(step))) {
+      report_stop(step, saving);
       return true;
     }
-    if (evaluation_due(step)) evaluate(step);
     if (checkpoints_.due(step)) save_on_the_way(step);
   }
   return false;
 }
 
-void Trainer::report_stop(int64_t step) {
+void Trainer::saw(const engine::StepStats& stats) {
+  last_loss_.clear();
+  if (std::isfinite(stats.loss)) return checkpoints_.confirm();
+  last_loss_ = fmt::format("the loss of step {} is {}", stats.step, stats.loss);
+  if (!stats.not_finite.empty()) {
+    last_loss_ += fmt::format(" and gradients are not finite {}", stats.not_finite);
+  }
+}
+
+void Trainer::require_finite_loss() const {
+  if (last_loss_.empty()) return;
+  throw Error("{}: {}{}", last_loss_,
+              checkpoints_.saved_final() ? "the model was saved before" : "no model is saved",
+              checkpoints_.newest_good());
+}
+
+void Trainer::report_stop(int64_t step, std::string_view outcome) {
   const auto signal = static_cast<int>(greatest(engine_.mesh(), stop_.number(), "stop signal"));
-  reporter_.interrupted({.step = step,
-                         .signal = fmt::format("SIG{}", ::sigabbrev_np(signal)),
-                         .since_start_s = reporter_.clock().seconds()});
+  reporter_.interrupted(
+      {.step = step, .signal = signal_name(signal), .since_start_s = reporter_.clock().seconds()},
+      outcome);
 }
 
 // The last step's evaluation belongs to run().
@@ -55,14 +77,24 @@ bool Trainer::evaluation_due(int64_t step) const {
   return every && step % *every == 0 && step != plan_.total_steps;
 }
 
-void Trainer::evaluate(int64_t step) {
+bool Trainer::evaluate(int64_t step) {
   const comm::Mesh& mesh = engine_.mesh();
   EvalLoader loader(*plan_.eval, plan_.eval_samples,
-                    plan_.eval_deal(mesh.rank(), mesh.world_size()));
-  reporter_.evaluated(step, engine_.eval_batch(loader, loader.rounds()));
+                    plan_.eval_deal(mesh.rank(), mesh.world_size()),
+                    [this] { return stop_.number() != 0; });
+  const engine::EvalStats stats = engine_.eval_batch(loader, loader.rounds());
+  if (stats.end_wanted) return true;
+  reporter_.evaluated(step, stats);
+  if (!std::isfinite(stats.loss)) {
+    last_loss_ = fmt::format("the loss of the evaluation at step {} is {}", step, stats.loss);
+  }
+  return false;
 }
 
 void Trainer::save_on_the_way(int64_t step) {
+  if (!last_loss_.empty()) {
+    return reporter_.warn(fmt::format("step {} is not saved: {}", step, last_loss_));
+  }
   const double start = reporter_.clock().seconds();
   const auto folder = checkpoints_.save_step(step);
   reporter_.saved(fmt::format("saved {} in {}: weights, not the state of the optimizer yet",

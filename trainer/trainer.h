@@ -1,7 +1,10 @@
-// The run itself: step after step, evaluation when it is due, the model at the end.
+// The run itself: step after step, evaluation when it is due, the model at the end, and then the
+// last evaluation.
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 #include "engine/engine.h"
 #include "trainer/batch_loader.h"
@@ -19,23 +22,28 @@ class Trainer {
   Trainer(const RunPlan& plan, engine::Engine& engine, Reporter& reporter, StopSignal& stop);
 
   // Returns 0, or the signal that ended the run early, after its step and with the model saved; the
-  // same on all ranks.
+  // same on all ranks. Throws an Error when the last loss or a parameter is not finite: no model of
+  // before is replaced then.
   int run();
 
  private:
   // Whether a signal ended it.
   bool train();
-  void report_stop(int64_t step);
+  void saw(const engine::StepStats& stats);
+  void report_stop(int64_t step, std::string_view outcome);
   bool evaluation_due(int64_t step) const;
-  void evaluate(int64_t step);
+  // Whether a signal ended it.
+  bool evaluate(int64_t step);
   void save_on_the_way(int64_t step);
   void save_final();
+  void require_finite_loss() const;
 
   const RunPlan& plan_;
   engine::Engine& engine_;
   Reporter& reporter_;
   StopSignal& stop_;
   Checkpoints checkpoints_;
+  std::string last_loss_;  // what is wrong with it; empty when it is finite
 };
 
 }  // namespace zeroth::trainer

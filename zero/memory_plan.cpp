@@ -237,6 +237,7 @@ class Planner {
     DryGroup group(num_shards());
     result_.gathered.device = gathered_bytes(dry, options_, step.visits, group);
     add_kept_inputs(step);
+    result_.activations.device = step.activation_bytes;
     const GradientBytes gradients = gradient_bytes(dry, config_, group, lands_);
     result_.gradients.device = gradients.kept;
     result_.gradient_buffers.device = gradients.buffers;
@@ -292,7 +293,7 @@ PlaceBytes MemoryPlan::peak() const {
   before += loading;
   PlaceBytes training = both;
   for (const PlaceBytes* part :
-       {&gathered, &gradients, &gradient_buffers, &states, &staging, &kept_inputs}) {
+       {&gathered, &gradients, &gradient_buffers, &states, &staging, &kept_inputs, &activations}) {
     training += *part;
   }
   return most(before, training);

@@ -34,10 +34,10 @@ struct MemoryPlan {
   PlaceBytes file_buffers;      // through which files are read and written
   PlaceBytes staging;           // copies between a GPU and its host; at most about this
   PlaceBytes kept_inputs;       // of blocks that run again in backward
+  PlaceBytes activations;       // estimated; none where a micro-batch's size is not known
   PlaceBytes loading;           // only before the first step: fp32 values of a unit
 
   // The most that there is at a time, while weights are loaded or in training, place by place.
-  // Activations are not in it.
   PlaceBytes peak() const;
 };
 
@@ -45,6 +45,7 @@ struct StepOutline {
   std::vector<size_t> visits;    // the blocks that a step gathers, in order
   int64_t kept_inputs = 0;       // of one micro-batch
   int64_t kept_input_bytes = 0;  // of one of them, as far as known
+  int64_t activation_bytes = 0;  // as far as known
 };
 
 // Of a rank on a device of this type, one of as many as the units have shards. Throws an Error as

@@ -1,6 +1,9 @@
 #include "base/host_limits.h"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/support/fake_system.h"
 
@@ -85,6 +88,22 @@ TEST_CASE("a system that tells nothing has no known room, this one tells") {
   const auto here = host_room();
   REQUIRE(here);
   CHECK(here->bytes > 0);
+}
+
+TEST_CASE("a limit of addresses leaves what this process has not taken of it") {
+  CHECK_FALSE(address_room());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit limit{1 << 30, 1 << 30};
+    const bool set = ::setrlimit(RLIMIT_AS, &limit) == 0;
+    const auto room = address_room();
+    const bool right =
+        room && room->bytes < (1 << 30) && room->limit == "ulimit -v: 1.00 GiB";
+    ::_exit(set && right ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  CHECK(status == 0);
 }
 
 }  // namespace zeroth

@@ -147,6 +147,17 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("the reading of weights ends on all ranks when one of them wants it to") {
+  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+    int asked = 0;
+    const auto wish = [&] { return mesh->rank() == 1 && ++asked == 2; };
+    CHECK_THROWS_AS(initialize(testing::make_chain(), stage_config(3), mesh, {.wants_end = wish}),
+                    EndWanted);
+    CHECK_NOTHROW(initialize(testing::make_chain(), stage_config(3), mesh,
+                             {.wants_end = [] { return false; }}));
+  });
+}
+
 TEST_CASE("blocks whose values differ between ranks start from rank 0's") {
   testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
     model::Blocks blocks = testing::make_chain();

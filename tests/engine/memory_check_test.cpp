@@ -48,8 +48,7 @@ TEST_CASE("beside a GPU its memory, pinned and other host memory are told apart"
                                  "1 rank: 23.0 MiB of host memory; activations come on top"});
   CHECK_FALSE(gpu_warning(run.memory, 10 * kMib));
   CHECK(gpu_warning(run.memory, 9 * kMib) ==
-        "training state needs 10.0 MiB on each GPU, activations not counted, but 9.00 MiB are "
-        "free");
+        "the run needs 10.0 MiB on each GPU, activations not counted, but 9.00 MiB are free");
 }
 
 TEST_CASE("two folders of files on one disk share what is free there") {

@@ -209,6 +209,41 @@ TEST_CASE("where it shall fail, the first gradient that is not finite ends the r
   });
 }
 
+TEST_CASE("an update that leaves parameters that are not finite ends the run and names the first") {
+  for (const int stage : {0, 2, 3}) {
+    CAPTURE(stage);
+    testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+      configs::Config config = chain_config(6, 1, 2);
+      config.zero.stage = stage;
+      config.optimizer.lr = 1e39;  // beyond fp32
+      const auto engine = testing::make_engine(testing::make_chain(), config, mesh);
+      testing::ChainLoader loader({.rank = mesh->rank(), .world_size = 2});
+      CHECK(engine->train_batch(loader).failure.empty());
+      const StepStats stats = engine->train_batch(loader);
+      CHECK(stats.failure ==
+            "the update before step 2 left parameters that are not finite, the first in block "
+            "head, parameter head.weight");
+      CHECK_THROWS_WITH_AS(engine->train_batch(loader), stats.failure.c_str(), Error);
+    });
+  }
+}
+
+TEST_CASE("a step tells where and since when gradients are not finite") {
+  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+    double factor = 1;
+    const auto engine = testing::make_engine(chain_with(factor), chain_config(6, 1, 2), mesh);
+    testing::ChainLoader loader({.rank = mesh->rank(), .world_size = 2});
+    CHECK(engine->train_batch(loader).not_finite.empty());
+    factor = NAN;
+    for (int step = 0; step < 2; ++step) {
+      CHECK(engine->train_batch(loader).not_finite ==
+            "since step 2, first in backward in block head, parameter head.weight");
+    }
+    factor = 1;
+    CHECK(engine->train_batch(loader).not_finite.empty());
+  });
+}
+
 TEST_CASE("bf16 applies what is not finite when it is told not to look") {
   for (const bool looks : {true, false}) {
     CAPTURE(looks);
@@ -223,6 +258,10 @@ TEST_CASE("bf16 applies what is not finite when it is told not to look") {
       const StepStats stats = engine->train_batch(loader);
       CHECK(stats.skipped == looks);
       CHECK(stats.skipped_total == (looks ? 1 : 0));
+      const char* const lost =
+          "the gradients of step 1 are not finite, first in backward in block head, parameter "
+          "head.weight, and were applied (bf16.check_grad_overflow is false)";
+      CHECK(stats.failure == (looks ? "" : lost));
       CHECK(testing::shard_of(*engine, 0).isfinite().all().item<bool>() == looks);
     });
   }

@@ -88,6 +88,41 @@ TEST_CASE("evaluation changes nothing and equals the loss of the next step") {
   });
 }
 
+TEST_CASE("an evaluation that one rank wants to end is left by all, and the next step is as ever") {
+  struct Leaving final : Loader {
+    explicit Leaving(const testing::ChainLoader::Split& split, int calls)
+        : loader(split), calls_left(calls) {}
+    model::MicroBatch next() override { return loader.next(); }
+    bool wants_end() override { return calls_left-- <= 0; }
+    testing::ChainLoader loader;
+    int calls_left;
+  };
+  for (const int stage : {0, 2, 3}) {
+    CAPTURE(stage);
+    testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+      const auto loss = [&](bool leaves) {
+        configs::Config config = chain_config(3, 2, 2);
+        config.zero.stage = stage;
+        const auto engine = testing::make_engine(testing::make_chain(), config, mesh);
+        const testing::ChainLoader::Split split{
+            .accumulation = 2, .rank = mesh->rank(), .world_size = 2};
+        testing::ChainLoader trained(split);
+        engine->train_batch(trained);
+        // Rank 1 at its second question, rank 0 never.
+        Leaving evaluated(split, mesh->rank() == 1 ? 1 : 1'000'000);
+        if (leaves) {
+          const EvalStats stats = engine->eval_batch(evaluated, 1000);
+          CHECK(stats.end_wanted);
+          CHECK(stats.trained_tokens == 0);
+          CHECK(engine->doing().empty());
+        }
+        return engine->train_batch(trained).loss;
+      };
+      CHECK(loss(true) == loss(false));
+    });
+  }
+}
+
 TEST_CASE("torch's own dropout drops nothing in an evaluation and is as before behind it") {
   testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
     const auto loss = [&](const model::Blocks& blocks) {

@@ -2,7 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "model/micro_batch.h"
+#include "model/open_gradient.h"
 #include "tests/model/materialize.h"
 
 namespace zeroth::model {
@@ -121,6 +124,20 @@ TEST_CASE("without a trained token the loss is exactly 0 and so are the gradient
   CHECK(result.loss.item<float>() == 0);
   CHECK(torch::equal(result.dx, torch::zeros_like(c.x)));
   CHECK(torch::equal(result.dweight, torch::zeros_like(c.weight)));
+}
+
+TEST_CASE("without a trained token the weight's gradient is zero, not absent") {
+  Case c = make_case();
+  c.targets.fill_(kUntrained);
+  for (const bool fresh : {true, false}) {
+    const Tensor weight = c.weight.clone().requires_grad_();
+    const Tensor sum = torch::full_like(c.weight, fresh ? NAN : 3);
+    weight.mutable_grad() = make_open_gradient(sum, fresh);
+    head_loss(c.x.clone().requires_grad_(), weight, c.targets, {20}).backward();
+    CHECK(was_written(weight.grad(), fresh));
+    CHECK(torch::equal(sum, torch::full_like(c.weight, fresh ? 0 : 3)));
+  }
+  CHECK(torch::equal(ours(c, {20}, false).dweight, torch::zeros_like(c.weight)));
 }
 
 TEST_CASE("bf16 logits are widened before the softmax") {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "base/error.h"
@@ -25,6 +26,14 @@ std::set<std::string> names_in(const fs::path& folder) {
     names.insert(entry.path().filename().string());
   }
   return names;
+}
+
+// A rate of 1e-3 for six steps, and then 1e-3 * rate.
+void write_rate_that_jumps(const Workbench& bench, const char* rate) {
+  bench.write("ds.json", fmt::format(R"({{"scheduler": {{"type": "LRRangeTest", "params": {{
+    "lr_range_test_min_lr": 1e-3, "lr_range_test_step_size": 6, "lr_range_test_step_rate": {},
+    "lr_range_test_staircase": true}}}}}})",
+                                     rate));
 }
 
 }  // namespace
@@ -93,6 +102,76 @@ TEST_CASE("every so many steps a model is saved, of which the newest two stay") 
   CHECK(saved.entries().begin()->second.tensor->dtype == "BF16");
   const auto again = bench.zeroth(1, "--model out/step-8 --eval-only --data train.bin");
   CHECK_MESSAGE(again.code == 0, again.out << again.err);
+}
+
+TEST_CASE("a model whose loss is not finite is not saved: the run fails and the good ones stay") {
+  const Workbench bench;
+  write_rate_that_jumps(bench, "1e35");  // parameters stay finite, products of them do not
+  const std::string train = fmt::format("{} --deepspeed ds.json --output out ", kTrain);
+  const auto first = bench.zeroth(2, train + "--steps 5");
+  REQUIRE_MESSAGE(first.code == 0, first.out << first.err);
+  const std::string good = bench.read("out/model.safetensors");
+  const auto result = bench.zeroth(2, train + "--overwrite --steps 12 --save-every 2");
+  CHECK(result.code == 1);
+  CHECK(has(result.out,
+            "step 8 is not saved: the loss of step 8 is nan and gradients are not "
+            "finite since step 8, first in backward in block "));
+  CHECK_MESSAGE(has(result.err,
+                    "the loss of step 12 is nan and gradients are not finite since "
+                    "step 8, first in backward in block "),
+                result.err);
+  CHECK(has(result.err, ": no model is saved; the newest good model is out/step-6"));
+  CHECK(bench.read("out/model.safetensors") == good);
+  CHECK(names_in(bench / "out").contains("step-4"));
+  CHECK(names_in(bench / "out").contains("step-6"));
+}
+
+TEST_CASE("good models stay until a loss shows that the newest is one, too") {
+  const Workbench bench;
+  write_rate_that_jumps(bench, "1e35");
+  const auto result = bench.zeroth(
+      1, fmt::format("{} --deepspeed ds.json --output out --steps 9 --save-every 1", kTrain));
+  CHECK(result.code == 1);
+  CHECK_MESSAGE(has(result.err, "the newest good model is out/step-6"), result.err);
+  const auto names = names_in(bench / "out");
+  for (const char* name : {"step-5", "step-6", "step-7"}) CHECK_MESSAGE(names.contains(name), name);
+  CHECK(std::count_if(names.begin(), names.end(), is_step_folder) == 3);
+}
+
+TEST_CASE(
+    "parameters that are not finite end the run at the next step, or the save that finds them") {
+  for (const int64_t steps : {7, 12}) {
+    const Workbench bench;
+    write_rate_that_jumps(bench, "1e42");  // no fp32 number
+    const auto result =
+        bench.zeroth(2, fmt::format("{} --deepspeed ds.json --output out --steps {} --save-every 3",
+                                    kTrain, steps));
+    CHECK(result.code == 1);
+    CHECK_MESSAGE(has(result.err, steps == 7 ? "out is not saved: parameter embedding.weight holds "
+                                             : "the update before step 8 left parameters that are "
+                                               "not finite, the first in block head, parameter "
+                                               "head.weight"),
+                  result.err);
+    CHECK(has(result.err, "; the newest good model is out/step-6"));
+    CHECK_FALSE(fs::exists(bench / "out/model.safetensors"));
+    CHECK(names_in(bench / "out").contains("step-6"));
+  }
+}
+
+TEST_CASE("a loss that is not finite is no success without an output either") {
+  const Workbench bench;
+  write_rate_that_jumps(bench, "1e35");
+  const std::string train = fmt::format("{} --deepspeed ds.json ", kTrain);
+  const auto result = bench.finetune(train + "--steps 9");
+  CHECK(result.code == 1);
+  CHECK_MESSAGE(has(result.err, "the loss of step 9 is nan"), result.err);
+  // The last update spoils the model, and only the evaluation sees it.
+  const auto evaluated = bench.finetune(train + "--steps 7 --eval-data train.bin --output out");
+  CHECK(evaluated.code == 1);
+  CHECK_MESSAGE(has(evaluated.err,
+                    "the loss of the evaluation at step 7 is nan: the model was "
+                    "saved before"),
+                evaluated.err);
 }
 
 TEST_CASE("a run that is killed while it saves leaves whole models only, and the next clears up") {

@@ -21,6 +21,21 @@ constexpr const char* kDefault = "env --default-signal=INT,TERM";
 constexpr const char* kUntilTraining =
     "until grep -q grad_norm m.jsonl 2> /dev/null || ! kill -0 $!; do sleep 0.02; done\n";
 
+// A minute and more, in small micro-batches.
+constexpr const char* kLongEvaluation = "--eval-data long.bin --eval-micro-batch 1";
+
+void write_long_evaluation(const Workbench& bench) {
+  std::string text;
+  while (text.size() < 8'000'000) text += bench.read("train.bin");
+  bench.write("long.bin", text);
+}
+
+// Before the commands of two ranks that a shell starts one by one.
+std::string two_by_hand() {
+  return fmt::format(
+      "export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT={}\n", free_port());
+}
+
 // Run, signalled while it trains; the last line of its output is the code.
 Workbench::Result signalled(const Workbench& bench, const std::string& start,
                             const std::string& kill) {
@@ -62,19 +77,102 @@ TEST_CASE(
   };
   for (const auto& [hit, signal, code] : {Case{0, "INT", 130}, Case{1, "TERM", 143}}) {
     const Workbench bench;
-    const std::string world =
-        fmt::format("export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT={}\n",
-                    free_port());
     const auto rank = [&](int number) {
       return fmt::format("RANK={0} LOCAL_RANK={0} {1} \"$FINETUNE\" {2} --output out & r{0}=$!\n",
                          number, kDefault, kEndless);
     };
     const auto result = bench.shell(
-        world + rank(0) + rank(1) + kUntilTraining +
+        two_by_hand() + rank(0) + rank(1) + kUntilTraining +
         fmt::format("kill -{} $r{}; wait $r0; a=$?; wait $r1; echo codes $a $?", signal, hit));
     CHECK(has(result.out, fmt::format("codes {0} {0}", code)));
     check_saved(bench, result, (std::string("SIG") + signal).c_str());
   }
+}
+
+TEST_CASE(
+    "the model is saved before the last evaluation, which a signal to one rank alone leaves") {
+  for (const int stage : {2, 3}) {
+    const Workbench bench;
+    write_long_evaluation(bench);
+    bench.write("ds.json", fmt::format(R"({{"zero_optimization": {{"stage": {}}}}})", stage));
+    const auto rank = [&](int number) {
+      return fmt::format(
+          "RANK={0} LOCAL_RANK={0} {1} \"$FINETUNE\" --model model --data train.bin --seq-len 16 "
+          "--global-batch 4 --micro-batch 2 --steps 2 --metrics m.jsonl --deepspeed ds.json "
+          "{2} --output out > said{0} & r{0}=$!\n",
+          number, kDefault, kLongEvaluation);
+    };
+    const auto result =
+        bench.shell(two_by_hand() + rank(0) + rank(1) +
+                    "until grep -q 'saved out' said0 || ! kill -0 $!; do sleep 0.02; done\n"
+                    "sleep 0.3; kill -TERM $r1; wait $r0; a=$?; wait $r1; echo codes $a $?");
+    CAPTURE(result.err);
+    CHECK(has(result.out, "codes 143 143"));
+    CHECK(has(bench.read("said0"), "interrupted by SIGTERM after step 2/2; the model is saved"));
+    CHECK(model::SafetensorsFolder(bench / "out").entries().size() > 10);
+    CHECK(bench.evaluations("m.jsonl").empty());
+    CHECK(bench.rows("m.jsonl", "interrupted").size() == 1);
+  }
+}
+
+TEST_CASE("a signal leaves an evaluation on the way, and the model is saved") {
+  const Workbench bench;
+  write_long_evaluation(bench);
+  const auto result = signalled(
+      bench,
+      fmt::format("{} '{}/zeroth' --num_gpus 2 finetune {} {} --eval-every 1 --output out",
+                  kDefault, ZEROTH_BIN_DIR, kEndless, kLongEvaluation),
+      "sleep 0.5; kill -INT $pid");
+  CHECK(result.code == 130);
+  check_saved(bench, result, "SIGINT");
+  CHECK(bench.evaluations("m.jsonl").empty());
+}
+
+TEST_CASE("a signal to one rank while weights are read ends all of them, and nothing is saved") {
+  const Workbench bench;
+  bench.write("model/config.json", R"({
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 448,
+    "hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 48,
+    "num_attention_heads": 8, "num_key_value_heads": 8, "max_position_embeddings": 128,
+    "rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false,
+    "torch_dtype": "float32"})");
+  const auto rank = [&](int number) {
+    return fmt::format(
+        "RANK={0} LOCAL_RANK={0} {1} \"$FINETUNE\" {2} --output out > said{0} & "
+        "r{0}=$!\n",
+        number, kDefault, kEndless);
+  };
+  const auto result =
+      bench.shell(two_by_hand() + rank(0) + rank(1) +
+                  "until grep -q 'loss  ' said0 || ! kill -0 $!; do sleep 0.02; done\n"
+                  "sleep 0.1; kill -TERM $r1; wait $r0; a=$?; wait $r1; echo codes $a $?");
+  CAPTURE(result.err);
+  CHECK(has(result.out, "codes 143 143"));
+  CHECK(has(bench.read("said0"), "interrupted by SIGTERM before the first step; nothing is saved"));
+  CHECK_FALSE(fs::exists(bench / "out"));
+}
+
+TEST_CASE("a second signal to one rank alone ends the others too, and the newest model stays") {
+  const Workbench bench;
+  const auto rank = [&](int number) {
+    return fmt::format(
+        "RANK={0} LOCAL_RANK={0} {1} \"$FINETUNE\" --model model --data train.bin "
+        "--seq-len 16 --micro-batch 16 --accumulation 100000 --steps 2 --overwrite "
+        "--output out --timeout 60 > said{0} & r{0}=$!\n",
+        number, kDefault);
+  };
+  fs::create_directory(bench / "out");
+  bench.write("out/model.safetensors", "of before");
+  const auto result = bench.shell(
+      two_by_hand() + rank(0) + rank(1) +
+          "until grep -q 'loss  ' said0 || ! kill -0 $!; do sleep 0.02; done\n"
+          "sleep 1; kill -INT $r1; sleep 0.4; kill -0 $r1 && echo still there; kill -INT $r1\n"
+          "wait $r1; a=$?; wait $r0; echo codes $a $?",
+      std::chrono::seconds(30));
+  CHECK(has(result.out, "still there"));
+  CHECK(has(result.out, "codes 130 1"));
+  CHECK_MESSAGE(has(result.err, "rank 0: error: "), result.err);
+  CHECK(bench.read("out/model.safetensors") == "of before");
 }
 
 TEST_CASE("without --output an interrupted run says that nothing is saved") {

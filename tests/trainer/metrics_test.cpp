@@ -7,6 +7,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "tests/trainer/rows.h"
@@ -17,6 +18,10 @@ namespace {
 std::string read(const std::filesystem::path& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void no_warning(const std::string& text) {
+  FAIL_CHECK(text);
 }
 
 }  // namespace
@@ -90,7 +95,7 @@ TEST_CASE("an evaluation's line never carries a loss") {
 TEST_CASE("the metrics file keeps its old lines until the first one and is whole after each") {
   const auto path = std::filesystem::temp_directory_path() / "zeroth_metrics_test.jsonl";
   std::ofstream(path) << "old\n";
-  MetricsFile file(path.string());
+  MetricsFile file(path.string(), no_warning);
   CHECK(read(path) == "old\n");
   file.write("{}");
   CHECK(read(path) == "{}\n");
@@ -100,16 +105,23 @@ TEST_CASE("the metrics file keeps its old lines until the first one and is whole
 }
 
 TEST_CASE("a metrics file that cannot be written is an error that names it") {
-  CHECK_THROWS_WITH_AS(MetricsFile("/no/such/folder/m.jsonl"),
+  CHECK_THROWS_WITH_AS(MetricsFile("/no/such/folder/m.jsonl", no_warning),
                        "--metrics /no/such/folder/m.jsonl: cannot be written: No such file or "
                        "directory",
                        Error);
-  MetricsFile full("/dev/full");
-  CHECK_THROWS_AS(full.write("{}"), Error);
+}
+
+TEST_CASE("a metrics file whose disk is full says so once and writes no more") {
+  std::vector<std::string> warnings;
+  MetricsFile full("/dev/full", [&](const std::string& text) { warnings.push_back(text); });
+  for (int line = 0; line < 3; ++line) full.write("{}");
+  CHECK(warnings == std::vector<std::string>{
+                        "--metrics /dev/full: write failed: No space left on device; it ends here, "
+                        "training goes on"});
 }
 
 TEST_CASE("without a path nothing is written") {
-  MetricsFile none("");
+  MetricsFile none("", no_warning);
   CHECK_NOTHROW(none.write("{}"));
 }
 

@@ -41,7 +41,7 @@ TEST_CASE("the CPU's allocator is understood with its real message") {
   REQUIRE(failed);
   CHECK_FALSE(failed->on_gpu);
   CHECK(failed->requested == int64_t{1} << 60);
-  CHECK(failed->free == doctest::Approx(static_cast<double>(free_host_bytes())).epsilon(0.5));
+  CHECK(failed->free == doctest::Approx(static_cast<double>(free_host().bytes)).epsilon(0.5));
 }
 
 TEST_CASE("host memory for offloaded state that is not given is known with its size") {
@@ -73,12 +73,14 @@ TEST_CASE("a rank that reaches its limit says where, how much, and what needs le
   const Workbench bench;
   const auto result = bench.shell(
       "ulimit -v 1500000; \"$FINETUNE\" --model model --data train.bin --seq-len 16 --steps 1 "
-      "--micro-batch 40000");
+      "--micro-batch 20000");
   CHECK(result.code == 1);
   CHECK_MESSAGE(has(result.err, "error: out of host memory in forward of block layers."),
                 result.err);
   CHECK(has(result.err, " bytes) asked for, "));
-  CHECK(has(result.err, " free; what needs less:\n  --micro-batch 20000 with --accumulation 2 "));
+  CHECK(has(result.err,
+            " free (ulimit -v: 1.43 GiB); what needs less:\n  --micro-batch 10000 with "
+            "--accumulation 2 "));
   CHECK(has(result.err, "\n  --gradient-checkpointing: "));
   CHECK(has(result.err, "\n  --bf16: "));
 }
@@ -88,6 +90,8 @@ TEST_CASE("the message names place, bytes and remedies") {
                            "backward of block layers.3", {"a", "b"}) ==
         "out of GPU memory in backward of block layers.3: 1.00 MiB (1048576 bytes) asked for, 1.00 "
         "KiB (1024 bytes) free; what needs less:\n  a\n  b");
+  CHECK(has(out_of_memory_text({.limit = "ulimit -v: 1.00 GiB"}, "", {}),
+            " free (ulimit -v: 1.00 GiB)"));
   CHECK(has(out_of_memory_text({}, "", {}), "out of host memory: an unknown number asked for"));
 }
 

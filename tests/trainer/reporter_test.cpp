@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "tests/trainer/disk.h"
 #include "tests/trainer/workbench.h"
 
 namespace zeroth::trainer {
@@ -135,6 +136,22 @@ TEST_CASE("log_level, dump_state, breakdowns and the profile are what the file a
   const auto quiet = bench.zeroth(1, kTrain);
   REQUIRE_MESSAGE(quiet.code == 0, quiet.out << quiet.err);
   CHECK(quiet.out.empty());
+}
+
+TEST_CASE("a disk that --metrics fills costs the run a warning and nothing else") {
+  const Workbench bench;
+  const Disk disk(bench / "disk", "size=8k");
+  if (!disk.mounted()) return;
+  const auto result = bench.zeroth(
+      2,
+      "--model model --data train.bin --seq-len 16 --global-batch 4 --micro-batch 2 --steps 30 "
+      "--metrics disk/m.jsonl --output out");
+  CHECK_MESSAGE(result.code == 0, result.out << result.err);
+  const std::string warning = "--metrics disk/m.jsonl: write failed: No space left on device";
+  CHECK(has(result.out, warning + "; it ends here, training goes on"));
+  CHECK(result.out.find(warning) == result.out.rfind(warning));
+  CHECK(has(result.out, "step 30/30"));
+  CHECK(std::filesystem::exists(bench / "out/model.safetensors"));
 }
 
 }  // namespace zeroth::trainer

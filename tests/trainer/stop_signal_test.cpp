@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <utility>
 
 namespace zeroth::trainer {
 namespace {
@@ -47,18 +48,35 @@ TEST_CASE("the first signal is remembered once it is heeded") {
   }
 }
 
-TEST_CASE("the second signal ends the process at once, whichever they are") {
+TEST_CASE("the second signal ends the process at once, with its number in the exit code") {
+  for (const auto& [second, wait_us] : {std::pair{SIGINT, 0}, std::pair{SIGTERM, 300'000}}) {
+    const int status = status_of([second = second, wait_us = wait_us] {
+      StopSignal stop;
+      stop.heed();
+      ::kill(::getpid(), SIGTERM);
+      if (seen(stop) != SIGTERM) return 1;
+      ::usleep(wait_us);
+      ::kill(::getpid(), second);
+      ::sleep(5);
+      return 2;
+    });
+    REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 128 + second);
+  }
+}
+
+TEST_CASE("a signal that comes twice at the same moment, to process and group, is one") {
   const int status = status_of([] {
     StopSignal stop;
     stop.heed();
     ::kill(::getpid(), SIGTERM);
     if (seen(stop) != SIGTERM) return 1;
-    ::kill(::getpid(), SIGINT);
-    ::sleep(5);
-    return 2;
+    ::kill(::getpid(), SIGTERM);
+    ::usleep(100'000);
+    return 3;
   });
-  REQUIRE(WIFSIGNALED(status));
-  CHECK(WTERMSIG(status) == SIGINT);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 3);
 }
 
 TEST_CASE("before it is heeded a signal ends the process as ever") {

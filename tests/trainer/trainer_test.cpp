@@ -122,6 +122,22 @@ TEST_CASE("a run is one epoch whose last step takes what is left of it, whatever
   }
 }
 
+TEST_CASE("a rank with nothing but rows that fill up ends its last step with a gradient of zeros") {
+  const Workbench bench;
+  for (const int stage : {0, 2, 3}) {
+    // 40 samples: the third step has 8, all of rank 0. The model is not tied.
+    bench.write("ds.json", fmt::format(R"({{"zero_optimization": {{"stage": {},
+      "ignore_unused_parameters": false}}, "train_batch_size": 16}})",
+                                       stage));
+    const auto result = bench.zeroth(
+        2, "--model model --data train.bin --seq-len 16 --metrics m.jsonl --deepspeed ds.json");
+    REQUIRE_MESSAGE(result.code == 0, result.out << result.err);
+    const auto rows = bench.steps("m.jsonl");
+    REQUIRE(rows.size() == 3);
+    CHECK(rows[2]["trained_tokens"] == 8 * 16);
+  }
+}
+
 TEST_CASE("the output folder gives the run's last eval loss again") {
   const Workbench bench;
   const std::string eval = fmt::format("{} --eval-data qa.jsonl ", kQuestions);

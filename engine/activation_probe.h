@@ -1,0 +1,29 @@
+// Runs a few blocks for real, on a row or two of a batch, to learn what activations take.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/activations.h"
+#include "model/block.h"
+
+namespace zeroth::engine {
+
+struct ProbeOptions {
+  int64_t length = 1;                  // positions of a row
+  torch::Dtype dtype = torch::kFloat;  // working precision
+  bool trains = true;                  // false: no graph, no backward
+  // For all: with fewer than this for four rows, as many and twice as many rows are run as that
+  // allows, so that what does not grow with their number is told apart. Else one row is, and all of
+  // it counts for each row.
+  double most_operations = 1e9;
+};
+
+// Of each block, which are a chain by themselves; their parameters lie on the meta device, and get
+// memory that reads as zeros and takes none, with gradients as the engine opens them. On the CPU,
+// by its allocator's count; other devices hold the same tensors.
+std::vector<BlockBytes> probe_blocks(const model::Blocks& blocks, const ProbeOptions& options);
+
+}  // namespace zeroth::engine

@@ -1,0 +1,72 @@
+#include "engine/activation_probe.h"
+
+#include <doctest/doctest.h>
+
+#include "engine/allocations.h"
+
+namespace zeroth::engine {
+namespace {
+
+// Bytes of which a test can say how many they are.
+class Plain final : public model::Block {
+ public:
+  Plain(const char* label, int64_t width) : Block(label), width_(width) {
+    weight_ =
+        register_parameter("weight", torch::empty({width}, torch::TensorOptions(torch::kMeta)));
+  }
+  torch::Tensor forward(const torch::Tensor& x, const model::MicroBatch& batch) override {
+    const torch::Tensor in =
+        x.defined() ? x : torch::zeros({batch.tokens.size(0), batch.tokens.size(1), width_});
+    const torch::Tensor table = torch::ones({1024});  // as large for any batch
+    const torch::Tensor y = in * weight_ * table[0];
+    return label() == "last" ? y.sum() : y;
+  }
+
+ private:
+  int64_t width_;
+  torch::Tensor weight_;
+};
+
+model::Blocks make_blocks(int64_t width) {
+  return {std::make_shared<Plain>("first", width), std::make_shared<Plain>("middle", width),
+          std::make_shared<Plain>("last", width)};
+}
+
+}  // namespace
+
+TEST_CASE("what a block takes is told per token, apart from what does not grow") {
+  constexpr int64_t kWidth = 512, kLength = 32;
+  const auto blocks = probe_blocks(make_blocks(kWidth), {.length = kLength});
+  const double row = 4.0 * kWidth;  // bytes of a token
+  CHECK(blocks[1].output.per_token == row);
+  CHECK(blocks[1].output.fixed == 0);
+  CHECK(blocks[1].alone.per_token == 2 * row);  // the product, and its product
+  CHECK(blocks[1].alone.fixed == 4 * 1024);
+  CHECK(blocks[1].kept.per_token >= row);
+  CHECK(blocks[1].forward.per_token >= blocks[1].kept.per_token);
+  CHECK(blocks[1].freed.per_token > 0);
+  const auto evaluated = probe_blocks(make_blocks(kWidth), {.length = kLength, .trains = false});
+  CHECK(evaluated[1].alone.per_token == blocks[1].alone.per_token);
+  CHECK(evaluated[1].kept.per_token == 0);
+}
+
+TEST_CASE("a probe of one row counts all of it for each row") {
+  constexpr int64_t kWidth = 512, kLength = 32;
+  const auto blocks = probe_blocks(make_blocks(kWidth), {.length = kLength, .most_operations = 0});
+  CHECK(blocks[1].alone.fixed == 0);
+  CHECK(blocks[1].alone.per_token == 2 * 4.0 * kWidth + 4.0 * 1024 / kLength);
+}
+
+TEST_CASE("allocations are counted from where it is said") {
+  const auto count = std::make_shared<Allocations>();
+  const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, count);
+  const torch::Tensor held = torch::empty({1000});
+  CHECK(count->now() == 4000);
+  count->begin();
+  torch::Tensor passing = torch::empty({500});
+  passing = torch::Tensor();
+  CHECK(count->now() == 0);
+  CHECK(count->most() == 2000);
+}
+
+}  // namespace zeroth::engine

@@ -1,0 +1,65 @@
+#include "engine/end_agreement.h"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <thread>
+
+#include "tests/support/ranks.h"
+
+namespace zeroth::engine {
+namespace {
+
+constexpr int kRanks = 3;
+
+void pause(std::chrono::microseconds time) {
+  std::this_thread::sleep_for(time);
+}
+
+}  // namespace
+
+TEST_CASE("what one rank wishes ends all of them at the same place, soon") {
+  for (const int wishing : {0, 2}) {
+    std::array<int, kRanks> places{};
+    testing::run_ranks(kRanks, [&](std::shared_ptr<comm::Mesh> mesh) {
+      int& place = places[static_cast<size_t>(mesh->rank())];
+      EndAgreement end(*mesh, [&] { return mesh->rank() == wishing && place >= 5; });
+      for (; place < 1000 && !end.reached(); ++place) {
+        pause(std::chrono::milliseconds(mesh->rank() == 1 ? 30 : 5));
+      }
+      CHECK(end.reached());
+    });
+    CHECK(places[0] >= 5);
+    CHECK(places[0] < 20);  // after a tenth of a second of the slowest
+    CHECK(places[1] == places[0]);
+    CHECK(places[2] == places[0]);
+  }
+}
+
+TEST_CASE("where places follow quickly ranks ask each other at few of them") {
+  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+    EndAgreement end(*mesh, [] { return false; });
+    const int64_t before = mesh->data().times().collectives;
+    for (int place = 0; place < 2000; ++place) {
+      CHECK_FALSE(end.reached());
+      pause(std::chrono::microseconds(50));
+    }
+    const int64_t asked = mesh->data().times().collectives - before;
+    CHECK(asked >= 3);
+    CHECK(asked < 60);
+  });
+}
+
+TEST_CASE("a rank by itself is asked at each place") {
+  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+    int asked = 0;
+    EndAgreement end(*mesh, [&] { return ++asked == 3; });
+    CHECK_FALSE(end.reached());
+    CHECK_FALSE(end.reached());
+    CHECK(end.reached());
+    CHECK(end.reached());
+    CHECK(asked == 3);
+  });
+}
+
+}  // namespace zeroth::engine

@@ -1,0 +1,151 @@
+// What is foretold of activations against what training allocates.
+#include "trainer/activations.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "engine/allocations.h"
+#include "engine/engine.h"
+#include "model/build.h"
+#include "model/checkpoint_source.h"
+#include "tests/support/ranks.h"
+#include "tests/trainer/flag_line.h"
+#include "tests/trainer/workbench.h"
+#include "trainer/batch_loader.h"
+
+namespace zeroth::trainer {
+namespace {
+
+void write_model(const Workbench& bench, int64_t vocabulary) {
+  bench.write("model/config.json", fmt::format(R"({{
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": {},
+    "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 6,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128,
+    "rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false,
+    "torch_dtype": "float32"}})",
+                                               vocabulary));
+}
+
+RunPlan plan_of(const Workbench& bench, const std::string& more) {
+  RunPlan plan = make_plan(
+      parse_line(fmt::format("--model {} --data {} --seq-len 64 --steps 2 {}",
+                             (bench / "model").string(), (bench / "train.bin").string(), more)),
+      1);
+  measure_activations(plan);
+  return plan;
+}
+
+// Bytes that the second step allocates at most, beside what rests from the first one.
+int64_t measured(const RunPlan& plan) {
+  int64_t most = 0;
+  testing::run_ranks(1, [&](std::shared_ptr<comm::Mesh> mesh) {
+    const auto count = std::make_shared<engine::Allocations>();
+    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, count);
+    const auto engine = engine::initialize(
+        model::build_blocks(plan.spec), plan.config, mesh,
+        {.weights = model::open_weights(plan.flags.model, plan.spec, plan.config.seed)});
+    TrainLoader loader(*plan.train, plan.sample_order(), plan.train_deal(0, 1), 1);
+    engine->train_batch(loader);
+    count->begin();
+    engine->train_batch(loader);
+    most = count->most();
+  });
+  return most;
+}
+
+double ratio(const RunPlan& plan) {
+  const zero::MemoryPlan& memory = plan.outline.memory;
+  return static_cast<double>(memory.activations.device + memory.kept_inputs.device) /
+         static_cast<double>(measured(plan));
+}
+
+}  // namespace
+
+TEST_CASE("activations are foretold for any micro-batch and recompute, logits in chunks included") {
+  struct Case {
+    int64_t vocabulary;
+    int64_t micro_batch;
+    const char* recompute;
+  };
+  const char* const none = "{}";
+  const char* const all = R"({"activation_checkpointing": {"number_checkpoints": 100}})";
+  const char* const three = R"({"activation_checkpointing": {"number_checkpoints": 3}})";
+  for (const Case& c : {Case{448, 1, none}, Case{448, 7, none}, Case{448, 40, none},
+                        Case{448, 40, all}, Case{448, 40, three}, Case{4096, 10, none},
+                        Case{4096, 100, none}, Case{4096, 100, three}}) {
+    const Workbench bench;
+    write_model(bench, c.vocabulary);
+    bench.write("ds.json", c.recompute);
+    for (const char* precision : {"", "--bf16"}) {
+      CAPTURE(c.vocabulary);
+      CAPTURE(c.micro_batch);
+      CAPTURE(std::string(c.recompute));
+      CAPTURE(std::string(precision));
+      const RunPlan plan =
+          plan_of(bench, fmt::format("--micro-batch {} {} --deepspeed {}", c.micro_batch, precision,
+                                     (bench / "ds.json").string()));
+      const double found = ratio(plan);
+      MESSAGE(c.vocabulary << " " << c.micro_batch << " " << c.recompute << precision << " "
+                           << found << " " << plan.outline.memory.activations.device << " "
+                           << plan.outline.memory.kept_inputs.device);
+      CHECK(found > 0.95);
+      CHECK(found < 1.10);
+    }
+  }
+}
+
+TEST_CASE("an evaluation's activations are foretold, too") {
+  const Workbench bench;
+  write_model(bench, 448);
+  const RunPlan few = plan_of(bench, "--micro-batch 2");
+  const RunPlan many =
+      plan_of(bench, fmt::format("--micro-batch 2 --eval-data {} --eval-micro-batch 500",
+                                 (bench / "train.bin").string()));
+  CHECK(many.outline.memory.activations.device > 4 * few.outline.memory.activations.device);
+  const std::string line =
+      fmt::format("--model {} --eval-only --data {} --seq-len 64 --micro-batch ",
+                  (bench / "model").string(), (bench / "train.bin").string());
+  RunPlan only = make_plan(parse_line(line + "500"), 1);
+  measure_activations(only);
+  CHECK(only.outline.memory.activations.device == many.outline.memory.activations.device);
+}
+
+TEST_CASE("a micro-batch that cannot fit is refused at once, and one that does is named") {
+  const Workbench bench;
+  RunPlan plan = plan_of(bench, "--micro-batch 100000");
+  CHECK(plan.outline.memory.activations.device > (int64_t{10} << 30));
+  plan.room.host = HostRoom{int64_t{4} << 30, "the limit"};
+  std::string refusal;
+  try {
+    engine::require_memory(plan.memory());
+  } catch (const Error& error) {
+    refusal = error.what();
+  }
+  CHECK_MESSAGE(refusal.starts_with("the run needs "), refusal);
+  CHECK(has(refusal, "activations (estimated) "));
+  CHECK_FALSE(has(refusal, "activations not counted"));
+  const std::string way = "this would fit:\n  --micro-batch ";
+  REQUIRE_MESSAGE(has(refusal, way), refusal);
+  const int64_t size = std::stoll(refusal.substr(refusal.find(way) + way.size()));
+  const RunPlan smaller =
+      plan_of(bench, fmt::format("--micro-batch {} --accumulation {}", size, 100000 / size));
+  CHECK(engine::memory_need(smaller.memory()).host <= plan.room.host->bytes);
+  CHECK(size > 1000);
+
+  const auto result = bench.zeroth(
+      2, "--model model --data train.bin --seq-len 16 --steps 1 --micro-batch 100000000");
+  CHECK(result.code == 1);
+  CHECK_MESSAGE(has(result.err, "activations (estimated) "), result.err);
+}
+
+TEST_CASE("the summary tells the activations, which come not on top") {
+  const Workbench bench;
+  const auto result =
+      bench.zeroth(2, "--model model --data train.bin --seq-len 16 --steps 1 --micro-batch 2");
+  REQUIRE_MESSAGE(result.code == 0, result.err);
+  CHECK_MESSAGE(has(result.out, ", activations (estimated) "), result.out);
+  CHECK_FALSE(has(result.out, "come on top"));
+}
+
+}  // namespace zeroth::trainer
