@@ -6,6 +6,7 @@
 #include <limits>
 #include <string_view>
 
+#include "base/cpu.h"
 #include "base/error.h"
 #include "comm/secret_file.h"
 
@@ -64,6 +65,7 @@ std::string run_secret() {
 }  // namespace
 
 RankEnv RankEnv::from_environment() {
+  cpu_level();  // says what is wrong with ZEROTH_CPU while nothing has begun
   RankEnv env;
   const auto rank = first_of({"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"}, 0);
   env.rank = rank.value_or(0);

@@ -133,7 +133,8 @@ void add_flags(CLI::App& app, LaunchOptions& options, ForeignFlags& foreign) {
   app.footer(
       "Flags of DeepSpeed's launcher that are about several machines, Python or tuning are refused "
       "with a reason.\n"
-      "DS_ACCELERATOR=cpu|cuda in the environment chooses the device.");
+      "DS_ACCELERATOR=cpu|cuda in the environment chooses the device. "
+      "ZEROTH_CPU=plain|avx2|avx512|avx512_bf16|avx512_fp16 holds the CPU's kernels down.");
 }
 
 // Where PROGRAM stands: the first word that is neither a flag nor the value of one.

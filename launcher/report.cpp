@@ -10,6 +10,7 @@
 
 #include "base/affinity.h"
 #include "base/cgroup.h"
+#include "base/cpu.h"
 #include "base/printable.h"
 #include "base/units.h"
 #include "launcher/find_program.h"
@@ -92,6 +93,7 @@ ReportSection processor(Warnings& warnings) {
         fmt::format("{}, {}, {}", processor.sockets, processor.cores, processor.threads)},
        {"threads for ranks", fmt::format("{}", allowed)},
        {"time limit (cgroup)", quota ? fmt::format("{:.1f} threads", *quota) : "none"},
+       {"kernels and products by", cpu_level_text()},
        {"instructions", or_unknown(fmt::format("{}", fmt::join(processor.instructions, " ")))}}};
 }
 

@@ -6,6 +6,7 @@
 
 #include "model/cpu_attention.h"
 #include "model/dropped_attention.h"
+#include "model/product.h"
 
 namespace zeroth::model {
 
@@ -68,11 +69,16 @@ Attention::Heads Attention::project(const Tensor& x) const {
   return {parts[0], parts[1], parts[2]};
 }
 
+Attention::Heads Attention::Heads::widened() const {
+  return {q.to(torch::kFloat), k.to(torch::kFloat), v.to(torch::kFloat)};
+}
+
 Tensor Attention::attend(const Heads& heads) {
   if (cpu_attention_takes(heads.q)) {
     return cpu_attention(heads.q, heads.k, heads.v, {.scale = scale_, .window = window_})
         .flatten(2);
   }
+  if (widens(heads.q)) return attend(heads.widened()).to(heads.q.scalar_type());
   const int64_t seq = heads.q.size(1);
   std::optional<Tensor> mask;
   if (window_ > 0 && seq > window_) mask = tables_->window.get(seq, heads.q);
@@ -91,6 +97,9 @@ Tensor Attention::attend(const Heads& heads) {
 }
 
 Tensor Attention::attend_dropping(const Heads& heads, const MicroBatch& batch) {
+  if (widens(heads.q)) {
+    return attend_dropping(heads.widened(), batch).to(heads.q.scalar_type());
+  }
   WindowMask& mask = window_ > 0 ? tables_->window : tables_->causal;
   return dropped_attention(heads.q, heads.k, heads.v, mask.get(heads.q.size(1), heads.q),
                            {.scale = scale_, .site = drop_, .row_seeds = batch.row_seeds})

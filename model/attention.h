@@ -55,6 +55,7 @@ class Attention : public torch::nn::Module {
  private:
   struct Heads {
     torch::Tensor q, k, v;  // [batch, seq, heads, head_dim]
+    Heads widened() const;  // in fp32
   };
   Heads project(const torch::Tensor& x) const;
   // [batch, seq, heads * head_dim]

@@ -3,6 +3,8 @@
 #include <ATen/native/CPUBlas.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <functional>
+
 #include "base/parallel.h"
 #include "model/cpu/tensors.h"
 
@@ -37,9 +39,9 @@ struct Inputs {
   Tensor q, k, v, out, lse;  // lse [batch, kv_heads, group, seq]
 };
 
-template <typename T>
-cpu::AttentionHeads<T> heads_of(const Inputs& in, int64_t row, int64_t kv_head,
-                                const CausalAttention& options) {
+template <typename T, typename Tile>
+cpu::AttentionHeads<T, Tile> heads_of(const Inputs& in, int64_t row, int64_t kv_head,
+                                      const CausalAttention& options) {
   const int64_t seq = in.q.size(1), dim = in.q.size(3), group = in.q.size(2) / in.k.size(2);
   const auto at = [&](const Tensor& x, int64_t head) {
     return data<T>(x) + row * seq * x.stride(1) + head * dim;
@@ -61,19 +63,61 @@ cpu::AttentionHeads<T> heads_of(const Inputs& in, int64_t row, int64_t kv_head,
           .multiply = multiply};
 }
 
-// work(kernels, T{}, row of the batch, head of keys, scratch memory) for all of them.
+// work(kernels) for these tensors' dtype, by tiles of it or of fp32.
 template <typename Work>
-void for_each_key_head(const Tensor& k, const Work& work) {
-  cpu::with_kernels(k.scalar_type(), [&](const auto& kernels, auto t) {
-    const int64_t scratch = kernels.attention_scratch(k.size(1), k.size(3));
-    parallel_for(k.size(0) * k.size(2), 1, [&](int64_t begin, int64_t end) {
-      const torch::NoGradGuard no_grad;  // of this thread
-      const Tensor memory = at::empty({scratch}, torch::kFloat32);
-      for (int64_t i = begin; i < end; ++i) {
-        work(kernels, t, i / k.size(2), i % k.size(2), memory.data_ptr<float>());
-      }
-      at::native::cpublas::brgemm_release();
-    });
+void with_attention(torch::ScalarType dtype, const Work& work) {
+  if (dtype == torch::kBFloat16 && cpu::multiplies(dtype)) {
+    work(cpu::kernels().bf16_attention);
+  } else {
+    cpu::with_kernels(dtype, [&](const auto& kernels, auto) { work(kernels.attention); });
+  }
+}
+
+// work(row of the batch, head of keys, scratch memory) for all of them.
+void for_each_key_head(const Tensor& k, int64_t scratch,
+                       const std::function<void(int64_t, int64_t, float*)>& work) {
+  parallel_for(k.size(0) * k.size(2), 1, [&](int64_t begin, int64_t end) {
+    const torch::NoGradGuard no_grad;  // of this thread
+    const Tensor memory = at::empty({scratch}, torch::kFloat32);
+    for (int64_t i = begin; i < end; ++i) {
+      work(i / k.size(2), i % k.size(2), memory.data_ptr<float>());
+    }
+    at::native::cpublas::brgemm_release();
+  });
+}
+
+template <typename T, typename Tile>
+void attend(const cpu::AttentionKernels<T, Tile>& kernels, const Inputs& in,
+            const CausalAttention& options) {
+  const int64_t scratch = kernels.scratch(in.k.size(1), in.k.size(3));
+  for_each_key_head(in.k, scratch, [&](int64_t row, int64_t head, float* memory) {
+    kernels.forward(heads_of<T, Tile>(in, row, head, options), memory);
+  });
+}
+
+struct Gradients {
+  Tensor dy, dq, dk, dv;
+};
+
+template <typename T, typename Tile>
+void attend_backward(const cpu::AttentionKernels<T, Tile>& kernels, const Inputs& in,
+                     const Gradients& to, const CausalAttention& options) {
+  const int64_t scratch = kernels.scratch(in.k.size(1), in.k.size(3));
+  for_each_key_head(in.k, scratch, [&](int64_t row, int64_t head, float* memory) {
+    const auto heads = heads_of<T, Tile>(in, row, head, options);
+    const auto at = [&](const Tensor& x, int64_t first) {
+      return data<T>(x) + row * heads.seq * x.stride(1) + first * heads.dim;
+    };
+    kernels.backward(heads,
+                     {.dout = at(to.dy, head * heads.group),
+                      .dq = at(to.dq, head * heads.group),
+                      .dk = at(to.dk, head),
+                      .dv = at(to.dv, head),
+                      .dout_stride = to.dy.stride(1),
+                      .dq_stride = to.dq.stride(1),
+                      .dk_stride = to.dk.stride(1),
+                      .dv_stride = to.dv.stride(1)},
+                     memory);
   });
 }
 
@@ -84,10 +128,7 @@ struct Attend : torch::autograd::Function<Attend> {
         with_dense_heads(q), with_dense_heads(k), with_dense_heads(v),
         at::empty(q.sizes(), q.options()),
         at::empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(torch::kFloat32))};
-    for_each_key_head(in.k,
-                      [&](const auto& kernels, auto t, int64_t row, int64_t head, float* memory) {
-                        kernels.attention(heads_of<decltype(t)>(in, row, head, options), memory);
-                      });
+    with_attention(q.scalar_type(), [&](const auto& kernels) { attend(kernels, in, options); });
     ctx->save_for_backward({in.q, in.k, in.v, in.out, in.lse});
     ctx->saved_data["scale"] = options.scale;
     ctx->saved_data["window"] = options.window;
@@ -100,38 +141,23 @@ struct Attend : torch::autograd::Function<Attend> {
     const Inputs in{saved[0], saved[1], saved[2], saved[3], saved[4]};
     const CausalAttention options{ctx->saved_data["scale"].toDouble(),
                                   ctx->saved_data["window"].toInt()};
-    const Tensor dy = with_dense_heads(dys[0]);
-    const Tensor dq = at::empty(in.q.sizes(), in.q.options());
-    const Tensor dk = at::empty(in.k.sizes(), in.k.options());
-    const Tensor dv = at::empty(in.v.sizes(), in.v.options());
-    for_each_key_head(in.k,
-                      [&](const auto& kernels, auto t, int64_t row, int64_t head, float* memory) {
-                        using T = decltype(t);
-                        const auto heads = heads_of<T>(in, row, head, options);
-                        const auto at = [&](const Tensor& x, int64_t first) {
-                          return data<T>(x) + row * heads.seq * x.stride(1) + first * heads.dim;
-                        };
-                        kernels.attention_backward(heads,
-                                                   {.dout = at(dy, head * heads.group),
-                                                    .dq = at(dq, head * heads.group),
-                                                    .dk = at(dk, head),
-                                                    .dv = at(dv, head),
-                                                    .dout_stride = dy.stride(1),
-                                                    .dq_stride = dq.stride(1),
-                                                    .dk_stride = dk.stride(1),
-                                                    .dv_stride = dv.stride(1)},
-                                                   memory);
-                      });
-    return {dq, dk, dv, Tensor()};
+    const Gradients to{with_dense_heads(dys[0]), at::empty(in.q.sizes(), in.q.options()),
+                       at::empty(in.k.sizes(), in.k.options()),
+                       at::empty(in.v.sizes(), in.v.options())};
+    with_attention(in.q.scalar_type(),
+                   [&](const auto& kernels) { attend_backward(kernels, in, to, options); });
+    return {to.dq, to.dk, to.dv, Tensor()};
   }
 };
 
 }  // namespace
 
 bool cpu_attention_takes(const Tensor& q) {
-  const bool bf16 = q.scalar_type() == torch::kBFloat16;
-  return q.is_cpu() && (bf16 || q.scalar_type() == torch::kFloat32) && q.size(3) % 16 == 0 &&
-         q.size(3) <= 256 && cpu::multiplies_tiles(bf16);
+  const auto dtype = q.scalar_type();
+  const bool has_kernels =
+      dtype == torch::kFloat32 || dtype == torch::kBFloat16 || dtype == torch::kFloat16;
+  return q.is_cpu() && has_kernels && q.size(3) % 16 == 0 && q.size(3) <= 256 &&
+         cpu::multiplies_tiles();
 }
 
 Tensor cpu_attention(const Tensor& q, const Tensor& k, const Tensor& v,

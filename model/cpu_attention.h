@@ -13,8 +13,8 @@ struct CausalAttention {
   int64_t window = 0;  // how many tokens a token sees, itself included; 0: all before it
 };
 
-// Whether cpu_attention takes these: fp32 or bf16 on a CPU with AVX-512, head_dim a multiple of 16
-// of at most 256.
+// Whether cpu_attention takes these: fp32, bf16 or fp16 on a CPU with AVX2, head_dim a multiple of
+// 16 of at most 256.
 bool cpu_attention_takes(const torch::Tensor& q);
 
 // softmax(q k^T scale) v as [batch, seq, heads, head_dim]; q of that shape, k and v [batch, seq,

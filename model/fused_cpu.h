@@ -1,5 +1,5 @@
 // The operators of fused.h on the CPU, by the loops of model/cpu over all threads; the formulas
-// where this processor, the dtype (fp16, fp64) or the layout has no loop.
+// where the dtype (fp64) or the layout has no loop.
 #pragma once
 
 #include <torch/types.h>

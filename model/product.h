@@ -9,15 +9,20 @@ namespace zeroth::model {
 //
 // On the CPU LibTorch's own fp32 product is MKL's, which keeps to AVX2 on processors of other
 // makers than Intel even where they have AVX-512: there oneDNN's product takes its place and does
-// the same in half the time. Which of the two runs depends on the processor and the shapes only, so
-// that equal runs stay bit-equal.
+// the same in half the time (with AVX2 alone in 0.85 to 1 of it). Factors in a 16-bit format that
+// the processor has no instructions for are widened to fp32 (model/tiled_product.h). What runs
+// depends on the processor (base/cpu.h) and the shapes only, so that equal runs stay bit-equal.
 torch::Tensor matrix_product(const torch::Tensor& a, const torch::Tensor& b);
 
 // a b + bias, `bias` [n].
 torch::Tensor matrix_product_plus(const torch::Tensor& bias, const torch::Tensor& a,
                                   const torch::Tensor& b);
 
-// Whether a product of 16-bit factors can be summed straight into fp32, as a GPU's can.
+// Whether LibTorch's own products of this dtype and device are slow loops, so that what multiplies
+// by other operators than these should widen to fp32 first.
+bool widens(const torch::Tensor& a);
+
+// Whether a product of 16-bit factors can be summed straight into fp32: a GPU's, and a widened one.
 bool adds_wider(const torch::Tensor& out, const torch::Tensor& a);
 
 // out = a b and out += a b, `out` [m, n] of the same dtype, or fp32 where adds_wider says so.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/cpu.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "optim/host_kernels.h"
@@ -13,7 +12,6 @@ namespace {
 
 using configs::OptimizerConfig;
 using Kind = OptimizerConfig::Kind;
-using Path = HostUpdate::Path;
 
 // Threads begin at multiples of this, and each gets at least kGrain of them.
 constexpr int64_t kBlock = 2048;
@@ -22,12 +20,12 @@ constexpr int64_t kGrain = 8;
 constexpr int64_t kPastCaches = int64_t{1} << 20;
 constexpr int64_t kHalf = int64_t{1} << 32;
 
-const kernel::Kernels& kernels_of(Path path) {
+const kernel::Kernels& kernels_of(CpuLevel level) {
 #if defined(__x86_64__)
-  if (path == Path::kAvx512) return kernel::avx512::kKernels;
-  if (path == Path::kAvx2) return kernel::avx2::kKernels;
+  if (level >= CpuLevel::kAvx512) return kernel::avx512::kKernels;
+  if (level >= CpuLevel::kAvx2) return kernel::avx2::kKernels;
 #endif
-  ZEROTH_CHECK(path == Path::kPlain, "path {} on this processor", static_cast<int>(path));
+  ZEROTH_CHECK(level == CpuLevel::kPlain, "{} on this processor", name_of(level));
   return kernel::plain::kKernels;
 }
 
@@ -100,21 +98,17 @@ void for_each_half(int64_t first_element, int64_t begin, int64_t end, const Work
 
 }  // namespace
 
-Path HostUpdate::fastest() {
-  if (cpu_has_avx512()) return Path::kAvx512;
-  return cpu_has_avx2() ? Path::kAvx2 : Path::kPlain;
-}
-
-HostUpdate::HostUpdate(const OptimizerConfig& config, Path path) : config_(config), path_(path) {
-  ZEROTH_CHECK(path <= fastest(), "path {} on a processor that has {}", static_cast<int>(path),
-               static_cast<int>(fastest()));
+HostUpdate::HostUpdate(const OptimizerConfig& config, CpuLevel level)
+    : config_(config), level_(level) {
+  ZEROTH_CHECK(level <= processor_level(), "{} on a processor that has {}", name_of(level),
+               name_of(processor_level()));
   ZEROTH_CHECK(config.bf16_masters || !config.bf16_states, "bf16 states of an fp32 master");
 }
 
 void HostUpdate::apply(const HostTile& tile, const UpdateStep& step) const {
   check(config_, tile, step);
   const kernel::Constants constants = kernel::constants_of(config_, step);
-  const auto& by_gradient = kernels_of(path_).of[kernel::formula_of(config_)];
+  const auto& by_gradient = kernels_of(level_).of[kernel::formula_of(config_)];
   const kernel::Kernel run = by_gradient[format_of(tile.grad_type)][result_of(config_, tile)];
   const auto update = [&](int64_t begin, int64_t end) {
     kernel::Arrays arrays = arrays_from(config_, tile, begin);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 
+#include "base/cpu.h"
 #include "configs/config.h"
 #include "optim/update_step.h"
 
@@ -49,16 +50,12 @@ struct HostTile {
 // array and the element's number in the model: not of time, ranks or tiles. An update reads the
 // moments as they are before that rounding. What bf16 holds exactly, infinities too, stays.
 //
-// Bits depend on the element alone: not on tiles, threads or the path, NaN payloads aside. What is
+// Bits depend on the element alone: not on tiles, threads or the level, NaN payloads aside. What is
 // not finite in the gradient reaches master, states and copy as the formula says.
 class HostUpdate {
  public:
-  // Which loops run: all give the same bits.
-  enum class Path { kPlain, kAvx2, kAvx512 };
-  static Path fastest();  // that this processor has
-
-  // `path` is at most fastest().
-  explicit HostUpdate(const configs::OptimizerConfig& config, Path path = fastest());
+  // `level` says which loops run, and is at most the processor's: all give the same bits.
+  explicit HostUpdate(const configs::OptimizerConfig& config, CpuLevel level = cpu_level());
 
   // Blocks until done; large tiles are split over the threads of base/parallel.h. Several threads
   // may update different tiles at the same time. Throws an InternalError for a tile or a step that
@@ -67,7 +64,7 @@ class HostUpdate {
 
  private:
   configs::OptimizerConfig config_;
-  Path path_;
+  CpuLevel level_;
 };
 
 }  // namespace zeroth::optim

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/cpu.h"
 #include "base/units.h"
 
 namespace zeroth::trainer {
@@ -83,16 +84,20 @@ std::string command_text(const std::vector<std::string>& arguments) {
   return text;
 }
 
+std::string ranks_text(const comm::Mesh& mesh, int threads) {
+  return fmt::format("{} on {}, {} thread{} each{}", mesh.world_size(), mesh.device().str(),
+                     threads, threads == 1 ? "" : "s",
+                     mesh.device().is_cpu() ? ", " + cpu_level_text() : "");
+}
+
 TitledLines environment_lines(const comm::Mesh& mesh, int threads) {
   std::error_code gone;
-  TitledLines lines = {
-      {"Zeroth", ZEROTH_VERSION},
-      {"LibTorch", TORCH_VERSION},
-      {"machine", machine_text()},
-      {"ranks", fmt::format("{} on {}, {} thread{} each", mesh.world_size(), mesh.device().str(),
-                            threads, threads == 1 ? "" : "s")},
-      {"folder", fs::current_path(gone).string()},
-      {"command", command_text(own_arguments())}};
+  TitledLines lines = {{"Zeroth", ZEROTH_VERSION},
+                       {"LibTorch", TORCH_VERSION},
+                       {"machine", machine_text()},
+                       {"ranks", ranks_text(mesh, threads)},
+                       {"folder", fs::current_path(gone).string()},
+                       {"command", command_text(own_arguments())}};
   if (mesh.device().is_cuda()) lines.insert(lines.begin() + 3, {"GPUs", gpus_text()});
   return lines;
 }

@@ -198,8 +198,7 @@ TitledLines summary(const RunPlan& plan, const comm::Mesh& mesh, int threads) {
   add("model", model_line(plan, plan.outline.num_parameters));
   if (plan.train) add("data", data_line(plan.flags.data, *plan.train));
   if (plan.eval) add("eval", eval_line(plan));
-  add("ranks", fmt::format("{} on {}, {} each", mesh.world_size(), mesh.device().str(),
-                           plural(threads, "thread")));
+  add("ranks", ranks_text(mesh, threads));
   add("batch", batch_line(plan, mesh.world_size()));
   add("precision", precision_line(plan.config, plan.train != nullptr));
   add("strategy", plan.outline.strategy);

@@ -9,14 +9,14 @@ namespace {
 
 // One tile of queries against all keys that it sees. packed: of all tiles, k transposed and v, as
 // right operands.
-template <typename T>
-void attend_tile(const AttentionHeads<T>& heads, int64_t head, int64_t query_tile, T* const* packed,
-                 Arena arena) {
+template <typename T, typename Tile>
+void attend_tile(const AttentionHeads<T, Tile>& heads, int64_t head, int64_t query_tile,
+                 Tile* const* packed, Arena arena) {
   const int64_t dim = heads.dim, area = kTile * kTile;
   const Sight sight{heads.seq, heads.window};
   const int64_t first = sight.first_tile(query_tile), count = query_tile - first + 1;
-  T* q = arena.take<T>(kTile * dim);
-  T* p = arena.take<T>(area);
+  Tile* q = arena.take<Tile>(kTile * dim);
+  Tile* p = arena.take<Tile>(area);
   float* out = arena.take<float>(kTile * dim);
   float* scores = arena.take<float>(count * area);
   const auto part = tile_part(heads.q + head * dim, heads.q_stride, query_tile, heads.seq, dim);
@@ -49,18 +49,18 @@ void attend_tile(const AttentionHeads<T>& heads, int64_t head, int64_t query_til
     if (row < part.rows) heads.lse[head * heads.seq + query] = top + __builtin_logf(length);
   }
   for (int64_t i = 0; i < count; ++i) {
-    round_tile(scores + i * area, p);
-    heads.multiply({kTile, dim, kTile, i > 0}, p, packed[1] + (first + i) * kTile * dim, out);
+    heads.multiply({kTile, dim, kTile, i > 0}, round_tile(scores + i * area, p),
+                   packed[1] + (first + i) * kTile * dim, out);
   }
   write_rows(out, dim, heads.out + head * dim + query_tile * kTile * heads.out_stride,
              heads.out_stride, part.rows, [&](int64_t row) { return inverse[row]; });
 }
 
-template <typename T>
-void attention(const AttentionHeads<T>& heads, float* scratch) {
+template <typename T, typename Tile>
+void attention(const AttentionHeads<T, Tile>& heads, float* scratch) {
   Arena arena(scratch);
   const int64_t tiles = tiles_of(heads.seq), size = kTile * heads.dim;
-  T* const packed[2] = {arena.take<T>(tiles * size), arena.take<T>(tiles * size)};
+  Tile* const packed[2] = {arena.take<Tile>(tiles * size), arena.take<Tile>(tiles * size)};
   for (int64_t tile = 0; tile < tiles; ++tile) {
     pack_transposed(tile_part(heads.k, heads.k_stride, tile, heads.seq, heads.dim),
                     packed[0] + tile * size);

@@ -6,9 +6,20 @@
 
 namespace zeroth::model::cpu {
 
-// Bits of a bfloat16. Kernels compute in fp32 and round to nearest even.
+// Bits of a bfloat16, of an fp16. Kernels compute in fp32 and round to nearest even.
 struct Bf16 {
   uint16_t bits;
+};
+struct Fp16 {
+  uint16_t bits;
+};
+
+// A part of a matrix in memory: `rows` rows of `columns` elements, `stride` apart.
+template <typename T>
+struct Part {
+  const T* data;
+  int64_t stride;
+  int64_t rows, columns;
 };
 
 // Rows of one RMS norm, [rows, size] without gaps.
@@ -46,13 +57,13 @@ struct TileProduct {
 
 // c [m, n] = a [m, k] b [k, n], or += with `add`; row-major without gaps, c fp32. A Bf16 b has its
 // rows interleaved by pairs: [k / 2, n, 2].
-template <typename T>
-using MultiplyTile = void (*)(const TileProduct& sizes, const T* a, const T* b, float* c);
+template <typename Tile>
+using MultiplyTile = void (*)(const TileProduct& sizes, const Tile* a, const Tile* b, float* c);
 
 // Attention of the query heads that share one head of keys, in one row of the batch. Element
 // (token, head, channel) of q, out and their gradients lies at token * stride + head * dim +
-// channel.
-template <typename T>
+// channel. Products are of tiles of T, or of fp32 ones.
+template <typename T, typename Tile>
 struct AttentionHeads {
   const T* q;  // [seq, group, dim]
   const T* k;  // [seq, dim]
@@ -63,7 +74,7 @@ struct AttentionHeads {
   int64_t seq, group, dim;  // dim is a multiple of 16
   int64_t window;           // how many tokens a token sees, itself included; 0: all before it
   float scale;
-  MultiplyTile<T> multiply;
+  MultiplyTile<Tile> multiply;
 };
 
 template <typename T>
@@ -73,6 +84,15 @@ struct AttentionGradients {
   T* dk;          // as k, with dk_stride; written, not added to
   T* dv;
   int64_t dout_stride, dq_stride, dk_stride, dv_stride;
+};
+
+template <typename T, typename Tile>
+struct AttentionKernels {
+  // Floats of scratch memory that one call of either takes.
+  int64_t (*scratch)(int64_t seq, int64_t dim);
+  void (*forward)(const AttentionHeads<T, Tile>& heads, float* scratch);
+  void (*backward)(const AttentionHeads<T, Tile>& heads, const AttentionGradients<T>& gradients,
+                   float* scratch);
 };
 
 template <typename T>
@@ -87,18 +107,23 @@ struct KernelsOf {
   float (*log_sum_exp)(const LogitRow<T>& row);
   // row = (exp(row - lse) - 1 at the target) * scale
   void (*logit_gradient)(const LogitRow<T>& row, float lse, int64_t target, float scale);
-  // Floats of scratch memory that one call of either takes.
-  int64_t (*attention_scratch)(int64_t seq, int64_t dim);
-  void (*attention)(const AttentionHeads<T>& heads, float* scratch);
-  void (*attention_backward)(const AttentionHeads<T>& heads, const AttentionGradients<T>& gradients,
-                             float* scratch);
+  AttentionKernels<T, float> attention;
+  // to [rows, columns] = from, its transpose, and back; rows of `to` are `stride` apart.
+  void (*widen)(const Part<T>& from, float* to, int64_t stride);
+  void (*widen_transposed)(const Part<T>& from, float* to, int64_t stride);  // [columns, rows]
+  void (*narrow)(const Part<float>& from, T* to, int64_t stride);
 };
 
 struct Kernels {
   KernelsOf<float> of_float;
   KernelsOf<Bf16> of_bf16;
+  KernelsOf<Fp16> of_fp16;
+  AttentionKernels<Bf16, Bf16> bf16_attention;  // by products of bf16 tiles
 };
 
+namespace plain {
+extern const Kernels kKernels;
+}
 namespace avx2 {
 extern const Kernels kKernels;
 }

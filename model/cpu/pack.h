@@ -1,55 +1,50 @@
 // Tiles of attention in the form that MultiplyTile reads; see kernels.h. Included by tiles.h.
 #pragma once
 
-#include "model/cpu/vector.h"
+#include "model/cpu/matrix.h"
 
 namespace zeroth::model::cpu {
 namespace {
 
 constexpr int64_t kTile = 64;  // tokens
 
-// A part of a matrix in memory: `rows` rows of `columns` elements, `stride` apart.
-template <typename T>
-struct Part {
-  const T* data;
-  int64_t stride;
-  int64_t rows, columns;
-};
-
-// What a tile is made of: rows beyond part.rows are zeros.
-inline float zero(const float*) {
-  return 0;
-}
-inline Bf16 zero(const Bf16*) {
-  return {0};
+// What a tile is made of: rows beyond part.rows are zeros. `Tile` is float, or T itself.
+template <typename Tile>
+void clear(Tile* tile, int64_t count) {
+  std::memset(tile, 0, static_cast<size_t>(count) * sizeof(Tile));
 }
 
 // [kTile, columns] as it is: the left operand.
 template <typename T>
-void copy_tile(const Part<T>& part, T* tile) {
-  for (int64_t row = 0; row < kTile; ++row) {
-    T* out = tile + row * part.columns;
-    if (row < part.rows) {
-      std::memcpy(out, part.data + row * part.stride,
-                  static_cast<size_t>(part.columns) * sizeof(T));
-    } else {
-      for (int64_t i = 0; i < part.columns; ++i) out[i] = zero(out);
-    }
+void copy_tile(const Part<T>& part, float* tile) {
+  widen(part, tile, part.columns);
+  clear(tile + part.rows * part.columns, (kTile - part.rows) * part.columns);
+}
+inline void copy_tile(const Part<Bf16>& part, Bf16* tile) {
+  for (int64_t row = 0; row < part.rows; ++row) {
+    std::memcpy(tile + row * part.columns, part.data + row * part.stride,
+                static_cast<size_t>(part.columns) * sizeof(Bf16));
   }
+  clear(tile + part.rows * part.columns, (kTile - part.rows) * part.columns);
 }
 
 // [columns, kTile]: the transposed tile as left operand.
 template <typename T>
-void transpose_tile(const Part<T>& part, T* tile) {
+void transpose_tile(const Part<T>& part, float* tile) {
+  if (part.rows < kTile) clear(tile, part.columns * kTile);
+  widen_transposed(part, tile, kTile);
+}
+inline void transpose_tile(const Part<Bf16>& part, Bf16* tile) {
   for (int64_t row = 0; row < kTile; ++row) {
     for (int64_t i = 0; i < part.columns; ++i) {
-      tile[i * kTile + row] = row < part.rows ? part.data[row * part.stride + i] : zero(tile);
+      tile[i * kTile + row] = row < part.rows ? part.data[row * part.stride + i] : Bf16{0};
     }
   }
 }
 
 // The tile as right operand: [kTile, columns] in the order of its dtype.
-inline void pack_rows(const Part<float>& part, float* tile) {
+template <typename T>
+void pack_rows(const Part<T>& part, float* tile) {
   copy_tile(part, tile);
 }
 inline void pack_rows(const Part<Bf16>& part, Bf16* tile) {
@@ -62,7 +57,8 @@ inline void pack_rows(const Part<Bf16>& part, Bf16* tile) {
 }
 
 // The transposed tile as right operand: [columns, kTile].
-inline void pack_transposed(const Part<float>& part, float* tile) {
+template <typename T>
+void pack_transposed(const Part<T>& part, float* tile) {
   transpose_tile(part, tile);
 }
 inline void pack_transposed(const Part<Bf16>& part, Bf16* tile) {
@@ -76,17 +72,21 @@ inline void pack_transposed(const Part<Bf16>& part, Bf16* tile) {
   }
 }
 
-// A computed tile [kTile, kTile] fp32, rounded, as left operand ...
-template <typename T>
-void round_tile(const float* in, T* tile) {
+// A computed tile [kTile, kTile] fp32 as left operand: itself where tiles are fp32, else rounded
+// into `tile` ...
+inline const float* round_tile(const float* in, float*) {
+  return in;
+}
+inline const Bf16* round_tile(const float* in, Bf16* tile) {
   for (int64_t i = 0; i < kTile * kTile; i += kLanes) store(tile + i, load(in + i));
+  return tile;
 }
 
 // ... and as right operand.
-inline void pack_tile(const float* in, float* tile) {
-  round_tile(in, tile);
+inline const float* pack_tile(const float* in, float*) {
+  return in;
 }
-inline void pack_tile(const float* in, Bf16* tile) {
+inline const Bf16* pack_tile(const float* in, Bf16* tile) {
   for (int64_t row = 0; row < kTile; row += 2) {
     for (int64_t i = 0; i < kTile; i += kLanes) {
       const Bits even = round_bits(load(in + row * kTile + i));
@@ -95,9 +95,10 @@ inline void pack_tile(const float* in, Bf16* tile) {
       std::memcpy(tile + row * kTile + 2 * i, &pairs, sizeof(pairs));
     }
   }
+  return tile;
 }
 
-// Writes `part.rows` rows of a computed tile [kTile, columns] times a factor per row.
+// Writes `rows` rows of a computed tile [kTile, columns] times a factor per row.
 template <typename T, typename Factor>
 void write_rows(const float* in, int64_t columns, T* out, int64_t stride, int64_t rows,
                 const Factor& factor) {
@@ -112,11 +113,11 @@ void write_rows(const float* in, int64_t columns, T* out, int64_t stride, int64_
 // Writes the transpose of a computed [columns, kTile], `rows` of its kTile columns.
 template <typename T>
 void write_transposed(const float* in, int64_t columns, T* out, int64_t stride, int64_t rows) {
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t i = 0; i < columns; i += kLanes) {
-      Vec v;
-      for (int64_t lane = 0; lane < kLanes; ++lane) v[lane] = in[(i + lane) * kTile + row];
-      store(out + row * stride + i, v);
+  for (int64_t first = 0; first < columns; first += kLanes) {
+    float turned[kTile * kLanes];
+    transpose({in + first * kTile, kTile, kLanes, rows}, turned, kLanes);
+    for (int64_t row = 0; row < rows; ++row) {
+      store(out + row * stride + first, load(turned + row * kLanes));
     }
   }
 }

@@ -4,14 +4,19 @@
 
 namespace zeroth::model::cpu {
 
-const Kernels* kernels() {
-  if (cpu_has_avx512()) return &avx512::kKernels;
-  if (cpu_has_avx2()) return &avx2::kKernels;
-  return nullptr;
+const Kernels& kernels() {
+  if (cpu_level() >= CpuLevel::kAvx512) return avx512::kKernels;
+  if (cpu_level() >= CpuLevel::kAvx2) return avx2::kKernels;
+  return plain::kKernels;
 }
 
-bool multiplies_tiles(bool bf16) {
-  return cpu_has_avx512() && (!bf16 || cpu_has_avx512_bf16());
+bool multiplies(torch::ScalarType dtype) {
+  if (dtype == torch::kBFloat16) return cpu_level() >= CpuLevel::kAvx512Bf16;
+  return dtype != torch::kFloat16 || cpu_level() >= CpuLevel::kAvx512Fp16;
+}
+
+bool multiplies_tiles() {
+  return cpu_level() >= CpuLevel::kAvx2;
 }
 
 }  // namespace zeroth::model::cpu

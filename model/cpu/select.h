@@ -1,15 +1,19 @@
-// Which of the kernels this processor runs.
+// Which of the kernels this process runs, and which products are fast: by base/cpu.h alone.
 #pragma once
+
+#include <torch/types.h>
 
 #include "model/cpu/kernels.h"
 
 namespace zeroth::model::cpu {
 
-// Null where there are none for it.
-const Kernels* kernels();
+const Kernels& kernels();
 
-// Whether attention in tiles pays: products of small fp32 (bf16) tiles need AVX-512 (and its bf16
-// instructions) to be faster than what LibTorch does.
-bool multiplies_tiles(bool bf16);
+// Whether LibTorch's products of this dtype run on instructions made for it. Those of 16-bit
+// floats are scalar loops elsewhere on x86: there factors are widened to fp32 in tiles.
+bool multiplies(torch::ScalarType dtype);
+
+// Whether attention in tiles of fp32 pays: products of small tiles are slow without AVX2.
+bool multiplies_tiles();
 
 }  // namespace zeroth::model::cpu

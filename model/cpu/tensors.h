@@ -9,15 +9,15 @@
 
 namespace zeroth::model::cpu {
 
-// Calls work(kernels of the dtype, T{}) with T = float or Bf16; false when there are none.
+// Calls work(kernels of the dtype, T{}) with T = float, Bf16 or Fp16; false for other dtypes.
 template <typename Work>
 bool with_kernels(torch::ScalarType dtype, const Work& work) {
-  const Kernels* const all = kernels();
-  if (all == nullptr) return false;
   if (dtype == torch::kFloat32) {
-    work(all->of_float, float{});
+    work(kernels().of_float, float{});
   } else if (dtype == torch::kBFloat16) {
-    work(all->of_bf16, Bf16{});
+    work(kernels().of_bf16, Bf16{});
+  } else if (dtype == torch::kFloat16) {
+    work(kernels().of_fp16, Fp16{});
   } else {
     return false;
   }

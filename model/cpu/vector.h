@@ -1,7 +1,11 @@
 // Sixteen floats at once, in the vectors of gcc and clang: one instruction with AVX-512, two with
-// AVX2. Included only by the sources that are compiled for one instruction set; all is local to
-// them.
+// AVX2, four without either. Included only by the sources that are compiled for one instruction
+// set; all is local to them.
 #pragma once
+
+#if defined(__F16C__) || defined(__AVX512F__)
+#include <immintrin.h>
+#endif
 
 #include <cstdint>
 #include <cstring>
@@ -36,8 +40,67 @@ ZEROTH_INLINE Vec load(const Bf16* p) {
   return reinterpret_cast<Vec>(__builtin_convertvector(halves, Bits) << 16);
 }
 
+// By instructions where there are any: by arithmetic on the bits elsewhere.
+#if defined(__AVX512F__)
+ZEROTH_INLINE Vec widened(Halves fp16) {
+  return reinterpret_cast<Vec>(_mm512_cvtph_ps(reinterpret_cast<__m256i>(fp16)));
+}
+ZEROTH_INLINE Halves narrowed(Vec x) {
+  return reinterpret_cast<Halves>(
+      _mm512_cvtps_ph(reinterpret_cast<__m512>(x), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+#elif defined(__F16C__)
+ZEROTH_INLINE Vec widened(Halves fp16) {
+  __m128i in[2];
+  std::memcpy(in, &fp16, sizeof(in));
+  const __m256 out[2] = {_mm256_cvtph_ps(in[0]), _mm256_cvtph_ps(in[1])};
+  Vec x;
+  std::memcpy(&x, out, sizeof(x));
+  return x;
+}
+ZEROTH_INLINE Halves narrowed(Vec x) {
+  __m256 in[2];
+  std::memcpy(in, &x, sizeof(in));
+  const __m128i out[2] = {_mm256_cvtps_ph(in[0], _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC),
+                          _mm256_cvtps_ph(in[1], _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+  Halves fp16;
+  std::memcpy(&fp16, out, sizeof(fp16));
+  return fp16;
+}
+#else
+ZEROTH_INLINE Vec widened(Halves fp16) {
+  const Bits bits = __builtin_convertvector(fp16, Bits);
+  const Bits size = (bits & 0x7fff) << 13, sign = (bits & 0x8000) << 16;
+  const Vec finite = reinterpret_cast<Vec>(size) * 0x1p112F;  // exact, subnormals too
+  return reinterpret_cast<Vec>(
+      sign | (size >= 0xf800000 ? size | 0x7f800000 : reinterpret_cast<Bits>(finite)));
+}
+ZEROTH_INLINE Halves narrowed(Vec x) {
+  const Bits bits = reinterpret_cast<Bits>(x), size = bits & 0x7fffffff;
+  const Bits usual = (size + 0xfff + ((size >> 13) & 1) - (uint32_t{112} << 23)) >> 13;
+  // Below 2^-14 adding 0.5 rounds to a multiple of 2^-24.
+  const Bits small =
+      reinterpret_cast<Bits>(reinterpret_cast<Vec>(size) + 0.5F) - uint32_t{0x3f000000};
+  Bits fp16 = size < 0x38800000 ? small : usual;
+  fp16 = size >= 0x477ff000 ? Bits{} + 0x7c00 : fp16;  // from 65520 on: infinity
+  fp16 = size > 0x7f800000 ? Bits{} + 0x7e00 : fp16;
+  return __builtin_convertvector(fp16 | ((bits >> 16) & 0x8000), Halves);
+}
+#endif
+
+ZEROTH_INLINE Vec load(const Fp16* p) {
+  Halves halves;
+  std::memcpy(&halves, p, sizeof(halves));
+  return widened(halves);
+}
+
 ZEROTH_INLINE void store(float* p, Vec x) {
   std::memcpy(p, &x, sizeof(x));
+}
+
+ZEROTH_INLINE void store(Fp16* p, Vec x) {
+  const Halves halves = narrowed(x);
+  std::memcpy(p, &halves, sizeof(halves));
 }
 
 // To nearest even; a NaN stays one.
@@ -58,6 +121,9 @@ ZEROTH_INLINE Vec rounded(Vec x, const float*) {
 }
 ZEROTH_INLINE Vec rounded(Vec x, const Bf16*) {
   return reinterpret_cast<Vec>(round_bits(x) << 16);
+}
+ZEROTH_INLINE Vec rounded(Vec x, const Fp16*) {
+  return widened(narrowed(x));
 }
 
 // The first `count` < 16 elements, zeros behind them.

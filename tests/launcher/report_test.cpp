@@ -34,6 +34,7 @@ TEST_CASE("a report has a value for all that ds_report tells, and more") {
                                                         {"Versions", "system"},
                                                         {"Built in", "GPU ranks"},
                                                         {"Processor", "sockets, cores, threads"},
+                                                        {"Processor", "kernels and products by"},
                                                         {"Processor", "instructions"},
                                                         {"Memory", "machine"},
                                                         {"Memory", "limit (cgroup)"},

@@ -1,5 +1,4 @@
-// The operators on the CPU against their formulas. On a processor without loops of ours both sides
-// are the formula.
+// The operators on the CPU against their formulas. ctest runs them at each CPU level.
 #include "model/fused.h"
 
 #include <doctest/doctest.h>
@@ -7,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "model/cpu/tensors.h"
 #include "model/fused_formula.h"
 #include "tests/model/materialize.h"
 
@@ -154,7 +154,7 @@ TEST_CASE("rows of a table take what comes to them, summed in fp32, in any order
 }
 
 TEST_CASE("what is not a number stays visible") {
-  for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
+  for (const auto dtype : {torch::kFloat32, torch::kBFloat16, torch::kHalf}) {
     Tensor x = random({2, 40}, dtype);
     x[1][37] = std::numeric_limits<double>::quiet_NaN();
     const Tensor weight = torch::ones({40}, torch::dtype(dtype));
@@ -166,6 +166,23 @@ TEST_CASE("what is not a number stays visible") {
     x[1][37] = std::numeric_limits<double>::infinity();
     CHECK(torch::equal(log_sum_exp(x).isfinite().logical_not(), expected));
   }
+}
+
+TEST_CASE("every fp16 number is read, and rounded to nearest even, as LibTorch does") {
+  const Tensor all = torch::arange(1 << 16, torch::kInt32).to(torch::kInt16).view(torch::kHalf);
+  const Tensor finite = all.masked_select(all.isfinite());
+  const Tensor wide = torch::empty(finite.sizes(), torch::kFloat32);
+  const cpu::KernelsOf<cpu::Fp16>& kernels = cpu::kernels().of_fp16;
+  const int64_t count = finite.size(0);
+  kernels.widen({cpu::data<cpu::Fp16>(finite), count, 1, count}, cpu::data<float>(wide), count);
+  CHECK(torch::equal(wide, finite.to(torch::kFloat32)));
+  // Halfway to the next number, and a little to either side; beyond the largest one, infinity.
+  const Tensor steps = at::cat({wide, wide * 1.00048828125F, wide * 1.0004F, wide * 1.0006F,
+                                wide + 2.98e-8F, wide * 2, wide / 4096});
+  const Tensor back = torch::empty(steps.sizes(), torch::kHalf);
+  kernels.narrow({cpu::data<float>(steps), steps.size(0), 1, steps.size(0)},
+                 cpu::data<cpu::Fp16>(back), steps.size(0));
+  CHECK(torch::equal(back, steps.to(torch::kHalf)));
 }
 
 TEST_CASE("results do not depend on the number of threads") {

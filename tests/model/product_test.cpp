@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>
 
+#include "base/cpu.h"
+
 namespace zeroth::model {
 namespace {
 
@@ -22,9 +24,9 @@ double error_of(const torch::Tensor& product, const torch::Tensor& a, const torc
 TEST_CASE("products equal fp64's for small and large shapes, straight and transposed") {
   for (const int64_t size :
        {3, 40, 190}) {  // 190^3 is above the size at which the library may change
-    for (const auto dtype : {torch::kFloat, torch::kBFloat16}) {
+    for (const auto dtype : {torch::kFloat, torch::kBFloat16, torch::kHalf}) {
       CAPTURE(size);
-      const double tolerance = dtype == torch::kFloat ? 2e-5 : 0.1;
+      const double tolerance = dtype == torch::kFloat ? 2e-5 : dtype == torch::kHalf ? 0.01 : 0.1;
       const torch::Tensor a = values(size, size + 1, dtype), b = values(size + 1, size + 2, dtype);
       CHECK(error_of(matrix_product(a, b), a, b) < tolerance);
       const torch::Tensor at = a.t().contiguous().t(), bt = b.t().contiguous().t();
@@ -47,9 +49,38 @@ TEST_CASE("add_matrix_product adds to what is there, also into a view") {
   CHECK(flat[-1].item<float>() == 1);
 }
 
+TEST_CASE("16-bit products are added up in fp32 where nothing stands against it") {
+  for (const auto dtype : {torch::kBFloat16, torch::kHalf}) {
+    const torch::Tensor a = values(150, 160, dtype), b = values(160, 170, dtype);
+    torch::Tensor narrow = torch::ones({150, 170}, dtype), wide = torch::ones({150, 170});
+    add_matrix_product(narrow, a, b);
+    CHECK(error_of(narrow - 1, a, b) < 0.2);
+    CHECK(adds_wider(wide, a) == widens(a));
+    CHECK(!adds_wider(narrow, a));
+    if (!adds_wider(wide, a)) continue;
+    add_matrix_product(wide, a, b);
+    CHECK(error_of(wide - 1, a, b) < 2e-5);
+    write_matrix_product(wide, a, b);
+    CHECK(error_of(wide, a, b) < 2e-5);
+  }
+}
+
+TEST_CASE("only 16-bit formats without instructions of their own are widened") {
+  const auto of = [](torch::Dtype dtype) { return torch::zeros({1}, torch::dtype(dtype)); };
+  CHECK(!widens(of(torch::kFloat)));
+  CHECK(!widens(of(torch::kDouble)));
+#if defined(__x86_64__)
+  CHECK(widens(of(torch::kBFloat16)) == (cpu_level() < CpuLevel::kAvx512Bf16));
+  CHECK(widens(of(torch::kHalf)) == (cpu_level() < CpuLevel::kAvx512Fp16));
+#endif
+  CHECK(!widens(torch::zeros({1}, torch::dtype(torch::kHalf).device(torch::kMeta))));
+}
+
 TEST_CASE("the same product twice gives the same bits") {
-  const torch::Tensor a = values(200, 210, torch::kFloat), b = values(210, 220, torch::kFloat);
-  CHECK(at::equal(matrix_product(a, b), matrix_product(a, b)));
+  for (const auto dtype : {torch::kFloat, torch::kBFloat16, torch::kHalf}) {
+    const torch::Tensor a = values(200, 210, dtype), b = values(210, 220, dtype);
+    CHECK(at::equal(matrix_product(a, b), matrix_product(a, b)));
+  }
 }
 
 }  // namespace zeroth::model

@@ -1,6 +1,8 @@
 // Arrays for a host update, filled with numbers of many sizes.
 #pragma once
 
+#include <ATen/Version.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -28,6 +30,21 @@ inline const std::vector<OptimizerConfig>& host_rules() {
       {.kind = Kind::kSgd, .lr = 0.1, .momentum = 0.9, .nesterov = true},
   };
   return kRules;
+}
+
+// Those of this processor whose loops differ.
+inline std::vector<CpuLevel> host_levels() {
+  std::vector<CpuLevel> levels;
+  for (const CpuLevel level : {CpuLevel::kPlain, CpuLevel::kAvx2, CpuLevel::kAvx512}) {
+    if (level <= processor_level()) levels.push_back(level);
+  }
+  return levels;
+}
+
+// Whether LibTorch's kernels for updates fuse products as the formulas say: those for AVX2 and
+// above, unless ATEN_CPU_CAPABILITY holds it down.
+inline bool libtorch_fuses_products() {
+  return at::get_cpu_capability() != "DEFAULT";
 }
 
 // Of one element in 16: zeros, subnormals, huge numbers. The rest lies between 2^-20 and 1.

@@ -10,8 +10,6 @@
 namespace zeroth::optim {
 namespace {
 
-using Path = HostUpdate::Path;
-
 float widened(uint16_t bits) {
   return std::bit_cast<float>(uint32_t{bits} << 16);
 }
@@ -49,8 +47,8 @@ struct Bf16Arrays {
             .grad = grad.data() + begin,
             .first_element = first_element + begin};
   }
-  void apply(const UpdateStep& step, Path path = HostUpdate::fastest()) {
-    HostUpdate(config, path).apply(tile(0, static_cast<int64_t>(master.size())), step);
+  void apply(const UpdateStep& step, CpuLevel level = cpu_level()) {
+    HostUpdate(config, level).apply(tile(0, static_cast<int64_t>(master.size())), step);
   }
 
   bool operator==(const Bf16Arrays& other) const {
@@ -59,7 +57,7 @@ struct Bf16Arrays {
   }
 };
 
-// With numbers of many sizes, without those of which a path may make a NaN of its own.
+// With numbers of many sizes, without those of which a level may make a NaN of its own.
 Bf16Arrays filled(const OptimizerConfig& config, size_t count, bool states_too) {
   Bf16Arrays arrays(config, count, states_too);
   for (uint64_t i = 0; i < count; ++i) {
@@ -90,7 +88,7 @@ constexpr OptimizerConfig kSgd = {.kind = Kind::kSgd};
 
 }  // namespace
 
-TEST_CASE("every path and every tiling rounds bf16 masters and states to the same bits") {
+TEST_CASE("every level and every tiling rounds bf16 masters and states to the same bits") {
   for (const OptimizerConfig& config : host_rules()) {
     for (const bool states_too : {false, true}) {
       for (const size_t count : {1, 15, 16, 1000, 4099}) {
@@ -99,18 +97,17 @@ TEST_CASE("every path and every tiling rounds bf16 masters and states to the sam
         expected.first_element = (int64_t{3} << 32) - 700;
         const Bf16Arrays start = expected;
         const UpdateStep step = host_step(config, 2, 0.1, 0.37);
-        expected.apply(step, Path::kPlain);
+        expected.apply(step, CpuLevel::kPlain);
         CHECK(!(expected == start));
-        for (const Path path : {Path::kPlain, Path::kAvx2, Path::kAvx512}) {
-          if (path > HostUpdate::fastest()) continue;
+        for (const CpuLevel level : host_levels()) {
           Bf16Arrays whole = start, tiled = start;
-          whole.apply(step, path);
+          whole.apply(step, level);
           for (int64_t begin = 0, end = 0; begin < static_cast<int64_t>(count); begin = end) {
             end = std::min(static_cast<int64_t>(count), begin * 2 + 3);
-            HostUpdate(tiled.config, path).apply(tiled.tile(begin, end), step);
+            HostUpdate(tiled.config, level).apply(tiled.tile(begin, end), step);
           }
           CAPTURE(static_cast<int>(config.kind));
-          CAPTURE(static_cast<int>(path));
+          CAPTURE(static_cast<int>(level));
           CAPTURE(count);
           CHECK(whole == expected);
           CHECK(tiled == expected);
@@ -191,11 +188,10 @@ TEST_CASE("roundings of neighbours, of updates and of arrays know nothing of eac
 
 TEST_CASE("what bf16 holds exactly is not rounded, infinities are kept and a NaN stays one") {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  for (const Path path : {Path::kPlain, Path::kAvx2, Path::kAvx512}) {
-    if (path > HostUpdate::fastest()) continue;
+  for (const CpuLevel level : host_levels()) {
     Bf16Arrays arrays(kSgd, 65536);
     for (size_t i = 0; i < 65536; ++i) arrays.master[i] = static_cast<uint16_t>(i);
-    arrays.apply({.lr = 0}, path);
+    arrays.apply({.lr = 0}, level);
     int64_t changed = 0;
     for (size_t i = 0; i < 65536; ++i) {
       const float before = widened(static_cast<uint16_t>(i)), after = widened(arrays.master[i]);
@@ -204,7 +200,7 @@ TEST_CASE("what bf16 holds exactly is not rounded, infinities are kept and a NaN
     CHECK(changed == 0);
     std::fill(arrays.master.begin(), arrays.master.end(), cut(1));
     std::fill(arrays.grad.begin(), arrays.grad.end(), kInfinity);
-    arrays.apply(adding_step(), path);
+    arrays.apply(adding_step(), level);
     CHECK(std::all_of(arrays.master.begin(), arrays.master.end(),
                       [](uint16_t x) { return widened(x) == kInfinity; }));
   }

@@ -14,18 +14,9 @@
 namespace zeroth::optim {
 namespace {
 
-using Path = HostUpdate::Path;
 constexpr Precision kFormats[] = {Precision::kFp32, Precision::kBf16, Precision::kFp16};
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-std::vector<Path> paths() {
-  std::vector<Path> all;
-  for (const Path path : {Path::kPlain, Path::kAvx2, Path::kAvx512}) {
-    if (path <= HostUpdate::fastest()) all.push_back(path);
-  }
-  return all;
-}
 
 // Calls check(config, gradient's format, copy's format).
 template <typename Check>
@@ -95,27 +86,27 @@ Expected reference(const OptimizerConfig& config, const UpdateStep& step, const 
 struct Element {
   float master, first, second;
 };
-Element updated(const OptimizerConfig& config, Path path, float wire) {
+Element updated(const OptimizerConfig& config, CpuLevel level, float wire) {
   Element x = {1.0F, 0.5F, 0.25F};
   const HostTile tile = {
       .count = 1, .master = &x.master, .states = {&x.first, &x.second}, .grad = &wire};
-  HostUpdate(config, path).apply(tile, host_step(config, 2, 0, 0.5));
+  HostUpdate(config, level).apply(tile, host_step(config, 2, 0, 0.5));
   return x;
 }
 
 }  // namespace
 
-TEST_CASE("every path and every tiling of a host update gives the same bits") {
+TEST_CASE("every level and every tiling of a host update gives the same bits") {
   for_each_kernel([](const OptimizerConfig& config, Precision grad, Precision copy) {
     for (const int64_t count : {1, 7, 8, 16, 17, 31, 33, 1000, 4099}) {
       CAPTURE(count);
       HostArrays expected = arrays_for(config, count, grad, copy);
-      std::vector<HostArrays> others(paths().size() + 1, expected);
+      std::vector<HostArrays> others(host_levels().size() + 1, expected);
       for (int64_t update = 1; update <= 2; ++update) {
         const UpdateStep step = host_step(config, update, update == 1 ? 0 : 0.1, 0.37);
-        HostUpdate(config, Path::kPlain).apply(expected.tile(), step);
-        for (const Path path : paths()) {
-          HostUpdate(config, path).apply(others[static_cast<size_t>(path)].tile(), step);
+        HostUpdate(config, CpuLevel::kPlain).apply(expected.tile(), step);
+        for (const CpuLevel level : host_levels()) {
+          HostUpdate(config, level).apply(others[static_cast<size_t>(level)].tile(), step);
         }
         for (int64_t begin = 0, end = 0; begin < count; begin = end) {
           end = std::min(count, begin * 2 + 3);
@@ -135,16 +126,16 @@ TEST_CASE("any number of threads gives the same bits of a host update, past the 
   for (const int64_t count : {int64_t{70001}, kLarge}) {
     HostArrays alone(count, Precision::kBf16, Precision::kBf16);
     const HostArrays start = alone;
-    HostUpdate(config, Path::kPlain).apply(alone.tile(), step);
+    HostUpdate(config, CpuLevel::kPlain).apply(alone.tile(), step);
     for (const int threads : {1, 2, 3, 5}) {
       at::set_num_threads(threads);
-      for (const Path path : paths()) {
+      for (const CpuLevel level : host_levels()) {
         HostArrays arrays = start;
         at::Tensor aligned = at::zeros({count}, at::kBFloat16);
         HostTile tile = arrays.tile();
         tile.copy = aligned.data_ptr();
         REQUIRE(reinterpret_cast<uintptr_t>(tile.copy) % 64 == 0);
-        HostUpdate(config, path).apply(tile, step);
+        HostUpdate(config, level).apply(tile, step);
         std::memcpy(arrays.copy.data(), tile.copy, arrays.copy.size() * sizeof(uint16_t));
         CAPTURE(threads);
         CHECK(same(alone, arrays));
@@ -186,9 +177,9 @@ TEST_CASE("a host update is the formula in fp64, rounded") {
 
 TEST_CASE("gradients that are not finite reach what they are summed into") {
   for (const OptimizerConfig& config : host_rules()) {
-    for (const Path path : paths()) {
+    for (const CpuLevel level : host_levels()) {
       for (const float wire : {kInfinity, -kInfinity, kNan}) {
-        const Element x = updated(config, path, wire);
+        const Element x = updated(config, level, wire);
         CAPTURE(static_cast<int>(config.kind));
         const bool has_state = config.kind != Kind::kSgd || config.momentum != 0;
         if (has_state) CHECK_FALSE(std::isfinite(x.first));
@@ -204,14 +195,14 @@ TEST_CASE("gradients that are not finite reach what they are summed into") {
 
 TEST_CASE("every 16-bit gradient is read as the number that it is") {
   const OptimizerConfig config{.kind = Kind::kSgd, .lr = 1};
-  for (const Path path : paths()) {
+  for (const CpuLevel level : host_levels()) {
     for (const Precision format : {Precision::kBf16, Precision::kFp16}) {
       HostArrays arrays(65536, format, Precision::kFp32);
       for (uint32_t i = 0; i < 65536; ++i) {
         arrays.master[i] = 0;
         arrays.grad[i] = static_cast<uint16_t>(i);
       }
-      HostUpdate(config, path).apply(arrays.tile(), host_step(config, 1, 0, 1));
+      HostUpdate(config, level).apply(arrays.tile(), host_step(config, 1, 0, 1));
       std::vector<float> expected;
       for (uint32_t i = 0; i < 65536; ++i) {
         const auto bits = static_cast<uint16_t>(i);
@@ -227,7 +218,7 @@ TEST_CASE("every 16-bit gradient is read as the number that it is") {
 
 TEST_CASE("a copy is the master rounded to nearest even") {
   const OptimizerConfig config{.kind = Kind::kSgd, .lr = 0};
-  for (const Path path : paths()) {
+  for (const CpuLevel level : host_levels()) {
     for (const Precision format : {Precision::kBf16, Precision::kFp16}) {
       constexpr uint32_t kOffsets[] = {0, 1, 0xfff, 0x1000, 0x1001, 0x17ff, 0x1ffe, 0x1fff};
       constexpr int64_t kCount = 512 * 256;  // each sign and exponent, with ties and beside them
@@ -239,7 +230,7 @@ TEST_CASE("a copy is the master rounded to nearest even") {
         arrays.grad[i] = 0;
       }
       const std::vector<float> before = arrays.master;
-      HostUpdate(config, path).apply(arrays.tile(), host_step(config, 1, 0, 1));
+      HostUpdate(config, level).apply(arrays.tile(), host_step(config, 1, 0, 1));
       CHECK(same(before, arrays.master));
       int64_t wrong = 0;
       for (uint32_t i = 0; i < kCount; ++i) {

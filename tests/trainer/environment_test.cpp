@@ -4,6 +4,8 @@
 
 #include <filesystem>
 
+#include "base/cpu.h"
+
 namespace zeroth::trainer {
 
 TEST_CASE("a command is told as a shell would take it") {
@@ -21,7 +23,8 @@ TEST_CASE("the environment names versions, machine, ranks, folder and command") 
   }
   CHECK(titles ==
         std::vector<std::string>{"Zeroth", "LibTorch", "machine", "ranks", "folder", "command"});
-  CHECK(lines[3].second == "1 on cpu, 2 threads each");
+  CHECK(lines[3].second == "1 on cpu, 2 threads each, " + cpu_level_text());
+  CHECK(ranks_text(mesh, 1) == "1 on cpu, 1 thread each, " + cpu_level_text());
   CHECK(lines[4].second == std::filesystem::current_path().string());
   CHECK(lines[5].second.find("trainer_test") != std::string::npos);
 }
