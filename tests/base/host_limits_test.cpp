@@ -97,8 +97,7 @@ TEST_CASE("a limit of addresses leaves what this process has not taken of it") {
     const rlimit limit{1 << 30, 1 << 30};
     const bool set = ::setrlimit(RLIMIT_AS, &limit) == 0;
     const auto room = address_room();
-    const bool right =
-        room && room->bytes < (1 << 30) && room->limit == "ulimit -v: 1.00 GiB";
+    const bool right = room && room->bytes < (1 << 30) && room->limit == "ulimit -v: 1.00 GiB";
     ::_exit(set && right ? 0 : 1);
   }
   int status = 0;
