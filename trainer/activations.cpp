@@ -27,7 +27,9 @@ class Estimate {
     const int64_t large = std::min(vocabulary, kVocabulary), small = (large + 1) / 2;
     const auto whole = engine::probe_blocks(blocks(large, 1), options_);
     const auto ends = engine::probe_blocks(blocks(small, 0), options_);
-    engine::ChainBytes chain{.first = whole.front(), .middle = whole[1]};
+    engine::ChainBytes chain;
+    chain.first = whole.front();
+    chain.middle = whole[1];
     for (engine::Growth engine::BlockBytes::*bytes : kAll) {
       const engine::Growth &least = ends.back().*bytes, &most = whole.back().*bytes;
       const auto steps = static_cast<double>(std::max<int64_t>(1, large - small));

@@ -16,7 +16,11 @@ BlockBytes block(double output, double kept) {
 }
 
 ChainBytes chain() {
-  return {.first = block(10, 10), .middle = block(10, 100), .last = block(1, 1000)};
+  ChainBytes chain;
+  chain.first = block(10, 10);
+  chain.middle = block(10, 100);
+  chain.last = block(1, 1000);
+  return chain;
 }
 
 std::vector<Segment> segments(int64_t every_nth, int64_t checkpoints = 0,
