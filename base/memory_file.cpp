@@ -20,6 +20,7 @@
 namespace zeroth {
 namespace {
 
+constexpr unsigned kNoCode = 8;  // MFD_NOEXEC_SEAL, which some systems insist on, from Linux 6.3 on
 constexpr int kFixed = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 // The running kernel, which a sandbox may hide: a ticket means nothing to another one.
@@ -87,7 +88,9 @@ void check_is_ours(int fd, const Ticket& wanted, const std::string& name, const 
 }  // namespace
 
 MemoryFile MemoryFile::create(const std::string& name) {
-  FileDescriptor fd(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  FileDescriptor fd(::memfd_create(name.c_str(), kFlags | kNoCode));
+  if (fd.get() < 0 && errno == EINVAL) fd = FileDescriptor(::memfd_create(name.c_str(), kFlags));
   if (fd.get() < 0) throw Error("cannot create shared memory: {}", system_reason(errno));
   return MemoryFile(std::move(fd));
 }

@@ -52,6 +52,16 @@ HostSegment invite(c10d::Store& store, const std::string& run, int size, size_t 
   return host;
 }
 
+// What this rank has found itself says more than that rank 0, told of it, is gone by now.
+std::string verdict_of(c10d::Store& store, int rank, const std::string& answer) {
+  try {
+    return get(store, kVerdict, rank, 0);
+  } catch (const Error&) {
+    if (answer == kOk) throw;
+    return fmt::format("rank {}: {}", rank, answer);
+  }
+}
+
 HostSegment follow(c10d::Store& store, const std::string& run, int rank, size_t bytes) {
   HostSegment host;
   const std::string ticket = get(store, kTicket, rank, 0);
@@ -64,7 +74,7 @@ HostSegment follow(c10d::Store& store, const std::string& run, int rank, size_t 
     answer = error.what();
   }
   set(store, key_of(rank), answer);
-  const std::string verdict = get(store, kVerdict, rank, 0);
+  const std::string verdict = verdict_of(store, rank, answer);
   if (verdict != kOk) {
     host.why_not = verdict;
   } else if (!host.segment) {

@@ -65,6 +65,8 @@ std::vector<std::string> connect(int port, const std::function<void(RankEnv&)>& 
       const torch::Tensor tensor = torch::full({1}, rank + 1.0);
       mesh->data().all_reduce(tensor).wait();
       if (tensor.item<double>() != 3) throw Error("a wrong sum");
+      for (const std::string& local : testing::listeners_of("self"))
+        if (!local.starts_with("0100007F:")) throw Error("others reach the port {}", local);
     });
   };
   std::thread other(join, 1);
