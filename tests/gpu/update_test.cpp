@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include <chrono>
+#include <cstdlib>
 
 #include "tests/optim/rule_cases.h"
 
@@ -12,7 +13,9 @@ using torch::Tensor;
 
 TEST_CASE("updates on the GPU give the bits of updates on the host") {
   REQUIRE(DeviceRule::runs_on(torch::kCUDA));
-  expect_bits_of_host(torch::kCUDA, {0, 1, 7, 1000, 100'003});
+  // Not so many under a tool that makes kernels a hundred times slower.
+  const bool few = std::getenv("ZEROTH_TEST_FEW") != nullptr;
+  expect_bits_of_host(torch::kCUDA, {0, 1, 7, 1000, few ? 1003 : 100'003});
 }
 
 TEST_CASE("stretches that do not decay have the bits of each by itself on the GPU") {

@@ -22,7 +22,7 @@ def run(setup, record):
 
 
 def losses(setup, name, flags=("--deterministic",), steps=6, **zero):
-    config = models.ds_config(setup.out / "runs" / f"rests-{name}.json", 4, **zero)
+    config = models.ds_config(setup.out / "runs" / f"rests-{name}.json", 4, dtype="fp32", **zero)
     shape = models.TINY
     return train(setup, shape, f"rests-{name}", config, steps=steps, micro_batch=4, limit=60, flags=flags)["losses"]
 
