@@ -100,3 +100,8 @@ extern "C" __attribute__((visibility("default"))) zeroth::comm::Gpu& zeroth_gpu_
 extern "C" __attribute__((visibility("default"))) const char* zeroth_gpu_stamp() {
   return zeroth::comm::kGpuStamp;
 }
+
+// For tests that count them.
+extern "C" __attribute__((visibility("default"))) int64_t zeroth_simulated_waits() {
+  return zeroth::simulated::Timeline::get().waits();
+}

@@ -36,8 +36,9 @@ Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride,
                                            c10::dtype_or_default(dtype));
 }
 
-// Contiguous tensors of one dtype, one of the host. Beside the host if its memory is locked.
-void copy_over_link(const Tensor& to, const Tensor& from) {
+// Contiguous tensors of one dtype, one of the host. Beside the host if its memory is locked;
+// returns whether it has ended.
+bool copy_over_link(const Tensor& to, const Tensor& from) {
   void* host = to.is_cpu() ? to.data_ptr() : from.data_ptr();
   if (LockedPages::get().contains(host)) {
     LockedPages::get().copy_queued(host, to.nbytes());
@@ -48,11 +49,14 @@ void copy_over_link(const Tensor& to, const Tensor& from) {
       LockedPages::get().copy_ended(host);
     });
   } else if (to.is_cuda()) {
+    Timeline::get().handed_over();
     queue([to = on_cpu(to), from = from.clone()] { to.copy_(from); });
   } else {
     finish_current_stream();
     to.copy_(on_cpu(from));
+    return true;
   }
+  return false;
 }
 
 Tensor& copy_(Tensor& self, const Tensor& source, bool non_blocking) {
@@ -65,9 +69,9 @@ Tensor& copy_(Tensor& self, const Tensor& source, bool non_blocking) {
   // As LibTorch on a GPU: converted and made whole where it lies.
   const Tensor to =
       self.is_contiguous() ? self : at::empty_like(self, c10::MemoryFormat::Contiguous);
-  copy_over_link(to, source.to(self.scalar_type()).expand_as(self).contiguous());
+  const bool ended = copy_over_link(to, source.to(self.scalar_type()).expand_as(self).contiguous());
   if (!to.is_same(self)) self.copy_(to);
-  if (!non_blocking) finish_current_stream();
+  if (!non_blocking && !ended) finish_current_stream();
   return self;
 }
 

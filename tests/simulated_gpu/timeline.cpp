@@ -60,11 +60,13 @@ bool Timeline::query(const Mark& mark) {
 }
 
 void Timeline::finish(const Mark& mark) {
+  ++waits_;
   const std::lock_guard lock(mutex_);
   while (!mark->passed) step(mark->stream);
 }
 
 void Timeline::finish_all() {
+  ++waits_;
   const std::lock_guard lock(mutex_);
   for (auto& [stream, items] : streams_) {
     while (!items.empty()) step(stream);

@@ -3,6 +3,7 @@
 // on a real device takes bad luck.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -47,6 +48,10 @@ class Timeline {
   void finish(const Mark& mark);
   void finish(StreamNumber stream) { finish(mark(stream)); }
   void finish_all();
+  // How often the host waited so far, for work that had ended already, too, and to hand over memory
+  // that is not locked, which a driver copies in the stream's order.
+  int64_t waits() const { return waits_; }
+  void handed_over() { ++waits_; }
 
   // Held while work runs. Guards the device's memory too, which queues work.
   std::recursive_mutex& mutex() { return mutex_; }
@@ -70,6 +75,7 @@ class Timeline {
   std::mt19937_64 random_;
   std::map<StreamNumber, std::deque<Item>> streams_;
   int vain_queries_ = 0;
+  std::atomic<int64_t> waits_ = 0;
   bool running_ = false;
 };
 
