@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/folder.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -32,10 +33,19 @@ std::vector<FileDescriptor> open_new_files(const std::filesystem::path& folder,
   return logs;
 }
 
+void refuse_strangers_links(const std::filesystem::path& folder) {
+  try {
+    resolve_links(folder);
+  } catch (const Error& error) {
+    throw Error("--enable_each_rank_log {}", error.what());
+  }
+}
+
 }  // namespace
 
 std::vector<FileDescriptor> open_rank_logs(const std::filesystem::path& folder, std::time_t now,
                                            int num_ranks) {
+  refuse_strangers_links(folder);
   std::error_code error;
   if (std::filesystem::exists(folder, error) && !std::filesystem::is_directory(folder, error))
     throw Error("--enable_each_rank_log {}: it is a file, but should be a folder", folder.string());

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "tests/launcher/launched.h"
+#include "tests/support/second_user.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -58,6 +59,15 @@ TEST_CASE("a folder for logs that cannot be is refused") {
                        doctest::Contains("it is a file, but should be a folder"), Error);
   CHECK_THROWS_WITH_AS(open_rank_logs(folder.path() / "file/below", now, 1),
                        doctest::Contains("the folder cannot be made"), Error);
+}
+
+TEST_CASE("logs are not written through a link of another user") {
+  const StickyFolder shared;
+  const std::filesystem::path victim = shared.own("victim"), link = shared / "logs";
+  if (!as_nobody([&] { return ::symlink(victim.c_str(), link.c_str()) == 0; })) return;
+  CHECK_THROWS_WITH_AS(open_rank_logs(link, local_time(2026, 3, 9, 7), 1),
+                       doctest::Contains("logs is a link of another user (uid 65534)"), Error);
+  CHECK(std::filesystem::is_empty(victim));
 }
 
 }  // namespace zeroth::launcher
