@@ -171,7 +171,12 @@ void bring_home(const fs::path& old, const fs::path& target) {
 
 void remove_folder(const fs::path& folder) {
   const fs::path gone = make_sibling(folder, kRemoved);
-  move_to(folder, gone);
+  try {
+    move_to(folder, gone);
+  } catch (const Error&) {
+    ::rmdir(gone.c_str());
+    throw;
+  }
   naming_errors([&] { fs::remove_all(gone); });
 }
 

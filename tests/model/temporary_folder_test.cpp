@@ -214,6 +214,15 @@ TEST_CASE("two folders change places, and one is removed whole") {
   CHECK(entries(folder.path()) == 0);
 }
 
+TEST_CASE("a link in the place of a folder that shall go removes nothing") {
+  const TempFolder folder;
+  make_folder(folder.path() / "victim", {"diary.txt"});
+  fs::create_directory_symlink("victim", folder.path() / "step-2");
+  CHECK_THROWS_AS(remove_folder(folder.path() / "step-2"), Error);
+  CHECK(entries(folder.path() / "victim") == 1);
+  CHECK(entries(folder.path()) == 2);
+}
+
 TEST_CASE("a full disk leaves the former model as it was, and nothing beside it") {
   const TempFolder folder;
   const SmallDisk disk(folder.path());
