@@ -108,16 +108,17 @@ int launch(const LaunchOptions& options, double launch_time) {
                                 .quiet = options.verbosity < Verbosity::kNotes,
                                 .output_is_all = prints,
                                 .signal_grace = std::chrono::seconds(options.grace_seconds)};
-  std::vector<zeroth::FileDescriptor> logs;
+  std::vector<FileDescriptor> logs;
   if (!options.rank_log_folder.empty())
     logs = open_rank_logs(options.rank_log_folder, static_cast<std::time_t>(launch_time),
                           request.choice.num_ranks);
-  for (const zeroth::FileDescriptor& log : logs) supervision.rank_logs.push_back(log.get());
+  for (const FileDescriptor& log : logs) supervision.rank_logs.push_back(log.get());
   std::optional<PidFile> pid_file;
   if (options.save_pid) pid_file.emplace(::getpid());
   const JobOutcome outcome = supervise(program, plan.ranks, supervision);
   // Lines of our own, and the last ones of a rank as they stand above.
-  if (!outcome.message.empty()) fmt::print(stderr, "zeroth: {}\n", outcome.message);
+  if (!outcome.message.empty())
+    write_all(STDERR_FILENO, fmt::format("zeroth: {}\n", outcome.message));
   return outcome.status;
 }
 
