@@ -10,6 +10,7 @@
 namespace zeroth::comm {
 namespace {
 
+constexpr size_t kLongestText = 1000;  // a stranger's may be as long as he likes
 constexpr const char* kOk = "ok";
 constexpr const char* kTicket = "host/ticket";
 constexpr const char* kVerdict = "host/verdict";
@@ -21,7 +22,7 @@ std::string key_of(int rank) {
 std::string get(c10d::Store& store, const std::string& key, int rank, int from) {
   try {
     const std::vector<uint8_t> value = store.get(key);
-    return {value.begin(), value.end()};
+    return std::string(value.begin(), value.end()).substr(0, kLongestText);
   } catch (const std::exception& cause) {
     throw Error("rank {}: rank {} did not connect: {}", rank, from, first_line(cause));
   }
