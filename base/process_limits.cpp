@@ -35,7 +35,7 @@ std::string system_reason(int error) {
 std::string address_space_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
-  return fmt::format("each process may use {} of address space (ulimit -v)",
+  return fmt::format("each process may use {} of address space: ulimit -v",
                      format_bytes(static_cast<int64_t>(limit.rlim_cur)));
 }
 

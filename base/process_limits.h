@@ -9,7 +9,7 @@ namespace zeroth {
 // (ulimit -n)".
 std::string system_reason(int error);
 
-// "each process may use 391 MiB of address space (ulimit -v)"; empty where that is not limited.
+// "each process may use 391 MiB of address space: ulimit -v"; empty where that is not limited.
 std::string address_space_limit();
 
 // Sees to it that this process and what it starts may have so many files open: raises the limit as

@@ -33,7 +33,7 @@ TEST_CASE("a reason that is a limit of the process names the limit") {
 TEST_CASE("a limit of the address space is told in bytes") {
   const ChildResult result = in_child([] {
     limit_to(RLIMIT_AS, rlim_t{1} << 40, rlim_t{1} << 40);
-    const std::string expected = "each process may use 1.00 TiB of address space (ulimit -v)";
+    const std::string expected = "each process may use 1.00 TiB of address space: ulimit -v";
     return address_space_limit() == expected ? 0 : 1;
   });
   CHECK(result.status == 0);

@@ -40,7 +40,7 @@ TEST_CASE("of what else ends a rank only a limit of the address space is told") 
     const rlimit limit{rlim_t{1} << 40, rlim_t{1} << 40};
     ::setrlimit(RLIMIT_AS, &limit);
     for (const Ending ending : {Ending{true, SIGABRT}, Ending{false, 127}})
-      if (!contains(watch.explain(ending), "1.00 TiB of address space (ulimit -v)")) return 2;
+      if (!contains(watch.explain(ending), "1.00 TiB of address space: ulimit -v")) return 2;
     for (const Ending ending : {Ending{true, SIGTERM}, Ending{false, 1}})
       if (!watch.explain(ending).empty()) return 3;
     return contains(watch.explain({true, SIGKILL}), "by somebody, or out of memory") ? 0 : 4;

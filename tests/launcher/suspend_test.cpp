@@ -37,7 +37,7 @@ bool none_stopped(const std::vector<pid_t>& pids) {
 Words as_job(const std::string& command, const std::string& while_it_runs) {
   return {"--num_gpus=1", "/bin/bash", "-c",
           "set -m; " ZEROTH_BIN_DIR "/zeroth " + command + " & job=$!; " + while_it_runs +
-              "; wait $job; echo status $?"};
+              "; wait -f $job; echo status $?"};
 }
 
 }  // namespace
