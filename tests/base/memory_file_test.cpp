@@ -9,7 +9,7 @@
 #include <cerrno>
 
 #include "base/error.h"
-#include "tests/support/other_user.h"
+#include "tests/support/second_user.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth {
@@ -90,11 +90,11 @@ TEST_CASE("a text that is no ticket is told as such, whatever is in it") {
 }
 
 TEST_CASE("another user's memory is refused, and ours to another user") {
-  if (*testing::obstacle_to_nobody() != '\0') {
-    MESSAGE("skipped: " << testing::obstacle_to_nobody());
+  if (*obstacle_to_nobody() != '\0') {
+    MESSAGE("skipped: " << obstacle_to_nobody());
     return;
   }
-  const testing::Nobody stranger([] {
+  const Nobody stranger([] {
     static MemoryFile file = MemoryFile::create("zeroth-test");
     file.fix_size(4096);
     return file.ticket();
@@ -102,7 +102,7 @@ TEST_CASE("another user's memory is refused, and ours to another user") {
   CHECK(refusal(stranger.said()).find("belongs to user 65534, not to this process's user 0") !=
         std::string::npos);
   const MemoryFile ours = MemoryFile::create("zeroth-test");
-  const testing::Nobody thief([ticket = ours.ticket()] { return refusal(ticket); });
+  const Nobody thief([ticket = ours.ticket()] { return refusal(ticket); });
   CHECK(thief.said().ends_with(": Permission denied"));
 }
 

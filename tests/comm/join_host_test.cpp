@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/memory_file.h"
-#include "tests/support/other_user.h"
+#include "tests/support/second_user.h"
 
 namespace zeroth::comm {
 namespace {
@@ -66,11 +66,11 @@ TEST_CASE("a rank that does not come is named") {
 }
 
 TEST_CASE("a ticket to another user's memory is refused, with rank and reason") {
-  if (*testing::obstacle_to_nobody() != '\0') {
-    MESSAGE("skipped: " << testing::obstacle_to_nobody());
+  if (*obstacle_to_nobody() != '\0') {
+    MESSAGE("skipped: " << obstacle_to_nobody());
     return;
   }
-  const testing::Nobody stranger([] {
+  const Nobody stranger([] {
     static MemoryFile file = MemoryFile::create("zeroth:run");
     file.fix_size(4096);
     return file.ticket();

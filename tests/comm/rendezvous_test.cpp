@@ -17,7 +17,7 @@
 #include "comm/mesh.h"
 #include "comm/shared_segment.h"
 #include "tests/support/listeners.h"
-#include "tests/support/other_user.h"
+#include "tests/support/second_user.h"
 
 namespace zeroth::comm {
 namespace {
@@ -198,11 +198,11 @@ TEST_CASE("a stranger's word in an open store does not move ranks from shared me
 }
 
 TEST_CASE("a stranger's ticket in an open store is refused by every rank") {
-  if (*testing::obstacle_to_nobody() != '\0') {
-    MESSAGE("skipped: " << testing::obstacle_to_nobody());
+  if (*obstacle_to_nobody() != '\0') {
+    MESSAGE("skipped: " << obstacle_to_nobody());
     return;
   }
-  const testing::Nobody stranger([] {
+  const Nobody stranger([] {
     static MemoryFile file = MemoryFile::create("zeroth:run");
     file.fix_size(4096);
     return file.ticket();

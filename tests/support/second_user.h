@@ -1,4 +1,4 @@
-// Another user of this machine, for tests of what others may do in a folder like /tmp.
+// Another user of this machine, nobody, for tests of what a stranger can do to a run.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -6,13 +6,26 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
+#include <functional>
+#include <stdexcept>
+#include <string>
 
 #include "tests/support/temp_folder.h"
 
 namespace zeroth {
 
 inline constexpr uid_t kNobody = 65534;
+
+// What keeps this process from becoming that user; empty: nothing does.
+inline const char* obstacle_to_nobody() {
+  return ::geteuid() == 0 ? "" : "only root can become nobody";
+}
+
+inline bool become_nobody() {
+  return ::setgroups(0, nullptr) == 0 && ::setgid(kNobody) == 0 && ::setuid(kNobody) == 0;
+}
 
 // Runs `action` as that user, in a process of its own. False, with a message, where this process
 // may not become another user.
@@ -21,12 +34,7 @@ bool as_nobody(Action action) {
   constexpr int kMayNot = 77;
   const pid_t child = ::fork();
   REQUIRE(child >= 0);
-  if (child == 0) {
-    if (::setgroups(0, nullptr) != 0 || ::setgid(kNobody) != 0 || ::setuid(kNobody) != 0) {
-      ::_exit(kMayNot);
-    }
-    ::_exit(action() ? 0 : 1);
-  }
+  if (child == 0) ::_exit(!become_nobody() ? kMayNot : action() ? 0 : 1);
   int status = 0;
   REQUIRE(::waitpid(child, &status, 0) == child);
   if (WIFEXITED(status) && WEXITSTATUS(status) == kMayNot) {
@@ -37,6 +45,50 @@ bool as_nobody(Action action) {
   REQUIRE(WEXITSTATUS(status) == 0);
   return true;
 }
+
+// A process of that user which runs `work`, writes the text that comes of it, and waits to be
+// killed: what it opened stays open.
+class Nobody {
+ public:
+  explicit Nobody(const std::function<std::string()>& work) {
+    int ends[2];
+    if (::pipe(ends) != 0) throw std::runtime_error("no pipe");
+    pid_ = ::fork();
+    if (pid_ == 0) live(work, ends[1]);
+    ::close(ends[1]);
+    char text[4096];
+    for (ssize_t count = 0; (count = ::read(ends[0], text, sizeof(text))) > 0;)
+      said_.append(text, static_cast<size_t>(count));
+    ::close(ends[0]);
+  }
+  Nobody(const Nobody&) = delete;
+  Nobody& operator=(const Nobody&) = delete;
+  ~Nobody() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+
+  const std::string& said() const { return said_; }
+  pid_t pid() const { return pid_; }
+
+ private:
+  [[noreturn]] static void live(const std::function<std::string()>& work, int out) {
+    std::string text = "cannot become nobody";
+    if (become_nobody()) {
+      try {
+        text = work();
+      } catch (const std::exception& error) {
+        text = error.what();
+      }
+    }
+    [[maybe_unused]] const auto written = ::write(out, text.data(), text.size());
+    ::close(out);
+    while (true) ::pause();
+  }
+
+  pid_t pid_ = -1;
+  std::string said_;
+};
 
 // As /tmp: all may make files in it, and remove their own only.
 class StickyFolder {

@@ -18,7 +18,7 @@
 #include "comm/mesh.h"
 #include "tests/launcher/launched.h"
 #include "tests/support/listeners.h"
-#include "tests/support/other_user.h"
+#include "tests/support/second_user.h"
 #include "tests/trainer/workbench.h"
 
 namespace zeroth::trainer {
@@ -123,20 +123,20 @@ TEST_CASE("no process of a run on one host listens at any port") {
 }
 
 TEST_CASE("another user can neither read, join, hold up nor end a run") {
-  if (*testing::obstacle_to_nobody() != '\0') {
-    MESSAGE("skipped: " << testing::obstacle_to_nobody());
+  if (*obstacle_to_nobody() != '\0') {
+    MESSAGE("skipped: " << obstacle_to_nobody());
     return;
   }
   EndlessRun run;
   const std::string meeting = variable_of(run.ranks()[0], "ZEROTH_MEETING");
   REQUIRE_FALSE(meeting.empty());
-  const testing::Nobody stranger([&] {
+  const Nobody stranger([&] {
     std::string open;
     for (const pid_t pid : run.all()) open += doors_of(pid);
     return "open:" + open;
   });
   CHECK(stranger.said() == "open:");
-  const testing::Nobody third_rank([&] { return join(meeting); });
+  const Nobody third_rank([&] { return join(meeting); });
   CHECK(third_rank.said().ends_with(
       ": Permission denied; without that variable ranks meet at MASTER_ADDR:MASTER_PORT"));
   CHECK(run.makes_steps());
