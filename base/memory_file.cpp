@@ -124,9 +124,13 @@ uint64_t MemoryFile::size() const {
 }
 
 void MemoryFile::fix_size(uint64_t bytes) {
-  // Takes the memory now: later its lack would be a SIGBUS of whoever touches it.
-  if (::fallocate(get(), 0, 0, static_cast<off_t>(bytes)) != 0 ||
-      ::fcntl(get(), F_ADD_SEALS, kFixed) != 0)
+  // Takes the memory now: later its lack would be a SIGBUS of whoever touches it. Any signal ends
+  // the call, and what it has got is given back.
+  int status = -1;
+  do {
+    status = ::fallocate(get(), 0, 0, static_cast<off_t>(bytes));
+  } while (status != 0 && errno == EINTR);
+  if (status != 0 || ::fcntl(get(), F_ADD_SEALS, kFixed) != 0)
     throw Error("cannot create {} bytes of shared memory: {}", bytes, system_reason(errno));
 }
 
