@@ -95,7 +95,7 @@ class Probe {
   void backward(size_t i, torch::Tensor& dy, Tape& tape, Sample& sample) {
     for (const torch::Tensor& parameter : blocks_[i]->parameters()) {
       parameter.mutable_grad() = model::make_open_gradient(
-          untouched(parameter.sizes(), torch::kFloat), blocks_[i]->delivers_gradients());
+          untouched(parameter.sizes(), options_.gradients), blocks_[i]->delivers_gradients());
     }
     count_->begin();
     dy = tape.backward(i, dy);

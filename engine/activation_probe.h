@@ -14,7 +14,8 @@ namespace zeroth::engine {
 struct ProbeOptions {
   int64_t length = 1;                  // positions of a row
   torch::Dtype dtype = torch::kFloat;  // working precision
-  bool trains = true;                  // false: no graph, no backward
+  torch::Dtype gradients = torch::kFloat;
+  bool trains = true;  // false: no graph, no backward
   // For all: with fewer than this for four rows, as many and twice as many rows are run as that
   // allows, so that what does not grow with their number is told apart. Else one row is, and all of
   // it counts for each row.

@@ -17,8 +17,11 @@ class Estimate {
  public:
   explicit Estimate(const RunPlan& plan) : plan_(plan) {
     const auto longest = [](const auto& data) { return data ? data::longest_row(*data) : 0; };
+    const torch::Dtype working = zero::dtype_of(plan.config.precision);
+    const bool accumulates = plan.config.batch.accumulation_steps > 1;
     options_ = {.length = std::max(longest(plan.train), longest(plan.eval)),
-                .dtype = zero::dtype_of(plan.config.precision),
+                .dtype = working,
+                .gradients = accumulates ? torch::kFloat : working,
                 .trains = plan.train != nullptr};
   }
 

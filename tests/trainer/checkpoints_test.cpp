@@ -106,7 +106,7 @@ TEST_CASE("every so many steps a model is saved, of which the newest two stay") 
 
 TEST_CASE("a model whose loss is not finite is not saved: the run fails and the good ones stay") {
   const Workbench bench;
-  write_rate_that_jumps(bench, "1e35");  // parameters stay finite, products of them do not
+  write_rate_that_jumps(bench, "1e20");  // parameters stay finite, products of them do not
   const std::string train = fmt::format("{} --deepspeed ds.json --output out ", kTrain);
   const auto first = bench.zeroth(2, train + "--steps 5");
   REQUIRE_MESSAGE(first.code == 0, first.out << first.err);
@@ -121,14 +121,14 @@ TEST_CASE("a model whose loss is not finite is not saved: the run fails and the 
                     "step 8, first in backward in block "),
                 result.err);
   CHECK(has(result.err, ": no model is saved; the newest good model is out/step-6"));
-  CHECK(bench.read("out/model.safetensors") == good);
+  CHECK((bench.read("out/model.safetensors") == good));
   CHECK(names_in(bench / "out").contains("step-4"));
   CHECK(names_in(bench / "out").contains("step-6"));
 }
 
 TEST_CASE("good models stay until a loss shows that the newest is one, too") {
   const Workbench bench;
-  write_rate_that_jumps(bench, "1e35");
+  write_rate_that_jumps(bench, "1e20");
   const auto result = bench.zeroth(
       1, fmt::format("{} --deepspeed ds.json --output out --steps 9 --save-every 1", kTrain));
   CHECK(result.code == 1);
@@ -150,7 +150,7 @@ TEST_CASE(
     CHECK_MESSAGE(has(result.err, steps == 7 ? "out is not saved: parameter embedding.weight holds "
                                              : "the update before step 8 left parameters that are "
                                                "not finite, the first in block head, parameter "
-                                               "head.weight"),
+                                               "head.norm.weight"),
                   result.err);
     CHECK(has(result.err, "; the newest good model is out/step-6"));
     CHECK_FALSE(fs::exists(bench / "out/model.safetensors"));
@@ -160,7 +160,7 @@ TEST_CASE(
 
 TEST_CASE("a loss that is not finite is no success without an output either") {
   const Workbench bench;
-  write_rate_that_jumps(bench, "1e35");
+  write_rate_that_jumps(bench, "1e20");
   const std::string train = fmt::format("{} --deepspeed ds.json ", kTrain);
   const auto result = bench.finetune(train + "--steps 9");
   CHECK(result.code == 1);
