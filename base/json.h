@@ -20,7 +20,7 @@ struct JsonLimits {
   size_t bytes = size_t{64} << 20;
   // Objects, lists, numbers, texts: a large vocabulary with its merges has two million. A tree
   // takes about 100 bytes for each.
-  size_t values = 3'000'000;
+  size_t values = 2'500'000;
 };
 // For files that people write.
 inline constexpr JsonLimits kConfigLimits = {.bytes = size_t{16} << 20, .values = 300'000};

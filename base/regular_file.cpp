@@ -34,23 +34,16 @@ const char* kind_of(mode_t mode) {
 
 }  // namespace
 
-RegularFile::RegularFile(const std::filesystem::path& path) {
-  // O_NONBLOCK: a FIFO without a writer opens, too. It means nothing to a regular file.
-  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (descriptor_ < 0) throw_unopened(path, errno);
+// O_NONBLOCK: a FIFO without a writer opens, too. It means nothing to a regular file.
+RegularFile::RegularFile(const std::filesystem::path& path)
+    : file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
+  if (file_.get() < 0) throw_unopened(path, errno);
   struct stat status {};
-  const int failed = ::fstat(descriptor_, &status) == 0 ? 0 : errno;
-  if (failed == 0 && S_ISREG(status.st_mode)) {
-    size_ = static_cast<size_t>(status.st_size);
-    return;
+  if (::fstat(file_.get(), &status) != 0) {
+    throw Error("cannot stat {}: {}", path.string(), system_reason(errno));
   }
-  ::close(descriptor_);
-  if (failed == 0) refuse(path, status.st_mode);
-  throw Error("cannot stat {}: {}", path.string(), system_reason(failed));
-}
-
-RegularFile::~RegularFile() {
-  ::close(descriptor_);
+  if (!S_ISREG(status.st_mode)) refuse(path, status.st_mode);
+  size_ = static_cast<size_t>(status.st_size);
 }
 
 std::string read_file(const std::filesystem::path& path, size_t most) {

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <string>
 
+#include "base/file_descriptor.h"
+
 namespace zeroth {
 
 // A file open for reading. A folder, FIFO, device or socket in its place is an Error at once that
@@ -12,15 +14,12 @@ namespace zeroth {
 class RegularFile {
  public:
   explicit RegularFile(const std::filesystem::path& path);
-  ~RegularFile();
-  RegularFile(const RegularFile&) = delete;
-  RegularFile& operator=(const RegularFile&) = delete;
 
-  int descriptor() const { return descriptor_; }
+  int descriptor() const { return file_.get(); }
   size_t size() const { return size_; }  // bytes, when it was opened
 
  private:
-  int descriptor_ = -1;
+  FileDescriptor file_;
   size_t size_ = 0;
 };
 

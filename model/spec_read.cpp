@@ -19,7 +19,7 @@ namespace {
 using nlohmann::json;
 
 // Far beyond any model that there is; with these, no size of a tensor overflows.
-constexpr int64_t kMostLayers = 1 << 12;
+constexpr int64_t kMostLayers = 1 << 10;
 constexpr int64_t kMostWidth = 1 << 20;
 constexpr int64_t kMostVocabulary = 1 << 24;
 constexpr size_t kMostComplaints = 20;  // that one message shows
