@@ -17,8 +17,9 @@ auto within(std::chrono::milliseconds limit, Work work) {
   using Result = std::invoke_result_t<Work>;
   std::packaged_task<Result()> task(std::move(work));
   std::future<Result> result = task.get_future();
-  std::thread(std::move(task)).detach();
+  std::thread thread(std::move(task));
   const bool over = result.wait_for(limit) == std::future_status::ready;
+  over ? thread.join() : thread.detach();  // joined, it holds nothing of `work` any more
   return over ? std::optional<Result>(result.get()) : std::nullopt;
 }
 
