@@ -27,25 +27,6 @@ inline bool become_nobody() {
   return ::setgroups(0, nullptr) == 0 && ::setgid(kNobody) == 0 && ::setuid(kNobody) == 0;
 }
 
-// Runs `action` as that user, in a process of its own. False, with a message, where this process
-// may not become another user.
-template <typename Action>
-bool as_nobody(Action action) {
-  constexpr int kMayNot = 77;
-  const pid_t child = ::fork();
-  REQUIRE(child >= 0);
-  if (child == 0) ::_exit(!become_nobody() ? kMayNot : action() ? 0 : 1);
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == kMayNot) {
-    MESSAGE("skipped: this process may not become another user");
-    return false;
-  }
-  REQUIRE(WIFEXITED(status));
-  REQUIRE(WEXITSTATUS(status) == 0);
-  return true;
-}
-
 // A process of that user which runs `work`, writes the text that comes of it, and waits to be
 // killed: what it opened stays open.
 class Nobody {
@@ -89,6 +70,19 @@ class Nobody {
   pid_t pid_ = -1;
   std::string said_;
 };
+
+// Does `action` as that user. False, with a message, where this process may not become him; the
+// action itself returns whether it could be done.
+template <typename Action>
+bool as_nobody(Action action) {
+  if (*obstacle_to_nobody() != '\0') {
+    MESSAGE("skipped: " << obstacle_to_nobody());
+    return false;
+  }
+  const Nobody nobody([&]() -> std::string { return action() ? "done" : "refused"; });
+  REQUIRE(nobody.said() == "done");
+  return true;
+}
 
 // As /tmp: all may make files in it, and remove their own only.
 class StickyFolder {
