@@ -52,7 +52,7 @@ TEST_CASE("a run that was killed refuses no other, and its lock goes with the ne
       kRun));
   CHECK(killed.code == 137);
   CHECK(fs::exists(bench / "out.zeroth-lock"));
-  const auto next = bench.finetune(std::string(kRun) + "--steps 1");
+  const auto next = bench.finetune(fmt::format("{}--steps 1", kRun));
   CHECK_MESSAGE(next.code == 0, next.err);
   CHECK(fs::exists(bench / "out/model.safetensors"));
   CHECK_FALSE(fs::exists(bench / "out.zeroth-lock"));
