@@ -161,11 +161,24 @@ double operations_of_row(const model::Blocks& blocks, int64_t length) {
   return 6 * parameters * static_cast<double>(length);
 }
 
+// So many rows that the last block's products are large ones, 0 where one row's are: of small
+// 16-bit products LibTorch copies a factor, which those of a run would not need.
+int64_t rows_of_large_products(const model::Block& last, int64_t length) {
+  constexpr int64_t kLarge = int64_t{1} << 25;  // multiplications; copies were seen up to 2^24.2
+  int64_t of_row = 0;
+  for (const torch::Tensor& parameter : last.parameters()) of_row += parameter.numel() * length;
+  return of_row >= kLarge ? 0 : (kLarge + of_row - 1) / std::max<int64_t>(1, of_row);
+}
+
 }  // namespace
 
 std::vector<BlockBytes> probe_blocks(const model::Blocks& blocks, const ProbeOptions& options) {
   const double fit = options.most_operations / (4 * operations_of_row(blocks, options.length) + 1);
-  const auto rows = static_cast<int64_t>(std::min(fit, static_cast<double>(kMostRows)));
+  auto rows = static_cast<int64_t>(std::min(fit, static_cast<double>(kMostRows)));
+  if (rows > 0) {
+    const int64_t large = rows_of_large_products(*blocks.back(), options.length);
+    rows = std::max(rows, std::min(kMostRows, large));
+  }
   Probe probe(blocks, options);
   const Pair pair = rows > 0 ? run_twice(probe, rows) : run_once(probe);
   std::vector<BlockBytes> bytes;

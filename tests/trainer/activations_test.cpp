@@ -131,7 +131,7 @@ TEST_CASE("a micro-batch that cannot fit is refused at once, and one that does i
   CHECK(size > 1000);
 
   const auto result = bench.zeroth(
-      2, "--model model --data train.bin --seq-len 16 --steps 1 --micro-batch 100000000");
+      2, "--model model --data train.bin --seq-len 64 --steps 1 --micro-batch 1000000");
   CHECK(result.code == 1);
   CHECK_MESSAGE(has(result.err, "activations (estimated) "), result.err);
 }
