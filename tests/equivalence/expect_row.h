@@ -17,8 +17,8 @@ nlohmann::json load_fixture(const std::string& name);
 class RowChecker {
  public:
   // Losses, norms and rates against the fixture, invariants, bits against plain(row) (a host's step
-  // on a GPU: against the same over host memory), parameters against single(row). Failures name the
-  // row.
+  // on a GPU: against the same over host memory), first gradients, moments and parameters against
+  // single(row) by the bounds of reach.h. Failures name the row.
   void check(const Row& row);
 
   const RowResult& result(const Row& row);
@@ -30,8 +30,11 @@ class RowChecker {
   void check_dropped_losses(const Row& row, const RowResult& result);
   void check_unclipped_losses(const Row& row, const RowResult& result);
   void check_parameters(const Row& row, const RowResult& result);
+  void note(const std::string& what, double value, double most);
+  const Tensors& gradients(const Row& row);
 
   std::map<std::string, RowResult> results_;
+  std::map<std::string, Tensors> gradients_;
   std::map<std::string, double> worst_;
   int rows_ = 0;
 };

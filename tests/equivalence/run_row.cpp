@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "base/error.h"
 #include "model/build.h"
 #include "model/checkpoint_source.h"
 #include "tests/equivalence/samples.h"
@@ -63,12 +64,82 @@ bool only_shards(const Row& row, engine::TrainEngine& engine) {
   });
 }
 
+Split split_of(const Row& row, const comm::Mesh& mesh) {
+  return {.accumulation = row.accumulation,
+          .rank = mesh.rank(),
+          .world_size = mesh.world_size(),
+          .masked = row.masked};
+}
+
+// Cuts a unit's whole buffer into its parameters.
+void cut(const zero::FlatLayout& layout, const torch::Tensor& whole, Tensors& parameters) {
+  for (const zero::Slot& slot : layout.slots()) {
+    parameters[slot.name] = whole.narrow(0, slot.offset, slot.numel);
+  }
+}
+
+// What lies between the parameters, where no gradient comes.
+bool has_clean_padding(const zero::FlatLayout& layout, const torch::Tensor& whole) {
+  const torch::Tensor padding = whole.clone();
+  for (const zero::Slot& slot : layout.slots()) {
+    padding.narrow(0, slot.offset, slot.numel).zero_();
+  }
+  return padding.eq(0).all().item<bool>();
+}
+
+// Each state of the optimizer, whole. Collective.
+std::vector<Tensors> whole_states(engine::TrainEngine& engine) {
+  const auto rule = optim::make_update_rule(engine.config().optimizer, engine.mesh().device());
+  std::vector<Tensors> states(rule->state_names().size());
+  const std::vector<zero::Unit>& units = engine.plan().units;
+  for (size_t unit = 0; unit < units.size(); ++unit) {
+    for (size_t i = 0; i < states.size(); ++i) {
+      const torch::Tensor own = engine.optimizer().state(unit, i).to(engine.mesh().device());
+      torch::Tensor whole = own;
+      if (own.numel() < units[unit].layout.numel()) {
+        whole = at::empty({units[unit].layout.numel()}, own.options());
+        engine.mesh().data().all_gather(whole, own, "states").wait();
+      }
+      whole = whole.cpu();
+      ZEROTH_CHECK(has_clean_padding(units[unit].layout, whole), "padding of {} has a gradient",
+                   units[unit].name);
+      cut(units[unit].layout, whole, states[i]);
+    }
+  }
+  return states;
+}
+
+// Of a run on one rank, which holds all parameters and states.
+class Reaches {
+ public:
+  void add(engine::TrainEngine& engine, double lr) {
+    Tensors values;
+    for (size_t unit = 0; unit < engine.plan().units.size(); ++unit) {
+      cut(engine.plan().units[unit].layout, engine.optimizer().master(unit).cpu(), values);
+    }
+    const std::vector<Tensors> states = whole_states(engine);
+    for (const auto& [name, value] : values) {
+      std::vector<torch::Tensor> own;
+      for (const Tensors& state : states) own.push_back(state.at(name));
+      reaches_.try_emplace(name, engine.config().optimizer).first->second.add(value, own, lr);
+    }
+  }
+
+  Tensors distances() const {
+    Tensors all;
+    for (const auto& [name, reach] : reaches_) all[name] = reach.distance();
+    return all;
+  }
+
+ private:
+  std::map<std::string, Reach> reaches_;
+};
+
 RowResult train(const Row& row, const std::shared_ptr<comm::Mesh>& mesh) {
   const auto engine = make_row_engine(row, mesh);
-  SampleLoader loader({.accumulation = row.accumulation,
-                       .rank = mesh->rank(),
-                       .world_size = mesh->world_size(),
-                       .masked = row.masked});
+  SampleLoader loader(split_of(row, *mesh));
+  const bool fp32 = row.precision == configs::Precision::kFp32;
+  Reaches reaches;
   RowResult result;
   for (int64_t step = 0; step < kSteps; ++step) {
     const engine::StepStats stats = engine->train_batch(loader);
@@ -79,12 +150,30 @@ RowResult train(const Row& row, const std::shared_ptr<comm::Mesh>& mesh) {
     if (step % 2 == 1) result.masters_rounded = result.masters_rounded && masters_rounded(*engine);
     result.only_shards = result.only_shards && only_shards(row, *engine);
     result.skipped += stats.skipped;
+    if (fp32 && row.ranks == 1) reaches.add(*engine, stats.lr);
   }
+  if (fp32) result.states = whole_states(*engine);
+  result.reach = reaches.distances();
   result.peak_live_elements = engine->params().peak_live_elements();
   result.resting_bytes = engine->params().resting_bytes();
   Collected sink(result.parameters);
   engine->save_model(sink);
   return result;
+}
+
+// AdamW's first moment after one update is a known part of the gradient, whatever decays.
+Tensors step_gradients(const Row& row, const std::shared_ptr<comm::Mesh>& mesh,
+                       const Split& split) {
+  Row first = row;
+  first.training = Training::kAdamW;
+  first.clipping = 0;
+  const auto engine = make_row_engine(first, mesh);
+  SampleLoader loader(split);
+  engine->train_batch(loader);
+  Tensors gradients = whole_states(*engine).front();
+  const double part = 1 - engine->config().optimizer.betas[0];
+  for (auto& [name, value] : gradients) value = value.to(torch::kDouble) / part;
+  return gradients;
 }
 
 void merge(RowResult& all, RowResult rank) {
@@ -100,6 +189,8 @@ void merge(RowResult& all, RowResult rank) {
   all.grad_norms = std::move(rank.grad_norms);
   all.rates = std::move(rank.rates);
   all.parameters.merge(rank.parameters);
+  all.states = std::move(rank.states);
+  all.reach = std::move(rank.reach);
 }
 
 }  // namespace
@@ -132,6 +223,24 @@ RowResult run_row(const Row& row) {
     merge(all, std::move(own));
   });
   return all;
+}
+
+Tensors first_gradients(const Row& row) {
+  Tensors gradients;
+  std::mutex mutex;
+  testing::run_ranks(row.ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+    Tensors own = step_gradients(row, mesh, split_of(row, *mesh));
+    const std::lock_guard lock(mutex);
+    gradients = std::move(own);
+  });
+  return gradients;
+}
+
+Tensors first_gradients(const Row& row, const Split& split) {
+  Tensors gradients;
+  testing::run_ranks(
+      1, [&](std::shared_ptr<comm::Mesh> mesh) { gradients = step_gradients(row, mesh, split); });
+  return gradients;
 }
 
 }  // namespace zeroth::equivalence

@@ -13,7 +13,9 @@
 #include "engine/train_engine.h"
 #include "model/spec.h"
 #include "model/weight_source.h"
+#include "tests/equivalence/reach.h"
 #include "tests/equivalence/row.h"
+#include "tests/equivalence/samples.h"
 
 namespace zeroth::equivalence {
 
@@ -22,7 +24,11 @@ struct RowResult {
   std::vector<double> losses;
   std::vector<double> grad_norms;
   std::vector<double> rates;
-  std::map<std::string, torch::Tensor> parameters;  // as saved at the end
+  Tensors parameters;  // as saved at the end
+  // fp32 rows: the optimizer's states at the end, by their numbers, and, of one rank, how far
+  // another's parameters may be.
+  std::vector<Tensors> states;
+  Tensors reach;
   // What must hold on every rank after every step.
   bool ranks_agree = true;      // on loss and norm, to the bit
   bool masters_rounded = true;  // each working weight is its master rounded
@@ -34,6 +40,11 @@ struct RowResult {
 };
 
 RowResult run_row(const Row& row);
+
+// The gradients of the first step, fp64, whole and not clipped. Padding between them was zeros.
+Tensors first_gradients(const Row& row);
+// Of one rank, with samples that are dealt otherwise than the row says: of a part of them.
+Tensors first_gradients(const Row& row, const Split& split);
 
 std::filesystem::path checkpoint_of(const Row& row);
 

@@ -1,0 +1,104 @@
+// The bounds of the table of strategies: what they let pass, and what they find.
+#include "tests/equivalence/reach.h"
+
+#include <ATen/ATen.h>
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "tests/equivalence/run_row.h"
+#include "tests/equivalence/samples.h"
+
+namespace zeroth::equivalence {
+namespace {
+
+using torch::Tensor;
+
+// a + factor * b, parameter by parameter.
+Tensors plus(const Tensors& a, const Tensors& b, double factor) {
+  Tensors sum;
+  for (const auto& [name, value] : a) sum[name] = value + factor * b.at(name);
+  return sum;
+}
+
+// Far beyond what rounding can do.
+void expect_found(const Tensors& wrong, const Tensors& right) {
+  CHECK(largest_gap(wrong, right) > 100 * kNoise);
+}
+
+// Elements of a parameter in a run of AdamW without decay, all in fp64.
+struct AdamRun {
+  configs::OptimizerConfig config;
+  Tensor value, m, v;
+  int64_t update = 0;
+
+  AdamRun(const configs::OptimizerConfig& optimizer, int64_t count)
+      : config(optimizer),
+        value(at::zeros({count}, torch::kDouble)),
+        m(at::zeros_like(value)),
+        v(at::zeros_like(value)) {}
+
+  void step(const Tensor& gradient) {
+    const auto [beta1, beta2] = config.betas;
+    const auto n = static_cast<double>(++update);
+    m = beta1 * m + (1 - beta1) * gradient;
+    v = beta2 * v + (1 - beta2) * gradient.square();
+    const Tensor root = (v / (1 - std::pow(beta2, n))).sqrt() + config.eps;
+    value = value - config.lr * m / (1 - std::pow(beta1, n)) / root;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the first gradients show a sum that lacks a rank or a micro-batch, or is off by one") {
+  const Tensors whole = first_gradients({});
+  CHECK(largest_gap(whole, whole) == 0);
+  Row split = {.accumulation = 2, .ranks = 3};
+  split.zero.stage = 2;
+  CHECK(largest_gap(first_gradients(split), whole) <= kNoise);
+  const Tensors rank = first_gradients({}, {.rank = 2, .world_size = 3});
+  expect_found(plus(whole, rank, -1.0 / 3), whole);
+  expect_found(plus(whole, rank, 1.0 / 3), whole);
+  const Tensors micro_batch = first_gradients({}, {.accumulation = 2});
+  expect_found(plus(whole, micro_batch, -1.0 / 2), whole);
+  for (const auto& [name, value] : whole) {  // a shard that begins in the padding
+    CAPTURE(name);
+    Tensors shifted = whole;
+    shifted[name] = at::cat({at::zeros({1}, value.options()), value.slice(0, 0, -1)});
+    expect_found(shifted, whole);
+    Tensors lacking = whole;  // one element, the largest, counted twice
+    const int64_t largest = value.abs().argmax().item<int64_t>();
+    lacking[name] = value.clone();
+    lacking[name][largest] *= 2;
+    expect_found(lacking, whole);
+  }
+}
+
+TEST_CASE("what rounding does to a run of Adam stays in reach, a missing addend does not") {
+  torch::manual_seed(41);
+  constexpr int64_t kCount = 4000, kUpdates = 20, kRanks = 3;
+  const configs::OptimizerConfig config{.lr = 1e-3, .betas = {0.9, 0.95}};
+  const Tensor sizes = at::pow(10, -9 * at::rand({kCount}, torch::kDouble));  // 1 to 1e-9
+  AdamRun run(config, kCount), rounded(config, kCount), lacking(config, kCount);
+  Reach reach(config);
+  for (int64_t update = 0; update < kUpdates; ++update) {
+    const Tensor ranks = at::randn({kRanks, kCount}, torch::kDouble) * sizes;
+    const Tensor gradient = ranks.sum(0);
+    const double noise = kNoise * gradient.abs().max().item<double>();
+    run.step(gradient);
+    rounded.step(gradient + noise * (2 * at::rand({kCount}, torch::kDouble) - 1));
+    lacking.step(ranks[0] + ranks[1]);
+    reach.add(run.value, {run.m, run.v}, config.lr);
+  }
+  const Tensor distance = reach.distance();
+  CHECK((rounded.value - run.value).abs().le(distance).all().item<bool>());
+  // Elements above the noise are held tightly, those below it by what Adam can do.
+  const Tensor large = sizes.gt(1e-2), small = sizes.lt(1e-8);
+  CHECK(distance.masked_select(large).max().item<double>() < 0.05 * config.lr * kUpdates);
+  CHECK(distance.max().item<double>() < 2.5 * config.lr * kUpdates);
+  CHECK(distance.masked_select(small).min().item<double>() > config.lr * kUpdates);
+  const Tensor found = (lacking.value - run.value).abs().gt(distance).masked_select(large);
+  CHECK(found.to(torch::kDouble).mean().item<double>() > 0.9);
+}
+
+}  // namespace zeroth::equivalence
