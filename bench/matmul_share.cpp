@@ -1,5 +1,6 @@
-// matmul_share CONFIG_FOLDER [fp32|bf16 [ROWS [SEQ [STEPS]]]]: how much of the measured peak of
-// matrix products a training step on one CPU thread reaches, and how much its products alone reach.
+// matmul_share CONFIG_FOLDER [fp32|bf16|fp16 [ROWS [SEQ [STEPS]]]]: how much of the measured peak
+// of matrix products a training step on one CPU thread reaches, and how much its products alone
+// reach.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,6 +30,7 @@ struct Options {
   int steps = 10;
 
   torch::ScalarType dtype() const {
+    if (precision == configs::Precision::kFp16) return torch::kFloat16;
     return precision == configs::Precision::kBf16 ? torch::kBFloat16 : torch::kFloat32;
   }
 };
@@ -115,13 +117,14 @@ double time_step(const model::ModelSpec& spec, const Options& options) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    fmt::print(stderr, "usage: matmul_share CONFIG_FOLDER [fp32|bf16 [ROWS [SEQ [STEPS]]]]\n");
+    fmt::print(stderr, "usage: matmul_share CONFIG_FOLDER [fp32|bf16|fp16 [ROWS [SEQ [STEPS]]]]\n");
     return 2;
   }
   keep_freed_memory();
   at::set_num_threads(1);
   Options options;
   if (argc > 2 && std::string(argv[2]) == "fp32") options.precision = configs::Precision::kFp32;
+  if (argc > 2 && std::string(argv[2]) == "fp16") options.precision = configs::Precision::kFp16;
   if (argc > 3) options.rows = std::atoll(argv[3]);
   if (argc > 4) options.seq = std::atoll(argv[4]);
   if (argc > 5) options.steps = std::max(2, std::atoi(argv[5]));

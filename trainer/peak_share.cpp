@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
+#include <utility>
 
 #include "model/flops.h"
 #include "model/matrix_peak.h"
@@ -14,11 +16,8 @@ namespace {
 
 // A device that is too full for the measurement has none: then nobody has.
 double own_peak(configs::Precision precision, torch::Device device) {
-  const torch::Dtype working = zero::dtype_of(precision);
   try {
-    const double fp32 = model::measure_matrix_peak(torch::kFloat, device);
-    if (working == torch::kFloat) return fp32;
-    return std::max(fp32, model::measure_matrix_peak(working, device));
+    return model::measure_matrix_peak(zero::dtype_of(precision), device);
   } catch (const c10::OutOfMemoryError&) {
     return -std::numeric_limits<double>::infinity();
   }
@@ -26,8 +25,7 @@ double own_peak(configs::Precision precision, torch::Device device) {
 
 }  // namespace
 
-PeakShare::PeakShare(const model::ModelSpec& spec, int64_t seq_len)
-    : flops_per_token_(model::flops_per_token(spec, seq_len)) {}
+PeakShare::PeakShare(model::ModelSpec spec, int64_t rows) : spec_(std::move(spec)), rows_(rows) {}
 
 void PeakShare::measure(configs::Precision precision, comm::Mesh& mesh) {
   const double own = own_peak(precision, mesh.device());
@@ -36,9 +34,20 @@ void PeakShare::measure(configs::Precision precision, comm::Mesh& mesh) {
   peak_ = std::max(0.0, sum.item<double>());
 }
 
-double PeakShare::of(int64_t tokens, double seconds) const {
+double PeakShare::flops(const engine::StepStats& stats) const {
+  const std::vector<double> forward =
+      model::block_flops_per_token(spec_, std::max<int64_t>(1, stats.tokens / rows_));
+  const double head = forward.back();
+  const double body = std::accumulate(forward.begin(), forward.end(), 0.0) - head;
+  return 3 * (body * static_cast<double>(stats.tokens) +
+              head * static_cast<double>(stats.trained_tokens));
+}
+
+double PeakShare::of(const engine::StepStats& stats, double seconds) {
   if (peak_ == 0) return std::numeric_limits<double>::quiet_NaN();
-  return flops_per_token_ * static_cast<double>(tokens) / seconds / peak_;
+  const double rate = flops(stats) / seconds;
+  peak_ = std::max(peak_, rate);
+  return rate / peak_;
 }
 
 }  // namespace zeroth::trainer

@@ -5,26 +5,33 @@
 
 #include "comm/mesh.h"
 #include "configs/config.h"
+#include "engine/engine.h"
 #include "model/spec.h"
 
 namespace zeroth::trainer {
 
 class PeakShare {
  public:
-  // Samples count as full ones, of `seq_len` positions.
-  PeakShare(const model::ModelSpec& spec, int64_t seq_len);
+  // `rows`: samples of a step.
+  PeakShare(model::ModelSpec spec, int64_t rows);
 
-  // Matrix products of all ranks at once, at most 50 ms for each precision: the working one, and
-  // fp32, which is the faster one on some CPUs. Leaves the share unknown where a rank's memory does
-  // not suffice. Collective, blocks.
+  // Matrix products in the working precision, of all ranks at once, at most 50 ms: by what
+  // multiplies in the model, too. Leaves the share unknown where a rank's memory does not suffice.
+  // Collective, blocks.
   void measure(configs::Precision precision, comm::Mesh& mesh);
 
-  // Forward and backward of so many tokens, over all ranks, as a part of what the ranks' products
-  // do in that time. Recomputed work does not count. A NaN before measure().
-  double of(int64_t tokens, double seconds) const;
+  // What forward and backward of a step compute, over all ranks, as a part of what the ranks'
+  // products do in that time. Counted is what runs: positions with their padding, attention to rows
+  // of their mean length, and the head's products with trained tokens; recomputed work does not
+  // count. At most 1: a step that does more than was measured is the better measurement. A NaN
+  // before measure().
+  double of(const engine::StepStats& stats, double seconds);
 
  private:
-  double flops_per_token_;
+  double flops(const engine::StepStats& stats) const;
+
+  model::ModelSpec spec_;
+  int64_t rows_;
   double peak_ = 0;  // operations per second of all ranks; 0: not measured
 };
 

@@ -66,7 +66,7 @@ Reporter::Reporter(const RunPlan& plan, const comm::RankEnv& env, const RunClock
       metrics_(writes_ ? plan.flags.metrics : "",
                [this](const std::string& text) { progress_.warning(text); }),
       progress_(progress_options(plan, env), output_of(writes_)),
-      peak_share_(plan.spec, plan.seq_len) {
+      peak_share_(plan.spec, plan.config.batch.train_batch_size) {
   if (!writes_ || !plan.train) return;
   monitors_ =
       monitor::Monitors(plan.config, [this](const std::string& text) { progress_.warning(text); });
@@ -134,7 +134,7 @@ void Reporter::step(const engine::StepStats& stats) {
       .step_s = step_s,
       .since_start_s = now,
       .peak = plan_.flags.metrics.empty() ? PeakMemory{} : largest_peak_memory(engine_->mesh()),
-      .peak_share = peak_share_.of(stats.tokens, step_s)};
+      .peak_share = peak_share_.of(stats, step_s)};
   metrics_.write(to_json(row));
   progress_.step(row);
   if (stats.step == 1) tell_notes();

@@ -21,21 +21,55 @@ model::ModelSpec small_spec() {
   return spec;
 }
 
+engine::StepStats stats_of(int64_t tokens, int64_t trained_tokens) {
+  engine::StepStats stats;
+  stats.tokens = tokens;
+  stats.trained_tokens = trained_tokens;
+  return stats;
+}
+
 }  // namespace
 
 TEST_CASE("the share is unknown until the machine was measured, then work over time") {
   testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+    const engine::StepStats stats = stats_of(1024, 1024);
     PeakShare share(small_spec(), 32);
-    CHECK(std::isnan(share.of(1000, 1)));
+    CHECK(std::isnan(share.of(stats, 1)));
     share.measure(configs::Precision::kBf16, *mesh);
-    const double one = share.of(1000, 1);
+    const double one = share.of(stats, 1);
     CHECK(one > 0);
-    CHECK(share.of(2000, 1) == doctest::Approx(2 * one));
-    CHECK(share.of(1000, 0.5) == doctest::Approx(2 * one));
+    CHECK(share.of(stats_of(2048, 2048), 1) > 2 * one);
+    CHECK(share.of(stats, 0.5) == doctest::Approx(2 * one));
     // A core multiplies at more than 100 MFLOPS and at less than 10 TFLOPS.
-    const double work = model::flops_per_token(small_spec(), 32) * 1000;
+    const double work = model::flops_per_token(small_spec(), 32) * 1024;
     CHECK(one < work / 2e8);
     CHECK(one > work / 2e13);
+  });
+}
+
+TEST_CASE("short rows and untrained tokens count as what they are") {
+  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+    PeakShare share(small_spec(), 8);
+    share.measure(configs::Precision::kFp32, *mesh);
+    const auto at_one_second = [&](int64_t tokens, int64_t trained) {
+      return share.of(stats_of(tokens, trained), 1);
+    };
+    const double whole = at_one_second(64, 64);
+    CHECK(whole * model::flops_per_token(small_spec(), 4) ==
+          doctest::Approx(at_one_second(32, 32) * 2 * model::flops_per_token(small_spec(), 8)));
+    const double head = 6.0 * 512 * 64;
+    CHECK(at_one_second(64, 16) / whole ==
+          doctest::Approx(1 - 0.75 * head / model::flops_per_token(small_spec(), 8)));
+  });
+}
+
+TEST_CASE("no share is above 1: a step that does more than was measured is the measure") {
+  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+    PeakShare share(small_spec(), 8);
+    share.measure(configs::Precision::kFp32, *mesh);
+    const engine::StepStats stats = stats_of(1 << 20, 1 << 20);
+    CHECK(share.of(stats, 1e-9) == 1);
+    CHECK(share.of(stats, 2e-9) == doctest::Approx(0.5));
   });
 }
 
