@@ -2,8 +2,8 @@
 
 #include <doctest/doctest.h>
 
-#include <chrono>
 #include <cmath>
+#include <ctime>
 #include <functional>
 
 #include "base/error.h"
@@ -23,10 +23,11 @@ std::string error_of(const std::string& text, const JsonSource& source = kSource
   }
 }
 
+// Of the processor, which others may share.
 double seconds_of(const std::function<void()>& run) {
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   run();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
 }
 
 std::string repeat(const std::string& text, size_t times) {

@@ -1,6 +1,6 @@
 #include "configs/check.h"
 
-#include <chrono>
+#include <ctime>
 
 #include "tests/configs/support.h"
 
@@ -145,10 +145,9 @@ TEST_CASE("60,000 unknown keys, and long ones, are refused in linear time") {
     longs += fmt::format("\"zero_optimization{}{}\": 1,", std::string(3'000, 'k'), i);
   }
   for (const std::string& text : {many, longs}) {
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();
     const std::string error = error_of(text + "\"stages\": 1}");
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    CHECK(took.count() < 2);
+    CHECK(std::clock() - start < 2 * CLOCKS_PER_SEC);
     CHECK(error.find(" errors\n") != std::string::npos);
     CHECK(error.find("\n  and ") != std::string::npos);
     CHECK(error.size() < 20'000);

@@ -3,8 +3,8 @@
 #include <doctest/doctest.h>
 #include <utf8proc.h>
 
-#include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <vector>
 
 using namespace zeroth::data;
@@ -44,9 +44,9 @@ TEST_CASE("The first byte tells a character's length") {
 TEST_CASE("Marks of any number and order are normalised in linear time") {
   std::string marks = "e";
   for (int i = 0; i < 200'000; ++i) marks += i % 2 == 0 ? "\u0301" : "\u0323";
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   const std::string normal = to_nfc(marks);
-  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(2));
+  CHECK(std::clock() - start < 2 * CLOCKS_PER_SEC);
   CHECK(normal.starts_with("\u1eb9\u0323\u0323"));
   CHECK(normal.ends_with("\u0301\u0301"));
   CHECK(normal.size() == marks.size() + 3 - 1 - 2);

@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 
@@ -16,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::seconds kMostTime{2};  // for one input
-constexpr uint64_t kMutants = 2000;           // of each kind
+constexpr std::clock_t kMostTime = 2 * CLOCKS_PER_SEC;  // of the processor, for one input
+constexpr uint64_t kMutants = 2000;                     // of each kind
 
 // In the order of their names.
 std::vector<fs::path> corpus(const Reader& reader) {
@@ -32,7 +32,7 @@ std::vector<fs::path> corpus(const Reader& reader) {
 
 void expect_kept(const Reader& reader, std::string_view bytes, const std::string& name) {
   INFO(reader.name << ": " << name);
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   std::string finding;
   try {
     check(reader, bytes);
@@ -40,7 +40,7 @@ void expect_kept(const Reader& reader, std::string_view bytes, const std::string
     finding = found.what();
   }
   CHECK(finding == "");
-  CHECK(std::chrono::steady_clock::now() - start < kMostTime);
+  CHECK(std::clock() - start < kMostTime);
 }
 
 }  // namespace
