@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <utility>
 
 #include "base/json.h"
 #include "configs/context.h"
@@ -67,8 +66,7 @@ void warn_of_idle(Context& context, const std::string& section, RestingPlace dev
 void check_bf16(Context& context, const Config& config) {
   constexpr char kMasters[] = "bf16.bf16_master_weights_and_grads";
   constexpr char kStates[] = "bf16.bf16_optimizer_states";
-  const auto [masters, states] =
-      std::pair(config.optimizer.bf16_masters, config.optimizer.bf16_states);
+  const bool masters = config.optimizer.bf16_masters, states = config.optimizer.bf16_states;
   if (!masters && !states) return;
   const CheckedKeys& keys = context.keys;
   const OffloadOptimizerConfig& optimizer = config.zero.offload_optimizer;

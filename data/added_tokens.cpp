@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <span>
 
 #include "base/json_view.h"
 #include "data/bpe.h"
@@ -93,10 +92,11 @@ std::vector<AddedToken> parse_added_tokens(const json& added_tokens) {
 
 AddedTokenSplitter::AddedTokenSplitter(std::vector<AddedToken> tokens)
     : tokens_(std::move(tokens)) {
-  const auto content = [](const AddedToken& token) -> const std::string& { return token.content; };
-  std::ranges::stable_sort(tokens_, {}, content);
-  const auto repeated = std::ranges::unique(tokens_, {}, content);  // the first of equals stays
-  tokens_.erase(repeated.begin(), repeated.end());
+  std::stable_sort(tokens_.begin(), tokens_.end(),
+                   [](const AddedToken& a, const AddedToken& b) { return a.content < b.content; });
+  const auto same = [](const AddedToken& a, const AddedToken& b) { return a.content == b.content; };
+  tokens_.erase(std::unique(tokens_.begin(), tokens_.end(), same),
+                tokens_.end());  // the first stays
   std::erase_if(tokens_, [](const AddedToken& token) { return token.content.empty(); });
   for (const AddedToken& token : tokens_) begins_[static_cast<uint8_t>(token.content[0])] = true;
 }
@@ -105,18 +105,16 @@ AddedTokenSplitter::AddedTokenSplitter(std::vector<AddedToken> tokens)
 const AddedToken* AddedTokenSplitter::match_at(std::string_view input, size_t at) const {
   if (!begins_[static_cast<uint8_t>(input[at])]) return nullptr;
   const AddedToken* longest = nullptr;
-  std::span<const AddedToken> range(tokens_);
-  for (size_t length = 0; !range.empty(); ++length) {
-    if (range[0].content.size() == length) {
-      longest = &range[0];
-      range = range.subspan(1);
-    }
+  auto first = tokens_.begin(), last = tokens_.end();
+  for (size_t length = 0; first != last; ++length) {
+    if (first->content.size() == length) longest = &*first++;
     if (at + length == input.size()) break;
+    const auto next = static_cast<uint8_t>(input[at + length]);
     const auto byte_of = [=](const AddedToken& token) {
       return static_cast<uint8_t>(token.content[length]);
     };
-    range = std::span(
-        std::ranges::equal_range(range, static_cast<uint8_t>(input[at + length]), {}, byte_of));
+    first = std::partition_point(first, last, [&](const auto& t) { return byte_of(t) < next; });
+    last = std::partition_point(first, last, [&](const auto& t) { return byte_of(t) == next; });
   }
   return longest;
 }

@@ -44,7 +44,9 @@ void sort_marks(std::vector<utf8proc_int32_t>& codes) {
   for (auto at = codes.begin(); at != codes.end();) {
     const auto begin = std::find_if(at, codes.end(), mark_class);
     at = std::find_if_not(begin, codes.end(), mark_class);
-    std::ranges::stable_sort(begin, at, {}, mark_class);
+    std::stable_sort(begin, at, [&](utf8proc_int32_t a, utf8proc_int32_t b) {
+      return mark_class(a) < mark_class(b);
+    });
   }
 }
 
