@@ -66,10 +66,7 @@ TEST_CASE("a rank that does not come is named") {
 }
 
 TEST_CASE("a ticket to another user's memory is refused, with rank and reason") {
-  if (*obstacle_to_nobody() != '\0') {
-    MESSAGE("skipped: " << obstacle_to_nobody());
-    return;
-  }
+  if (!may_become_nobody()) return;
   const Nobody stranger([] {
     static MemoryFile file = MemoryFile::create("zeroth:run");
     file.fix_size(4096);

@@ -18,9 +18,11 @@ namespace zeroth {
 
 inline constexpr uid_t kNobody = 65534;
 
-// What keeps this process from becoming that user; empty: nothing does.
-inline const char* obstacle_to_nobody() {
-  return ::geteuid() == 0 ? "" : "only root can become nobody";
+// False, with a message, where this process may not become that user.
+inline bool may_become_nobody() {
+  if (::geteuid() == 0) return true;
+  MESSAGE("skipped: only root can become nobody");
+  return false;
 }
 
 inline bool become_nobody() {
@@ -71,14 +73,11 @@ class Nobody {
   std::string said_;
 };
 
-// Does `action` as that user. False, with a message, where this process may not become him; the
-// action itself returns whether it could be done.
+// Does `action` as that user, which returns whether it could be done. False where this process may
+// not become him.
 template <typename Action>
 bool as_nobody(Action action) {
-  if (*obstacle_to_nobody() != '\0') {
-    MESSAGE("skipped: " << obstacle_to_nobody());
-    return false;
-  }
+  if (!may_become_nobody()) return false;
   const Nobody nobody([&]() -> std::string { return action() ? "done" : "refused"; });
   REQUIRE(nobody.said() == "done");
   return true;

@@ -123,10 +123,7 @@ TEST_CASE("no process of a run on one host listens at any port") {
 }
 
 TEST_CASE("another user can neither read, join, hold up nor end a run") {
-  if (*obstacle_to_nobody() != '\0') {
-    MESSAGE("skipped: " << obstacle_to_nobody());
-    return;
-  }
+  if (!may_become_nobody()) return;
   EndlessRun run;
   const std::string meeting = variable_of(run.ranks()[0], "ZEROTH_MEETING");
   REQUIRE_FALSE(meeting.empty());
