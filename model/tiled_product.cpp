@@ -2,12 +2,13 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/native/CPUBlas.h>
-#include <ATen/ops/empty.h>
+#include <c10/core/impl/alloc_cpu.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <memory>
 
 #include "base/error.h"
 #include "base/parallel.h"
@@ -158,6 +159,18 @@ class Block {
   float* sums_ = nullptr;
 };
 
+// Of LibTorch's allocator, whose alignment brgemm wants, but no tensor: what a step's tensors take
+// is measured (engine/activation_probe.h) and scaled to more rows, with which this does not grow.
+class Scratch {
+ public:
+  explicit Scratch(int64_t floats)
+      : memory_(c10::alloc_cpu(static_cast<size_t>(floats) * sizeof(float)), &c10::free_cpu) {}
+  float* get() const { return static_cast<float*>(memory_.get()); }
+
+ private:
+  std::unique_ptr<void, decltype(&c10::free_cpu)> memory_;
+};
+
 static_assert(Block::floats(kMost, kMost) * sizeof(float) <= kTiledProductScratch);
 
 // `out` has rows without gaps.
@@ -168,12 +181,12 @@ void multiply(const Tensor& out, const Tensor& a, const Tensor& b, bool add) {
   const int64_t across = parts(n, grid.columns);
   parallel_for(parts(m, grid.rows) * across, 1, [&](int64_t begin, int64_t end) {
     const torch::NoGradGuard no_grad;  // of this thread
-    const Tensor memory = at::empty({Block::floats(grid.rows, grid.columns)}, torch::kFloat32);
+    const Scratch memory(Block::floats(grid.rows, grid.columns));
     for (int64_t i = begin; i < end; ++i) {
       const int64_t row = i / across * grid.rows, column = i % across * grid.columns;
       Block block(left, right, {row, std::min(grid.rows, m - row)},
                   {column, std::min(grid.columns, n - column)});
-      block.multiply(a.size(1), add ? &start : nullptr, memory.data_ptr<float>());
+      block.multiply(a.size(1), add ? &start : nullptr, memory.get());
       cpu::with_kernels(out.scalar_type(), [&](const auto& kernels, auto t) {
         block.write(kernels, cpu::data<decltype(t)>(out), out.stride(0));
       });

@@ -9,6 +9,14 @@
 #include "trainer/agreement.h"
 
 namespace zeroth::trainer {
+namespace {
+
+// "nan" on every processor: which sign one has depends on the instruction that made it.
+double without_sign_of_nan(double loss) {
+  return std::isnan(loss) ? std::abs(loss) : loss;
+}
+
+}  // namespace
 
 Trainer::Trainer(const RunPlan& plan, engine::Engine& engine, Reporter& reporter, StopSignal& stop)
     : plan_(plan), engine_(engine), reporter_(reporter), stop_(stop), checkpoints_(plan, engine) {}
@@ -51,7 +59,8 @@ bool Trainer::train() {
 void Trainer::saw(const engine::StepStats& stats) {
   last_loss_.clear();
   if (std::isfinite(stats.loss)) return checkpoints_.confirm();
-  last_loss_ = fmt::format("the loss of step {} is {}", stats.step, stats.loss);
+  last_loss_ =
+      fmt::format("the loss of step {} is {}", stats.step, without_sign_of_nan(stats.loss));
   if (!stats.not_finite.empty()) {
     last_loss_ += fmt::format(" and gradients are not finite {}", stats.not_finite);
   }
@@ -86,7 +95,8 @@ bool Trainer::evaluate(int64_t step) {
   if (stats.end_wanted) return true;
   reporter_.evaluated(step, stats);
   if (!std::isfinite(stats.loss)) {
-    last_loss_ = fmt::format("the loss of the evaluation at step {} is {}", step, stats.loss);
+    last_loss_ = fmt::format("the loss of the evaluation at step {} is {}", step,
+                             without_sign_of_nan(stats.loss));
   }
   return false;
 }
