@@ -30,7 +30,7 @@ def parse():
     parser.add_argument("--rows", type=int, required=True, help="of a micro-batch")
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--config", help="DeepSpeed's ds_config.json")
-    parser.add_argument("--start", type=float, required=True, help="when the launcher was started, seconds since the epoch")
+    parser.add_argument("--launched-at", type=float, required=True, help="when the launcher was started, seconds since the epoch")
     parser.add_argument("--local_rank", type=int, default=0)
     return parser.parse_args()
 
@@ -109,7 +109,7 @@ def main():
     ends, losses = [], []
     for number in range(args.steps):
         loss = torch.tensor([step(*samples.batch(number))], dtype=torch.float64)
-        ends.append(time.time() - args.start)
+        ends.append(time.time() - args.launched_at)
         dist.all_reduce(loss)
         losses.append(loss.item() / world)
     peak = torch.tensor([resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024])

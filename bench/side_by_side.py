@@ -152,7 +152,7 @@ class Bench:
             launcher = [str(folder / "deepspeed"), "--num_accelerators", str(RANKS), "--master_port", "29633"]
         command = launcher + [str(HERE / "peer_step.py"), "--engine", engine, "--dtype", dtype, "--config", config]
         command += ["--model", str(self.model), "--tokens", str(self.tokens), "--seq", str(SEQ)]
-        out = self.run(command + ["--rows", str(ROWS), "--steps", str(steps), "--start", str(time.time())])
+        out = self.run(command + ["--rows", str(ROWS), "--steps", str(steps), "--launched-at", str(time.time())])
         results = [line[7:] for line in out.splitlines() if line.startswith("RESULT ")]
         if not results:
             raise Failed("no result")
@@ -224,7 +224,7 @@ def main():
         for stage in (1, 3):
             config = write_config(args.work, stage, "fp32", stage == 3)
             try:
-                bench.peer("deepspeed", "fp32", config, steps=1)
+                bench.peer("deepspeed", "fp32", config, steps=2)
             except Failed as failure:
                 print(f"DeepSpeed at stage {stage}: {failure}", file=sys.stderr)
     print(f"{RANKS} ranks of one thread, {args.cpu or 'all instructions'}, {ROWS} x {SEQ} tokens, {args.steps} steps\n")
