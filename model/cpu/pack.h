@@ -113,11 +113,14 @@ void write_rows(const float* in, int64_t columns, T* out, int64_t stride, int64_
 // Writes the transpose of a computed [columns, kTile], `rows` of its kTile columns.
 template <typename T>
 void write_transposed(const float* in, int64_t columns, T* out, int64_t stride, int64_t rows) {
-  for (int64_t first = 0; first < columns; first += kLanes) {
-    float turned[kTile * kLanes];
-    transpose({in + first * kTile, kTile, kLanes, rows}, turned, kLanes);
+  constexpr int64_t kStrip = 16;
+  for (int64_t first = 0; first < columns; first += kStrip) {
+    float turned[kTile * kStrip];
+    transpose({in + first * kTile, kTile, kStrip, rows}, turned, kStrip);
     for (int64_t row = 0; row < rows; ++row) {
-      store(out + row * stride + first, load(turned + row * kLanes));
+      for (int64_t i = 0; i < kStrip; i += kLanes) {
+        store(out + row * stride + first + i, load(turned + row * kStrip + i));
+      }
     }
   }
 }

@@ -1,6 +1,5 @@
-// Sixteen floats at once, in the vectors of gcc and clang: one instruction with AVX-512, two with
-// AVX2, four without either. Included only by the sources that are compiled for one instruction
-// set; all is local to them.
+// As many floats at once as a register holds, in the vectors of gcc and clang. Included only by the
+// sources that are compiled for one instruction set; all is local to them.
 #pragma once
 
 #if defined(__F16C__) || defined(__AVX512F__)
@@ -15,12 +14,19 @@
 namespace zeroth::model::cpu {
 namespace {
 
+// Of a register: vectors of several registers gcc compares number by number.
+#if defined(__AVX512F__)
 constexpr int64_t kLanes = 16;
+#elif defined(__AVX2__)
+constexpr int64_t kLanes = 8;
+#else
+constexpr int64_t kLanes = 4;
+#endif
 
-using Vec = float __attribute__((vector_size(64)));
-using Bits = uint32_t __attribute__((vector_size(64)));
-using Ints = int32_t __attribute__((vector_size(64)));
-using Halves = uint16_t __attribute__((vector_size(32)));
+using Vec = float __attribute__((vector_size(4 * kLanes)));
+using Bits = uint32_t __attribute__((vector_size(4 * kLanes)));
+using Ints = int32_t __attribute__((vector_size(4 * kLanes)));
+using Halves = uint16_t __attribute__((vector_size(2 * kLanes)));
 
 #define ZEROTH_INLINE [[gnu::always_inline]] inline
 
@@ -51,21 +57,11 @@ ZEROTH_INLINE Halves narrowed(Vec x) {
 }
 #elif defined(__F16C__)
 ZEROTH_INLINE Vec widened(Halves fp16) {
-  __m128i in[2];
-  std::memcpy(in, &fp16, sizeof(in));
-  const __m256 out[2] = {_mm256_cvtph_ps(in[0]), _mm256_cvtph_ps(in[1])};
-  Vec x;
-  std::memcpy(&x, out, sizeof(x));
-  return x;
+  return reinterpret_cast<Vec>(_mm256_cvtph_ps(reinterpret_cast<__m128i>(fp16)));
 }
 ZEROTH_INLINE Halves narrowed(Vec x) {
-  __m256 in[2];
-  std::memcpy(in, &x, sizeof(in));
-  const __m128i out[2] = {_mm256_cvtps_ph(in[0], _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC),
-                          _mm256_cvtps_ph(in[1], _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
-  Halves fp16;
-  std::memcpy(&fp16, out, sizeof(fp16));
-  return fp16;
+  return reinterpret_cast<Halves>(
+      _mm256_cvtps_ph(reinterpret_cast<__m256>(x), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 #else
 ZEROTH_INLINE Vec widened(Halves fp16) {
@@ -126,7 +122,7 @@ ZEROTH_INLINE Vec rounded(Vec x, const Fp16*) {
   return widened(narrowed(x));
 }
 
-// The first `count` < 16 elements, zeros behind them.
+// The first `count` < kLanes elements, zeros behind them.
 template <typename T>
 ZEROTH_INLINE Vec load_part(const T* p, int64_t count) {
   T part[kLanes] = {};
