@@ -97,4 +97,9 @@ std::string shortened(std::string_view text, size_t most) {
   return fmt::format("{}... ({} bytes)", printable(text.substr(0, end)), text.size());
 }
 
+std::string quotation(std::string_view text) {
+  constexpr size_t kMost = 300;
+  return fmt::format("\"{}\"", shortened(text.substr(0, text.find('\n')), kMost));
+}
+
 }  // namespace zeroth

@@ -18,4 +18,8 @@ std::string printable_message(std::string_view text);
 // printable, and of a text beyond `most` bytes only its beginning and its size.
 std::string shortened(std::string_view text, size_t most = 80);
 
+// What a library says of its own failure, as a quotation behind words of ours: its first line,
+// shortened, in quotation marks.
+std::string quotation(std::string_view text);
+
 }  // namespace zeroth

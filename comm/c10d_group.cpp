@@ -38,7 +38,7 @@ struct State {
                        backend->getSize(), call.describe(), options.name, why, peers);
   }
   [[noreturn]] void fail(const Call& call, uint64_t number, const std::exception& cause) const {
-    throw Error("{}", message(call, number, first_line(cause)));
+    throw Error("{}", message(call, number, words_of(cause)));
   }
 };
 
@@ -48,7 +48,7 @@ std::string error_of(c10d::Work& work) {
   try {
     std::rethrow_exception(error);
   } catch (const std::exception& cause) {
-    return first_line(cause);
+    return words_of(cause);
   }
 }
 

@@ -10,6 +10,9 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
+#include "base/printable.h"
+
 namespace zeroth::comm {
 
 struct Call {
@@ -28,10 +31,10 @@ struct Call {
   int64_t bytes;
 };
 
-// What c10d says; its stack trace follows on further lines.
-inline std::string first_line(const std::exception& cause) {
-  const std::string text = cause.what();
-  return text.substr(0, text.find('\n'));
+// An Error of ours as it is; of what c10d says the first line, quoted: its stack trace follows.
+inline std::string words_of(const std::exception& cause) {
+  const bool ours = dynamic_cast<const Error*>(&cause) != nullptr;
+  return ours ? cause.what() : quotation(cause.what());
 }
 
 // Why a collective is given up that has waited so long.

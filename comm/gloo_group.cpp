@@ -21,7 +21,7 @@ std::unique_ptr<Group> make_gloo_group(const c10::intrusive_ptr<c10d::Store>& st
   } catch (const std::exception& cause) {
     throw Error("rank {} of {}: cannot connect group '{}' over Gloo ({}): {}", rank, size,
                 options.name, options.address.empty() ? "default address" : options.address,
-                first_line(cause));
+                words_of(cause));
   }
 }
 

@@ -24,7 +24,7 @@ std::string get(c10d::Store& store, const std::string& key, int rank, int from) 
     const std::vector<uint8_t> value = store.get(key);
     return std::string(value.begin(), value.end()).substr(0, kLongestText);
   } catch (const std::exception& cause) {
-    throw Error("rank {}: rank {} did not connect: {}", rank, from, first_line(cause));
+    throw Error("rank {}: rank {} did not connect: {}", rank, from, words_of(cause));
   }
 }
 

@@ -72,7 +72,7 @@ Rendezvous in_memory(const RankEnv& env) {
     throw Error(
         "rank {} of {}: cannot meet the others where their launcher said (ZEROTH_MEETING): {}; "
         "without that variable ranks meet at MASTER_ADDR:MASTER_PORT",
-        env.rank, env.world_size, first_line(cause));
+        env.rank, env.world_size, words_of(cause));
   }
 }
 
@@ -105,7 +105,7 @@ Rendezvous at_port(const RankEnv& env) {
     return {store, run, /*open_to_all=*/env.secret.empty(), /*served_by_rank_0=*/!env.agent_store};
   } catch (const std::exception& cause) {
     throw Error("rank {} of {}: cannot reach the store at {}:{}: {}", env.rank, env.world_size,
-                env.master_addr, env.master_port, first_line(cause));
+                env.master_addr, env.master_port, words_of(cause));
   }
 }
 

@@ -3,8 +3,6 @@
 
 #include <pcre2.h>
 
-#include <array>
-
 #include "base/error.h"
 #include "base/printable.h"
 #include "data/utf8.h"
@@ -15,10 +13,15 @@ namespace {
 constexpr size_t kMostPattern = size_t{64} << 10;
 constexpr size_t kShown = 500;  // bytes of a pattern in a message
 
-std::string message_of(int code) {
-  std::array<PCRE2_UCHAR, 256> text{};
-  pcre2_get_error_message(code, text.data(), text.size());
-  return reinterpret_cast<const char*>(text.data());
+// PCRE2's own words are about its functions and options.
+std::string why_no_match(int code) {
+  if (code == PCRE2_ERROR_MATCHLIMIT || code == PCRE2_ERROR_DEPTHLIMIT) {
+    return "it can match there in too many ways to try them all";
+  }
+  if (code == PCRE2_ERROR_HEAPLIMIT || code == PCRE2_ERROR_NOMEMORY) {
+    return "it needs more memory there than there is";
+  }
+  return fmt::format("error {} of PCRE2", code);
 }
 
 pcre2_code* as_code(const std::shared_ptr<void>& code) {
@@ -52,8 +55,9 @@ Regex::Regex(const std::string& oniguruma) : source_(oniguruma) {
                     PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &offset, context.get()),
       [](void* code) { pcre2_code_free(static_cast<pcre2_code*>(code)); });
   if (!code_) {
-    throw Error("regular expression '{}' at offset {} of '{}': {}", shortened(oniguruma, kShown),
-                offset, shortened(pattern, kShown), message_of(error));
+    throw Error(
+        "regular expression '{}' is not understood at offset {} of '{}' (error {} of PCRE2)",
+        shortened(oniguruma, kShown), offset, shortened(pattern, kShown), error);
   }
   pcre2_jit_compile(as_code(code_), PCRE2_JIT_COMPLETE);  // without JIT, matching is only slower
 }
@@ -74,7 +78,7 @@ std::optional<TextRange> Regex::Matches::find(size_t from) {
   if (result == PCRE2_ERROR_NOMATCH) return std::nullopt;
   if (result < 0) {
     throw Error("regular expression '{}' failed at byte {} of a text of {} bytes: {}",
-                shortened(regex_.source_, kShown), from, text_.size(), message_of(result));
+                shortened(regex_.source_, kShown), from, text_.size(), why_no_match(result));
   }
   const PCRE2_SIZE* const range = pcre2_get_ovector_pointer(data);
   return TextRange{range[0], range[1]};

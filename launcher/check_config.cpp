@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/flag_words.h"
 #include "base/printable.h"
 #include "configs/inspect.h"
 #include "launcher/cli.h"
@@ -34,7 +35,7 @@ Arguments parse(std::vector<std::string> words) {
   } catch (const CLI::CallForHelp&) {
     arguments.help = app.help() + "\nStatus: 0, or 2 where a run would refuse the file.\n";
   } catch (const CLI::ParseError& error) {
-    throw UsageError("check-config: {} (zeroth check-config --help)", error.what());
+    throw UsageError("check-config: {} (zeroth check-config --help)", flag_complaint(app, error));
   }
   if (arguments.ranks && *arguments.ranks < 1)
     throw UsageError("check-config: --ranks {}: at least one rank is needed", *arguments.ranks);

@@ -9,7 +9,7 @@
 #include <memory>
 #include <string_view>
 
-#include "base/nearest.h"
+#include "base/flag_words.h"
 #include "launcher/foreign_flags.h"
 
 namespace zeroth::launcher {
@@ -99,6 +99,12 @@ void add_connection(CLI::App& app, LaunchOptions& options) {
       ->option_text("SECONDS");
 }
 
+Verbosity verbosity_of(const std::string& level) {
+  const auto found = kLevels.find(level);
+  if (found != kLevels.end()) return found->second;
+  throw UsageError("--log_level {}: must be one of debug, info, warning, error, critical", level);
+}
+
 void add_end(CLI::App& app, LaunchOptions& options) {
   app.option_defaults()->group("Output and end");
   app.add_option("--enable_each_rank_log", options.rank_log_folder,
@@ -111,9 +117,8 @@ void add_end(CLI::App& app, LaunchOptions& options) {
                  "300); a second signal ends them at once")
       ->option_text("SECONDS");
   app.add_option_function<std::string>(
-         "--log_level", [&](const std::string& level) { options.verbosity = kLevels.at(level); },
+         "--log_level", [&](const std::string& level) { options.verbosity = verbosity_of(level); },
          "What the launcher itself says: debug, info (default), warning, error or critical")
-      ->check(CLI::IsMember(kLevels))
       ->option_text("LEVEL");
   app.add_flag_callback(
       "-q,--quiet", [&] { options.verbosity = Verbosity::kErrors; },
@@ -173,23 +178,6 @@ std::vector<std::string> misplaced_flag_warnings(const CLI::App& app,
   return warnings;
 }
 
-// "--num_gpu: unknown flag; did you mean --num_gpus?"
-std::string describe_unknown(const CLI::App& app, const std::vector<std::string>& words) {
-  const auto unknown = std::find_if(words.begin(), words.end(), [&](const std::string& word) {
-    return word.starts_with("-") && app.get_option_no_throw(flag_of(word)) == nullptr;
-  });
-  if (unknown == words.end()) return fmt::format("unexpected: {}", fmt::join(words, " "));
-  std::vector<std::string> known;
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->get_group().empty()) continue;
-    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
-  }
-  const std::string name = flag_of(*unknown);
-  const std::string_view near = nearest_name(name, {known.begin(), known.end()});
-  return fmt::format("{}: unknown flag{}", name,
-                     near.empty() ? "" : fmt::format("; did you mean {}?", near));
-}
-
 void check_values(const LaunchOptions& options) {
   if (options.num_ranks && *options.num_ranks < 1)
     throw UsageError("--num_gpus {}: at least one rank is needed", *options.num_ranks);
@@ -227,16 +215,6 @@ void take_report(LaunchOptions& options, bool has_flags) {
   options.command.clear();
 }
 
-// CLI11's "Could not convert: --num_gpus = x" in other words; every number here is a whole one.
-std::string plain_words(const std::string& message) {
-  constexpr std::string_view kLead = "Could not convert: ";
-  const size_t equals = message.find(" = ");
-  if (!message.starts_with(kLead) || equals == std::string::npos) return message;
-  return fmt::format("{} {}: must be a whole number",
-                     message.substr(kLead.size(), equals - kLead.size()),
-                     message.substr(equals + 3));
-}
-
 // CLI11 sets groups apart by two empty lines.
 std::string without_double_gaps(std::string text) {
   for (size_t at; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
@@ -263,11 +241,8 @@ LaunchOptions parse_command_line(const std::vector<std::string>& arguments) {
   } catch (const CLI::CallForVersion& version) {
     options.answer = fmt::format("{}\n", version.what());
     return options;
-  } catch (const CLI::ExtrasError&) {
-    throw UsageError("{} (zeroth --help lists the flags)",
-                     describe_unknown(app, {arguments.begin(), split}));
   } catch (const CLI::ParseError& error) {
-    throw UsageError("{} (zeroth --help lists the flags)", plain_words(error.what()));
+    throw UsageError("{} (zeroth --help lists the flags)", flag_complaint(app, error));
   }
   if (!foreign.refusals.empty()) throw UsageError("{}", fmt::join(foreign.refusals, "\n  "));
   if (app.count("--num_nodes") > 0 && !(options.include + options.exclude).empty())

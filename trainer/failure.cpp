@@ -17,10 +17,6 @@
 namespace zeroth::trainer {
 namespace {
 
-std::string first_line(std::string_view text) {
-  return std::string(text.substr(0, text.find('\n')));
-}
-
 Failure bug(std::string_view text) {
   return {kInternalErrorCode, fmt::format("internal error, a bug in Zeroth: {}", text)};
 }
@@ -43,10 +39,11 @@ Failure explain(const std::exception_ptr& error) {
   } catch (const InternalError& broken) {
     return bug(broken.what());
   } catch (const c10::Error& torch) {
-    return {kUserErrorCode, fmt::format("error: {}", first_line(torch.what_without_backtrace()))};
-  } catch (const std::filesystem::filesystem_error& file) {
     return {kUserErrorCode,
-            fmt::format("error: {}: {}", file.path1().string(), file.code().message())};
+            fmt::format("error: LibTorch gave up: {}", quotation(torch.what_without_backtrace()))};
+  } catch (const std::filesystem::filesystem_error& file) {
+    return {kUserErrorCode, fmt::format("error: {}: {}", file.path1().string(),
+                                        system_reason(file.code().value()))};
   } catch (const std::system_error& system) {  // a thread that cannot be started, mostly
     return {kUserErrorCode, fmt::format("error: {}{}", system_reason(system.code().value()),
                                         limit_in_parentheses())};
@@ -58,10 +55,11 @@ Failure explain(const std::exception_ptr& error) {
                         "more ranks need less",
                         format_bytes(room.bytes), room.limit)};
   } catch (const std::exception& other) {
-    if (!is_of_onednn(other.what())) return bug(other.what());
+    if (!is_of_onednn(other.what())) return bug("nobody expected " + quotation(other.what()));
     return {kUserErrorCode,
-            fmt::format("error: a matrix product failed, most often for lack of memory{}: {}",
-                        limit_in_parentheses(), other.what())};
+            fmt::format("error: a matrix product failed, most often for lack of memory{}: oneDNN "
+                        "says {}",
+                        limit_in_parentheses(), quotation(other.what()))};
   } catch (...) {
     return bug("an exception of unknown type");
   }

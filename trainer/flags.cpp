@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/flag_words.h"
 #include "base/nearest.h"
 #include "trainer/flag_rules.h"
 #include "trainer/hf_flag_table.h"
@@ -172,34 +173,23 @@ void refuse(const CLI::App& app, bool flag_taken, std::vector<std::string>& comp
   }
 }
 
-// CLI11 takes the next argument as a value whatever it looks like, and says "At Most 1 required but
-// received 2" of a flag that is repeated. True if a flag was taken for a value.
+// CLI11 takes the next argument as a value whatever it looks like, and ends at the first flag that
+// is repeated. True if a flag was taken for a value.
 bool refuse_uses(const CLI::App& app, std::vector<std::string>& complaints) {
   bool flag_taken = false;
   for (const CLI::Option* option : app.get_options()) {
-    const std::string name = option->get_name();
+    const std::string name = flag_name(*option);
     const auto& values = option->results();
     const auto flag = std::find_if(values.begin(), values.end(),
                                    [](const auto& value) { return value.starts_with("--"); });
     if (flag != values.end()) {
       complaints.push_back(fmt::format("{} needs a value before {}", name, *flag));
       flag_taken = true;
-    } else if (const int most = option->get_items_expected_max();
-               most > 0 && std::ssize(values) > most) {
-      complaints.push_back(fmt::format("{} is given twice", name));
-    } else if (const int least = option->get_items_expected_min();
-               !values.empty() && std::ssize(values) < least) {
-      complaints.push_back(fmt::format("{} needs {} values", name, least));
+    } else if (std::string count = miscounted(*option); !count.empty()) {
+      complaints.push_back(std::move(count));
     }
   }
   return flag_taken;
-}
-
-// CLI11's "--steps: 1 required TEXT missing" in other words.
-std::string plain_words(const std::string& message) {
-  const size_t colon = message.find(": ");
-  if (colon == std::string::npos || !message.ends_with(" missing")) return message;
-  return fmt::format("{} needs a value", message.substr(0, colon));
 }
 
 Flags answer(std::string text) {
@@ -241,7 +231,7 @@ Flags parse_flags(std::vector<std::string> arguments) {
   } catch (const CLI::CallForVersion& version) {
     return answer(fmt::format("{}\n", version.what()));
   } catch (const CLI::ParseError& error) {
-    unparsed = plain_words(error.what());
+    unparsed = flag_complaint(app, error);
   }
   std::vector<std::string> complaints = std::move(raw.complaints);
   const size_t before = complaints.size();

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "comm/c10d_group.h"
+#include "comm/call.h"
 #include "comm/gpu.h"
 #include "comm/gpu_stamp.h"
 
@@ -51,7 +52,7 @@ class CudaGpu final : public Gpu {
           torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(c10::cuda::current_device())));
       return make_c10d_group(backend, {.table = settings.table, .watchdog = watchdog});
     } catch (const std::exception& cause) {
-      throw Error("rank {} of {}: cannot connect over NCCL: {}", rank, size, cause.what());
+      throw Error("rank {} of {}: cannot connect over NCCL: {}", rank, size, words_of(cause));
     }
   }
 

@@ -45,4 +45,10 @@ TEST_CASE("a long text is shown by its beginning and its size") {
   CHECK(shortened(std::string(100, '\xbf'), 2) == "\\xbf\\xbf... (100 bytes)");
 }
 
+TEST_CASE("of what a library says the first line is quoted") {
+  CHECK(quotation("sizes differ\nframe #0: x") == "\"sizes differ\"");
+  CHECK(quotation("\x1b[2J") == "\"\\u001b[2J\"");
+  CHECK(quotation(std::string(1000, 'a')) == "\"" + std::string(300, 'a') + "... (1000 bytes)\"");
+}
+
 }  // namespace zeroth

@@ -198,7 +198,9 @@ void check_message(std::string_view raw, std::string_view bytes) {
   if (std::any_of(shown.begin(), shown.end(), hidden)) fail("a control byte");
   for (const std::string_view foreign :
        {"json.exception", "nlohmann", "std::", "basic_string", "vector::", "map::at", "stoi",
-        "stod", "syntax error while", "CLI::", "__n (which is"}) {
+        "stod", "syntax error while", "CLI::", "__n (which is", "closing parenthesis",
+        "for character class", "repeatable item", "limit exceeded", "Could not convert",
+        "TEXT missing", "was not expected"}) {
     // What stands in the file may be quoted.
     if (raw.find(foreign) != raw.npos && bytes.find(foreign) == bytes.npos)
       fail("a library's words");

@@ -111,8 +111,13 @@ TEST_CASE("check-config shows control bytes of keys and values") {
 }
 
 TEST_CASE("what check-config cannot understand or read is a usage error") {
-  CHECK_THROWS_AS(check_config({}), UsageError);
-  CHECK_THROWS_AS(check_config({"a.json", "--rank", "2"}), UsageError);
+  CHECK_THROWS_WITH_AS(check_config({}),
+                       "check-config: FILE is missing (zeroth check-config --help)", UsageError);
+  CHECK_THROWS_WITH_AS(check_config({"a.json", "--rank", "2"}),
+                       doctest::Contains("--rank: unknown flag; did you mean --ranks?"),
+                       UsageError);
+  CHECK_THROWS_WITH_AS(check_config({"a.json", "--ranks", "two"}),
+                       doctest::Contains("--ranks two: must be a whole number"), UsageError);
   CHECK_THROWS_WITH_AS(check_config({"a.json", "--ranks", "0"}),
                        "check-config: --ranks 0: at least one rank is needed", UsageError);
   CHECK_THROWS_WITH_AS(check_config({"/no/such.json"}),

@@ -141,10 +141,13 @@ TEST_CASE("a wrong command line is an error of its own") {
   has({"--no_bind_cores_to_rank", "--bind_core_list", "0", "prog"}, "contradicts");
   has({"--no_bind_cores_to_rank", "--bind_cores_to_rank", "prog"}, "contradict each other");
   has({"--timeout", "0", "prog"}, "--timeout 0: at least one second");
-  has({"--timeout=soon", "prog"}, "soon");
-  has({"--timeout=1.5", "prog"}, "1.5");
+  has({"--num_gpus"}, "--num_gpus needs a value");
+  has({"--num_gpus", "1", "--num_gpus", "2", "prog"}, "--num_gpus is given twice");
+  has({"--save_pid=x", "prog"}, "--save_pid=x: takes no value");
+  has({"--timeout=soon", "prog"}, "--timeout soon: must be a whole number");
+  has({"--timeout=1.5", "prog"}, "--timeout 1.5: must be a whole number");
   has({"--grace=-1", "prog"}, "--grace -1");
-  has({"--log_level", "loud", "prog"}, "loud");
+  has({"--log_level", "loud", "prog"}, "--log_level loud: must be one of debug, info, ");
   has({"--num_gpus", "2", "report"}, "report stands alone");
   has({"report", "all"}, "report stands alone");
   has({"train.py", "--lr", "1"}, "zeroth python3 train.py");

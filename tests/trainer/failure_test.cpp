@@ -34,14 +34,14 @@ TEST_CASE("a broken invariant is called a bug and has its own exit code") {
   CHECK(describe(std::make_exception_ptr(3), 0, 1).code == 70);
 }
 
-TEST_CASE("an error of torch is cut to its first line") {
+TEST_CASE("of an error of torch the first line is quoted behind our words") {
   std::exception_ptr error;
   try {
     TORCH_CHECK(false, "sizes differ\nframe 1\nframe 2");
   } catch (...) {
     error = std::current_exception();
   }
-  CHECK(describe(error, 0, 1).message == "finetune: error: sizes differ\n");
+  CHECK(describe(error, 0, 1).message == "finetune: error: LibTorch gave up: \"sizes differ\"\n");
 }
 
 TEST_CASE("a file that the system refuses is the user's error, with its path and reason") {
@@ -65,8 +65,11 @@ TEST_CASE("what the system or oneDNN refuses for lack of something is no bug of 
   const Failure product = describe(std::make_exception_ptr(primitive), 0, 1);
   CHECK(product.code == 1);
   CHECK(product.message ==
-        "finetune: error: a matrix product failed, most often for lack of memory: could not "
-        "execute a primitive\n");
+        "finetune: error: a matrix product failed, most often for lack of memory: oneDNN says "
+        "\"could not execute a primitive\"\n");
+  const std::out_of_range library("vector::_M_range_check");
+  CHECK(describe(std::make_exception_ptr(library), 0, 1).message ==
+        "finetune: internal error, a bug in Zeroth: nobody expected \"vector::_M_range_check\"\n");
 }
 
 TEST_CASE("lack of memory says what needs less") {

@@ -108,6 +108,10 @@ TEST_CASE("a flag without its value and a repeated flag are told in plain words"
   CHECK(complaint("--betas 0.9") == "--betas needs 2 values");
   CHECK(complaint("--betas") == "--betas needs a value");
   CHECK(complaint("--steps 3 --steps 4") == "--steps is given twice");
+  CHECK(complaint("--local_rank x") == "--local_rank x: must be a whole number");
+  CHECK(complaint("--local_rank --steps") == "--local_rank needs a value before --steps");
+  CHECK(complaint("--deterministic=maybe") == "--deterministic=maybe: takes no value");
+  CHECK(complaint("--betas 0.9 x") == "--betas 0.9 x: must be a number");
   CHECK(complaint_line("--model m --model n --data d.bin") == "--model is given twice");
 }
 

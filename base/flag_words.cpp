@@ -1,0 +1,86 @@
+#include "base/flag_words.h"
+
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "base/nearest.h"
+
+namespace zeroth {
+namespace {
+
+// "--num_gpu: unknown flag; did you mean --num_gpus?"
+std::string unknown_flag(const CLI::App& app) {
+  const std::vector<std::string> words = app.remaining();
+  const auto flag_of = [](const std::string& word) { return word.substr(0, word.find('=')); };
+  const auto unknown = std::find_if(words.begin(), words.end(), [&](const std::string& word) {
+    return word.starts_with("-") && app.get_option_no_throw(flag_of(word)) == nullptr;
+  });
+  if (unknown == words.end()) return fmt::format("unexpected: {}", fmt::join(words, " "));
+  std::vector<std::string> known;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group().empty()) continue;
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  }
+  const std::string name = flag_of(*unknown);
+  const std::string_view near = nearest_name(name, {known.begin(), known.end()});
+  return fmt::format("{}: unknown flag{}", name,
+                     near.empty() ? "" : fmt::format("; did you mean {}?", near));
+}
+
+// The option whose name stands first in `text`, of several there the longest. CLI11 names none that
+// is hidden: then the hidden one that was given. Null: there is none of these.
+const CLI::Option* option_meant(const CLI::App& app, std::string_view text) {
+  const CLI::Option* found = nullptr;
+  const CLI::Option* hidden = nullptr;
+  size_t first = std::string_view::npos, longest = 0;
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name();
+    if (name.empty() && option->count() > 0) hidden = option;
+    const size_t at = name.empty() ? std::string_view::npos : text.find(name);
+    if (at > first || at == std::string_view::npos) continue;
+    if (at == first && name.size() < longest) continue;
+    found = option;
+    first = at;
+    longest = name.size();
+  }
+  return found != nullptr ? found : hidden;
+}
+
+}  // namespace
+
+std::string flag_name(const CLI::Option& option) {
+  const auto& names = option.get_lnames();
+  return names.empty() ? option.get_name() : "--" + names.front();
+}
+
+std::string miscounted(const CLI::Option& option) {
+  const auto given = static_cast<int>(option.results().size());
+  const int least = option.get_items_expected_min(), most = option.get_items_expected_max();
+  if (most > 0 && given > most) return flag_name(option) + " is given twice";
+  if (given > 0 && given < least)
+    return fmt::format("{} needs {} values", flag_name(option), least);
+  return "";
+}
+
+std::string flag_complaint(const CLI::App& app, const CLI::ParseError& error) {
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) return unknown_flag(app);
+  const CLI::Option* const option = option_meant(app, error.what());
+  if (option == nullptr) return "the last flag needs a value";  // none has one that is wrong
+  const std::string name = flag_name(*option);
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) return name + " is missing";
+  const std::string count = miscounted(*option);
+  if (!count.empty()) return count;
+  const std::string given = fmt::format("{}", fmt::join(option->results(), " "));
+  if (given.empty() || dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr)
+    return name + " needs a value";
+  if (option->get_items_expected_max() == 0)
+    return fmt::format("{}={}: takes no value", name, given);
+  const bool fraction = option->get_type_name() == "FLOAT";
+  return fmt::format("{} {}: must be {}", name, given, fraction ? "a number" : "a whole number");
+}
+
+}  // namespace zeroth

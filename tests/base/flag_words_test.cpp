@@ -1,0 +1,62 @@
+#include "base/flag_words.h"
+
+#include <doctest/doctest.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+namespace zeroth {
+namespace {
+
+// What flag_complaint says of these words; empty when they are understood.
+std::string complaint(std::vector<std::string> words) {
+  CLI::App app("", "test");
+  std::optional<int> count;
+  std::vector<double> pair;
+  std::string file;
+  bool yes = false;
+  int hidden = 0;
+  app.add_option("FILE", file)->required();
+  app.add_option("--num,--number", count);
+  app.add_option("--num-pairs", pair)->expected(2);
+  app.add_flag("--yes", yes);
+  app.add_option("--secret", hidden)->group("");
+  std::reverse(words.begin(), words.end());
+  try {
+    app.parse(words);
+    return "";
+  } catch (const CLI::ParseError& error) {
+    return flag_complaint(app, error);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every way in which a command line can be wrong is told in our words") {
+  CHECK(complaint({"f", "--num", "3", "--num-pairs", "1", "2", "--yes"}).empty());
+  CHECK(complaint({}) == "FILE is missing");
+  CHECK(complaint({"f", "--num"}) == "--num needs a value");
+  CHECK(complaint({"f", "--num", "3", "--number"}) == "--num needs a value");
+  CHECK(complaint({"f", "--num", "x"}) == "--num x: must be a whole number");
+  CHECK(complaint({"f", "--num=--yes"}) == "--num --yes: must be a whole number");
+  CHECK(complaint({"f", "--num", "1", "--num", "2"}) == "--num is given twice");
+  CHECK(complaint({"f", "--num-pairs", "1"}) == "--num-pairs needs 2 values");
+  CHECK(complaint({"f", "--num-pairs", "1", "x"}) == "--num-pairs 1 x: must be a number");
+  CHECK(complaint({"f", "--yes=maybe"}) == "--yes=maybe: takes no value");
+}
+
+TEST_CASE("a hidden flag is named all the same") {
+  CHECK(complaint({"f", "--secret", "x"}) == "--secret x: must be a whole number");
+  CHECK(complaint({"f", "--secret", "1", "--secret", "2"}) == "--secret is given twice");
+  CHECK(complaint({"f", "--secret"}) == "the last flag needs a value");
+}
+
+TEST_CASE("what no option takes is named, an unknown flag with the nearest one") {
+  CHECK(complaint({"f", "g"}) == "unexpected: g");
+  CHECK(complaint({"f", "--yess"}) == "--yess: unknown flag; did you mean --yes?");
+  CHECK(complaint({"f", "--qqqqqq=1"}) == "--qqqqqq: unknown flag");
+}
+
+}  // namespace zeroth
