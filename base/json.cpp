@@ -195,6 +195,12 @@ nlohmann::ordered_json parse_ordered_json(std::string_view text, const JsonSourc
   return std::move(tree.root);
 }
 
+nlohmann::ordered_json own_json(std::string_view text) {
+  auto tree = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  ZEROTH_CHECK(!tree.is_discarded(), "not JSON: {}", shortened(text));
+  return tree;
+}
+
 std::string quoted(const nlohmann::json& value, size_t most) {
   return quote(value, most);
 }

@@ -51,6 +51,10 @@ nlohmann::json read_json(const JsonSource& source);
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const JsonSource& source,
                                           std::vector<std::string>& repeated);
 
+// A text of our own, as in the table of keys, or one that we have just written: what is wrong with
+// it is an InternalError.
+nlohmann::ordered_json own_json(std::string_view text);
+
 // [[noreturn]] "name:line:column: reason", for the byte at `offset`.
 [[noreturn]] void throw_json_error(std::string_view text, size_t offset, const JsonSource& source,
                                    const std::string& reason);

@@ -136,7 +136,7 @@ class Checker {
       complain(path, "expected {}, found {}", accepted_text(key), describe(value));
     } else if (key.state == KeyState::kHonoured) {
       out_.values[std::string(key.path)] = *typed;
-    } else if (value != Json::parse(key.fallback)) {
+    } else if (value != own_json(key.fallback)) {
       out_.warnings.push_back(
           fmt::format("{} {} has no effect: {}", path, quoted(value), key.text));
     }

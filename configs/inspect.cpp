@@ -42,7 +42,7 @@ class Inspector {
   Inspector(const Context& context, const Config& config, Inspection& out)
       : keys_(context.keys),
         origins_(all_origins(context)),
-        resolved_(Json::parse(to_json(config))),
+        resolved_(own_json(to_json(config))),
         out_(out) {}
 
   void report() {

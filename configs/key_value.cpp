@@ -25,9 +25,15 @@ bool same_text(const Json& left, const Json& right) {
 Json canonical(const Json& text, const Key& key) {
   if (!key.any_case) return text;
   for (const std::string_view listed : split_values(key.accepts)) {
-    if (const Json value = Json::parse(listed); same_text(text, value)) return value;
+    if (const Json value = own_json(listed); same_text(text, value)) return value;
   }
   return text;
+}
+
+// A path or a name would end there for the system, whatever follows.
+bool holds_nul(const Json& value) {
+  if (value.is_array()) return std::any_of(value.begin(), value.end(), holds_nul);
+  return value.is_string() && value.get_ref<const std::string&>().find('\0') != std::string::npos;
 }
 
 }  // namespace
@@ -59,9 +65,10 @@ std::string accepted_text(const Key& key) {
                      key.accepts);
 }
 
-// The value in the type of its key; nothing when it has another type.
+// The value in the type of its key; nothing when it has another type, or a NUL in a text.
 std::optional<Json> typed_value(const Json& value, const Key& key) {
   constexpr double kInt64End = 9223372036854775808.0;
+  if (holds_nul(value)) return std::nullopt;
   switch (key.type) {
     case KeyType::kBool:
       return value.is_boolean() ? std::optional(value) : std::nullopt;
@@ -96,7 +103,7 @@ std::optional<Json> typed_value(const Json& value, const Key& key) {
 bool is_one_of(const Json& value, std::string_view list) {
   const auto values = split_values(list);
   return std::any_of(values.begin(), values.end(),
-                     [&](std::string_view text) { return value == Json::parse(text); });
+                     [&](std::string_view text) { return value == own_json(text); });
 }
 
 bool is_accepted(const Json& value, const Key& key) {
@@ -113,9 +120,10 @@ bool is_accepted(const Json& value, const Key& key) {
 }
 
 std::string describe(const Json& value) {
-  if (value.is_string()) return "the string " + quoted(value);
+  const char* const nul = holds_nul(value) ? " with a NUL in it" : "";
+  if (value.is_string()) return fmt::format("the string {}{}", quoted(value), nul);
   if (value.is_object()) return "an object";
-  if (value.is_array()) return "the list " + quoted(value);
+  if (value.is_array()) return fmt::format("the list {}{}", quoted(value), nul);
   if (value.is_number_float() && !std::isfinite(value.get<double>())) {
     return fmt::format("{}", value.get<double>());
   }

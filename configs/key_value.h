@@ -16,7 +16,7 @@ namespace zeroth::configs {
 inline constexpr int64_t kInfinity = std::numeric_limits<int64_t>::max();
 
 // The value in the type of its key: integers as int64, numbers as double, a string in the table's
-// spelling. Nothing when it has another type.
+// spelling. Nothing when it has another type, or a NUL in a text.
 std::optional<nlohmann::ordered_json> typed_value(const nlohmann::ordered_json& value,
                                                   const Key& key);
 

@@ -55,7 +55,7 @@ void warn_of_idle(Context& context, const std::string& section, RestingPlace dev
     const bool idle = device == RestingPlace::kDevice ||
                       std::find(names.begin(), names.end(), name) != names.end();
     if (!idle || value == context.keys.values.end() || value->second == "auto") continue;
-    if (value->second == nlohmann::ordered_json::parse(given.key->fallback)) continue;
+    if (value->second == own_json(given.key->fallback)) continue;
     context.warn("{} {} has no effect: {}.device is \"{}\"", given.path, quoted(value->second),
                  section, name_of(device));
   }

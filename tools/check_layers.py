@@ -30,6 +30,7 @@ ARROWS = {
 WITHOUT_TORCH = ("base", "configs", "monitor", "launcher")
 UNRESTRICTED = ("bench", "examples", "tests")  # these use any folder
 READS_ENVIRONMENT = ("base/cpu.cpp", "comm/bootstrap.cpp")  # what a process is held down to; what a rank is told
+PARSES_JSON = "base/json"  # the beginning of these files' paths
 TEXT_FOLDERS = ("tests", "tools")  # scripts here have the file budget too
 
 CMAKE_COLUMNS = 120  # clang-format keeps the columns of C++
@@ -160,6 +161,10 @@ def check_habits(source):
     if folder not in ("launcher", "bench") and source.path not in READS_ENVIRONMENT:
         source.refuse(
             r"\b(?:secure_)?getenv\b", "getenv", f"the environment is read in {', '.join(READS_ENVIRONMENT)} and launcher/ only"
+        )
+    if not source.path.startswith(PARSES_JSON):
+        source.refuse(
+            r"(?i)\bjson\s*::\s*(?:parse|accept|sax_parse|from_\w+)\s*\(", "json", "a text is parsed by base/json.h only"
         )
     if source.name != "main.cpp":
         source.refuse(CALL + r"(?:exit|abort|quick_exit)\s*\(", "exit", "only main ends the process; throw an error")

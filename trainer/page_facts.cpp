@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json.h"
 #include "configs/loader.h"
 
 namespace zeroth::trainer {
@@ -43,7 +44,7 @@ monitor::PageFacts page_facts(const RunPlan& plan, TitledLines summary, TitledLi
                            .summary = std::move(summary),
                            .config = {},
                            .environment = std::move(environment)};
-  flatten(Json::parse(configs::to_json(plan.config)), "", plan.origins, facts.config);
+  flatten(own_json(configs::to_json(plan.config)), "", plan.origins, facts.config);
   return facts;
 }
 

@@ -157,4 +157,9 @@ TEST_CASE("a quotation is printable, short, and made in no more time than that t
   CHECK(quoted(nlohmann::json(std::nan(""))) == "null");
 }
 
+TEST_CASE("a text of our own that is no JSON is a bug of ours") {
+  CHECK(own_json(R"({"b": 1, "a": "x"})").dump() == R"({"b":1,"a":"x"})");
+  CHECK_THROWS_AS(own_json("{"), InternalError);
+}
+
 }  // namespace zeroth

@@ -63,6 +63,11 @@ TEST_CASE("a wrong type names the path, what is expected and what was found") {
        "zero_optimization.reduce_bucket_size: expected an integer, found 18446744073709551615"},
       {R"({"zero_optimization": {"sub_group_size": "big"}})",
        "zero_optimization.sub_group_size: expected an integer, found the string \"big\""},
+      {R"({"csv_monitor": {"job_name": "a\u0000b"}})",
+       "csv_monitor.job_name: expected a string, found the string \"a\\u0000b\" with a NUL in it"},
+      {R"({"zero_optimization": {"leaf_module": {"classes": ["\u0000"]}}})",
+       "zero_optimization.leaf_module.classes: expected a list of names, found the list "
+       "[\"\\u0000\"] with a NUL in it"},
       {R"([1])", "expected an object at the top level, found the list [1]"},
   };
   for (const auto& [text, complaint] : cases) {

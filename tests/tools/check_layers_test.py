@@ -114,6 +114,13 @@ class CheckerTest(unittest.TestCase):
         self.source("engine/engine.cpp", text)
         self.assert_breaches(("engine/engine.cpp", 1, "getenv"))
 
+    def test_json_has_one_door(self):
+        text = "auto a = Json::parse(text);\nnlohmann::json b = nlohmann::json :: from_cbor(c);\nparse_json(text, d);\n"
+        for path in ("base/json.cpp", "configs/check.cpp"):
+            self.source(path, text)
+        self.write("tests/configs/other_test.cpp", text)
+        self.assert_breaches(("configs/check.cpp", 1, "json"), ("configs/check.cpp", 2, "json"))
+
     def test_only_main_ends_the_process(self):
         text = "void f() {\n  std::exit(1);\n  ::abort();\n  if (x) exit(2);\n  return abort();\n}\n"
         self.source("comm/a.cpp", text)
