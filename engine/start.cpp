@@ -1,13 +1,32 @@
 #include "engine/start.h"
 
+#include <errno.h>  // program_invocation_short_name
+#include <fmt/format.h>
+
 #include <utility>
 
+#include "base/heap.h"
+#include "base/memory_faults.h"
+#include "base/standard_streams.h"
 #include "comm/rank_threads.h"
 
 namespace zeroth::engine {
+namespace {
+
+void prepare_process(const comm::RankEnv& env) {
+  const std::string program = ::program_invocation_short_name;
+  explain_memory_faults(env.world_size > 1 ? fmt::format("{}: rank {}", program, env.rank)
+                                           : program);
+  keep_freed_memory();
+}
+
+}  // namespace
 
 Start start(const std::string& ds_config, const StartOptions& options) {
-  return start(ds_config, comm::RankEnv::from_environment(), options);
+  open_standard_streams();
+  const comm::RankEnv env = comm::RankEnv::from_environment();
+  prepare_process(env);
+  return start(ds_config, env, options);
 }
 
 Start start(const std::string& ds_config, const comm::RankEnv& env, const StartOptions& options) {

@@ -35,9 +35,13 @@ struct Start {
 // Resolves the configuration, then connects the ranks and takes over the launcher's number of
 // threads. To be called before any other use of torch, which matters on a GPU. Collective. Throws
 // an Error with every complaint about the configuration, or one that names rank, address and port.
+// First of all it prepares the process: open_standard_streams (a write that nobody reads fails
+// instead of ending the run), explain_memory_faults with the program's name and rank, and
+// keep_freed_memory.
 Start start(const std::string& ds_config, const StartOptions& options = {});
 
-// The same for an environment at hand.
+// The same for an environment at hand, of which there may be several in one process: it prepares
+// nothing.
 Start start(const std::string& ds_config, const comm::RankEnv& env, const StartOptions& options);
 
 }  // namespace zeroth::engine

@@ -5,10 +5,13 @@
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/printable.h"
+#include "base/standard_streams.h"
 #include "engine/engine.h"
 #include "engine/start.h"
 
@@ -94,16 +97,17 @@ int main(int argc, char** argv) {
     for (int64_t step = 1; step <= kSteps; ++step) {
       const engine::StepStats stats = engine->train_batch(seen);
       if (run.mesh->rank() == 0 && (step == 1 || step % 50 == 0)) {
-        fmt::print("step {} | loss {:.4f}\n", step, stats.loss);
+        std::puts(fmt::format("step {} | loss {:.4f}", step, stats.loss).c_str());
       }
     }
     const engine::EvalStats stats = engine->eval_batch(unseen, /*micro_batches=*/10);
-    if (run.mesh->rank() == 0) fmt::print("unseen text | loss {:.4f}\n", stats.loss);
+    if (run.mesh->rank() == 0)
+      std::puts(fmt::format("unseen text | loss {:.4f}", stats.loss).c_str());
     if (argc > 2) engine->save_model(argv[2]);
     return 0;
   } catch (const std::exception& error) {
     std::fflush(stdout);
-    fmt::print(stderr, "custom_model: {}\n", error.what());
+    say_last_words(printable_message(fmt::format("custom_model: error: {}\n", error.what())));
     std::_Exit(1);  // not through destructors, which may wait for the other ranks
   }
 }

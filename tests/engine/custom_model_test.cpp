@@ -66,10 +66,13 @@ TEST_CASE("the example learns on two ranks, saves its model, and one rank sees t
   }
 }
 
-TEST_CASE("the example ends when its configuration is not there") {
-  const Outcome outcome = run_example(2, "nowhere.json");
+TEST_CASE("the example ends when its configuration is not there, and says so printably") {
+  const Outcome outcome = run_example(2, "'no\x1b[31mwhere.json'");
   CHECK(outcome.code == 1);
-  CHECK_MESSAGE(outcome.output.find("nowhere.json") != std::string::npos, outcome.output);
+  CHECK_MESSAGE(
+      outcome.output.find("custom_model: error: no\\u001b[31mwhere.json") != std::string::npos,
+      outcome.output);
+  CHECK(outcome.output.find('\x1b') == std::string::npos);
 }
 
 }  // namespace zeroth::engine

@@ -2,13 +2,17 @@
 
 #include <ATen/Parallel.h>
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
 #include "base/error.h"
+#include "tests/support/child_process.h"
 
 namespace zeroth::engine {
 namespace {
@@ -70,6 +74,23 @@ TEST_CASE("a wrong configuration is told before the ranks are connected") {
   env.world_size = 2;
   env.master_port = 1;
   CHECK_THROWS_WITH_AS(start(file.path(), env, {}), doctest::Contains("zero_optimization"), Error);
+}
+
+TEST_CASE("a program's start opens its streams, outlives its readers and explains memory faults") {
+  const ConfigFile file(R"({"train_batch_size": 6})");
+  const ChildResult result = in_child([&file] {
+    for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK"}) ::unsetenv(name);
+    ::close(STDIN_FILENO);
+    start(file.path());
+    struct sigaction pipe {};
+    struct sigaction fault {};
+    ::sigaction(SIGPIPE, nullptr, &pipe);
+    ::sigaction(SIGBUS, nullptr, &fault);
+    const bool ready = ::fcntl(STDIN_FILENO, F_GETFD) >= 0 && pipe.sa_handler == SIG_IGN &&
+                       (fault.sa_flags & SA_SIGINFO) != 0;
+    return ready ? 0 : 1;
+  });
+  CHECK(result.status == 0);
 }
 
 }  // namespace zeroth::engine
