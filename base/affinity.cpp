@@ -4,9 +4,9 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 
 #include "base/error.h"
+#include "base/process_limits.h"
 
 namespace zeroth {
 namespace {
@@ -26,7 +26,7 @@ struct CoreMask {
 std::vector<int> allowed_cores() {
   CoreMask mask;
   if (::sched_getaffinity(0, mask.size_bytes(), mask.data()) != 0) {
-    throw Error("the cores of this process cannot be read: {}", std::strerror(errno));
+    throw Error("the cores of this process cannot be read: {}", system_reason(errno));
   }
   std::vector<int> cores;
   for (int core = 0; core < kMaxCores; ++core)

@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <deque>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
+#include "base/process_limits.h"
 
 namespace zeroth {
 namespace {
@@ -23,7 +23,7 @@ constexpr int kFolder = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 
 struct stat status_of(int fd) {
   struct stat status {};
-  if (::fstat(fd, &status) != 0) throw Error("cannot see an open file: {}", std::strerror(errno));
+  if (::fstat(fd, &status) != 0) throw Error("cannot see an open file: {}", system_reason(errno));
   return status;
 }
 
@@ -69,7 +69,7 @@ class Walk {
     return rest;
   }
   [[noreturn]] void fail(int reason) const {
-    throw Error("{}: {}", whole_.string(), std::strerror(reason));
+    throw Error("{}: {}", whole_.string(), system_reason(reason));
   }
 
  private:
@@ -155,7 +155,7 @@ std::vector<std::string> Folder::names() const {
        entry.increment(failed)) {
     names.push_back(entry->path().filename().string());
   }
-  if (failed) throw Error("{}: {}", path_.string(), failed.message());
+  if (failed) throw Error("{}: {}", path_.string(), system_reason(failed.value()));
   return names;
 }
 
@@ -174,14 +174,14 @@ void Folder::clear() const {
   for (const std::string& name : names()) {
     std::error_code failed;
     fs::remove_all(path_of(get()) / name, failed);
-    if (failed) throw Error("{}: {}", (path_ / name).string(), failed.message());
+    if (failed) throw Error("{}: {}", (path_ / name).string(), system_reason(failed.value()));
   }
 }
 
 void Folder::remove(const std::string& name, const Folder& folder) const {
   folder.clear();
   if (::unlinkat(get(), name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
-    throw Error("{}: {}", folder.path().string(), std::strerror(errno));
+    throw Error("{}: {}", folder.path().string(), system_reason(errno));
   }
 }
 

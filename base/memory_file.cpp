@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <charconv>
 #include <climits>
-#include <cstring>
 #include <fstream>
 #include <string_view>
 
@@ -61,7 +60,7 @@ Ticket parse(std::string_view text) {
 
 struct stat status_of(int fd) {
   struct stat status {};
-  if (::fstat(fd, &status) != 0) throw Error("fstat: {}", std::strerror(errno));
+  if (::fstat(fd, &status) != 0) throw Error("fstat: {}", system_reason(errno));
   return status;
 }
 
@@ -102,11 +101,11 @@ MemoryFile MemoryFile::open(const std::string& ticket, const std::string& name) 
   // O_PATH: looked at before it is opened, because opening alone may do something (FIFO, device);
   // what is opened then is what was looked at, whoever has the number `pid` by now.
   const FileDescriptor seen(::open(path.c_str(), O_PATH | O_CLOEXEC));
-  if (seen.get() < 0) throw Error("cannot open {}: {}", path, std::strerror(errno));
+  if (seen.get() < 0) throw Error("cannot open {}: {}", path, system_reason(errno));
   check_is_ours(seen.get(), wanted, name, path);
   const std::string again = fmt::format("/proc/self/fd/{}", seen.get());
   FileDescriptor fd(::open(again.c_str(), O_RDWR | O_CLOEXEC));
-  if (fd.get() < 0) throw Error("cannot open {}: {}", path, std::strerror(errno));
+  if (fd.get() < 0) throw Error("cannot open {}: {}", path, system_reason(errno));
   return MemoryFile(std::move(fd));
 }
 

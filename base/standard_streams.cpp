@@ -9,9 +9,9 @@
 #include <chrono>
 #include <climits>
 #include <csignal>
-#include <cstring>
 
 #include "base/error.h"
+#include "base/process_limits.h"
 
 namespace zeroth {
 namespace {
@@ -67,7 +67,7 @@ void print_answer(std::string_view text) {
     ::signal(SIGPIPE, SIG_DFL);
     ::raise(SIGPIPE);
   }
-  throw Error("standard output cannot be written: {}", std::strerror(errno));
+  throw Error("standard output cannot be written: {}", system_reason(errno));
 }
 
 void say_last_words(std::string_view text) {

@@ -15,4 +15,8 @@ std::string format_count(int64_t count);
 // "0.8s", "42s", "3m05s", "2h07m".
 std::string format_duration(double seconds);
 
+// A NaN prints as "nan" then on every processor: which sign one has depends on the instruction that
+// made it, and means nothing.
+double without_sign_of_nan(double value);
+
 }  // namespace zeroth

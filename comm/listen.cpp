@@ -4,10 +4,10 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <cstring>
 #include <memory>
 
 #include "base/error.h"
+#include "base/process_limits.h"
 
 namespace zeroth::comm {
 namespace {
@@ -52,7 +52,7 @@ FileDescriptor listen_at(const std::string& address, int port) {
     throw Error("MASTER_PORT={} of {} is taken by another program", port, address);
   if (cause == EADDRNOTAVAIL)
     throw Error("MASTER_ADDR={} is not an address of this machine, where rank 0 runs", address);
-  throw Error("cannot listen at {}:{}: {}", address, port, std::strerror(cause));
+  throw Error("cannot listen at {}:{}: {}", address, port, system_reason(cause));
 }
 
 }  // namespace zeroth::comm

@@ -6,10 +6,10 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 
 #include "base/error.h"
 #include "base/file_descriptor.h"
+#include "base/process_limits.h"
 
 namespace zeroth::comm {
 namespace {
@@ -33,11 +33,11 @@ void check_is_secret(const std::string& path, int fd) {
 std::string read_secret_file(const std::string& path) {
   // Does not wait where the path is a FIFO.
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.get() < 0) throw Error("ZEROTH_SECRET_FILE={}: {}", path, std::strerror(errno));
+  if (file.get() < 0) throw Error("ZEROTH_SECRET_FILE={}: {}", path, system_reason(errno));
   check_is_secret(path, file.get());
   std::array<char, 4096> text{};
   const ssize_t count = ::read(file.get(), text.data(), text.size());
-  if (count < 0) throw Error("ZEROTH_SECRET_FILE={}: {}", path, std::strerror(errno));
+  if (count < 0) throw Error("ZEROTH_SECRET_FILE={}: {}", path, system_reason(errno));
   std::string secret(text.data(), static_cast<size_t>(count));
   secret.erase(secret.find_last_not_of(" \t\r\n") + 1);
   return secret;

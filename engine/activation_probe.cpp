@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <memory>
 #include <vector>
 
 #include "base/error.h"
 #include "base/out_of_memory.h"
+#include "base/process_limits.h"
 #include "engine/allocations.h"
 #include "engine/tape.h"
 #include "model/open_gradient.h"
@@ -29,7 +29,7 @@ torch::Tensor untouched(at::IntArrayRef shape, torch::Dtype dtype) {
   if (memory == MAP_FAILED) {
     throw OutOfHostMemory(
         static_cast<int64_t>(bytes),
-        fmt::format("{} bytes for a trial of one block: {}", bytes, std::strerror(errno)));
+        fmt::format("{} bytes for a trial of one block: {}", bytes, system_reason(errno)));
   }
   return torch::from_blob(
       memory, shape, [bytes](void* mapped) { ::munmap(mapped, bytes); }, torch::dtype(dtype));

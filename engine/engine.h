@@ -129,7 +129,7 @@ class Engine {
   // With kMasters in fp32: the masters of what is trained, the rest widened.
   virtual void save_model(ModelSink& sink, SavedValues values = SavedValues::kWorking) = 0;
   // DIR/model.safetensors with the blocks' own parameter names. Collective; the file is there when
-  // any rank returns.
+  // any rank returns. Values that are not finite are never saved: rank 0 throws an Error.
   virtual void save_model(const std::filesystem::path& dir) = 0;
 
   virtual const configs::Config& config() const = 0;

@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "base/error.h"
+#include "base/process_limits.h"
 #include "offload/swap_file.h"
 
 namespace zeroth::engine {
@@ -24,7 +24,7 @@ fs::path nearest_there(fs::path folder) {
 uint64_t device_of(const fs::path& folder) {
   struct stat status {};
   if (::stat(folder.c_str(), &status) != 0) {
-    throw Error("cannot look at {}: {}", folder.string(), std::strerror(errno));
+    throw Error("cannot look at {}: {}", folder.string(), system_reason(errno));
   }
   return status.st_dev;
 }
@@ -39,7 +39,7 @@ MachineRoom machine_room(const configs::ZeroConfig& config, const zero::MemoryPl
     const fs::path there = nearest_there(fs::absolute(folder));
     if (bytes > 0 && ::access(there.c_str(), W_OK | X_OK) != 0) {
       throw Error("zero_optimization.{}.nvme_path: {}: cannot write to {}: {}", section, folder,
-                  there.string(), std::strerror(errno));
+                  there.string(), system_reason(errno));
     }
     const auto free = offload::free_bytes(there);
     if (!free) return;

@@ -15,6 +15,7 @@ void SafetensorsSink::begin(const std::vector<ParameterInfo>& parameters) {
 }
 
 void SafetensorsSink::write(const std::string& name, const torch::Tensor& value) {
+  model::require_finite(dir_, name, value);
   writer_->write(name, value);
 }
 

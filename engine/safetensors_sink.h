@@ -13,7 +13,7 @@
 namespace zeroth::engine {
 
 // DIR/model.safetensors; the folder appears, whole, in commit(). An existing folder that is not
-// empty is an Error.
+// empty is an Error, and so is a value that is not finite.
 class SafetensorsSink final : public ModelSink {
  public:
   explicit SafetensorsSink(std::filesystem::path dir) : dir_(std::move(dir)) {}

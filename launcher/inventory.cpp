@@ -9,13 +9,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <set>
 #include <sstream>
 
 #include "base/error.h"
 #include "base/file_descriptor.h"
+#include "base/process_limits.h"
 #include "base/units.h"
 
 namespace zeroth::launcher {
@@ -105,7 +105,7 @@ Finding probe_io_uring() {
   if (ring.get() >= 0) return {true, "available"};
   if (errno == ENOSYS) return {false, "not in this kernel"};
   if (errno == EPERM) return {false, "forbidden here (by seccomp or kernel.io_uring_disabled)"};
-  return {false, std::string("fails: ") + std::strerror(errno)};
+  return {false, "fails: " + system_reason(errno)};
 }
 
 Finding probe_locked_memory() {

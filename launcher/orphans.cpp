@@ -8,13 +8,13 @@
 #include <cerrno>
 #include <charconv>
 #include <csignal>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
 
 #include "base/error.h"
+#include "base/process_limits.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -52,7 +52,7 @@ std::vector<pid_t> children() {
 
 void adopt_orphans() {
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
-    throw Error("the launcher cannot adopt what ranks leave behind: {}", std::strerror(errno));
+    throw Error("the launcher cannot adopt what ranks leave behind: {}", system_reason(errno));
 }
 
 void reap_orphans(const std::vector<pid_t>& ranks) {

@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <string>
 
 #include "base/error.h"
 #include "base/file_descriptor.h"
+#include "base/process_limits.h"
 
 namespace zeroth::launcher {
 
@@ -21,7 +21,7 @@ PidFile::PidFile(pid_t pid, const std::filesystem::path& folder)
   const bool written = file.get() >= 0 && ::write(file.get(), text.data(), text.size()) ==
                                               static_cast<ssize_t>(text.size());
   if (!written)
-    throw Error("--save_pid: {} cannot be written: {}", path_.string(), std::strerror(errno));
+    throw Error("--save_pid: {} cannot be written: {}", path_.string(), system_reason(errno));
 }
 
 PidFile::~PidFile() {

@@ -5,6 +5,7 @@
 #include <boost/asio/ip/v6_only.hpp>
 
 #include "base/error.h"
+#include "base/process_limits.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -38,11 +39,11 @@ int resolve_master_port(std::optional<int> given) {
   boost::system::error_code error = try_listen(tcp::v6(), given.value_or(0), bound_port);
   if (means_no_ipv6(error)) error = try_listen(tcp::v4(), given.value_or(0), bound_port);
   if (!error) return bound_port;
-  if (!given) throw Error("no free port for rank 0: {}", error.message());
+  if (!given) throw Error("no free port for rank 0: {}", system_reason(error.value()));
   if (error == boost::asio::error::address_in_use)
     throw Error("--master_port {} is taken by another program; leave it out for a free one",
                 *given);
-  throw Error("--master_port {} cannot be used: {}", *given, error.message());
+  throw Error("--master_port {} cannot be used: {}", *given, system_reason(error.value()));
 }
 
 }  // namespace zeroth::launcher

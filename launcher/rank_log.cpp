@@ -4,10 +4,10 @@
 #include <fmt/chrono.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "base/error.h"
 #include "base/folder.h"
+#include "base/process_limits.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -23,7 +23,7 @@ std::vector<FileDescriptor> open_new_files(const std::filesystem::path& folder,
     const std::string file = (folder / fmt::format("{}_rank{}.log", job, rank)).string();
     logs.emplace_back(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (logs.back().get() < 0 && errno != EEXIST)
-      throw Error("--enable_each_rank_log: {} cannot be made: {}", file, std::strerror(errno));
+      throw Error("--enable_each_rank_log: {} cannot be made: {}", file, system_reason(errno));
     if (logs.back().get() < 0) {
       for (const std::string& made : files) ::unlink(made.c_str());
       return {};
@@ -52,7 +52,7 @@ std::vector<FileDescriptor> open_rank_logs(const std::filesystem::path& folder, 
   std::filesystem::create_directories(folder, error);
   if (error)
     throw Error("--enable_each_rank_log {}: the folder cannot be made: {}", folder.string(),
-                error.message());
+                system_reason(error.value()));
   const std::string second = fmt::format("{:%Y%m%d%H%M%S}", fmt::localtime(now));
   for (int job = 1; job <= kMostJobs; ++job) {
     const std::string name = job == 1 ? second : fmt::format("{}-{}", second, job);

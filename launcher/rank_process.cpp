@@ -9,7 +9,6 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <string_view>
 #include <utility>
 
@@ -119,10 +118,10 @@ void throw_if_failed(int failure_pipe, const Program& program, const RankSpec& s
   if (count != sizeof(failure)) return;
   if (failure.step == StartFailure::kBind)
     throw Error("rank {} cannot be bound to its cores: {}; --no_bind_cores_to_rank leaves it free",
-                spec.rank, std::strerror(failure.error));
+                spec.rank, system_reason(failure.error));
   const int status = failure.error == ENOENT ? 127 : 126;
   throw ProgramError(status, fmt::format("{} cannot be executed: {}", program.file.string(),
-                                         std::strerror(failure.error)));
+                                         system_reason(failure.error)));
 }
 
 }  // namespace

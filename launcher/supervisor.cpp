@@ -6,11 +6,11 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <csignal>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <utility>
 
+#include "base/process_limits.h"
 #include "launcher/guard.h"
 #include "launcher/oom_watch.h"
 #include "launcher/orphans.h"
@@ -148,7 +148,7 @@ void Supervisor::open_streams(RunningRank& rank, const RankSpec& spec, size_t nu
   if (!options_.rank_logs.empty()) {
     const int file = options_.rank_logs[static_cast<size_t>(spec.rank)];
     rank.log = std::make_unique<OutputSink>(io_, file, [this, number = spec.rank](int error) {
-      say(fmt::format("warning: the log of rank {} ends here: {}", number, std::strerror(error)));
+      say(fmt::format("warning: the log of rank {} ends here: {}", number, system_reason(error)));
     });
   }
   const auto open = [&](FileDescriptor& source, OutputSink& sink, bool redraws) {
@@ -192,7 +192,7 @@ void Supervisor::on_broken_output(int fd, int error) {
   output_error_ = error;
   if (!options_.output_is_all)
     say(fmt::format("warning: standard output is lost from here on: {}; the job goes on",
-                    std::strerror(error)));
+                    system_reason(error)));
 }
 
 void Supervisor::suspend() {
@@ -367,7 +367,7 @@ JobOutcome Supervisor::outcome() {
 JobOutcome Supervisor::lost_outcome() const {
   if (output_error_ == EPIPE) return {128 + SIGPIPE, ""};
   return {
-      1, fmt::format("error: standard output cannot be written: {}", std::strerror(output_error_))};
+      1, fmt::format("error: standard output cannot be written: {}", system_reason(output_error_))};
 }
 
 JobOutcome Supervisor::stopped_outcome() {

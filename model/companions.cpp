@@ -93,8 +93,8 @@ void copy_companions(const fs::path& source, const fs::path& output) {
     fs::create_directories(to.parent_path(), failed);
     if (!failed) fs::copy_file(path_of(companion.file.get()), to, failed);
     if (failed) {
-      throw Error("{} cannot be copied to {}: {}{}", (source / companion.name).string(),
-                  output.string(), failed.message(), free_text(output));
+      throw Error("{} cannot be copied to {}: {}", (source / companion.name).string(),
+                  output.string(), write_reason(failed.value(), output));
     }
   });
 }

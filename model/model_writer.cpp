@@ -3,11 +3,8 @@
 #include <fmt/format.h>
 
 #include <cerrno>
-#include <cmath>
-#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -25,8 +22,7 @@ void write_json(const fs::path& path, const nlohmann::ordered_json& value) {
   file << value.dump(2) << '\n';
   file.close();
   if (!file) {
-    throw Error("{} cannot be written: {}{}", path.string(), std::strerror(errno),
-                free_text(path.parent_path()));
+    throw Error("{} cannot be written: {}", path.string(), write_reason(errno, path.parent_path()));
   }
 }
 
@@ -43,15 +39,6 @@ void write_config(const fs::path& source, const fs::path& output, torch::ScalarT
   config[config.contains("dtype") ? "dtype" : "torch_dtype"] = config_dtype(dtype);
   if (config.contains("torch_dtype")) config["torch_dtype"] = config_dtype(dtype);
   write_json(output / "config.json", config);
-}
-
-std::optional<double> value_not_finite(const torch::Tensor& tensor) {
-  if (tensor.numel() == 0) return std::nullopt;
-  const auto [low, high] = at::aminmax(tensor.detach());  // a NaN is both
-  for (const double value : {low.item<double>(), high.item<double>()}) {
-    if (!std::isfinite(value)) return value;
-  }
-  return std::nullopt;
 }
 
 int64_t bytes_of(const SavedParameter& parameter, torch::ScalarType dtype) {
@@ -110,9 +97,7 @@ void ModelWriter::write_index(const WriterOptions& options,
 void ModelWriter::write(const std::string& name, const torch::Tensor& tensor) {
   const auto it = shard_of_.find(name);
   ZEROTH_CHECK(it != shard_of_.end(), "{} is not planned", name);
-  if (const auto value = value_not_finite(tensor)) {
-    throw Error("{} is not saved: parameter {} holds {}", target_.string(), name, *value);
-  }
+  require_finite(target_, name, tensor);
   shards_[it->second]->write(stored_name(spec_, name), tensor);
 }
 

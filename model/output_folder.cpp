@@ -7,11 +7,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <string>
 
 #include "base/error.h"
 #include "base/folder.h"
+#include "base/process_limits.h"
 #include "model/model_files.h"
 
 namespace zeroth::model {
@@ -76,7 +76,7 @@ void check_place(const fs::path& path, const fs::path& target) {
   std::string probe = (place / path.filename()).string() + ".zeroth-tmp-XXXXXX";
   if (::mkdtemp(probe.data()) == nullptr) {
     throw Error("{} cannot be made: no folder can be made in {}: {}", target.string(),
-                place.string(), std::strerror(errno));
+                place.string(), system_reason(errno));
   }
   ::rmdir(probe.c_str());
 }
@@ -86,7 +86,7 @@ void sync(const fs::path& path) {
   const bool done = fd >= 0 && ::fsync(fd) == 0;
   const int reason = errno;
   if (fd >= 0) ::close(fd);
-  if (!done) throw Error("{} cannot be written: {}", path.string(), std::strerror(reason));
+  if (!done) throw Error("{} cannot be written: {}", path.string(), system_reason(reason));
 }
 
 bool holds_model(const fs::path& folder) {
@@ -128,7 +128,7 @@ void OutputFolder::put_in_place() {
   if (!fs::exists(target_) || fs::is_empty(target_)) {
     if (::rename(fresh.c_str(), target_.c_str()) != 0) {  // also onto an empty folder
       throw Error("{} cannot be renamed to {}: {}", fresh.string(), target_.string(),
-                  std::strerror(errno));
+                  system_reason(errno));
     }
     placed_ = true;
     return;

@@ -10,12 +10,12 @@
 #include <cctype>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <ctime>
 #include <sstream>
 #include <thread>
 
 #include "base/error.h"
+#include "base/process_limits.h"
 
 namespace zeroth::model {
 namespace {
@@ -113,7 +113,7 @@ bool OutputLock::open_file(const fs::path& target) {
   }
   struct stat status {};
   if (file_.get() < 0 || ::fstat(file_.get(), &status) != 0) {
-    throw Error("{} cannot be made: {}", path(), std::strerror(errno));
+    throw Error("{} cannot be made: {}", path(), system_reason(errno));
   }
   if (status.st_nlink == 0) return false;
   // What has a second name may be any file.
@@ -130,7 +130,7 @@ bool OutputLock::take(const fs::path& target) {
   if (::fcntl(file_.get(), F_OFD_SETLK, &lock) != 0) {
     if (errno == EAGAIN || errno == EACCES) refuse(target, file_.get());
     note_ = fmt::format("{} cannot be locked ({}): a second run into {} would not be noticed",
-                        path(), std::strerror(errno), target.string());
+                        path(), system_reason(errno), target.string());
   }
   return stands();
 }
@@ -153,7 +153,7 @@ void OutputLock::write_holder() const {
   }
   const int reason = errno;
   ::unlinkat(place_.get(), name_.c_str(), 0);
-  throw Error("{} cannot be written: {}", path(), std::strerror(reason));
+  throw Error("{} cannot be written: {}", path(), system_reason(reason));
 }
 
 OutputLock::~OutputLock() {

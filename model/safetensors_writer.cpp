@@ -5,13 +5,14 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
 #include "base/process_limits.h"
+#include "base/units.h"
 #include "model/temporary_folder.h"
 
 namespace zeroth::model {
@@ -39,6 +40,18 @@ void require_in_range(const std::string& name, const torch::Tensor& from, const 
 
 }  // namespace
 
+void require_finite(const std::filesystem::path& target, const std::string& name,
+                    const torch::Tensor& tensor) {
+  if (tensor.numel() == 0) return;
+  const auto [low, high] = at::aminmax(tensor.detach());  // a NaN is both
+  for (const double value : {low.item<double>(), high.item<double>()}) {
+    if (!std::isfinite(value)) {
+      throw Error("{} is not saved: parameter {} holds {}", target.string(), name,
+                  without_sign_of_nan(value));
+    }
+  }
+}
+
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, torch::ScalarType dtype,
                                      const std::vector<PlannedTensor>& tensors)
     : path_(path), dtype_(dtype) {
@@ -60,7 +73,7 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, torch::S
   for (auto& [name, slot] : slots_) slot.offset += static_cast<int64_t>(8 + length);
 
   fd_.value = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd_.value < 0) throw Error("{} cannot be created: {}", path.string(), std::strerror(errno));
+  if (fd_.value < 0) throw Error("{} cannot be created: {}", path.string(), system_reason(errno));
   reserve(static_cast<int64_t>(8 + length) + offset);
   write_bytes(&length, 8, 0);
   write_bytes(text.data(), text.size(), 8);
@@ -79,8 +92,8 @@ void SafetensorsWriter::reserve(int64_t size) {
 
 void SafetensorsWriter::fail(const std::string& doing) const {
   const int reason = errno;
-  throw Error("{}: {} failed: {}{}", path_.string(), doing, system_reason(reason),
-              reason == EFBIG ? "" : free_text(path_.parent_path()));
+  throw Error("{}: {} failed: {}", path_.string(), doing,
+              write_reason(reason, path_.parent_path()));
 }
 
 void SafetensorsWriter::write_bytes(const void* data, size_t size, int64_t offset) {
@@ -113,7 +126,8 @@ void SafetensorsWriter::write(const std::string& name, const torch::Tensor& tens
 void SafetensorsWriter::finish() {
   for (const auto& [name, slot] : slots_) ZEROTH_CHECK(slot.written, "{} was not written", name);
   if (::fsync(fd_.value) != 0 || ::close(std::exchange(fd_.value, -1)) != 0) {
-    throw Error("{} cannot be written: {}", path_.string(), std::strerror(errno));
+    throw Error("{} cannot be written: {}", path_.string(),
+                write_reason(errno, path_.parent_path()));
   }
 }
 

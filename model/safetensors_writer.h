@@ -18,6 +18,11 @@ struct PlannedTensor {
   std::vector<int64_t> shape;
 };
 
+// Throws an Error that names both where a value of the parameter is not finite: such a model would
+// replace a good one. `target` is what the user calls the model, `tensor` has any floating dtype.
+void require_finite(const std::filesystem::path& target, const std::string& name,
+                    const torch::Tensor& tensor);
+
 class SafetensorsWriter {
  public:
   // dtype: float32, float16 or bfloat16, of all tensors. Throws an Error with the path, the bytes

@@ -10,13 +10,13 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
-#include <cstring>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
 #include "base/error.h"
 #include "base/folder.h"
+#include "base/process_limits.h"
 #include "model/model_files.h"
 
 namespace zeroth::model {
@@ -36,14 +36,14 @@ fs::path make_sibling(const fs::path& target, std::string_view mark) {
   Folder::make(target.parent_path());
   std::string name = target.string() + std::string(mark) + std::string(kRandom, 'X');
   if (::mkdtemp(name.data()) == nullptr) {
-    throw Error("no folder can be made beside {}: {}", target.string(), std::strerror(errno));
+    throw Error("no folder can be made beside {}: {}", target.string(), system_reason(errno));
   }
   return name;
 }
 
 void move_to(const fs::path& from, const fs::path& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) {
-    throw Error("{} cannot be renamed to {}: {}", from.string(), to.string(), std::strerror(errno));
+    throw Error("{} cannot be renamed to {}: {}", from.string(), to.string(), system_reason(errno));
   }
 }
 
@@ -88,7 +88,7 @@ void bring_home(const Folder& old, const Folder& target) {
     if (is_model_file(name) || target.holds(name)) continue;
     if (move_within(old, name, target, name) != 0) {
       throw Error("{} cannot be moved to {}: {}", (old.path() / name).string(),
-                  target.path().string(), std::strerror(errno));
+                  target.path().string(), system_reason(errno));
     }
   }
 }
@@ -109,7 +109,7 @@ void clear(const Folder& place, const Leftover& left) {
     if (place.holds(left.target)) return;
     if (move_within(place, left.name, place, left.target) == 0) return;
     throw Error("{} cannot be renamed to {}: {}", folder->path().string(), left.target,
-                std::strerror(errno));
+                system_reason(errno));
   }
   if (left.mark != kRemoved && target) bring_home(*folder, *target);
   // Without its target, what is not a model's in it is the user's.
@@ -137,10 +137,12 @@ fs::path TemporaryFolder::set_aside() {
   return path_;
 }
 
-std::string free_text(const fs::path& folder) {
+std::string write_reason(int error, const fs::path& folder) {
+  const std::string reason = system_reason(error);
   std::error_code unknown;
   const fs::space_info space = fs::space(folder, unknown);
-  return unknown ? "" : fmt::format("; {} bytes are free there", space.available);
+  if (unknown || error == EFBIG) return reason;
+  return fmt::format("{}; {} bytes are free there", reason, space.available);
 }
 
 fs::path exchange(const fs::path& fresh, const fs::path& target) {
@@ -149,7 +151,7 @@ fs::path exchange(const fs::path& fresh, const fs::path& target) {
   }
   if (!lacks_exchange(errno)) {
     throw Error("{} cannot take the place of {}: {}", fresh.string(), target.string(),
-                std::strerror(errno));
+                system_reason(errno));
   }
   const fs::path old = make_sibling(target, kOld);
   move_to(target, old);

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file_descriptor.h"
+#include "base/process_limits.h"
 
 namespace zeroth::model {
 
@@ -17,7 +18,7 @@ auto naming_errors(Action action) {
   try {
     return action();
   } catch (const std::filesystem::filesystem_error& error) {
-    throw Error("{}: {}", error.path1().string(), error.code().message());
+    throw Error("{}: {}", error.path1().string(), system_reason(error.code().value()));
   }
 }
 
@@ -45,9 +46,9 @@ class TemporaryFolder {
   bool kept_ = false;
 };
 
-// "; 4096 bytes are free there", for a message about a write into `folder`; empty where nobody
-// knows.
-std::string free_text(const std::filesystem::path& folder);
+// Why a write into `folder` failed: the system's reason and, where the disk may be it, what is
+// free: "No space left on device; 4096 bytes are free there".
+std::string write_reason(int error, const std::filesystem::path& folder);
 
 // Puts `fresh` in the place of the folder `target` in one step, where the file system can, and
 // returns where the old one is now. Elsewhere in two, between which a kill leaves only the old one,

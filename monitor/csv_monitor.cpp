@@ -4,16 +4,15 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
-#include <cstring>
 
 #include "base/error.h"
+#include "base/process_limits.h"
+#include "base/units.h"
 
 namespace zeroth::monitor {
 
 std::string python_number(double value) {
-  if (std::isnan(value)) return "nan";  // its sign means nothing
-  const std::string text = fmt::format("{}", value);
+  const std::string text = fmt::format("{}", without_sign_of_nan(value));
   return text.find_first_not_of("-0123456789") == std::string::npos ? text + ".0" : text;
 }
 
@@ -28,7 +27,7 @@ CsvMonitor::File& CsvMonitor::file_of(const std::string& tag) {
   errno = 0;
   file.stream.open(file.path, std::ios::app | std::ios::binary);
   if (!file.stream) {
-    throw Error("{} cannot be written: {}", file.path.string(), std::strerror(errno));
+    throw Error("{} cannot be written: {}", file.path.string(), system_reason(errno));
   }
   if (file.stream.tellp() == 0) file.stream << "step," << tag.substr(tag.rfind('/') + 1) << "\r\n";
   return files_.emplace(tag, std::move(file)).first->second;
@@ -40,7 +39,7 @@ void CsvMonitor::write(std::span<const Event> events) {
     errno = 0;
     file.stream << event.samples << ',' << python_number(event.value) << "\r\n" << std::flush;
     if (!file.stream) {
-      throw Error("{}: write failed: {}", file.path.string(), std::strerror(errno));
+      throw Error("{}: write failed: {}", file.path.string(), system_reason(errno));
     }
   }
 }

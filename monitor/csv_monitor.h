@@ -12,6 +12,7 @@ namespace zeroth::monitor {
 
 // FOLDER/Train_Samples_lr.csv with the header "step,lr"; its step counts samples. Bytes as Python's
 // csv module writes them. A file that is there already is continued, under the header it has.
+// Nothing is quoted or escaped: tags are names in our own code, all else is numbers.
 class CsvMonitor final : public Monitor {
  public:
   // `folder` exists.

@@ -9,7 +9,7 @@ namespace zeroth::monitor {
 
 // One point of a curve, under DeepSpeed's names.
 struct Event {
-  std::string tag;  // "Train/Samples/lr"
+  std::string tag;  // "Train/Samples/lr"; never a text of the user's
   double value = 0;
   int64_t samples = 0;  // trained so far over all ranks: the x axis
 };

@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
+#include "base/process_limits.h"
 #include "monitor/csv_monitor.h"
 #include "monitor/tensorboard.h"
 
@@ -28,10 +28,10 @@ fs::path job_folder(const std::string& key, const configs::MonitorConfig& config
   };
   std::error_code failure;
   fs::create_directories(folder, failure);
-  if (failure) refuse(failure.message());
+  if (failure) refuse(system_reason(failure.value()));
   std::string probe = (folder / ".probe-XXXXXX").string();
   const int fd = ::mkstemp(probe.data());
-  if (fd < 0) refuse(std::strerror(errno));
+  if (fd < 0) refuse(system_reason(errno));
   ::close(fd);
   ::unlink(probe.c_str());
   return folder;

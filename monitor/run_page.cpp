@@ -8,13 +8,13 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "base/error.h"
 #include "base/folder.h"
 #include "base/printable.h"
+#include "base/process_limits.h"
 
 namespace zeroth::monitor {
 namespace {
@@ -157,7 +157,7 @@ void RunPage::replace(const std::string& text) const {
   if (!written || ::rename(part.c_str(), path_.c_str()) != 0) {
     const int reason = errno;
     if (file != nullptr) ::unlink(part.c_str());
-    throw Error("{} cannot be written: {}", path_.string(), std::strerror(reason));
+    throw Error("{} cannot be written: {}", path_.string(), system_reason(reason));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/process_limits.h"
 #include "monitor/crc32c.h"
 
 namespace zeroth::monitor {
@@ -82,7 +83,7 @@ std::string scalar_record(const Event& event, double wall_time) {
 TensorBoard::TensorBoard(const std::filesystem::path& folder) : path_(folder / file_name()) {
   errno = 0;
   stream_.open(path_, std::ios::binary);
-  if (!stream_) throw Error("{} cannot be written: {}", path_.string(), std::strerror(errno));
+  if (!stream_) throw Error("{} cannot be written: {}", path_.string(), system_reason(errno));
   append(version_record(wall_now()));
 }
 
@@ -95,7 +96,7 @@ void TensorBoard::write(std::span<const Event> events) {
 void TensorBoard::append(const std::string& bytes) {
   errno = 0;
   stream_ << bytes << std::flush;
-  if (!stream_) throw Error("{}: write failed: {}", path_.string(), std::strerror(errno));
+  if (!stream_) throw Error("{}: write failed: {}", path_.string(), system_reason(errno));
 }
 
 }  // namespace zeroth::monitor

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/process_limits.h"
 
 namespace zeroth::offload {
 namespace {
@@ -123,10 +124,11 @@ bool FileIo::take(Piece& piece) {
 void FileIo::finish(Piece piece, int64_t bytes) {
   const std::lock_guard lock(mutex_);
   if (bytes == -EINTR || bytes == -EAGAIN) {
+    // No limit of the process is the reason here, whatever system_reason makes of EAGAIN.
     if (++piece.repeats > kMostRepeats) return fail(piece, std::strerror(static_cast<int>(-bytes)));
     return stop_ ? end(piece.ticket) : waiting_.push_front(piece);
   }
-  if (bytes < 0) return fail(piece, std::strerror(static_cast<int>(-bytes)));
+  if (bytes < 0) return fail(piece, system_reason(static_cast<int>(-bytes)));
   // What follows must be aligned again, so the last part of a block is transferred twice.
   const size_t transferred = std::min(static_cast<size_t>(bytes), piece.length);
   const size_t kept = transferred / kFileAlignment * kFileAlignment;

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/process_limits.h"
 #include "base/units.h"
 #include "offload/file_lane.h"
 
@@ -34,7 +35,7 @@ class Uring : public FileLane {
     if (event_ < 0) {
       const int error = errno;
       ::io_uring_queue_exit(&ring_);
-      throw Error("no eventfd for io_uring: {}", std::strerror(error));
+      throw Error("no eventfd for io_uring: {}", system_reason(error));
     }
     watch_event();
   }
@@ -168,7 +169,7 @@ std::vector<iovec> register_buffers(io_uring& ring, const LaneOptions& options,
 
 // Why the kernel gives no ring.
 std::string why_refused(int error) {
-  std::string reason = fmt::format("io_uring: {}", std::strerror(error));
+  std::string reason = fmt::format("io_uring: {}", system_reason(error));
   int disabled = 0;
   if (std::ifstream("/proc/sys/kernel/io_uring_disabled") >> disabled && disabled > 0) {
     reason += fmt::format(", kernel.io_uring_disabled is {}", disabled);

@@ -9,7 +9,6 @@
 
 #include <cerrno>
 #include <cstddef>
-#include <cstring>
 
 #include "base/error.h"
 #include "base/folder.h"
@@ -46,7 +45,7 @@ void remove_left_over(const Folder& nvme) {
 std::optional<uint64_t> free_bytes(const fs::path& folder) {
   struct statvfs status {};
   if (::statvfs(folder.c_str(), &status) != 0) {
-    throw Error("cannot see the free space of {}: {}", folder.string(), std::strerror(errno));
+    throw Error("cannot see the free space of {}: {}", folder.string(), system_reason(errno));
   }
   if (status.f_blocks == 0) return std::nullopt;
   return uint64_t{status.f_bavail} * status.f_frsize;

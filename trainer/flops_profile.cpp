@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <system_error>
 
 #include "base/error.h"
+#include "base/process_limits.h"
 #include "base/units.h"
 #include "engine/schedule.h"
 #include "model/flops.h"
@@ -169,7 +169,7 @@ void write_profile(const std::string& path, const std::string& text) {
   file << text << std::flush;
   if (!file) {
     throw Error("flops_profiler.output_file \"{}\" cannot be written: {}", path,
-                failure ? failure.message() : std::strerror(errno));
+                system_reason(failure ? failure.value() : errno));
   }
 }
 

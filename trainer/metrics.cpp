@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
+#include "base/process_limits.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -94,7 +94,7 @@ MetricsFile::MetricsFile(const std::string& path, Warn warn) : path_(path), warn
   if (path_.empty()) return;
   errno = 0;
   file_.open(path_, std::ios::app);
-  if (!file_) throw Error("--metrics {}: cannot be written: {}", path_, std::strerror(errno));
+  if (!file_) throw Error("--metrics {}: cannot be written: {}", path_, system_reason(errno));
 }
 
 void MetricsFile::write(const std::string& line) {
@@ -110,11 +110,11 @@ std::string MetricsFile::failure_of(const std::string& line) {
   if (!started_ && std::filesystem::is_regular_file(path_)) {
     std::filesystem::resize_file(path_, 0, refused);
   }
-  if (refused) return refused.message();
+  if (refused) return system_reason(refused.value());
   started_ = true;
   errno = 0;
   file_ << line << '\n' << std::flush;
-  return file_ ? "" : fmt::format("write failed: {}", std::strerror(errno));
+  return file_ ? "" : fmt::format("write failed: {}", system_reason(errno));
 }
 
 }  // namespace zeroth::trainer

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "base/printable.h"
@@ -21,17 +20,13 @@ std::string deepspeed_text(const engine::StepStats& stats, const std::array<doub
                      stats.skipped_total, stats.lr, betas[0], betas[1]);
 }
 
-// A NaN without its sign, which means nothing.
-double plain(double value) {
-  return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
-}
-
 }  // namespace
 
 std::string progress_text(const StepRow& row, int64_t total_steps, double seconds_left) {
   const engine::StepStats& stats = row.stats;
-  std::string text = fmt::format("step {}/{} | loss {:.4f} | lr {:.2e} | norm {:#.3g}", stats.step,
-                                 total_steps, plain(stats.loss), stats.lr, plain(stats.grad_norm));
+  std::string text =
+      fmt::format("step {}/{} | loss {:.4f} | lr {:.2e} | norm {:#.3g}", stats.step, total_steps,
+                  without_sign_of_nan(stats.loss), stats.lr, without_sign_of_nan(stats.grad_norm));
   if (stats.skipped) {
     text +=
         fmt::format(" | skipped ({} so far), loss scale {}", stats.skipped_total, stats.loss_scale);
@@ -112,7 +107,8 @@ void Progress::step(const StepRow& row) {
 void Progress::evaluation(const EvalRow& row) {
   const std::string when = row.step > 0 ? fmt::format(" at step {}", row.step) : "";
   line(fmt::format("eval{} | loss {:.6f} | perplexity {:.2f} | {} tokens", when,
-                   plain(row.eval_loss), plain(std::exp(row.eval_loss)), row.eval_tokens));
+                   without_sign_of_nan(row.eval_loss), without_sign_of_nan(std::exp(row.eval_loss)),
+                   row.eval_tokens));
 }
 
 void Progress::line(std::string_view text, configs::LogLevel level) {

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/process_limits.h"
 #include "base/standard_streams.h"
 #include "trainer/config_text.h"
 #include "trainer/flops_profile.h"
@@ -48,7 +48,7 @@ Progress::Output output_of(bool writes) {
     say_last_words(
         fmt::format("finetune: warning: standard output is lost from here on: {}; "
                     "the run goes on\n",
-                    std::strerror(errno)));
+                    system_reason(errno)));
     lost = true;
   };
 }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/process_limits.h"
 #include "configs/check.h"
 #include "configs/loader.h"
 #include "data/tokenizer.h"
@@ -51,7 +52,7 @@ bool is_jsonl(const std::string& path) {
 void require_file(std::string_view flag, const std::string& path) {
   std::error_code failure;
   if (std::filesystem::exists(path, failure)) return;
-  throw Error("{} {}: {}", flag, path, failure ? failure.message() : "no such file");
+  throw Error("{} {}: {}", flag, path, failure ? system_reason(failure.value()) : "no such file");
 }
 
 // Opens datasets of one run; they share a tokenizer that is read when the first one needs it.

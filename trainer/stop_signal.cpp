@@ -12,9 +12,9 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 
 #include "base/error.h"
+#include "base/process_limits.h"
 #include "trainer/failure.h"
 
 namespace zeroth::trainer {
@@ -47,7 +47,7 @@ StopSignal::StopSignal() {
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signals_ = ::signalfd(-1, &set, SFD_CLOEXEC);
   end_ = ::eventfd(0, EFD_CLOEXEC);
-  if (signals_ < 0 || end_ < 0) throw Error("no signalfd: {}", std::strerror(errno));
+  if (signals_ < 0 || end_ < 0) throw Error("no signalfd: {}", system_reason(errno));
   watcher_ = std::jthread([this] { watch(); });
 }
 

@@ -9,14 +9,6 @@
 #include "trainer/agreement.h"
 
 namespace zeroth::trainer {
-namespace {
-
-// "nan" on every processor: which sign one has depends on the instruction that made it.
-double without_sign_of_nan(double loss) {
-  return std::isnan(loss) ? std::abs(loss) : loss;
-}
-
-}  // namespace
 
 Trainer::Trainer(const RunPlan& plan, engine::Engine& engine, Reporter& reporter, StopSignal& stop)
     : plan_(plan), engine_(engine), reporter_(reporter), stop_(stop), checkpoints_(plan, engine) {}

@@ -1,6 +1,9 @@
 #include "base/units.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cmath>
 
 namespace zeroth {
 
@@ -23,6 +26,12 @@ TEST_CASE("durations keep the two largest units") {
   CHECK(format_duration(42) == "42s");
   CHECK(format_duration(185) == "3m05s");
   CHECK(format_duration(7620) == "2h07m");
+}
+
+TEST_CASE("a number that is none has no sign, all others keep theirs") {
+  CHECK(fmt::format("{}", without_sign_of_nan(-std::nan(""))) == "nan");
+  CHECK(fmt::format("{}", without_sign_of_nan(-INFINITY)) == "-inf");
+  CHECK(without_sign_of_nan(-1.5) == -1.5);
 }
 
 }  // namespace zeroth

@@ -246,6 +246,19 @@ TEST_CASE("save_model writes a folder once") {
   std::filesystem::remove_all(folder);
 }
 
+TEST_CASE("save_model of a value that is not finite names the parameter and leaves no folder") {
+  const auto folder = fresh_folder("zeroth_not_finite_");
+  testing::run_ranks(1, [&](std::shared_ptr<comm::Mesh> mesh) {
+    const model::Blocks blocks = testing::make_chain();
+    const auto engine = initialize(blocks, stage_config(0), mesh);
+    blocks[2]->parameters()[1].detach()[3] = -NAN;
+    const std::string expected =
+        folder.string() + " is not saved: parameter layers.1.bias holds nan";
+    CHECK_THROWS_WITH_AS(engine->save_model(folder), expected.c_str(), Error);
+  });
+  CHECK_FALSE(std::filesystem::exists(folder));
+}
+
 TEST_CASE("a chain without values needs a source of weights") {
   testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
     model::Blocks blocks = testing::make_chain();

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "tests/monitor/events.h"
+#include "tests/support/child_process.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::monitor {
@@ -73,6 +74,20 @@ TEST_CASE("a disk that is full is one warning, and the other monitors go on") {
                            ": write failed: No space left on device; it is off from here on, "
                            "training goes on");
   CHECK(monitors.places().size() == 1);
+}
+
+TEST_CASE("a file beyond ulimit -f is a warning that names the limit") {
+  const TempFolder folder;
+  const ChildResult result = in_child([&folder] {
+    std::vector<std::string> warnings;
+    Monitors monitors(with_csv(folder.path()), collect(warnings));
+    limit_file_size(10);
+    for (int step = 1; step <= 3; ++step) monitors.write(fixture_events());
+    const std::string expected =
+        ".csv: write failed: File too large (ulimit -f); it is off from here on, training goes on";
+    return warnings.size() == 1 && warnings[0].ends_with(expected) ? 0 : 1;
+  });
+  CHECK(result.status == 0);
 }
 
 }  // namespace zeroth::monitor

@@ -1,10 +1,12 @@
 // A piece of a test in a process of its own: what may end it, or changes its descriptors.
 #pragma once
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <functional>
 #include <string>
 
@@ -37,6 +39,13 @@ inline ChildResult in_child(const std::function<int()>& work) {
   ::waitpid(pid, &status, 0);
   result.status = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   return result;
+}
+
+// In a child: a file that would become longer cannot be written any more, as under `ulimit -f`.
+inline void limit_file_size(rlim_t bytes) {
+  ::signal(SIGXFSZ, SIG_IGN);
+  const rlimit limit{bytes, bytes};
+  ::setrlimit(RLIMIT_FSIZE, &limit);
 }
 
 }  // namespace zeroth

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "tests/support/child_process.h"
+#include "tests/support/temp_folder.h"
 #include "tests/trainer/rows.h"
 
 namespace zeroth::trainer {
@@ -118,6 +120,22 @@ TEST_CASE("a metrics file whose disk is full says so once and writes no more") {
   CHECK(warnings == std::vector<std::string>{
                         "--metrics /dev/full: write failed: No space left on device; it ends here, "
                         "training goes on"});
+}
+
+TEST_CASE("a metrics file beyond ulimit -f is a warning that names the limit") {
+  const TempFolder folder;
+  const std::string path = (folder / "m.jsonl").string();
+  const ChildResult result = in_child([&path] {
+    limit_file_size(10);
+    std::string warning;
+    MetricsFile file(path, [&](const std::string& text) { warning = text; });
+    file.write(R"({"step": 1, "loss": 0.5})");
+    const std::string expected = "--metrics " + path +
+                                 ": write failed: File too large (ulimit -f); it ends here, "
+                                 "training goes on";
+    return warning == expected ? 0 : 1;
+  });
+  CHECK(result.status == 0);
 }
 
 TEST_CASE("without a path nothing is written") {
