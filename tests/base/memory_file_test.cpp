@@ -89,7 +89,7 @@ TEST_CASE("a text that is no ticket is told as such, whatever is in it") {
   }
 }
 
-TEST_CASE("another user's memory is refused, and ours to another user") {
+TEST_CASE("another user's memory is refused, and ours to another user" * in_neighbours) {
   if (!may_become_nobody()) return;
   const Nobody stranger([] {
     static MemoryFile file = MemoryFile::create("zeroth-test");

@@ -65,7 +65,7 @@ TEST_CASE("a rank that does not come is named") {
                        doctest::Contains("rank 0: rank 1 did not connect"), Error);
 }
 
-TEST_CASE("a ticket to another user's memory is refused, with rank and reason") {
+TEST_CASE("a ticket to another user's memory is refused, with rank and reason" * in_neighbours) {
   if (!may_become_nobody()) return;
   const Nobody stranger([] {
     static MemoryFile file = MemoryFile::create("zeroth:run");

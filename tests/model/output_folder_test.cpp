@@ -139,7 +139,7 @@ TEST_CASE("a folder where nothing may be made is refused before anything is writ
   fs::permissions(closed, fs::perms::owner_all);
 }
 
-TEST_CASE("an output that another user has put into a shared folder is refused") {
+TEST_CASE("an output that another user has put into a shared folder is refused" * in_neighbours) {
   const StickyFolder shared;
   const fs::path victim = shared.own("victim");
   const bool planted = as_nobody([&] {

@@ -136,7 +136,8 @@ TEST_CASE("a lock that says something else is a lock all the same, and not repea
   ::close(fd);
 }
 
-TEST_CASE("a lock's place that another user has taken in a shared folder is not used") {
+TEST_CASE("a lock's place that another user has taken in a shared folder is not used" *
+          in_neighbours) {
   const StickyFolder shared;
   const fs::path victim = shared.own("victim") / "file";
   write_text(victim, "precious");

@@ -177,7 +177,8 @@ TEST_CASE("a link in the place of a leftover moves and removes nothing of where 
   }
 }
 
-TEST_CASE("what another user has put beside an output in a shared folder is not taken for ours") {
+TEST_CASE("what another user has put beside an output in a shared folder is not taken for ours" *
+          in_neighbours) {
   const StickyFolder shared;
   make_folder(shared.own("victim"), {"diary.txt"});
   const fs::path victim = shared.own("victim");

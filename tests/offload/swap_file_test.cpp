@@ -93,7 +93,8 @@ TEST_CASE("a link in the place of the run's folder leads nowhere") {
   CHECK(fs::is_symlink(folder / "nvme/zeroth-run"));
 }
 
-TEST_CASE("what another user has put into a shared nvme_path is neither used nor touched") {
+TEST_CASE("what another user has put into a shared nvme_path is neither used nor touched" *
+          in_neighbours) {
   const StickyFolder shared;
   const fs::path victim = shared.own("victim");
   write_text(victim / "rank-0.swap", "precious");

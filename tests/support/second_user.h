@@ -1,4 +1,6 @@
-// Another user of this machine, nobody, for tests of what a stranger can do to a run.
+// Another user of this machine, nobody, for tests of what a stranger can do to a run. They are
+// cases of the suite "neighbours", which ctest runs by itself and shows as skipped where they
+// cannot be run: TEST_CASE("..." * in_neighbours).
 #pragma once
 
 #include <doctest/doctest.h>
@@ -11,15 +13,20 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include "tests/support/temp_folder.h"
 
 namespace zeroth {
 
 inline constexpr uid_t kNobody = 65534;
+inline const doctest::test_suite in_neighbours("neighbours");
 
-// False, with a message, where this process may not become that user.
+// False, with the message that ctest looks for (cmake/Zeroth.cmake), where this process may not
+// become that user.
 inline bool may_become_nobody() {
+  const doctest::detail::TestCase& test = *doctest::getContextOptions()->currentTest;
+  REQUIRE(std::string_view(test.m_test_suite) == "neighbours");
   if (::geteuid() == 0) return true;
   MESSAGE("skipped: only root can become nobody");
   return false;

@@ -58,7 +58,8 @@ TEST_CASE("a run that was killed refuses no other, and its lock goes with the ne
   CHECK_FALSE(fs::exists(bench / "out.zeroth-lock"));
 }
 
-TEST_CASE("what another user puts beside an output in a shared folder redirects no file of a run") {
+TEST_CASE("what another user puts beside an output in a shared folder redirects no file of a run" *
+          in_neighbours) {
   const StickyFolder shared;
   const fs::path victim = shared.own("victim");
   write_text(victim / "diary.txt", "precious");
