@@ -14,8 +14,16 @@ namespace {
 
 using torch::Tensor;
 
+int calls = 0;
+
+void counted_update(const Tensor& master, const Tensor& grad, at::TensorList states,
+                    const std::optional<Tensor>& copy, at::IntArrayRef step) {
+  ++calls;
+  testing::update_on_cpu(master, grad, states, copy, step);
+}
+
 TORCH_LIBRARY_IMPL(zeroth, CPU, library) {
-  library.impl("update_", testing::update_on_cpu);
+  library.impl("update_", counted_update);
 }
 
 }  // namespace
@@ -42,6 +50,27 @@ TEST_CASE("stretches that decay and that do not have the bits of each by itself,
       for (size_t i = 0; i < expected.size(); ++i) CHECK(torch::equal(got[i], expected[i]));
     }
   }
+}
+
+TEST_CASE("one call takes sixteen stretches, and a range without any") {
+  const RuleCase what{{}, torch::kFloat32, {}};
+  constexpr int64_t kCount = 17 * 64;
+  RuleArrays arrays(what, 0, kCount, torch::kCPU);
+  const Tensor grad = at::ones({kCount});
+  const auto calls_for = [&](int64_t count) {
+    std::vector<UpdateRule::Stretch> stretches;
+    for (int64_t i = 0; i < count; ++i) {
+      stretches.push_back({i * 64, i + 1 < count ? (i + 1) * 64 : kCount, i % 2 == 0});
+    }
+    calls = 0;
+    DeviceRule(what.config)
+        .apply_stretches({arrays.master, grad, arrays.states, {}}, usual_step(what.config, 1),
+                         stretches);
+    return calls;
+  };
+  CHECK(calls_for(1) == 1);
+  CHECK(calls_for(16) == 1);
+  CHECK(calls_for(17) == 2);
 }
 
 TEST_CASE("stretches that do not cover their range are a broken invariant") {

@@ -7,6 +7,7 @@
 #include "model/build.h"
 #include "model/checkpoint_source.h"
 #include "tests/engine/chain_config.h"
+#include "tests/simulated_gpu/tokens.h"
 
 namespace zeroth::simulated {
 namespace {
@@ -18,24 +19,6 @@ int64_t waits() {
   REQUIRE(is_there);
   return count();
 }
-
-// Four rows of 16 tokens, of which every third has no target, or each has one.
-class Tokens final : public engine::Loader {
- public:
-  explicit Tokens(bool masked) : masked_(masked) {}
-  model::MicroBatch next() override {
-    model::MicroBatch batch;
-    batch.tokens = torch::randint(0, 64, {4, 16}, torch::kLong);
-    batch.targets = batch.tokens.roll(-1, 1);
-    if (masked_) batch.targets.slice(1, 0, 16, 3).fill_(model::kUntrained);
-    batch.row_seeds.assign(4, 0);
-    batch.samples.assign(4, 0);
-    return batch;
-  }
-
- private:
-  bool masked_;
-};
 
 }  // namespace
 
