@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <csignal>
 #include <stop_token>
 #include <utility>
 
@@ -15,7 +16,14 @@ constexpr std::chrono::milliseconds kGlance{100};
 // A peer that is gone may have ended well, with its last data still on the way.
 constexpr std::chrono::seconds kGrace{2};
 
+// In which somebody may read the message.
+constexpr std::chrono::seconds kLastWords{5};
+
 [[noreturn]] void terminate(const std::string& message) {
+  std::thread([] {
+    std::this_thread::sleep_for(kLastWords);
+    ::raise(SIGABRT);
+  }).detach();
   // Passes every handler, also that of look(), and names the message.
   std::thread([&] { throw Error(message); }).join();
   std::terminate();

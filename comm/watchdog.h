@@ -31,7 +31,7 @@ class Watchdog {
 
   // `limit`: for each of them, since it was handed over and the one before it has ended. Time in
   // which the process was suspended does not count. Without `on_stuck` the process is terminated
-  // with the message as an exception that nobody catches.
+  // with the message as an exception that nobody catches, and soon also where nobody reads that.
   Watchdog(std::chrono::milliseconds limit, OnStuck on_stuck);
   ~Watchdog();
 

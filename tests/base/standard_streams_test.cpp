@@ -15,16 +15,6 @@
 namespace zeroth {
 namespace {
 
-// A full pipe that nobody reads, as standard error.
-void fill_standard_error() {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_NONBLOCK) != 0) return;
-  while (::write(ends[1], "x", 1) == 1) {
-  }
-  ::fcntl(ends[1], F_SETFL, 0);  // whoever writes now waits
-  ::dup2(ends[1], STDERR_FILENO);
-}
-
 int answer_fails_with(const std::string& reason) {
   const std::string message = message_of<Error>([] { print_answer("an answer\n"); });
   return message.find(reason) == std::string::npos ? 1 : 0;

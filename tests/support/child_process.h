@@ -1,13 +1,17 @@
 // A piece of a test in a process of its own: what may end it, or changes its descriptors.
 #pragma once
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <csignal>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <string>
 
 namespace zeroth {
@@ -46,6 +50,38 @@ inline void limit_file_size(rlim_t bytes) {
   ::signal(SIGXFSZ, SIG_IGN);
   const rlimit limit{bytes, bytes};
   ::setrlimit(RLIMIT_FSIZE, &limit);
+}
+
+// Makes a full pipe that nobody reads the standard error of this process.
+inline void fill_standard_error() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_NONBLOCK) != 0) return;
+  while (::write(ends[1], "x", 1) == 1) {
+  }
+  ::fcntl(ends[1], F_SETFL, 0);  // whoever writes now waits
+  ::dup2(ends[1], STDERR_FILENO);
+}
+
+// The state letter of a process: 'T' while it is stopped, '-' when it is gone.
+inline char state_of(pid_t pid) {
+  std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
+  const std::string stat{std::istreambuf_iterator<char>(in), {}};
+  const size_t name_end = stat.rfind(')');
+  return name_end == std::string::npos ? '-' : stat[name_end + 2];
+}
+
+// Continues the calling process when it will have been stopped for so long. To be called before it
+// has threads.
+inline void continue_when_stopped_for(std::chrono::milliseconds time) {
+  const pid_t me = ::getpid();
+  if (::fork() != 0) return;
+  while (state_of(me) != 'T') {
+    if (::getppid() != me) ::_exit(1);  // it has ended
+    ::usleep(1000);
+  }
+  ::usleep(static_cast<useconds_t>(time.count() * 1000));
+  ::kill(me, SIGCONT);
+  ::_exit(0);
 }
 
 }  // namespace zeroth
