@@ -18,6 +18,18 @@ namespace fs = std::filesystem;
 
 constexpr std::clock_t kMostTime = 2 * CLOCKS_PER_SEC;  // of the processor, for one input
 constexpr uint64_t kMutants = 2000;                     // of each kind
+constexpr int64_t kMostKib = 500'000;                   // above what the program has at its start
+
+// The most memory that this process has held so far.
+int64_t peak_kib() {
+  constexpr std::string_view kTitle = "VmHWM:";
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with(kTitle)) return std::stoll(line.substr(kTitle.size()));
+  throw std::runtime_error("no VmHWM");
+}
+
+const int64_t kib_at_start = peak_kib();
 
 // In the order of their names.
 std::vector<fs::path> corpus(const Reader& reader) {
@@ -41,11 +53,12 @@ void expect_kept(const Reader& reader, std::string_view bytes, const std::string
   }
   CHECK(finding == "");
   CHECK(std::clock() - start < kMostTime);
+  CHECK(peak_kib() - kib_at_start < kMostKib);
 }
 
 }  // namespace
 
-TEST_CASE("every file of the corpus is read or refused in our words, in time") {
+TEST_CASE("every file of the corpus is read or refused in our words, in time and little memory") {
   for (const Reader& reader : readers()) {
     const auto files = corpus(reader);
     CHECK_MESSAGE(!files.empty(), reader.name);
@@ -66,7 +79,8 @@ TEST_CASE("each reader understands its files named good") {
   }
 }
 
-TEST_CASE("2,000 mutants of each kind are read or refused in our words, in time") {
+TEST_CASE(
+    "2,000 mutants of each kind are read or refused in our words, in time and little memory") {
   for (const Reader& reader : readers()) {
     std::vector<std::string> originals;
     for (const fs::path& file : corpus(reader)) originals.push_back(read_text(file));

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
+
 #include "base/error.h"
 #include "tests/model/safetensors_text.h"
 #include "tests/support/temp_folder.h"
@@ -26,6 +28,26 @@ TEST_CASE("a missing shard, a wrong index and a tensor in two shards are named")
   CHECK(refused().find("tensor a is in ") == 0);
   write_text(index, "[]");
   CHECK(refused().find("has no readable weight_map") != std::string::npos);
+}
+
+TEST_CASE("weights are read through links that lead out of the folder, whole or in shards") {
+  const TempFolder elsewhere, folder, sharded;
+  const std::string header = "{" + entry("a", "[2]", 0, 8) + "}";
+  const auto blob = elsewhere.write("blob", with_header(header, 0) + "12345678");
+  const auto link = elsewhere / "link";
+  std::filesystem::create_symlink(blob, link);
+  std::filesystem::create_symlink(link, folder / "model.safetensors");
+  std::filesystem::create_symlink(
+      elsewhere.write("index", R"({"weight_map": {"a": "1.safetensors"}})"),
+      sharded / "model.safetensors.index.json");
+  std::filesystem::create_symlink(blob, sharded / "1.safetensors");
+  for (const TempFolder* const of : {&folder, &sharded}) {
+    CHECK(has_weights(of->path()));
+    const SafetensorsFolder files(of->path());
+    const auto& [file, tensor] = files.entries().at("a");
+    const auto bytes = file->bytes(*tensor);
+    CHECK(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()) == "12345678");
+  }
 }
 
 TEST_CASE("weights in another format are not taken for none") {

@@ -119,16 +119,18 @@ TEST_CASE(
                                 megabytes * 1000, ZEROTH_BIN_DIR, kShort));
     CAPTURE(result.err);
     CHECK(result.code != 70);
-    if (megabytes <= 400) CHECK(has(result.err, "ulimit -v"));
+    CHECK((result.code == 0 || has(result.err, "ulimit -v")));
+    if (megabytes <= 400) CHECK(result.code != 0);
+    if (megabytes >= 2000) CHECK(result.code == 0);
   }
 }
 
 TEST_CASE("a job that is suspended for longer than its time limit goes on as if nothing had been") {
   const Workbench bench;
   const auto result = bench.shell(script(fmt::format(
-      "'{}/zeroth' --timeout 2 --num_gpus 2 finetune {} >out & job=$!\n"
+      "'{}/zeroth' --timeout 6 --num_gpus 2 finetune {} >out & job=$!\n"
       "until_step 5; all=\"$(ranks_of $job) $job\"\n"
-      "kill -STOP $all; sleep 5; lines=$(grep -c step out); kill -CONT $all\n"
+      "kill -STOP $all; sleep 9; lines=$(grep -c step out); kill -CONT $all\n"
       "while [ $(grep -c step out) -lt $((lines + 3)) ] && kill -0 $job; do sleep 0.1; done\n"
       "kill -TERM $job; wait $job",
       ZEROTH_BIN_DIR, kEndless)));

@@ -21,6 +21,12 @@ constexpr const char* kDefault = "env --default-signal=INT,TERM";
 constexpr const char* kUntilTraining =
     "until grep -q grad_norm m.jsonl 2> /dev/null || ! kill -0 $!; do sleep 0.02; done\n";
 
+// `works PID N`: waits until that process has taken N hundredths of a second more of a processor.
+constexpr const char* kWorks =
+    "ticks() { cut -d ' ' -f 14 /proc/$1/stat; }\n"
+    "works() { t=$(($(ticks $1) + $2)); "
+    "while kill -0 $1 && [ $(ticks $1) -lt $t ]; do sleep 0.02; done; }\n";
+
 // A minute and more, in small micro-batches.
 constexpr const char* kLongEvaluation = "--eval-data long.bin --eval-micro-batch 1";
 
@@ -33,7 +39,8 @@ void write_long_evaluation(const Workbench& bench) {
 // Before the commands of two ranks that a shell starts one by one.
 std::string two_by_hand() {
   return fmt::format(
-      "export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT={}\n", free_port());
+      "{}export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT={}\n", kWorks,
+      free_port());
 }
 
 // Run, signalled while it trains; the last line of its output is the code.
@@ -128,6 +135,27 @@ TEST_CASE("a signal leaves an evaluation on the way, and the model is saved") {
   CHECK(bench.evaluations("m.jsonl").empty());
 }
 
+TEST_CASE("a signal to one rank alone leaves an evaluation that is all that a run does") {
+  const Workbench bench;
+  write_long_evaluation(bench);
+  const auto rank = [&](int number) {
+    return fmt::format(
+        "RANK={0} LOCAL_RANK={0} {1} \"$FINETUNE\" --model model --seq-len 16 --eval-only "
+        "--metrics m.jsonl {2} > said{0} & r{0}=$!\n",
+        number, kDefault, kLongEvaluation);
+  };
+  const auto result =
+      bench.shell(two_by_hand() + rank(0) + rank(1) +
+                  "until grep -q 'model  ' said0 || ! kill -0 $!; do sleep 0.02; done\n"
+                  "works $r1 50; kill -TERM $r1; wait $r0; a=$?; wait $r1; echo codes $a $?");
+  CAPTURE(result.err);
+  CHECK(has(result.out, "codes 143 143"));
+  const std::string said = bench.read("said0");
+  CHECK_MESSAGE(has(said, "interrupted by SIGTERM before the end\n"), said);
+  CHECK(bench.evaluations("m.jsonl").empty());
+  CHECK(bench.rows("m.jsonl", "interrupted").size() == 1);
+}
+
 TEST_CASE("a signal to one rank while weights are read ends all of them, and nothing is saved") {
   const Workbench bench;
   bench.write("model/config.json", R"({
@@ -145,7 +173,7 @@ TEST_CASE("a signal to one rank while weights are read ends all of them, and not
   const auto result =
       bench.shell(two_by_hand() + rank(0) + rank(1) +
                   "until grep -q 'loss  ' said0 || ! kill -0 $!; do sleep 0.02; done\n"
-                  "sleep 0.1; kill -TERM $r1; wait $r0; a=$?; wait $r1; echo codes $a $?");
+                  "works $r1 10; kill -TERM $r1; wait $r0; a=$?; wait $r1; echo codes $a $?");
   CAPTURE(result.err);
   CHECK(has(result.out, "codes 143 143"));
   CHECK(has(bench.read("said0"), "interrupted by SIGTERM before the first step; nothing is saved"));
@@ -168,9 +196,9 @@ TEST_CASE("a second signal to one rank alone ends the others too, and the newest
   const auto result = bench.shell(
       two_by_hand() + rank(0) + rank(1) +
           "until grep -q 'loss  ' said0 || ! kill -0 $!; do sleep 0.02; done\n"
-          "sleep 1; kill -INT $r1; sleep 0.4; kill -0 $r1 && echo still there; kill -INT $r1\n"
+          "works $r1 50; kill -INT $r1; sleep 1; kill -0 $r1 && echo still there; kill -INT $r1\n"
           "wait $r1; a=$?; wait $r0; echo codes $a $?",
-      std::chrono::seconds(60));
+      std::chrono::seconds(110));
   CHECK(has(result.out, "still there"));
   CHECK(has(result.out, "codes 130 1"));
   CHECK_MESSAGE(has(result.err, "rank 0: error: "), result.err);
@@ -189,12 +217,12 @@ TEST_CASE("a second signal ends a run at once") {
   const Workbench bench;
   // A step that takes minutes: the first signal waits for its end.
   const auto result = bench.shell(
-      fmt::format("{} \"$FINETUNE\" --model model --data train.bin --seq-len 16 --micro-batch 16 "
+      fmt::format("{}{} \"$FINETUNE\" --model model --data train.bin --seq-len 16 --micro-batch 16 "
                   "--accumulation 100000 --steps 2 --output out > started & pid=$!\n"
-                  "until grep -q optimizer started || ! kill -0 $pid; do sleep 0.02; done\n"
-                  "sleep 0.3; kill -TERM $pid; sleep 0.3; kill -0 $pid && echo still there\n"
+                  "until grep -q 'loss  ' started || ! kill -0 $pid; do sleep 0.02; done\n"
+                  "works $pid 50; kill -TERM $pid; sleep 1; kill -0 $pid && echo still there\n"
                   "kill -TERM $pid; wait $pid",
-                  kDefault));
+                  kWorks, kDefault));
   CHECK(result.code == 143);
   CHECK(has(result.out, "still there"));
   CHECK_FALSE(fs::exists(bench / "out/config.json"));

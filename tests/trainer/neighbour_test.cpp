@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <sstream>
 
 #include "base/error.h"
@@ -39,13 +40,21 @@ std::string variable_of(pid_t pid, const std::string& name) {
   return {};
 }
 
+std::vector<std::string> words_of(const std::string& line) {
+  std::istringstream in(line);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
 // A run of two ranks that makes steps until it is told to end.
 class EndlessRun {
  public:
-  EndlessRun()
-      : zeroth_({"--num_gpus", "2", "--timeout", "20", "finetune", "--model", bench_ / "model",
-                 "--data", bench_ / "train.bin", "--seq-len", "16", "--global-batch", "2",
-                 "--micro-batch", "1", "--steps", "1000000", "--metrics", bench_ / "m.jsonl"}) {
+  explicit EndlessRun(const launcher::Environment& environment = {})
+      : zeroth_(words_of(fmt::format(
+                    "--num_gpus 2 --timeout 60 --enable_each_rank_log {0}logs finetune --model "
+                    "{0}model --data {0}train.bin --seq-len 16 --global-batch 2 --micro-batch 1 "
+                    "--steps 1000000 --metrics {0}m.jsonl --output {0}out --deepspeed {1}",
+                    folder().string(), configured().string())),
+                environment) {
     REQUIRE(makes_steps());
     std::istringstream children(text_of(fmt::format("/proc/{0}/task/{0}/children", zeroth_.pid())));
     for (pid_t pid = 0; children >> pid;) {
@@ -65,8 +74,18 @@ class EndlessRun {
   const std::vector<pid_t>& all() const { return all_; }  // launcher and guard, too
   const std::vector<pid_t>& ranks() const { return ranks_; }
   launcher::Launched& zeroth() { return zeroth_; }
+  fs::path folder() const { return bench_ / ""; }  // in which it writes all its files
 
  private:
+  // A file with all that makes a run tell more.
+  fs::path configured() const {
+    bench_.write("ds.json", fmt::format(R"({{"dump_state": true, "wall_clock_breakdown": true,
+      "comms_logger": {{"enabled": true}}, "csv_monitor": {{"enabled": true, "output_path": "{0}"}},
+      "tensorboard": {{"enabled": true, "output_path": "{0}"}}}})",
+                                        (bench_ / "monitors").string()));
+    return bench_ / "ds.json";
+  }
+
   Workbench bench_;
   launcher::Launched zeroth_;
   std::vector<pid_t> all_;
@@ -122,7 +141,33 @@ TEST_CASE("no process of a run on one host listens at any port") {
   CHECK(run.zeroth().wait().status == 143);
 }
 
-TEST_CASE("another user can neither read, join, hold up nor end a run") {
+TEST_CASE("the secret of a run is in no output and no file of it, and on no command line") {
+  const std::string secret = "a battery of horses in a stable";
+  for (const char* shared_memory : {"1", "0"}) {
+    CAPTURE(shared_memory);
+    EndlessRun run({{"ZEROTH_SECRET", secret}, {"ZEROTH_SHARED_MEMORY", shared_memory}});
+    for (const pid_t pid : run.ranks()) CHECK(variable_of(pid, "ZEROTH_SECRET") == secret);
+    for (const pid_t pid : run.all()) {
+      const std::string line = text_of(fmt::format("/proc/{}/cmdline", pid));
+      CHECK_FALSE(line.empty());
+      CHECK_FALSE(has(line, secret));
+    }
+    run.zeroth().signal(SIGTERM);
+    const auto result = run.zeroth().wait();
+    CHECK(result.status == 143);
+    CHECK(has(result.out, "dump_state"));
+    CHECK_FALSE(has(result.out + result.err, secret));
+    int files = 0;
+    for (const auto& entry : fs::recursive_directory_iterator(run.folder())) {
+      if (!entry.is_regular_file()) continue;
+      ++files;
+      CHECK_MESSAGE(!has(text_of(entry.path()), secret), entry.path());
+    }
+    CHECK(files > 10);  // logs, metrics, page, monitors and model
+  }
+}
+
+TEST_CASE("another user can neither read, join, hold up nor end a run" * in_neighbours) {
   if (!may_become_nobody()) return;
   EndlessRun run;
   const std::string meeting = variable_of(run.ranks()[0], "ZEROTH_MEETING");

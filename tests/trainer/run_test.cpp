@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/affinity.h"
+#include "base/cpu.h"
 #include "tests/trainer/free_port.h"
 #include "tests/trainer/workbench.h"
 
@@ -51,6 +52,30 @@ TEST_CASE("two ranks run under torchrun's environment as under zeroth") {
   const auto result = bench.shell(two_ranks());
   REQUIRE_MESSAGE(result.code == 0, result.out << result.err);
   CHECK(losses(bench.steps("m.jsonl")) == expected_losses());
+}
+
+TEST_CASE(
+    "ranks that would compute by different instructions end before the first step, with why") {
+  if (cpu_level() == CpuLevel::kPlain) {
+    MESSAGE("skipped: this processor, or ZEROTH_CPU, has no other level than plain");
+    return;
+  }
+  const Workbench bench;
+  const auto result = bench.shell(fmt::format(
+      "export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT={}\n"
+      "RANK=1 LOCAL_RANK=1 ZEROTH_CPU=plain \"$FINETUNE\" {} 2> one & one=$!\n"
+      "RANK=0 LOCAL_RANK=0 \"$FINETUNE\" {} 2> zero; code=$?; wait $one; echo codes $code $?",
+      free_port(), kTrain, kTrain));
+  CHECK(has(result.out, "codes 1 1"));
+  for (const char* rank : {"zero", "one"}) {
+    const std::string said = bench.read(rank);
+    CHECK_MESSAGE(
+        has(said, fmt::format("error: rank 1 computes by plain, rank 0 by {}: their results would "
+                              "differ. Set ZEROTH_CPU=plain in the environment of all ranks\n",
+                              name_of(cpu_level()))),
+        said);
+  }
+  CHECK(bench.steps("m.jsonl").empty());
 }
 
 TEST_CASE("without OMP_NUM_THREADS the ranks of a host share its cores") {
