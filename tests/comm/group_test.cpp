@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <thread>
 
 #include "base/error.h"
@@ -119,12 +120,14 @@ TEST_CASE("a collective whose peer is gone fails with its name, its ranks and wh
 TEST_CASE("a rank that does not come in time is named with what it did last") {
   for (const Transport transport : kTransports) {
     std::string message;
+    std::atomic<bool> told = false;
     testing::run_ranks(
         2,
         [&](std::shared_ptr<Mesh> mesh) {
           mesh->data().all_reduce(torch::zeros({1}), Reduce::kSum, "a first sum").wait();
           if (mesh->rank() == 1) {
-            std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+            for (int tick = 0; tick < 6000 && !told; ++tick)
+              std::this_thread::sleep_for(std::chrono::milliseconds(10));
             return;
           }
           try {
@@ -134,8 +137,9 @@ TEST_CASE("a rank that does not come in time is named with what it did last") {
           } catch (const Error& error) {
             message = error.what();
           }
+          told = true;
         },
-        {.transport = transport, .timeout = std::chrono::milliseconds(500)});
+        {.transport = transport, .timeout = std::chrono::seconds(2)});
     CAPTURE(message);
     CHECK(message.find("rank 0 of 2: all-gather of parameters of block 3 (20 elements) over 'data' "
                        "failed: ") == 0);

@@ -16,7 +16,6 @@ namespace {
 
 using Words = std::vector<std::string>;
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 
 // A child, a child in a session of its own, a daemon, and the rank itself.
 constexpr size_t kBrood = 4;
@@ -91,10 +90,13 @@ TEST_CASE("a rank that fails because memory's end killed its helper says so") {
 
 TEST_CASE("a stopped rank, for which another one waited in vain, is named and killed") {
   const std::string script =
-      "[ $RANK = 1 ] && kill -STOP $$; sleep 0.5; echo 'waited too long' >&2; exit 1";
+      "[ $RANK = 1 ] && echo $$ >$PID_DIR/new && mv $PID_DIR/new $PID_DIR/one && kill -STOP $$\n"
+      "until grep -qs '^State:.T' /proc/$(cat $PID_DIR/one 2>/dev/null)/status; do sleep 0.02; "
+      "done\n"
+      "echo 'waited too long' >&2; exit 1";
   const auto result = run_zeroth({"--num_gpus=2", "/bin/sh", "-c", script});
   CHECK(result.status == 1);
-  CHECK(result.seconds < 8);
+  CHECK(result.seconds < 50);  // and not the five minutes of a signal from outside
   CHECK(result.err ==
         "[0] waited too long\n"
         "zeroth: rank 0 ended with exit code 1\n"
@@ -110,7 +112,7 @@ TEST_CASE("a stopped rank is continued so that it can obey a signal") {
   job.signal(SIGTERM);
   const auto result = job.wait();
   CHECK(result.status == 143);
-  CHECK(result.seconds < 5);
+  CHECK(result.seconds < 50);
   CHECK_FALSE(contains(result.err, "were killed"));
 }
 
@@ -132,14 +134,21 @@ TEST_CASE("ranks that take their time to save after SIGTERM or SIGINT get it") {
 }
 
 TEST_CASE("a signal that comes twice at once, as timeout(1) sends it, is one signal") {
-  Launched job(on_ranks(1, {"finish", "500"}));
-  job.wait_for_pids(1);
-  job.signal(SIGTERM);
-  std::this_thread::sleep_for(milliseconds(20));
-  job.signal(SIGTERM);
-  const auto result = job.wait();
-  CHECK(result.status == 143);
-  CHECK(contains(result.out, "saved"));
+  // A busy machine may show the launcher the second one so late that it counts: that says nothing.
+  constexpr double kOneSignal = 0.25;
+  bool told = false;
+  for (int attempt = 0; !told; ++attempt) {
+    REQUIRE(attempt < 20);
+    Launched job(on_ranks(1, {"finish", "500"}));
+    job.wait_for_pids(1);
+    job.signal(SIGTERM);
+    std::this_thread::sleep_for(milliseconds(20));
+    ::kill(job.pid(), SIGTERM);
+    const auto result = job.wait();
+    CHECK(result.status == 143);
+    told = contains(result.out, "saved");
+    if (!told) REQUIRE(result.seconds > kOneSignal);
+  }
 }
 
 TEST_CASE("--grace ends ranks that do not finish") {
@@ -151,7 +160,7 @@ TEST_CASE("--grace ends ranks that do not finish") {
   const auto result = job.wait();
   CHECK(result.status == 143);
   CHECK(result.seconds > 0.9);
-  CHECK(result.seconds < 5);
+  CHECK(result.seconds < 50);
   CHECK(contains(result.err, "were killed"));
   CHECK(none_alive(pids));
 }
@@ -165,7 +174,7 @@ TEST_CASE("a rank that fails while it finishes is named, and nobody waits long f
   job.signal(SIGTERM);
   const auto result = job.wait();
   CHECK(result.status == 143);
-  CHECK(result.seconds < 8);
+  CHECK(result.seconds < 50);
   CHECK(contains(result.err, "stopped by SIGTERM\nzeroth: rank 1 ended with exit code 5"));
   CHECK(none_alive(pids));
 }
@@ -202,12 +211,13 @@ TEST_CASE("what a rank started dies with the job: the launcher gets SIGKILL") {
   const std::vector<pid_t> pids = job.wait_for_pids(2 * kBrood);
   job.signal(SIGKILL);
   CHECK(job.wait().status == -SIGKILL);
-  CHECK(eventually([&] { return none_alive(pids); }, seconds(10)));
+  CHECK(eventually([&] { return none_alive(pids); }));
 }
 
 TEST_CASE("what a rank started in its own group dies with the rank, while others go on") {
   const std::string script = "[ $RANK = 1 ] && exec " + rank_program() + " sleep; " +
-                             rank_program() + " sleep & sleep 0.5; exit 0";
+                             rank_program() +
+                             " sleep & until [ $(ls $PID_DIR | wc -l) = 2 ]; do sleep 0.05; done";
   Launched job({"--num_gpus=2", "/bin/sh", "-c", script});
   const std::vector<pid_t> pids = job.wait_for_pids(2);
   CHECK(eventually([&] { return std::count_if(pids.begin(), pids.end(), is_alive) == 1; }));

@@ -1,6 +1,7 @@
 #include "launcher/guard.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,10 +12,13 @@
 namespace zeroth::launcher {
 namespace {
 
-// A process with this mark in its environment, and one without.
+// A process with this mark in its environment, or without one. It executes already.
 pid_t sleeper(const std::string& mark) {
   const pid_t pid = ::fork();
-  if (pid != 0) return pid;
+  if (pid != 0) {
+    eventually([&] { return read_text(fmt::format("/proc/{}/comm", pid)) == "sleep\n"; });
+    return pid;
+  }
   if (!mark.empty()) ::setenv(Guard::kVariable, mark.c_str(), 1);
   ::execl("/bin/sleep", "sleep", "60", nullptr);
   ::_exit(1);
@@ -35,7 +39,6 @@ TEST_CASE("exactly the processes with the mark are killed") {
   const pid_t marked = sleeper("one.1");
   const pid_t longer = sleeper("one.12");
   const pid_t plain = sleeper("");
-  ::usleep(100'000);  // until all have executed
   CHECK(kill_marked("one.1") == 1);
   CHECK(is_killed(marked));
   CHECK(is_alive(longer));
@@ -51,7 +54,6 @@ TEST_CASE("a guard that is sent home kills nothing, and marks differ") {
     const Guard guard;
     first = guard.mark();
     marked = sleeper(first);
-    ::usleep(100'000);
     const Guard second;
     CHECK(second.mark() != first);
   }
@@ -72,7 +74,6 @@ TEST_CASE("a guard that somebody ends is replaced, a limited number of times, by
     const bool renewed = lived && eventually([&] { return !guard.renew_if_ended().empty(); }) &&
                          guard.pid() != first;
     const pid_t marked = renewed ? sleeper(guard.mark()) : 0;
-    ::usleep(100'000);
     [[maybe_unused]] const auto written = ::write(ends[1], &marked, sizeof(marked));
     ::pause();
   }
@@ -102,7 +103,6 @@ TEST_CASE("a guard whose launcher is killed kills what has the mark") {
   if (launcher == 0) {
     const Guard guard;
     const pid_t marked = sleeper(guard.mark());
-    ::usleep(100'000);
     [[maybe_unused]] const auto written = ::write(ends[1], &marked, sizeof(marked));
     ::pause();
   }

@@ -74,6 +74,12 @@ std::vector<pid_t> Launched::wait_for_pids(size_t count) const {
   return pids;
 }
 
+void Launched::wait_for_words(const std::string& text) const {
+  const auto said = [&] { return read_text(folder_.path() / "err"); };
+  if (!eventually([&] { return said().find(text) != std::string::npos; }))
+    throw Error("zeroth did not say \"{}\" but \"{}\"", text, said());
+}
+
 Launched::Result Launched::wait() {
   int status = 0;
   if (!eventually([&] { return ::waitpid(pid_, &status, WNOHANG) == pid_; }))

@@ -37,10 +37,14 @@ class Launched {
   void signal(int number);
   pid_t pid() const { return pid_; }  // -1 once it has ended
 
-  // Waits until `count` processes have noted their pids (see rank_program); throws after 20 s.
+  // Waits until `count` processes have noted their pids (see rank_program); throws after a minute,
+  // as all that wait.
   std::vector<pid_t> wait_for_pids(size_t count) const;
 
-  // Waits for the end; throws after 20 s.
+  // Waits until `text` stands in its error output, which is in a file.
+  void wait_for_words(const std::string& text) const;
+
+  // Waits for the end.
   Result wait();
 
  private:
@@ -61,7 +65,7 @@ bool is_alive(pid_t pid);
 
 // Polls until `condition` holds or `limit` has passed; the condition's last value.
 bool eventually(const std::function<bool()>& condition,
-                std::chrono::milliseconds limit = std::chrono::seconds(20));
+                std::chrono::milliseconds limit = std::chrono::minutes(1));
 
 std::vector<std::string> lines_of(const std::string& text);
 

@@ -89,7 +89,10 @@ TEST_CASE("a command that only prints fails where that gets lost") {
 }
 
 TEST_CASE("an answer whose reader leaves ends as other commands do, without a word") {
-  const auto result = shell("(sleep 0.5; zeroth report; echo status $? >&3) | true; sleep 1.5");
+  const TempFolder folder;
+  const std::string left = (folder.path() / "left").string();
+  const auto result = shell("(until [ -e " + left + " ]; do sleep 0.05; done; zeroth report; " +
+                            "echo status $? >&3) | { exec <&-; : >" + left + "; }");
   CHECK(contains(result.err, "status 141\n"));
   CHECK_FALSE(contains(result.err, "error"));
 }

@@ -27,21 +27,15 @@ TEST_CASE("a timer that is started again forgets what it waited for; a cancelled
 
 TEST_CASE("a timer stands still while the process is stopped") {
   const ChildResult result = in_child([] {
-    const pid_t me = ::getpid();
-    if (::fork() == 0) {
-      ::usleep(1'000'000);
-      ::kill(me, SIGCONT);
-      ::_exit(0);
-    }
+    continue_when_stopped_for(milliseconds(2000));
     boost::asio::io_context io;
     RunningTimer timer(io);
-    std::chrono::steady_clock::time_point continued;
-    timer.start(milliseconds(600), [] {});
+    timer.start(milliseconds(1500), [] {});
     io.run_for(milliseconds(50));
     ::raise(SIGSTOP);
-    continued = std::chrono::steady_clock::now();
+    const auto continued = std::chrono::steady_clock::now();
     io.run();
-    return std::chrono::steady_clock::now() - continued >= milliseconds(400) ? 0 : 1;
+    return std::chrono::steady_clock::now() - continued >= milliseconds(700) ? 0 : 1;
   });
   CHECK(result.status == 0);
 }

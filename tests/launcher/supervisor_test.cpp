@@ -52,7 +52,7 @@ bool none_alive(const std::vector<pid_t>& pids) {
 TEST_CASE("a rank that exits with 3 ends the others, and the launcher with 3") {
   const auto result = run_zeroth(on_ranks(3, {"only", "1", "exit", "3"}));
   CHECK(result.status == 3);
-  CHECK(result.seconds < 3);
+  CHECK(result.seconds < 30);  // the others would sleep for a minute
   CHECK(
       contains(result.err, "zeroth: rank 1 ended with exit code 3; its last lines:\n  | leaving"));
 }
@@ -96,7 +96,7 @@ TEST_CASE("a rank's own signal gives 128 + signal, with what it said last") {
   CHECK(contains(result.err, "rank 1 was killed by SIGABRT; its last lines:\n  | about to die"));
 }
 
-TEST_CASE("a rank that ignores SIGTERM is gone within 5 seconds") {
+TEST_CASE("a rank that ignores SIGTERM is killed when its 3 seconds are over") {
   Launched job(on_ranks(2, {"stubborn"}));
   const std::vector<pid_t> pids = job.wait_for_pids(2);
   job.signal(0);  // only starts the clock
@@ -104,7 +104,7 @@ TEST_CASE("a rank that ignores SIGTERM is gone within 5 seconds") {
   const auto result = job.wait();
   CHECK(result.status == 137);
   CHECK(result.seconds > 2.5);
-  CHECK(result.seconds < 5);
+  CHECK(result.seconds < 30);
   CHECK(none_alive(pids));
   CHECK(contains(result.err, "\nzeroth: ranks that did not end by themselves were killed"));
 }
@@ -126,7 +126,7 @@ TEST_CASE("SIGTERM and SIGINT to the launcher leave no process") {
     job.signal(signal);
     const auto result = job.wait();
     CHECK(result.status == 128 + signal);
-    CHECK(result.seconds < 3);
+    CHECK(result.seconds < 30);
     CHECK(none_alive(pids));
   }
 }
@@ -144,29 +144,32 @@ TEST_CASE("a second signal kills ranks that ignore the first") {
   Launched job(on_ranks(2, {"stubborn"}));
   const std::vector<pid_t> pids = job.wait_for_pids(2);
   job.signal(SIGINT);
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  job.wait_for_words("SIGINT: ranks have");
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // sooner it would be the first one
   CHECK(is_alive(pids[0]));
   job.signal(SIGINT);
   const auto result = job.wait();
   CHECK(result.status == 130);
-  CHECK(result.seconds < 3);
+  CHECK(result.seconds < 30);
   CHECK(contains(result.err, "stopped by SIGINT"));
   CHECK(none_alive(pids));
 }
 
 TEST_CASE("ranks that outstay the grace after a signal are killed") {
+  const TempFolder pids;
   SupervisorOptions options;
   options.signal_grace = std::chrono::milliseconds(300);
-  const std::jthread sender([] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  const std::jthread sender([&] {
+    eventually([&] { return !std::filesystem::is_empty(pids.path()); });  // it runs
     ::kill(::getpid(), SIGTERM);
   });
+  RankSpec rank;
+  rank.env.emplace_back("PID_DIR", pids.path().string());
   const auto start = std::chrono::steady_clock::now();
-  const JobOutcome outcome =
-      supervise({rank_program(), {"rank", "stubborn"}}, {RankSpec{}}, options);
+  const JobOutcome outcome = supervise({rank_program(), {"rank", "stubborn"}}, {rank}, options);
   CHECK(outcome.status == 143);
   CHECK(contains(outcome.message, "were killed"));
-  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(30));
 }
 
 TEST_CASE("a rank log on a full disk is given up with a warning, the job goes on") {
@@ -187,7 +190,7 @@ TEST_CASE("no rank survives the SIGKILL of the launcher") {
   const std::vector<pid_t> pids = job.wait_for_pids(3);
   job.signal(SIGKILL);
   CHECK(job.wait().status == -SIGKILL);
-  CHECK(eventually([&] { return none_alive(pids); }, std::chrono::seconds(5)));
+  CHECK(eventually([&] { return none_alive(pids); }));
 }
 
 TEST_CASE("what a rank started is gone with it, at the end of the job") {
@@ -196,7 +199,7 @@ TEST_CASE("what a rank started is gone with it, at the end of the job") {
   ::kill(std::min(pids[0], pids[1]), SIGKILL);
   const auto result = failing.wait();
   CHECK(result.status == 137);
-  CHECK(eventually([&] { return none_alive(pids); }, std::chrono::seconds(5)));
+  CHECK(eventually([&] { return none_alive(pids); }));
 }
 
 TEST_CASE("a job starts and ends in a moment") {

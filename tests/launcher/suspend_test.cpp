@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "tests/launcher/launched.h"
+#include "tests/support/child_process.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -16,13 +17,6 @@ using std::chrono::milliseconds;
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
-}
-
-// The state letter of a process: 'T' while it is stopped.
-char state_of(pid_t pid) {
-  const std::string stat = read_text(fmt::format("/proc/{}/stat", pid));
-  const size_t name_end = stat.rfind(')');
-  return name_end == std::string::npos ? '-' : stat[name_end + 2];
 }
 
 bool all_stopped(const std::vector<pid_t>& pids) {
@@ -43,9 +37,9 @@ Words as_job(const std::string& command, const std::string& while_it_runs) {
 }  // namespace
 
 TEST_CASE("Ctrl-Z stops the ranks too, fg continues them, and what they had left to do they do") {
-  Launched job(as_job("--num_gpus=2 --grace 3 " + rank_program() + " finish 1200",
+  Launched job(as_job("--num_gpus=2 --grace 4 " + rank_program() + " finish 2500",
                       "while [ $(ls $PID_DIR | wc -l) != 2 ]; do sleep 0.05; done; "
-                      "kill -TERM $job; sleep 0.3; kill -TSTP $job; sleep 4; "
+                      "kill -TERM $job; sleep 0.3; kill -TSTP $job; sleep 5; "
                       "grep State /proc/$job/status; kill -CONT $job"));
   const std::vector<pid_t> pids = job.wait_for_pids(2);
   CHECK(eventually([&] { return all_stopped(pids); }));
@@ -59,10 +53,10 @@ TEST_CASE("Ctrl-Z stops the ranks too, fg continues them, and what they had left
 }
 
 TEST_CASE("a job that nobody could continue is not stopped by SIGTSTP") {
-  Launched job(
-      {"--num_gpus=1", "/bin/sh", "-c",
-       "setsid " ZEROTH_BIN_DIR "/zeroth --num_gpus=1 " + rank_program() +
-           " polite & sleep 1; kill -TSTP $!; sleep 0.5; kill $!; wait $!; echo status $?"});
+  Launched job({"--num_gpus=1", "/bin/sh", "-c",
+                "setsid " ZEROTH_BIN_DIR "/zeroth --num_gpus=1 " + rank_program() +
+                    " polite & until [ $(ls $PID_DIR | wc -l) = 1 ]; do sleep 0.05; done; "
+                    "kill -TSTP $!; sleep 0.5; kill $!; wait $!; echo status $?"});
   const auto result = job.wait();
   CHECK(result.out == "status 0\n");
 }
@@ -71,20 +65,15 @@ TEST_CASE("ranks that somebody stops are named, and that they go on") {
   Launched job({"--num_gpus=2", rank_program(), "polite"});
   const std::vector<pid_t> pids = job.wait_for_pids(2);
   for (const pid_t pid : pids) ::kill(pid, SIGSTOP);
-  std::this_thread::sleep_for(milliseconds(1500));
+  job.wait_for_words(
+      "zeroth: all ranks are stopped (SIGSTOP or a debugger): nothing happens until somebody "
+      "continues the job; to let them go on: kill -CONT ");
   for (const pid_t pid : pids) ::kill(pid, SIGCONT);
-  std::this_thread::sleep_for(milliseconds(1500));
+  job.wait_for_words("zeroth: all ranks go on\n");
   ::kill(pids[0], SIGSTOP);
-  std::this_thread::sleep_for(milliseconds(1500));
+  job.wait_for_words(" is stopped (SIGSTOP or a debugger): the others will wait for it");
   job.signal(SIGTERM);
-  const auto result = job.wait();
-  CHECK(result.status == 0);
-  CHECK(contains(result.err,
-                 "zeroth: all ranks are stopped (SIGSTOP or a debugger): nothing "
-                 "happens until somebody continues the job; to let them go on: kill "
-                 "-CONT "));
-  CHECK(contains(result.err, "zeroth: all ranks go on\n"));
-  CHECK(contains(result.err, " is stopped (SIGSTOP or a debugger): the others will wait for it"));
+  CHECK(job.wait().status == 0);
 }
 
 TEST_CASE(

@@ -24,10 +24,10 @@ int status_of(Body body) {
   return status;
 }
 
-// The signal that `stop` has seen; 0 if it sees none within two seconds.
+// The signal that `stop` has seen; 0 if it sees none within a minute.
 int seen(const StopSignal& stop) {
   using std::chrono::steady_clock;
-  const auto end = steady_clock::now() + std::chrono::seconds(2);
+  const auto end = steady_clock::now() + std::chrono::minutes(1);
   while (stop.number() == 0 && steady_clock::now() < end) ::usleep(1000);
   return stop.number();
 }
@@ -49,7 +49,7 @@ TEST_CASE("the first signal is remembered once it is heeded") {
 }
 
 TEST_CASE("the second signal ends the process at once, with its number in the exit code") {
-  for (const auto& [second, wait_us] : {std::pair{SIGINT, 0}, std::pair{SIGTERM, 300'000}}) {
+  for (const auto& [second, wait_us] : {std::pair{SIGINT, 0}, std::pair{SIGTERM, 1'000'000}}) {
     const int status = status_of([second = second, wait_us = wait_us] {
       StopSignal stop;
       stop.heed();
@@ -57,7 +57,7 @@ TEST_CASE("the second signal ends the process at once, with its number in the ex
       if (seen(stop) != SIGTERM) return 1;
       ::usleep(wait_us);
       ::kill(::getpid(), second);
-      ::sleep(5);
+      ::sleep(60);
       return 2;
     });
     REQUIRE(WIFEXITED(status));
@@ -66,24 +66,32 @@ TEST_CASE("the second signal ends the process at once, with its number in the ex
 }
 
 TEST_CASE("a signal that comes twice at the same moment, to process and group, is one") {
-  const int status = status_of([] {
-    StopSignal stop;
-    stop.heed();
-    ::kill(::getpid(), SIGTERM);
-    if (seen(stop) != SIGTERM) return 1;
-    ::kill(::getpid(), SIGTERM);
-    ::usleep(100'000);
-    return 3;
-  });
-  REQUIRE(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 3);
+  // Where the process comes to the second one late, it counts: that says nothing.
+  constexpr std::chrono::milliseconds kOneSignal{250};
+  bool one = false;
+  for (int attempt = 0; !one; ++attempt) {
+    REQUIRE(attempt < 20);
+    const auto start = std::chrono::steady_clock::now();
+    const int status = status_of([] {
+      StopSignal stop;
+      stop.heed();
+      ::kill(::getpid(), SIGTERM);
+      if (seen(stop) != SIGTERM) return 1;
+      ::kill(::getpid(), SIGTERM);
+      ::usleep(100'000);
+      return 3;
+    });
+    REQUIRE(WIFEXITED(status));
+    one = WEXITSTATUS(status) == 3;
+    if (!one) REQUIRE(std::chrono::steady_clock::now() - start > kOneSignal);
+  }
 }
 
 TEST_CASE("before it is heeded a signal ends the process as ever") {
   const int status = status_of([] {
     const StopSignal stop;
     ::kill(::getpid(), SIGTERM);
-    ::sleep(5);
+    ::sleep(60);
     return 1;
   });
   REQUIRE(WIFSIGNALED(status));
