@@ -24,7 +24,7 @@ namespace zeroth::engine {
 // Seconds of one step by the clock of the device that works; they add up to the step less what the
 // caller does between steps.
 struct StepTimes {
-  double data = 0;      // Loader::next and the agreement on trained tokens
+  double data = 0;      // Loader::next
   double forward = 0;   // with the waits for gathers in it
   double backward = 0;  // recompute and the start of reductions included
   double reduce = 0;    // waiting for the last reductions, norm

@@ -16,11 +16,7 @@ torch::Tensor to_device(const torch::Tensor& tensor, torch::Device device) {
 }
 
 // Every rank's sample numbers, in rank order.
-std::vector<int64_t> all_samples(const StepBatches& batches, comm::Mesh& mesh) {
-  std::vector<int64_t> own;
-  for (const auto& batch : batches.micro_batches) {
-    own.insert(own.end(), batch.samples.begin(), batch.samples.end());
-  }
+std::vector<int64_t> all_samples(std::vector<int64_t> own, comm::Mesh& mesh) {
   const auto options = torch::TensorOptions(mesh.device()).dtype(torch::kLong);
   torch::Tensor most = torch::full({1}, static_cast<int64_t>(own.size()), options);
   mesh.data().all_reduce(most, comm::Reduce::kMax, "a number of samples").wait();
@@ -37,19 +33,20 @@ std::vector<int64_t> all_samples(const StepBatches& batches, comm::Mesh& mesh) {
 
 }  // namespace
 
-StepBatches draw_local(Loader& data, int64_t count, torch::Device device) {
+StepBatches draw_batches(Loader& data, int64_t count, torch::Device device) {
   StepBatches step;
   for (int64_t i = 0; i < count; ++i) {
     model::MicroBatch batch = data.next();
     ZEROTH_CHECK(batch.tokens.defined(), "micro-batch {} has no tokens", i);
-    step.tokens += batch.tokens.numel();
+    step.counts.tokens += batch.tokens.numel();
     if (batch.targets.defined()) {
       batch.trained_rows = batch.targets.flatten().ne(model::kUntrained).nonzero().squeeze(1);
     }
     const int64_t trained = batch.targets.defined() ? batch.trained_rows.numel() : 0;
     step.trained_in.push_back(trained);
-    step.trained_tokens += trained;
-    step.trained_micro_batches += trained > 0;
+    step.counts.trained_tokens += trained;
+    step.counts.trained_micro_batches += trained > 0;
+    step.samples.insert(step.samples.end(), batch.samples.begin(), batch.samples.end());
     batch.tokens = to_device(batch.tokens, device);
     batch.targets = to_device(batch.targets, device);
     batch.positions = to_device(batch.positions, device);
@@ -59,31 +56,34 @@ StepBatches draw_local(Loader& data, int64_t count, torch::Device device) {
   return step;
 }
 
-StepBatches draw_batches(Loader& data, int64_t count, comm::Mesh& mesh) {
-  StepBatches step = draw_local(data, count, mesh.device());
-  if (mesh.world_size() == 1) return step;
-  torch::Tensor sums = to_device(
-      torch::tensor({step.tokens, step.trained_tokens, step.trained_micro_batches}, torch::kLong),
-      mesh.device());
-  mesh.data().all_reduce(sums, comm::Reduce::kSum, "token counts of the step").wait();
-  sums = sums.to(torch::kCPU);  // waits for a GPU
-  step.tokens = sums[0].item<int64_t>();
-  step.trained_tokens = sums[1].item<int64_t>();
-  step.trained_micro_batches = sums[2].item<int64_t>();
-  return step;
-}
+LossDivisor::LossDivisor(configs::LossMean mean, int64_t usual)
+    : mean_(mean), usual_(static_cast<double>(std::max<int64_t>(usual, 1))) {}
 
-double loss_divisor(const StepBatches& step, size_t index, configs::LossMean mean) {
-  if (mean == configs::LossMean::kToken) return static_cast<double>(step.trained_tokens);
+double LossDivisor::of(int64_t trained_in_micro_batch) const {
+  if (mean_ == configs::LossMean::kToken) return usual_;
   // One without trained tokens has no mean, and its sum is 0: any divisor will do.
-  const int64_t own = std::max<int64_t>(step.trained_in[index], 1);
-  return static_cast<double>(own) * static_cast<double>(step.trained_micro_batches);
+  return static_cast<double>(std::max<int64_t>(trained_in_micro_batch, 1)) * usual_;
 }
 
-void require_trained_tokens(const StepBatches& batches, int64_t step, comm::Mesh& mesh) {
-  if (batches.trained_tokens > 0) return;
+double LossDivisor::correction(const StepCounts& all) const {
+  const bool by_token = mean_ == configs::LossMean::kToken;
+  return usual_ / static_cast<double>(by_token ? all.trained_tokens : all.trained_micro_batches);
+}
+
+LossDivisor agree_on_divisor(const StepBatches& first, const configs::Config& config,
+                             comm::Mesh& mesh) {
+  if (config.loss_mean == configs::LossMean::kMicroBatch) {
+    return {config.loss_mean, config.batch.accumulation_steps * mesh.world_size()};
+  }
+  const torch::Tensor tokens = torch::full({1}, first.counts.tokens,
+                                           torch::TensorOptions(mesh.device()).dtype(torch::kLong));
+  mesh.data().all_reduce(tokens, comm::Reduce::kSum, "positions of a step").wait();
+  return {config.loss_mean, tokens.item<int64_t>()};
+}
+
+void refuse_untrained(const StepBatches& batches, int64_t step, comm::Mesh& mesh) {
   throw Error("the global batch of step {} has no trained token (samples {})", step,
-              fmt::join(all_samples(batches, mesh), ", "));
+              fmt::join(all_samples(batches.samples, mesh), ", "));
 }
 
 }  // namespace zeroth::engine

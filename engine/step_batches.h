@@ -1,4 +1,4 @@
-// The micro-batches of one step, agreed between the ranks before it begins.
+// The micro-batches of one step, and the mean that their losses add up to.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,49 @@
 
 namespace zeroth::engine {
 
+// Of one rank, or added up over all.
+struct StepCounts {
+  int64_t tokens = 0;  // positions
+  int64_t trained_tokens = 0;
+  int64_t trained_micro_batches = 0;  // that have a trained token
+};
+
+// Of one rank.
 struct StepBatches {
   std::vector<model::MicroBatch> micro_batches;  // on the mesh's device
   std::vector<int64_t> trained_in;               // trained tokens of each of them
-  int64_t tokens = 0;                            // positions, over all ranks
-  int64_t trained_tokens = 0;                    // over all ranks
-  int64_t trained_micro_batches = 0;             // that have a trained token, over all ranks
+  std::vector<int64_t> samples;                  // the numbers of all
+  StepCounts counts;
 };
 
-// What the sum of losses over the trained tokens of this rank's micro-batch `index` is divided by,
-// so that the micro-batches of all ranks add up to the step's mean.
-double loss_divisor(const StepBatches& step, size_t index, configs::LossMean mean);
+// Draws `count` micro-batches on this rank.
+StepBatches draw_batches(Loader& data, int64_t count, torch::Device device);
 
-// Draws `count` micro-batches on this rank; the sums are this rank's own.
-StepBatches draw_local(Loader& data, int64_t count, torch::Device device);
+// How many trained tokens the ranks have is known when they add up their losses, at the end of a
+// step; a GPU would have to be waited for to know it before. Until then all divide by `usual`, so
+// that losses and gradients of all ranks and micro-batches add up to the step's mean but for
+// correction(), which is 1 where every position is trained.
+class LossDivisor {
+ public:
+  // `usual`: positions of a step over all ranks, for a mean of micro-batches their number. Any will
+  // do, the same on all ranks.
+  LossDivisor(configs::LossMean mean, int64_t usual);
 
-// Draws `count` micro-batches on every rank and sums their trained tokens over the ranks.
-// Collective.
-StepBatches draw_batches(Loader& data, int64_t count, comm::Mesh& mesh);
+  // For the sum of losses over the trained tokens of one micro-batch.
+  double of(int64_t trained_in_micro_batch) const;
+  // `all`: of a step that has a trained token.
+  double correction(const StepCounts& all) const;
 
-// Throws an Error that names the samples of the global batch when it has no trained token.
-// Collective.
-void require_trained_tokens(const StepBatches& batches, int64_t step, comm::Mesh& mesh);
+ private:
+  configs::LossMean mean_;
+  double usual_;
+};
+
+// From what the ranks drew first. Collective.
+LossDivisor agree_on_divisor(const StepBatches& first, const configs::Config& config,
+                             comm::Mesh& mesh);
+
+// Throws an Error that names the samples of the global batch. Collective.
+[[noreturn]] void refuse_untrained(const StepBatches& batches, int64_t step, comm::Mesh& mesh);
 
 }  // namespace zeroth::engine

@@ -38,34 +38,40 @@ StepStats TrainEngine::train_batch(Loader& data) {
   watch_.begin(steps_);
   strategy_.grads->reset();  // a step that threw has left some, too
   const OffloadTimes offload_before = offload_times();
-  StepBatches step = draw_batches(data, config_.batch.accumulation_steps, *mesh_);
-  require_trained_tokens(step, steps_ + 1, *mesh_);
+  StepBatches step = draw_batches(data, config_.batch.accumulation_steps, mesh_->device());
+  if (!divisor_) divisor_ = agree_on_divisor(step, config_, *mesh_);
   watch_.ended(Phase::kData);
 
   runner_.inspect_outputs(skips_.in_a_row());
   runner_.time_blocks(watch_.block_clock());
   const torch::Tensor loss = run_micro_batches(step);
   const torch::Tensor squares = strategy_.grads->finish();
-  if (!config_.zero.ignore_unused_parameters) {
-    require_gradients(plan_, *strategy_.grads, steps_ + 1, *mesh_);
-  }
-  const torch::Tensor wish = torch::full({}, data.wants_end() ? 1.0 : 0.0, loss.options());
-  torch::Tensor sums = torch::stack({loss, squares, wish});
-  mesh_->data().all_reduce(sums, comm::Reduce::kSum, "loss and norm of the step").wait();
+  const torch::Tensor told = to_tensor(loss, squares, own_sums(step, data));
+  mesh_->data().all_reduce(told, comm::Reduce::kSum, "loss and norm of the step").wait();
   watch_.ended(Phase::kReduce);
-  sums = sums.to(torch::kCPU);  // waits for a GPU
+  const StepSums sums = from_tensor(told);
+  if (sums.counts.trained_tokens == 0) refuse_untrained(step, steps_ + 1, *mesh_);
+  if (sums.unused > 0) refuse_unused(plan_, *strategy_.grads, steps_ + 1, *mesh_);
 
+  const double correction = divisor_->correction(sums.counts);
+  const double grad_factor = strategy_.factors.after / scaler_.scale() * correction;
   stats.step = ++steps_;
-  stats.loss = sums[0].item<double>();
-  stats.grad_norm = std::sqrt(sums[1].item<double>()) * unscale();
-  stats.end_wanted = sums[2].item<double>() > 0;
-  stats.tokens = step.tokens;
-  stats.trained_tokens = step.trained_tokens;
-  apply(stats);
+  stats.loss = sums.loss * correction;
+  stats.grad_norm = std::sqrt(sums.squares) * grad_factor;
+  stats.end_wanted = sums.ends > 0;
+  stats.tokens = sums.counts.tokens;
+  stats.trained_tokens = sums.counts.trained_tokens;
+  apply(stats, grad_factor);
   watch_.ended(Phase::kUpdate);
   watch_.tell(blocks_, stats);
   tell_offload(offload_before, stats);
   return stats;
+}
+
+StepSums TrainEngine::own_sums(const StepBatches& step, Loader& data) const {
+  const bool unused =
+      !config_.zero.ignore_unused_parameters && leaves_unused(plan_, *strategy_.grads);
+  return {.ends = data.wants_end(), .unused = unused, .counts = step.counts};
 }
 
 OffloadTimes TrainEngine::offload_times() const {
@@ -90,7 +96,7 @@ torch::Tensor TrainEngine::run_micro_batches(StepBatches& step) {
   for (const PipeOp& op : schedule_) {
     model::MicroBatch& batch = step.micro_batches[op.micro];
     if (op.kind == PipeOp::kForward) {
-      batch.step_trained_tokens = loss_divisor(step, op.micro, config_.loss_mean);
+      batch.loss_divisor = divisor_->of(step.trained_in[op.micro]);
       batch.grad_scale = scaler_.scale() * strategy_.factors.before;
       loss += runner_.forward(batch, tape).to(torch::kDouble);
       watch_.ended(Phase::kForward);
@@ -104,11 +110,7 @@ torch::Tensor TrainEngine::run_micro_batches(StepBatches& step) {
   return loss;
 }
 
-double TrainEngine::unscale() const {
-  return strategy_.factors.after / scaler_.scale();
-}
-
-void TrainEngine::apply(StepStats& stats) {
+void TrainEngine::apply(StepStats& stats, double grad_factor) {
   stats.lr = lr_.at(applied_updates_);
   stats.loss_scale = scaler_.scale();
   const bool finite = std::isfinite(stats.grad_norm);
@@ -126,12 +128,12 @@ void TrainEngine::apply(StepStats& stats) {
     stats.failure = failure_;
     stats.not_finite = skips_.since();
   }
-  if (!stats.skipped) update(stats);
+  if (!stats.skipped) update(stats, grad_factor);
   scaler_.update(stats.skipped);
   stats.skipped_total = steps_ - applied_updates_;
 }
 
-void TrainEngine::update(const StepStats& stats) {
+void TrainEngine::update(const StepStats& stats, double grad_factor) {
   // As torch's clip_grad_norm_ and DeepSpeed: a factor of clip / (norm + 1e-6) where that is below
   // 1. There is none for a norm that is not finite and that the configuration ignores.
   const bool clips = config_.gradient_clipping > 0 && std::isfinite(stats.grad_norm);
@@ -140,7 +142,7 @@ void TrainEngine::update(const StepStats& stats) {
   optim::UpdateRule::Step step = optim::usual_step(config_.optimizer, applied_updates_ + 1);
   step.lr = stats.lr;
   step.betas = lr_.betas_at(applied_updates_);
-  step.grad_factor = clip * unscale();
+  step.grad_factor = clip * grad_factor;
   step.rounding_seed = config_.seed;
   strategy_.optimizer->step(step);
   ++applied_updates_;
@@ -148,9 +150,10 @@ void TrainEngine::update(const StepStats& stats) {
 
 // Ranks that run another number of micro-batches would wait for each other until the time limit.
 void TrainEngine::require_equal(int64_t micro_batches) const {
-  const torch::Tensor least =
+  torch::Tensor least =
       torch::tensor({micro_batches, -micro_batches}, torch::kLong).to(mesh_->device());
   mesh_->data().all_reduce(least, comm::Reduce::kMin, "numbers of micro-batches").wait();
+  least = least.to(torch::kCPU);
   const int64_t fewest = least[0].item<int64_t>(), most = -least[1].item<int64_t>();
   if (fewest != most) {
     throw Error(
@@ -171,18 +174,19 @@ EvalStats TrainEngine::eval_batch(Loader& data, int64_t micro_batches) {
   EndAgreement end(*mesh_, [&] { return data.wants_end(); });
   bool ended = false;
   for (int64_t i = 0; i < micro_batches; ++i) {
-    const StepBatches drawn = draw_local(data, 1, mesh_->device());
+    const StepBatches drawn = draw_batches(data, 1, mesh_->device());
     model::MicroBatch batch = drawn.micro_batches.front();
-    batch.row_seeds.clear();        // nothing is dropped
-    batch.step_trained_tokens = 1;  // the sum over tokens, to be divided once at the end
+    batch.row_seeds.clear();  // nothing is dropped
+    batch.loss_divisor = 1;   // the sum over tokens, to be divided once at the end
     const torch::Tensor loss = runner_.evaluate(batch, [&] { return ended = end.reached(); });
     if (ended) break;
     sums[0] += loss.to(torch::kDouble);
-    sums[1] += static_cast<double>(drawn.trained_tokens);
+    sums[1] += static_cast<double>(drawn.counts.trained_tokens);
   }
   strategy_.params->expect({});
   if (ended) return {.end_wanted = true};
   mesh_->data().all_reduce(sums, comm::Reduce::kSum, "loss of the evaluation").wait();
+  sums = sums.to(torch::kCPU);
   const double tokens = sums[1].item<double>();
   if (tokens == 0) throw Error("the evaluation set has no trained token");
   return {.loss = sums[0].item<double>() / tokens, .trained_tokens = static_cast<int64_t>(tokens)};

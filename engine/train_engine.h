@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/block_runner.h"
@@ -10,6 +11,7 @@
 #include "engine/non_finite.h"
 #include "engine/schedule.h"
 #include "engine/step_batches.h"
+#include "engine/step_sums.h"
 #include "engine/step_watch.h"
 #include "optim/loss_scaler.h"
 #include "optim/lr_schedule.h"
@@ -50,14 +52,15 @@ class TrainEngine final : public Engine {
   void require_equal(int64_t micro_batches) const;
   // The unit's whole buffer in fp32. Collective.
   torch::Tensor whole_master(size_t unit);
-  // Skips, or clips and updates; fills what the stats say of it.
-  void apply(StepStats& stats);
-  void update(const StepStats& stats);
+  // What this rank tells the others beside its loss and norm.
+  StepSums own_sums(const StepBatches& step, Loader& data) const;
+  // Skips, or clips and updates; fills what the stats say of it. `grad_factor`: from the sum over
+  // the ranks to the gradient.
+  void apply(StepStats& stats, double grad_factor);
+  void update(const StepStats& stats, double grad_factor);
   // Since the engine was made.
   OffloadTimes offload_times() const;
   void tell_offload(const OffloadTimes& before, StepStats& stats) const;
-  // From the sum that the ranks agreed on to the gradient.
-  double unscale() const;
 
   configs::Config config_;
   std::shared_ptr<comm::Mesh> mesh_;
@@ -72,6 +75,7 @@ class TrainEngine final : public Engine {
   std::shared_ptr<KeptInputs> kept_;
   std::vector<size_t> step_visits_;  // the blocks that a step gathers, in order
   BlockRunner runner_;
+  std::optional<LossDivisor> divisor_;  // from the first step on
   StepWatch watch_;
   NonFiniteSkips skips_;
   std::string failure_;          // why there is no next step

@@ -25,11 +25,14 @@ int64_t first_unused(const zero::UnitPlan& plan, const zero::GradReducer& grads)
 
 }  // namespace
 
-void require_gradients(const zero::UnitPlan& plan, const zero::GradReducer& grads, int64_t step,
-                       const comm::Mesh& mesh) {
+bool leaves_unused(const zero::UnitPlan& plan, const zero::GradReducer& grads) {
+  return first_unused(plan, grads) != kNowhere;
+}
+
+void refuse_unused(const zero::UnitPlan& plan, const zero::GradReducer& grads, int64_t step,
+                   const comm::Mesh& mesh) {
   const int64_t mine = first_unused(plan, grads);
   const int64_t place = least_over_ranks(mine, kWhat, mesh);
-  if (place == kNowhere) return;
   const int64_t rank = least_over_ranks(mine == place ? mesh.rank() : kNowhere, kWhat, mesh);
   throw Error(
       "step {}: {} got no gradient on rank {}: zero_optimization.ignore_unused_parameters is false "

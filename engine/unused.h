@@ -9,10 +9,13 @@
 
 namespace zeroth::engine {
 
-// Throws an Error on every rank, with the parameter and the rank, when a trainable parameter that
-// has elements got no gradient in this step on some rank. Call before the reducer's reset().
+// Whether a trainable parameter that has elements got no gradient on this rank in this step. To be
+// called before the reducer's reset(), as the other one.
+bool leaves_unused(const zero::UnitPlan& plan, const zero::GradReducer& grads);
+
+// Throws an Error with the parameter and the rank: the first of them, on some rank there is one.
 // Collective.
-void require_gradients(const zero::UnitPlan& plan, const zero::GradReducer& grads, int64_t step,
-                       const comm::Mesh& mesh);
+[[noreturn]] void refuse_unused(const zero::UnitPlan& plan, const zero::GradReducer& grads,
+                                int64_t step, const comm::Mesh& mesh);
 
 }  // namespace zeroth::engine

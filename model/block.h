@@ -24,8 +24,8 @@ class Block : public torch::nn::Module {
 
   // x: the previous block's output, [batch, seq, hidden] in working precision (undefined for the
   // first block, which reads batch.tokens). Returns the next block's input. The last block returns
-  // the fp32 scalar loss (sum over trained tokens / batch.step_trained_tokens), or logits [batch,
-  // seq, vocab] when batch.targets is undefined.
+  // the fp32 scalar loss (sum over trained tokens / batch.loss_divisor), or logits [batch, seq,
+  // vocab] when batch.targets is undefined.
   virtual torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) = 0;
 
   // True: backward delivers the gradient of every parameter through model/open_gradient.h, and so

@@ -21,7 +21,7 @@ Tensor Head::forward(const Tensor& x, const MicroBatch& batch) {
   const Tensor y = norm_->forward(x);
   if (!batch.targets.defined()) return project(y, weight_);
   HeadLossOptions options;
-  options.trained_tokens = batch.step_trained_tokens;
+  options.trained_tokens = batch.loss_divisor;
   options.trained_rows = batch.trained_rows;
   // On the CPU memory is worth more than a quarter of these products.
   if (x.is_cuda()) options.gradient = batch.grad_scale;

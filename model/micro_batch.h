@@ -22,9 +22,9 @@ struct MicroBatch {
   torch::Tensor trained_rows;
 
   // The head's loss is the sum over this micro-batch's trained tokens divided by it, so that losses
-  // and gradients of a step simply add up to the mean: the trained tokens of the whole step, over
-  // all ranks and micro-batches, or what makes a mean of micro-batches; 1 in an evaluation.
-  double step_trained_tokens = 1;
+  // and gradients of a step, over all ranks and micro-batches, simply add up to its mean, but for a
+  // factor that the engine knows at the step's end (engine/step_batches.h). 1 in an evaluation.
+  double loss_divisor = 1;
   // Factor on the gradient that enters the head (the fp16 loss scale, the number of ranks where
   // gradients are divided after they were summed). The loss itself is not scaled.
   double grad_scale = 1;

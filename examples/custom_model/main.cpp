@@ -44,7 +44,7 @@ struct Head : model::Block {
     const Tensor logits = out(x).flatten(0, 1).to(torch::kFloat);
     const Tensor targets = batch.targets.flatten();
     const Tensor sum = at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum);
-    return sum / batch.step_trained_tokens;  // over all ranks and micro-batches: the mean
+    return sum / batch.loss_divisor;  // over all ranks and micro-batches: the mean
   }
   torch::nn::Linear out = register_module("out", torch::nn::Linear(kHidden, kVocab));
 };

@@ -17,7 +17,7 @@ class Counted final : public Loader {
     batch.tokens = torch::zeros({1, 4}, torch::kLong);
     batch.targets = torch::zeros({1, 4}, torch::kLong);
     batch.targets.narrow(1, trained_[drawn_], 4 - trained_[drawn_]).fill_(model::kUntrained);
-    ++drawn_;
+    batch.samples = {static_cast<int64_t>(drawn_++)};
     return batch;
   }
 
@@ -28,36 +28,41 @@ class Counted final : public Loader {
 
 }  // namespace
 
-TEST_CASE("tokens and micro-batches are counted over all ranks") {
-  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
-    Counted data(mesh->rank() == 0 ? std::vector<int64_t>{4, 1} : std::vector<int64_t>{0, 3});
-    const StepBatches step = draw_batches(data, 2, *mesh);
-    CHECK(step.tokens == 16);
-    CHECK(step.trained_tokens == 8);
-    CHECK(step.trained_micro_batches == 3);
-    CHECK(step.trained_in[1] == (mesh->rank() == 0 ? 1 : 3));
-  });
+TEST_CASE("positions, trained tokens and micro-batches that have one are counted") {
+  Counted data({0, 3, 1});
+  const StepBatches step = draw_batches(data, 3, torch::kCPU);
+  CHECK(step.counts.tokens == 12);
+  CHECK(step.counts.trained_tokens == 4);
+  CHECK(step.counts.trained_micro_batches == 2);
+  CHECK(step.trained_in == std::vector<int64_t>{0, 3, 1});
+  CHECK(step.samples == std::vector<int64_t>{0, 1, 2});
 }
 
 TEST_CASE("which targets are trained is known before a device sees them") {
-  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
-    Counted data({4, 1, 0});
-    const StepBatches step = draw_batches(data, 3, *mesh);
-    CHECK(step.trained_tokens == 5);
-    CHECK(torch::equal(step.micro_batches[0].trained_rows, torch::arange(4)));
-    CHECK(torch::equal(step.micro_batches[1].trained_rows, torch::zeros({1}, torch::kLong)));
-    CHECK(step.micro_batches[2].trained_rows.numel() == 0);
-  });
+  Counted data({4, 1, 0});
+  const StepBatches step = draw_batches(data, 3, torch::kCPU);
+  CHECK(torch::equal(step.micro_batches[0].trained_rows, torch::arange(4)));
+  CHECK(torch::equal(step.micro_batches[1].trained_rows, torch::zeros({1}, torch::kLong)));
+  CHECK(step.micro_batches[2].trained_rows.numel() == 0);
 }
 
-TEST_CASE("a mean over tokens divides by all of them, a mean of micro-batches by each one's own") {
-  using configs::LossMean;
-  const StepBatches step{
-      .micro_batches = {}, .trained_in = {4, 0}, .trained_tokens = 10, .trained_micro_batches = 3};
-  CHECK(loss_divisor(step, 0, LossMean::kToken) == 10);
-  CHECK(loss_divisor(step, 1, LossMean::kToken) == 10);
-  CHECK(loss_divisor(step, 0, LossMean::kMicroBatch) == 12);
-  CHECK(loss_divisor(step, 1, LossMean::kMicroBatch) > 0);
+TEST_CASE("ranks divide by what the first step has together, and correct it by what is trained") {
+  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+    Counted data(mesh->rank() == 0 ? std::vector<int64_t>{4, 1} : std::vector<int64_t>{0, 3});
+    const StepBatches first = draw_batches(data, 2, torch::kCPU);
+    configs::Config config;
+    config.batch.accumulation_steps = 2;
+    config.loss_mean = configs::LossMean::kToken;
+    const LossDivisor by_token = agree_on_divisor(first, config, *mesh);
+    CHECK(by_token.of(1) == 16);
+    CHECK(by_token.of(1) / by_token.correction({.trained_tokens = 8}) == 8);
+    CHECK(by_token.correction({.trained_tokens = 16}) == 1);
+    config.loss_mean = configs::LossMean::kMicroBatch;
+    const LossDivisor by_micro_batch = agree_on_divisor(first, config, *mesh);
+    // The mean of three means, one of them over 3 tokens.
+    CHECK(by_micro_batch.of(3) / by_micro_batch.correction({.trained_micro_batches = 3}) == 9);
+    CHECK(by_micro_batch.of(0) > 0);
+  });
 }
 
 }  // namespace zeroth::engine

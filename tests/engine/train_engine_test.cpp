@@ -28,6 +28,21 @@ class Untrained final : public Loader {
   testing::ChainLoader inner_;
 };
 
+// The batch of the first step again and again; after `wholes` steps only each row's first target is
+// trained.
+class Narrowing final : public Loader {
+ public:
+  Narrowing(int rank, int wholes) : rank_(rank), wholes_(wholes) {}
+  model::MicroBatch next() override {
+    model::MicroBatch batch = testing::ChainLoader({.rank = rank_, .world_size = 2}).next();
+    if (wholes_-- <= 0) batch.targets.slice(1, 1).fill_(model::kUntrained);
+    return batch;
+  }
+
+ private:
+  int rank_, wholes_;
+};
+
 // A layer of a user who takes torch's own dropout.
 struct Dropping final : model::Block {
   Dropping() : Block("dropping") {
@@ -52,6 +67,41 @@ TEST_CASE("a global batch without a trained token names the samples of all ranks
         "the global batch of step 1 has no trained token (samples 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, "
         "10, 11)",
         Error);
+  });
+}
+
+TEST_CASE("a step's mean is over its own trained tokens, whatever the first step had") {
+  using configs::LossMean;
+  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+    for (const LossMean mean : {LossMean::kToken, LossMean::kMicroBatch}) {
+      configs::Config config = chain_config(6, 1, 2);
+      config.optimizer.lr = 0;
+      config.loss_mean = mean;
+      const auto last_of = [&](int wholes) {
+        const auto engine = testing::make_engine(testing::make_chain(), config, mesh);
+        Narrowing loader(mesh->rank(), wholes);
+        for (int step = 0; step < wholes; ++step) engine->train_batch(loader);
+        return engine->train_batch(loader);
+      };
+      const StepStats first = last_of(0), later = last_of(2);
+      CHECK(later.trained_tokens == first.trained_tokens);
+      CHECK(later.trained_tokens <= 12);
+      CHECK(later.loss == doctest::Approx(first.loss).epsilon(1e-6));
+      CHECK(later.grad_norm == doctest::Approx(first.grad_norm).epsilon(1e-6));
+    }
+  });
+}
+
+TEST_CASE("ranks count a step's tokens in the collective of its loss") {
+  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+    configs::Config config = chain_config(6, 1, 2);
+    config.zero.ignore_unused_parameters = false;
+    const auto engine = testing::make_engine(testing::make_chain(), config, mesh);
+    testing::ChainLoader loader({.rank = mesh->rank(), .world_size = 2});
+    const int64_t first = engine->train_batch(loader).comm.collectives;
+    const auto reductions = static_cast<int64_t>(engine->plan().units.size());
+    CHECK(engine->train_batch(loader).comm.collectives == reductions + 1);
+    CHECK(first == reductions + 2);  // and the divisor
   });
 }
 

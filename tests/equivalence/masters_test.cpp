@@ -34,9 +34,11 @@ struct Parts {
 
   // Leaves the step's gradients in strategy.grads; returns the factor that clips them.
   double backward(engine::Loader& loader) {
-    engine::StepBatches step = engine::draw_batches(loader, 1, *mesh);
+    engine::StepBatches step = engine::draw_batches(loader, 1, mesh->device());
     model::MicroBatch& batch = step.micro_batches.front();
-    batch.step_trained_tokens = static_cast<double>(step.trained_tokens);
+    torch::Tensor trained = torch::tensor({step.counts.trained_tokens}).to(mesh->device());
+    mesh->data().all_reduce(trained).wait();
+    batch.loss_divisor = static_cast<double>(trained.item<int64_t>());
     engine::Tape tape(blocks.size());
     strategy.params->expect(engine::visits(engine::make_schedule(1), segments));
     runner.forward(batch, tape);

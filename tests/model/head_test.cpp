@@ -27,7 +27,7 @@ TEST_CASE("the loss is the cross-entropy of the logits over the step's trained t
   const Tensor logits = head.forward(x, batch);
   CHECK(logits.sizes().vec() == Sizes{2, 3, 9});
   batch.targets = torch::tensor({1L, 2L, kUntrained, 8L, 0L, 3L}).view({2, 3});
-  batch.step_trained_tokens = 40;
+  batch.loss_divisor = 40;
   const Tensor sum = at::cross_entropy_loss(logits.view({6, 9}), batch.targets.view(-1), {},
                                             at::Reduction::Sum, kUntrained);
   CHECK(difference(head.forward(x, batch).detach(), (sum / 40).detach()) < 1e-6);

@@ -25,7 +25,7 @@ Loaded load(const std::string& name, torch::ScalarType dtype = torch::kFloat32) 
   loaded.expected = load_tensors(fixture(name) + "/expected.safetensors");
   loaded.batch.tokens = loaded.expected["ids"];
   loaded.batch.targets = loaded.expected["targets"];
-  loaded.batch.step_trained_tokens = loaded.batch.targets.ne(kUntrained).sum().item<double>();
+  loaded.batch.loss_divisor = loaded.batch.targets.ne(kUntrained).sum().item<double>();
   return loaded;
 }
 

@@ -59,7 +59,7 @@ class Head final : public model::Block {
     const torch::Tensor sum =
         at::cross_entropy_loss(logits.flatten(0, 1).to(torch::kFloat), batch.targets.flatten(), {},
                                at::Reduction::Sum, model::kUntrained);
-    return sum / batch.step_trained_tokens;
+    return sum / batch.loss_divisor;
   }
 
  private:
