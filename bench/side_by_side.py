@@ -11,14 +11,16 @@ import argparse
 import json
 import os
 import pathlib
-import signal
 import statistics
-import subprocess
 import sys
-import time
 
-HERE = pathlib.Path(__file__).resolve().parent
-RANKS, ROWS, SEQ = 2, 4, 256
+TOOLS = pathlib.Path(__file__).resolve().parents[1] / "tools"
+sys.path.insert(0, str(TOOLS))
+from gpu_checks import commands, models, results  # noqa: E402
+from gpu_checks.runs import Failed, peer  # noqa: E402
+
+RANKS, ROWS, SHAPE = 2, 4, models.SMALL
+TOKENS = RANKS * ROWS * SHAPE.seq  # of a step
 # Row -> the peer, our stage beside it, precision, offload to the host's memory.
 TABLE = {
     "ddp_fp32": ("ddp", 0, "fp32", False),
@@ -36,6 +38,8 @@ TABLE = {
     "ds_z2_fp16": ("deepspeed", 2, "fp16", False),
     "fsdp2_fp16": ("fsdp2", 3, "fp16", False),
 }
+HEADER = ["row", "peer tok/s", "ours tok/s", "ratio", "first step s, peer / ours", "peak MiB of a rank, peer / ours",
+          "max loss diff"]
 
 
 def parse():
@@ -56,132 +60,64 @@ def parse():
 
 
 def make_model(folder, text):
-    """A random Llama of 31.6M parameters with a tokenizer trained on the text, and the text's ids as uint16."""
-    import numpy as np
+    """Random weights, a tokenizer trained on the text, and the text's ids as uint16."""
+    import numpy
     import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import AutoModelForCausalLM, LlamaConfig
+    from tokenizers import ByteLevelBPETokenizer
+    from transformers import AutoConfig, AutoModelForCausalLM
 
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=8192, special_tokens=["<|endoftext|>"], initial_alphabet=alphabet, show_progress=False
-    )
-    tokenizer.train([str(text)], trainer)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(SHAPE.config()))
     torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=8192,
-        hidden_size=512,
-        num_hidden_layers=8,
-        num_attention_heads=8,
-        num_key_value_heads=4,
-        intermediate_size=1376,
-        max_position_embeddings=1024,
-        tie_word_embeddings=False,
-        bos_token_id=0,
-        eos_token_id=0,
-        pad_token_id=0,
-    )
-    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder)).save_pretrained(folder)
+    tokenizer = ByteLevelBPETokenizer()
+    tokenizer.train([str(text)], vocab_size=SHAPE.vocab, special_tokens=["<|endoftext|>"], show_progress=False)
     tokenizer.save(str(folder / "tokenizer.json"))
     ids = tokenizer.encode(text.read_text(encoding="utf-8")).ids
-    np.array(ids, dtype=np.uint16).tofile(folder / "tokens.bin")  # last: its presence says that all is there
-
-
-def write_config(folder, stage, dtype, offload):
-    betas = {"lr": 1e-3, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1}
-    config = {
-        "train_micro_batch_size_per_gpu": ROWS,
-        "gradient_accumulation_steps": 1,
-        "gradient_clipping": 1.0,
-        "optimizer": {"type": "AdamW", "params": betas},
-        "zero_optimization": {"stage": stage},
-    }
-    if dtype != "fp32":
-        config[dtype] = {"enabled": True}
-    if offload:
-        config["zero_optimization"]["offload_optimizer"] = {"device": "cpu"}
-    if offload and stage == 3:
-        config["zero_optimization"]["offload_param"] = {"device": "cpu"}
-    path = folder / f"z{stage}_{dtype}{'_off' if offload else ''}.json"
-    path.write_text(json.dumps(config), encoding="utf-8")
-    return str(path)
-
-
-class Failed(Exception):
-    pass
+    numpy.array(ids, dtype=numpy.uint16).tofile(folder / "tokens.bin")  # last: its presence says that all is there
 
 
 class Bench:
     def __init__(self, args):
-        self.args = args
-        self.model = args.work / "llama"
-        self.model.mkdir(parents=True, exist_ok=True)
-        self.tokens = self.model / "tokens.bin"
-        if not self.tokens.exists():
+        self.args, self.work = args, args.work.resolve()
+        self.model = self.work / "llama"
+        if not (self.model / "tokens.bin").exists():
             make_model(self.model, args.text)
-        self.held = [str(HERE.parent / "tools/at_cpu_level"), args.cpu] if args.cpu else []
+        self.held = [TOOLS / "at_cpu_level", args.cpu] if args.cpu else []
         self.environment = {**os.environ, "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu", "MASTER_ADDR": "127.0.0.1"}
 
-    def run(self, command):
-        """Its standard output. What it started ends with it."""
-        child = subprocess.Popen(
-            self.held + command,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            out, err = child.communicate(timeout=self.args.limit)
-        except subprocess.TimeoutExpired as expired:
-            os.killpg(child.pid, signal.SIGKILL)
-            child.communicate()
-            raise Failed(f"no result in {self.args.limit:g} s") from expired
-        if child.returncode != 0:
-            raise Failed(" ".join((err or out)[-200:].replace("|", "/").split()))
-        return out
+    def config(self, stage, dtype, offload):
+        places = ["offload_optimizer"] * offload + ["offload_param"] * (offload and stage == 3)
+        path = self.work / f"z{stage}_{dtype}{'_off' * offload}.json"
+        return models.ds_config(path, ROWS, stage, dtype, lr=1e-3, **{place: {"device": "cpu"} for place in places})
 
-    def peer(self, engine, dtype, config, steps):
+    def peer(self, trainer, config, steps):
         folder = pathlib.Path(sys.executable).parent
-        launcher = [str(folder / "torchrun"), "--nproc_per_node", str(RANKS), "--master_port", "29634"]
-        if engine == "deepspeed":
-            launcher = [str(folder / "deepspeed"), "--num_accelerators", str(RANKS), "--master_port", "29633"]
-        command = launcher + [str(HERE / "peer_step.py"), "--engine", engine, "--dtype", dtype, "--config", config]
-        command += ["--model", str(self.model), "--tokens", str(self.tokens), "--seq", str(SEQ)]
-        out = self.run(command + ["--rows", str(ROWS), "--steps", str(steps), "--launched-at", str(time.time())])
-        results = [line[7:] for line in out.splitlines() if line.startswith("RESULT ")]
-        if not results:
-            raise Failed("no result")
-        return json.loads(results[0])
+        launcher = [folder / "torchrun", "--nproc_per_node", RANKS, "--master_port", 29634]
+        if trainer == "deepspeed":
+            launcher = [folder / "deepspeed", "--num_accelerators", RANKS, "--master_port", 29633]
+        return peer([*self.held, *launcher], trainer, self.model, config, device="cpu", seq=SHAPE.seq, steps=steps,
+                    tokens_a_step=TOKENS, log=self.work / "peer.log", limit=self.args.limit, skip=0, env=self.environment)
 
     def ours(self, config):
-        metrics = self.args.work / "metrics.jsonl"
+        metrics = self.work / "metrics.jsonl"
         metrics.unlink(missing_ok=True)
-        command = [str(self.args.program.resolve()), "--num_gpus", str(RANKS), "finetune", "--model", str(self.model)]
-        command += ["--data", str(self.tokens), "--seq-len", str(SEQ), "--no-shuffle", "--deepspeed", config]
-        self.run(command + ["--steps", str(self.args.steps), "--metrics", str(metrics)])
-        rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
-        rows = [row for row in rows if row.get("loss") is not None]
-        ends = [row["since_start_s"] for row in rows]
-        return {
-            "step_s": statistics.median(after - before for before, after in zip(ends, ends[1:])),
-            "first_step_s": ends[0],
-            "peak_mib": max(row["peak_rss_mib"] for row in rows),
-            "losses": [row["loss"] for row in rows],
-        }
+        words = [*self.held, self.args.program.resolve(), "--num_gpus", RANKS, "finetune", "--model", self.model, "--data",
+                 self.model / "tokens.bin", "--seq-len", SHAPE.seq, "--no-shuffle", "--deepspeed", config, "--steps",
+                 self.args.steps, "--metrics", metrics]
+        done = commands.run(words, self.args.limit, self.environment, log=self.work / "ours.log")
+        if not done.ok:
+            raise Failed(done.end())
+        return models.measured(metrics, SHAPE, TOKENS, skip=0)
 
     def row(self, name):
-        engine, stage, dtype, offload = TABLE[name]
-        config = write_config(self.args.work, stage, dtype, offload)
+        trainer, stage, dtype, offload = TABLE[name]
+        config = self.config(stage, dtype, offload)
         sides = {"peer": [], "ours": []}
         failures = {}
         for _ in range(self.args.repeat):
             for side, run in (
-                ("peer", lambda: self.peer(engine, dtype, config, self.args.steps)),
+                ("peer", lambda: self.peer(trainer, config, self.args.steps)),
                 ("ours", lambda: self.ours(config)),
             ):
                 if side in failures:
@@ -194,26 +130,21 @@ class Bench:
 
 
 def format_row(name, sides, failures):
-    def median(side, key):
-        return statistics.median(run[key] for run in sides[side])
+    def cell(side, key, form):
+        return form.format(statistics.median(run[key] for run in sides[side])) if sides[side] else "-"
 
-    def cell(side, key, form, scale=1.0):
-        return "-" if not sides[side] else form.format(scale * median(side, key))
+    def both(key, theirs, ours):
+        return f"{cell('peer', key, theirs)} / {cell('ours', key, ours)}"
 
     def rate(side):
-        return failures.get(side) or f"{RANKS * ROWS * SEQ / median(side, 'step_s'):.0f}"
+        return failures.get(side) or cell(side, "tokens_per_s", "{:.0f}")
 
-    both = not failures
-    ratio = f"{median('peer', 'step_s') / median('ours', 'step_s'):.2f}" if both else "-"
-    pairs = [
-        abs(a - b)
-        for peer, ours in zip(sides["peer"], sides["ours"])
-        for a, b in zip(peer["losses"], ours["losses"])
-    ]
-    first = f"{cell('peer', 'first_step_s', '{:.1f}')} / {cell('ours', 'first_step_s', '{:.2f}')}"
-    peak = f"{cell('peer', 'peak_mib', '{:.0f}')} / {cell('ours', 'peak_mib', '{:.0f}')}"
-    worst = f"{max(pairs):.1e}" if pairs else "-"
-    return f"| {name} | {rate('peer')} | {rate('ours')} | {ratio} | {first} | {peak} | {worst} |"
+    ratio = "-"
+    if not failures:
+        ratio = f"{float(cell('ours', 'tokens_per_s', '{}')) / float(cell('peer', 'tokens_per_s', '{}')):.2f}"
+    pairs = [abs(a - b) for peer, ours in zip(sides["peer"], sides["ours"]) for a, b in zip(peer["losses"], ours["losses"])]
+    return results.cells([name, rate("peer"), rate("ours"), ratio, both("first_step_s", "{:.1f}", "{:.2f}"),
+                          both("peak_mib", "{:.0f}", "{:.0f}"), f"{max(pairs):.1e}" if pairs else "-"])
 
 
 def main():
@@ -222,14 +153,12 @@ def main():
     names = args.rows.split(",")
     if any(TABLE[name][0] == "deepspeed" for name in names):  # compiles its optimizer, which is not counted
         for stage in (1, 3):
-            config = write_config(args.work, stage, "fp32", stage == 3)
             try:
-                bench.peer("deepspeed", "fp32", config, steps=2)
+                bench.peer("deepspeed", bench.config(stage, "fp32", stage == 3), steps=2)
             except Failed as failure:
                 print(f"DeepSpeed at stage {stage}: {failure}", file=sys.stderr)
-    print(f"{RANKS} ranks of one thread, {args.cpu or 'all instructions'}, {ROWS} x {SEQ} tokens, {args.steps} steps\n")
-    print("| row | peer tok/s | ours tok/s | ratio | first step s, peer / ours | peak MiB of a rank, peer / ours | max loss diff |")
-    print("|---|---|---|---|---|---|---|", flush=True)
+    print(f"{RANKS} ranks of one thread, {args.cpu or 'all instructions'}, {ROWS} x {SHAPE.seq} tokens, {args.steps} steps\n")
+    print(results.cells(HEADER) + "\n|" + "---|" * len(HEADER), flush=True)
     for name in names:
         print(bench.row(name), flush=True)
 

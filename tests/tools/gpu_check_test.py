@@ -12,8 +12,9 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
-from gpu_checks import docs, kernels, models, offload, parts  # noqa: E402
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "bench")]
+import side_by_side  # noqa: E402
+from gpu_checks import docs, kernels, models, offload, parts, runs  # noqa: E402
 
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 
@@ -57,7 +58,10 @@ class DryRun(unittest.TestCase):
         speed = self.part("speed")
         self.assertGreater(float(speed["tables"][0]["rows"][0][1]), 0)
         self.assertIn("no-such-python", [entry for entry in speed["checks"] if entry["status"] == "left out"][0]["why"])
-        self.assertRegex(self.part("offload")["tables"][0]["rows"][0][4], r"^\d+ %$")
+        offloaded = self.part("offload")
+        self.assertRegex(offloaded["tables"][0]["rows"][0][4], r"^\d+ %$")
+        self.assertRegex("\n".join(offloaded["notes"]), r"(?m)^largest model in 24 GB of the GPU with this host: \d+\.\de9 "
+                         r"parameters \(\d+ layers; reckoned from")
         groups = [row[0] for row in self.part("profile")["tables"][1]["rows"]]
         self.assertEqual(groups[:3], ["products", "attention", "AdamW"])
 
@@ -81,7 +85,16 @@ class DryRun(unittest.TestCase):
         self.assertIn("not over after 0.2 s", json.dumps(self.part("tests")))
         self.assertIn("## profile: passed", (self.out / "gpu_check.md").read_text())
 
-    def test_5_an_unknown_part_is_named(self):
+    def test_5_parts_have_what_is_left_of_the_time_for_all_and_those_left_out_are_named(self):
+        late = check(self.out, "tests", "profile", "--again", "--limit", "16", "--total", "4")
+        self.assertEqual(late.returncode, 1)
+        self.assertRegex(json.dumps(self.part("tests")), r"not over after [\d.]+ s, what was left of the 4 s of --total")
+        self.assertIn("profile: left out, the 4 s of --total are over", late.stdout)
+        self.assertEqual(self.part("profile")["status"], "passed")  # of before
+        self.assertEqual(json.loads((self.out / "gpu_check.json").read_text())["left_out"], ["profile"])
+        self.assertIn("left out, as the time was over: profile", (self.out / "gpu_check.md").read_text())
+
+    def test_6_an_unknown_part_is_named(self):
         wrong = check(self.out, "test")
         self.assertEqual(wrong.returncode, 1)
         self.assertIn("no part test; there are tests, sanitize", wrong.stderr)
@@ -104,11 +117,48 @@ class Figures(unittest.TestCase):
         self.assertAlmostEqual(models.flops_per_token(models.LARGE) / 1e9, 6.76, delta=0.01)
         self.assertAlmostEqual(models.like_8b(1).layer_parameters / 1e6, 218.1, delta=0.1)
 
+    def test_a_step_lasts_from_the_end_of_one_to_the_end_of_the_next(self):
+        found = models.timed([9, 12, 14, 17, 20], 600, skip=2)
+        self.assertEqual(found, {"tokens_per_s": 200, "step_s": 3, "first_step_s": 9})
+        self.assertEqual(models.timed([9, 12, 14], 600, skip=2)["step_s"], 2.5)  # too few to leave any out
+
+    def test_a_row_of_trainers_side_by_side(self):
+        def side(rate, first, peak, losses):
+            return [{"tokens_per_s": rate, "first_step_s": first, "peak_mib": peak, "losses": losses}]
+        sides = {"peer": side(100, 4, 30, [3, 2]), "ours": side(150, 1, 20, [3, 2.5])}
+        self.assertEqual(side_by_side.format_row("ddp_fp32", sides, {}),
+                         "| ddp_fp32 | 100 | 150 | 1.50 | 4.0 / 1.00 | 30 / 20 | 5.0e-01 |")
+        sides["ours"] = []
+        self.assertEqual(side_by_side.format_row("ddp_fp32", sides, {"ours": "a | b"}),
+                         "| ddp_fp32 | 100 | a \\| b | - | 4.0 / - | 30 / - | - |")
+
+    def test_no_module_beside_the_script_of_other_trainers_hides_one_of_pythons(self):
+        beside = {path.stem for path in runs.PEER.parent.glob("*.py")}
+        self.assertIn("peer", beside)
+        self.assertEqual(beside & sys.stdlib_module_names, set())
+
     def test_layers_that_fit_the_host(self):
         self.assertEqual(offload.layers_that_fit(0, 16), -2)
         fits = offload.layers_that_fit(128 << 30, 26)
         self.assertLess(models.like_8b(fits).parameters * 26, 0.8 * (128 << 30))
         self.assertGreater(models.like_8b(fits + 1).parameters * 26, 0.8 * (128 << 30))
+
+    def test_the_largest_model_in_the_memory_of_a_gpu_is_bound_by_it_or_by_the_host(self):
+        few, many = models.like_8b(2), models.like_8b(10)
+        self.assertEqual(offload.largest_model(many, 12288, few, 8192, 1 << 50).layers, 34)  # 512 MiB a layer
+        host = 256 << 30
+        self.assertEqual(offload.largest_model(many, 8192, few, 8192, host).layers, offload.layers_that_fit(host, offload.OURS))
+
+    def test_what_no_run_has_shown_on_a_gpu_is_told_until_one_has(self):
+        everything = docs.not_seen([])
+        self.assertEqual(len(everything), len(docs.UNSEEN))
+        check = {"name": "memcheck of the kernels", "status": "passed"}
+        run = {"parts": {"sanitize": {"part": "sanitize", "checks": [check]}}}
+        left = docs.not_seen([run])
+        self.assertEqual(len(left), len(everything) - 1)
+        self.assertFalse(any("compute-sanitizer" in what for what, _ in left))
+        check["status"] = "failed"
+        self.assertEqual(docs.not_seen([run]), everything)
 
     def test_the_page_of_gpus_is_made_of_the_results_in_its_folder(self):
         self.assertEqual(docs.TARGET.read_text(encoding="utf-8"), docs.markdown(), "run tools/gpu_check --docs")

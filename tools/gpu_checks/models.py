@@ -1,6 +1,7 @@
 """Models to train, with random weights: a config.json, tokens, ds_config.json; and what a run of them measured."""
 import dataclasses
 import json
+import math
 import random
 import statistics
 from array import array
@@ -89,14 +90,19 @@ def rows(path):
     return [row for row in map(json.loads, path.read_text().splitlines()) if "loss" in row]
 
 
+def timed(ends, tokens_a_step, skip):
+    """From the ends of all steps. A step lasts from one to the next; `skip` of them are not counted, of a run of more."""
+    steps = [after - before for before, after in zip(ends, ends[1:])]
+    step = statistics.median(steps[skip:] or steps or ends)
+    return {"tokens_per_s": tokens_a_step / step, "step_s": step, "first_step_s": ends[0]}
+
+
 def measured(path, shape, tokens_a_step, skip=2):
-    """Medians over the steps after the first `skip`; a step is the time between the ends of two."""
+    """What --metrics of a run tells."""
     found = rows(path)
-    ends = [row["since_start_s"] for row in found]
-    steps = [after - before for before, after in zip(ends, ends[1:])][skip:] or [found[-1]["step_s"]]
-    step = statistics.median(steps)
-    return {"tokens_per_s": tokens_a_step / step, "step_s": step, "first_step_s": ends[0],
-            "tflops": flops_per_token(shape) * tokens_a_step / step / 1e12,
+    times = timed([row["since_start_s"] for row in found], tokens_a_step, skip)
+    return {**times, "tflops": flops_per_token(shape) * times["tokens_per_s"] / 1e12,
+            "peak_mib": max(row["peak_rss_mib"] for row in found),
             "peak_gpu_mib": max(row["peak_gpu_mib"] or 0 for row in found),
             "peak_share": statistics.median(row["peak_share"] or 0 for row in found),
-            "losses": [row["loss"] for row in found], "rows": found}
+            "losses": [math.nan if row["loss"] is None else row["loss"] for row in found], "rows": found}

@@ -1,7 +1,12 @@
-"""Runs of our programs: one training run, one test program."""
+"""Runs: one training run of ours, one of another trainer, one test program."""
+import json
 import re
+import time
 
 from gpu_checks import commands, models
+from gpu_checks.setup import ROOT
+
+PEER = ROOT / "bench/peer.py"  # not beside us: `profile` is a module of Python's, too, and a script's folder comes first
 
 
 class Failed(Exception):
@@ -24,6 +29,19 @@ def train(setup, shape, name, config, *, steps, micro_batch, ranks=1, limit=150,
     result = models.measured(metrics, shape, micro_batch * accumulation * ranks * shape.seq)
     result["output"] = done.output
     return result
+
+
+def peer(launcher, trainer, folder, config, *, device, seq, steps, tokens_a_step, log, limit, skip=2, env=None):
+    """The same of another trainer, by bench/peer.py behind the launcher's words; raises Failed."""
+    result = log.with_suffix(".json")
+    result.unlink(missing_ok=True)
+    words = [*launcher, PEER, trainer, "--device", device, "--model", folder, "--config", config, "--seq", seq, "--steps",
+             steps, "--result", result, "--launched-at", time.time()]
+    done = commands.run(words, limit, env, log.parent, log)
+    if not done.ok or not result.exists():
+        raise Failed(f"{log.stem}: {done.end()}")
+    found = json.loads(result.read_text())
+    return {**found, **models.timed(found["ends"], tokens_a_step, skip)}
 
 
 def attempt(record, name, work):

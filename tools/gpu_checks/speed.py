@@ -1,9 +1,6 @@
 """Part `speed`: tokens a second of a small and a large model, beside other trainers where there are any."""
-import json
-import statistics
-
-from gpu_checks import commands, models
-from gpu_checks.runs import Failed, attempt, train
+from gpu_checks import models
+from gpu_checks.runs import Failed, attempt, peer, train
 
 DATA_SHEET = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "B200": 2250e12}  # bf16, dense
 PEERS = {"ddp": ("torch", "transformers"), "fsdp2": ("torch", "transformers"),
@@ -42,17 +39,10 @@ def alone(setup, record):
                   "peak MiB"], table)
 
 
-def peer(setup, shape, name, trainer, batch, dtype, steps, limit, config=None):
-    """What tools/gpu_checks/peer.py measured of another trainer; raises runs.Failed."""
-    folder, result = models.prepare(setup, shape), setup.out / "runs" / f"{name}.json"
-    result.unlink(missing_ok=True)
-    words = [setup.options.python, setup.root / "tools/gpu_checks/peer.py", trainer, "--model", folder, "--batch", batch,
-             "--seq", shape.seq, "--dtype", dtype, "--steps", steps, "--result", result]
-    words += ["--config", config] if config else []
-    done = commands.run(words, limit, setup.environment(), setup.scratch, setup.out / "runs" / f"{name}.log")
-    if not done.ok or not result.exists():
-        raise Failed(f"{name}: {done.end()}")
-    return json.loads(result.read_text())
+def theirs(setup, shape, name, trainer, config, batch, **how):
+    """One rank of another trainer."""
+    return peer([setup.options.python], trainer, models.prepare(setup, shape), config, device="cuda", seq=shape.seq,
+                tokens_a_step=batch * shape.seq, log=setup.out / "runs" / f"peer-{name}.log", env=setup.environment(), **how)
 
 
 def with_weights(setup, shape):
@@ -79,7 +69,7 @@ def beside(setup, record, shape, batch, dtype, stages, limit):
         config = models.ds_config(setup.out / "runs" / f"{shape.name}-{name}-{dtype}.json", batch, stage=stage, dtype=dtype)
         slug = f"{shape.name}-{name.replace(' ', '-')}-{dtype}"
         try:
-            theirs = peer(setup, shape, f"peer-{slug}", trainer, batch, dtype, 10, limit, config)
+            other = theirs(setup, shape, slug, trainer, config, batch, steps=10, limit=limit)
         except Failed as error:  # its failure is not ours
             record.left_out(title, str(error))
             continue
@@ -87,12 +77,11 @@ def beside(setup, record, shape, batch, dtype, stages, limit):
                                                    stage=stage))
         if not mine:
             continue
-        step = statistics.median(theirs["step_s"][2:])
-        rate = batch * shape.seq / step
-        apart = max(abs(a - b) for a, b in zip(theirs["losses"], mine["losses"]))
-        record.check(title, apart < 0.05, f"{mine['tokens_per_s'] / rate:.2f} times", f"losses are {apart:.1e} apart")
-        rows.append([name, f"{rate:.0f}", f"{mine['tokens_per_s']:.0f}", f"{mine['tokens_per_s'] / rate:.2f}",
-                     f"{theirs['peak_gpu_mib']:.0f} / {mine['peak_gpu_mib']:.0f}", f"{apart:.1e}"])
+        ratio = mine["tokens_per_s"] / other["tokens_per_s"]
+        apart = max(abs(a - b) for a, b in zip(other["losses"], mine["losses"]))
+        record.check(title, apart < 0.05, f"{ratio:.2f} times", f"losses are {apart:.1e} apart")
+        rows.append([name, f"{other['tokens_per_s']:.0f}", f"{mine['tokens_per_s']:.0f}", f"{ratio:.2f}",
+                     f"{other['peak_gpu_mib']:.0f} / {mine['peak_gpu_mib']:.0f}", f"{apart:.1e}"])
     if rows:
         record.table(f"{shape.name}, {dtype}, {batch} x {shape.seq} tokens, one rank",
                      ["peer", "its tok/s", "ours", "ratio", "peak MiB, its / ours", "max loss diff"], rows)
