@@ -35,8 +35,25 @@ def end(child):
     end_all(child)
 
 
-def run_apart(name, setup):
-    """Runs a part in a process of its own, within its limit; its result is on disk afterwards, whatever happened."""
+class Clock:
+    """What is left of the seconds for all."""
+
+    def __init__(self, total):
+        self.total, self.begin = total, time.monotonic()
+
+    def left(self):
+        return self.total - (time.monotonic() - self.begin)
+
+    def __str__(self):
+        return f"the {self.total:g} s of --total"
+
+
+def run_apart(name, setup, clock):
+    """Runs a part in a process of its own, within its limit; its result is on disk afterwards, whatever happened. False: so
+    little is left of the time for all that it was not begun."""
+    limit, left = setup.options.limit, clock.left()
+    if left < limit / 8:
+        return False
     print(f"{name}:", flush=True)
     path = setup.out / f"{name}.json"
     path.unlink(missing_ok=True)
@@ -44,12 +61,13 @@ def run_apart(name, setup):
     child = subprocess.Popen([sys.executable, "-B", setup.root / "tools/gpu_check", name, "--one", *setup.arguments()],
                              start_new_session=True)
     try:
-        code = child.wait(timeout=setup.options.limit)
+        code = child.wait(timeout=min(limit, left))
         why = "" if code == 0 else f"its process ended with {code}"
     except subprocess.TimeoutExpired:
-        why = f"not over after {setup.options.limit:g} s"
+        why = f"not over after {min(limit, left):.3g} s" + (f", what was left of {clock}" if left < limit else "")
     finally:  # an interrupted run, too, ends what it started
         end(child)
     part = results.load(path)
     if why or part is None or part["status"] == "running":
         results.end_early(path, name, why or "it left no result", time.monotonic() - begin)
+    return True

@@ -95,6 +95,7 @@ class Whole:
 
     def __init__(self, setup):
         self.setup = setup
+        self.left_out = []  # for want of time
 
     def part(self, name):
         return load(self.setup.out / f"{name}.json")
@@ -111,10 +112,13 @@ class Whole:
     def write(self):
         from gpu_checks import parts  # which imports this
         found = {name: part for name in parts.NAMES if (part := self.part(name))}
-        whole = {"machine": self.setup.machine(), "when": now()[:10], "parts": found}
+        whole = {"machine": self.setup.machine(), "when": now()[:10], "left_out": self.left_out, "parts": found}
         write_atomically(self.setup.out / "gpu_check.json", json.dumps(whole, indent=1) + "\n")
         lines = ["# Checked on " + whole["machine"]["gpus"], ""]
-        lines += [f"- {name}: {value}" for name, value in whole["machine"].items()] + [""]
+        lines += [f"- {name}: {value}" for name, value in whole["machine"].items()]
+        if self.left_out:
+            lines.append(f"- left out, as the time was over: {', '.join(self.left_out)}")
+        lines.append("")
         for name in parts.NAMES:
             lines += markdown(found[name]) if name in found else [f"## {name}: not run", ""]
         write_atomically(self.setup.out / "gpu_check.md", "\n".join(lines))

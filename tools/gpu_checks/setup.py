@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STAND_INS = ROOT / "tests/simulated_gpu/stand_ins"  # of nvidia-smi and others, for machines without a GPU
@@ -81,6 +82,7 @@ class Setup:
             "LibTorch": self.torch_version(),
             "host": f"{cores} cores, {int(memory[1]) >> 20} GiB",
             "revision": self.revision(),
+            "build": self.build_told().read_text() if self.build_told().exists() else "not timed",
             "clocks, power limit, temperature": state[0] if state else "?",
         }
 
@@ -127,9 +129,17 @@ class Setup:
             words.append(f"-DZEROTH_BUNDLE={self.options.bundle.resolve()}")
         if self.nvcc():
             os.environ["PATH"] += f":{pathlib.Path(self.nvcc()).parent}"
+        begin, anew = time.monotonic(), not (self.build / "build.ninja").exists()
         for words in (words, ["ninja", "-C", self.build, *TARGETS]):
             if subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, cwd=ROOT).returncode != 0:
                 fail(f"{words[0]} failed")
+        if anew:
+            packages = "a bundle" if self.options.bundle else "the system's packages"
+            self.build_told().write_text(f"{time.monotonic() - begin:.0f} s with {packages}")
+
+    def build_told(self):
+        """Has how long the build took; it may have been one of an earlier call."""
+        return self.out / "build.txt"
 
     # --- programs
 
