@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "base/error.h"
 
@@ -57,7 +58,7 @@ StepBatches draw_batches(Loader& data, int64_t count, torch::Device device) {
 }
 
 LossDivisor::LossDivisor(configs::LossMean mean, int64_t usual)
-    : mean_(mean), usual_(static_cast<double>(std::max<int64_t>(usual, 1))) {}
+    : mean_(mean), usual_(static_cast<double>(std::bit_ceil(static_cast<uint64_t>(usual)))) {}
 
 double LossDivisor::of(int64_t trained_in_micro_batch) const {
   if (mean_ == configs::LossMean::kToken) return usual_;

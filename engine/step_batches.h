@@ -29,13 +29,14 @@ struct StepBatches {
 StepBatches draw_batches(Loader& data, int64_t count, torch::Device device);
 
 // How many trained tokens the ranks have is known when they add up their losses, at the end of a
-// step; a GPU would have to be waited for to know it before. Until then all divide by `usual`, so
-// that losses and gradients of all ranks and micro-batches add up to the step's mean but for
-// correction(), which is 1 where every position is trained.
+// step; a GPU would have to be waited for to know it before. Until then all divide by a power of
+// two near the usual count, so that losses and gradients of all ranks and micro-batches add up to
+// the step's mean but for correction(). Division by a power of two is exact, so that it leaves no
+// trace in their bits which count was usual: a run that goes on from a checkpoint may find another.
 class LossDivisor {
  public:
-  // `usual`: positions of a step over all ranks, for a mean of micro-batches their number. Any will
-  // do, the same on all ranks.
+  // `usual`: positions of a step over all ranks, for a mean of micro-batches their number; the same
+  // on all ranks.
   LossDivisor(configs::LossMean mean, int64_t usual);
 
   // For the sum of losses over the trained tokens of one micro-batch.
