@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "engine/initial_values.h"
+#include "engine/step_sums.h"
 #include "model/build.h"
 #include "tests/equivalence/run_row.h"
 #include "tests/equivalence/samples.h"
@@ -32,21 +34,25 @@ struct Parts {
         segments(engine::plan_segments(blocks.size(), config.recompute)),
         runner(blocks, *strategy.params, *strategy.grads, segments) {}
 
-  // Leaves the step's gradients in strategy.grads; returns the factor that clips them.
+  // Leaves the step's gradients in strategy.grads, but for a factor, which it returns: it makes
+  // them those of the step's mean, and clips them.
   double backward(engine::Loader& loader) {
     engine::StepBatches step = engine::draw_batches(loader, 1, mesh->device());
     model::MicroBatch& batch = step.micro_batches.front();
-    torch::Tensor trained = torch::tensor({step.counts.trained_tokens}).to(mesh->device());
-    mesh->data().all_reduce(trained).wait();
-    batch.loss_divisor = static_cast<double>(trained.item<int64_t>());
+    if (!divisor) divisor = engine::agree_on_divisor(step, config, *mesh);
+    batch.loss_divisor = divisor->of(step.trained_in.front());
     engine::Tape tape(blocks.size());
     strategy.params->expect(engine::visits(engine::make_schedule(1), segments));
     runner.forward(batch, tape);
     runner.backward(batch, /*last=*/true, tape);
     strategy.params->expect({});
-    const torch::Tensor squares = strategy.grads->finish().reshape({1});
-    mesh->data().all_reduce(squares).wait();
-    return std::min(1.0, config.gradient_clipping / (std::sqrt(squares.item<double>()) + 1e-6));
+    torch::Tensor told = engine::to_tensor(torch::zeros({}, mesh->device()),
+                                           strategy.grads->finish(), {.counts = step.counts});
+    mesh->data().all_reduce(told).wait();
+    const engine::StepSums sums = engine::from_tensor(told);
+    const double correction = divisor->correction(sums.counts);
+    const double norm = std::sqrt(sums.squares) * correction;
+    return std::min(1.0, config.gradient_clipping / (norm + 1e-6)) * correction;
   }
 
   configs::Config config;
@@ -58,6 +64,7 @@ struct Parts {
   zero::ShardedOptimizer& optimizer;
   std::vector<engine::Segment> segments;
   engine::BlockRunner runner;
+  std::optional<engine::LossDivisor> divisor;
 };
 
 // AdamW in fp32 on copies of a rank's masters, by the rule on whole tensors and by torch::optim.
