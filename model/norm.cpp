@@ -30,10 +30,18 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
   }
 };
 
+// On a CPU torch's LayerNorm sums the gradients of weight and bias over the rows in the dtype of x,
+// where a sum in 16 bits soon stops growing, and keeps the rows' means in the dtype of the weight.
+Tensor wide_on_cpu(const Tensor& tensor) {
+  const bool is_16_bit = at::isReducedFloatingType(tensor.scalar_type());
+  return tensor.is_cpu() && is_16_bit ? tensor.to(torch::kFloat) : tensor;
+}
+
 struct LayerNorm : torch::autograd::Function<LayerNorm> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight,
                         const Tensor& bias, double eps) {
-    auto [y, mean, scale] = at::native_layer_norm(x, weight.sizes(), weight, bias, eps);
+    auto [y, mean, scale] =
+        at::native_layer_norm(x, weight.sizes(), wide_on_cpu(weight), wide_on_cpu(bias), eps);
     ctx->save_for_backward({x, weight, bias, mean, scale});
     return y;
   }
@@ -46,7 +54,9 @@ struct LayerNorm : torch::autograd::Function<LayerNorm> {
     const std::array<bool, 3> wanted = {ctx->needs_input_grad(0), ctx->needs_input_grad(1),
                                         ctx->needs_input_grad(2)};
     auto [dx, dweight, dbias] = at::native_layer_norm_backward(
-        dys[0].contiguous(), saved[0], weight.sizes(), saved[3], saved[4], weight, bias, wanted);
+        wide_on_cpu(dys[0]).contiguous(), wide_on_cpu(saved[0]), weight.sizes(), saved[3], saved[4],
+        wide_on_cpu(weight), wide_on_cpu(bias), wanted);
+    if (dx.defined()) dx = dx.to(saved[0].scalar_type());
     if (dweight.defined()) dweight = deliver_gradient(weight, dweight);
     if (dbias.defined()) dbias = deliver_gradient(bias, dbias);
     return {dx, dweight, dbias, Tensor()};

@@ -43,6 +43,31 @@ TEST_CASE("norms and their gradients equal the formula") {
   }
 }
 
+TEST_CASE("in 16 bits the gradients of a norm's parameters are summed over the rows in fp32") {
+  constexpr int64_t kRows = 4096;
+  torch::manual_seed(5);
+  for (const NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
+    const Norm norm(kind, 16, 1e-5);
+    auto parameters = norm.named_parameters();
+    for (auto& parameter : parameters) {
+      give_memory(parameter.value(), torch::ones({16}).to(torch::kBFloat16));
+    }
+    const Tensor x = torch::randn({kRows, 16}).to(torch::kBFloat16).requires_grad_();
+    // Each addend of both sums is about 1.
+    const Tensor normal =
+        reference(kind, x.detach().to(torch::kDouble), torch::ones({16}, torch::kDouble), {});
+    const Tensor dy = normal.sign().to(torch::kBFloat16);
+    norm.forward(x).backward(dy);
+    const Tensor sum = (normal * dy).sum(0);
+    const Tensor own = parameters["weight"].grad().to(torch::kDouble);
+    CHECK((own / sum - 1).abs().max().item<double>() < 4e-3);  // rounded once
+    if (kind != NormKind::kLayer) continue;
+    parameters["bias"].mutable_grad() = Tensor();
+    norm.forward(x).backward(torch::ones_like(dy));
+    CHECK(torch::equal(parameters["bias"].grad(), torch::full_like(parameters["bias"], kRows)));
+  }
+}
+
 TEST_CASE("a bf16 RMS norm rounds before it multiplies with the weight") {
   torch::manual_seed(4);
   const Norm norm(NormKind::kRms, 16, 1e-5);
