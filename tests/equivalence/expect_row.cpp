@@ -24,14 +24,14 @@ std::string fixture_run(const Row& row) {
   return row.masked ? "masked" : "fp32";
 }
 
-const char* kind(Precision precision) {
+std::string kind(Precision precision) {
   switch (precision) {
     case Precision::kBf16:
-      return "bf16 loss";
+      return "bf16";
     case Precision::kFp16:
-      return "fp16 loss";
+      return "fp16";
     default:
-      return "fp32 loss";
+      return "fp32";
   }
 }
 
@@ -140,7 +140,7 @@ void RowChecker::check_losses(const Row& row, const RowResult& result) {
   REQUIRE(result.losses.size() == losses.size());
   const double off = largest_difference(result.losses, losses);
   CHECK(off <= most_loss_difference(row));
-  double& worst = worst_[kind(row.precision)];
+  double& worst = worst_[kind(row.precision) + " loss"];
   worst = std::max(worst, off);
   if (row.precision != Precision::kFp32) return;
   const double norms_off = largest_ratio(result.grad_norms, run["grad_norms"]);
@@ -153,17 +153,18 @@ void RowChecker::check_parameters(const Row& row, const RowResult& own) {
   const RowResult& reference = result(single(row));
   REQUIRE_FALSE(reference.parameters.empty());
   REQUIRE(own.parameters.size() == reference.parameters.size());
+  note(kind(row.precision) + " first gradient", largest_gap(gradients(row), gradients(single(row))),
+       first_noise(row));
   if (row.precision != Precision::kFp32) return;
-  note("first gradient", largest_gap(gradients(row), gradients(single(row))), kNoise);
   REQUIRE(own.states.size() == reference.states.size());
   for (size_t i = 0; i < own.states.size(); ++i) {
-    note("moment", largest_gap(own.states[i], reference.states[i]), 2 * later_noise(kSteps));
+    note("fp32 moment", largest_gap(own.states[i], reference.states[i]), 2 * later_noise(kSteps));
   }
   for (const auto& [name, value] : reference.parameters) {
     CAPTURE(name);
     REQUIRE(own.parameters.count(name) == 1);
     const torch::Tensor off = (own.parameters.at(name) - value).abs().to(torch::kDouble).flatten();
-    note("parameter", (off / reference.reach.at(name)).max().item<double>(), 1);
+    note("fp32 parameter", (off / reference.reach.at(name)).max().item<double>(), 1);
   }
 }
 
@@ -171,7 +172,7 @@ void RowChecker::check_parameters(const Row& row, const RowResult& own) {
 void RowChecker::note(const std::string& what, double value, double most) {
   CAPTURE(what);
   CHECK(value <= most);
-  double& worst = worst_["fp32 " + what + ", of its bound"];
+  double& worst = worst_[what + ", of its bound"];
   worst = std::max(worst, value / most);
 }
 

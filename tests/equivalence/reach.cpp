@@ -33,6 +33,12 @@ double largest_gap(const Tensors& gradients, const Tensors& reference) {
   return largest;
 }
 
+double first_noise(const Row& row) {
+  if (row.precision == configs::Precision::kFp32) return kNoise;
+  const double rounding = row.precision == configs::Precision::kBf16 ? 0x1p-9 : 0x1p-12;
+  return rounding * static_cast<double>(2 * row.ranks * row.accumulation + 1);
+}
+
 double later_noise(int64_t updates) {
   return static_cast<double>(updates) * kNoise;
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "configs/config.h"
+#include "tests/equivalence/row.h"
 
 namespace zeroth::equivalence {
 
@@ -22,6 +23,11 @@ using Tensors = std::map<std::string, torch::Tensor>;  // by parameter
 // here for a gradient's sum over the tokens of a step, as a part of the largest element of its
 // parameter. A sum that lacks an addend, or has one in a wrong place, differs by far more.
 inline constexpr double kNoise = 2.3e-6;  // 768 tokens
+
+// The same for a first gradient in the row's precision. In 16 bits each rank's gradient of each
+// micro-batch is rounded, and what they add up to after each of them, by half a unit in the last
+// place each time; so are the activations that both runs have computed them from.
+double first_noise(const Row& row);
 
 // The same for a gradient after so many updates, and for moments: it is taken where the parameters
 // differ by what the gradients before it left, at most as much each.

@@ -74,6 +74,22 @@ TEST_CASE("the first gradients show a sum that lacks a rank or a micro-batch, or
   }
 }
 
+TEST_CASE("16-bit first gradients show a sum that lacks a rank or a micro-batch") {
+  for (const configs::Precision precision :
+       {configs::Precision::kBf16, configs::Precision::kFp16}) {
+    Row split = {.precision = precision, .accumulation = 2, .ranks = 3};
+    split.zero.stage = 2;
+    const Tensors whole = first_gradients({.precision = precision});
+    const double noise = first_noise(split);
+    CHECK(largest_gap(first_gradients(split), whole) <= noise);
+    const Row one = {.precision = precision};
+    const Tensors rank = first_gradients(one, {.rank = 2, .world_size = 3});
+    CHECK(largest_gap(plus(whole, rank, -1.0 / 3), whole) > 10 * noise);
+    const Tensors micro_batch = first_gradients(one, {.accumulation = 2});
+    CHECK(largest_gap(plus(whole, micro_batch, -1.0 / 2), whole) > 10 * noise);
+  }
+}
+
 TEST_CASE("what rounding does to a run of Adam stays in reach, a missing addend does not") {
   torch::manual_seed(41);
   constexpr int64_t kCount = 4000, kUpdates = 20, kRanks = 3;
