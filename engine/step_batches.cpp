@@ -10,10 +10,11 @@
 namespace zeroth::engine {
 namespace {
 
-// From page-locked memory, whose copy nobody waits for.
+// From page-locked memory, whose copy nobody waits for, and which no two rows can share.
 torch::Tensor to_device(const torch::Tensor& tensor, torch::Device device) {
   if (!tensor.defined() || device.is_cpu()) return tensor;
-  return (tensor.is_cpu() ? tensor.pin_memory() : tensor).to(device, /*non_blocking=*/true);
+  return (tensor.is_cpu() ? tensor.contiguous().pin_memory() : tensor)
+      .to(device, /*non_blocking=*/true);
 }
 
 // Every rank's sample numbers, in rank order.

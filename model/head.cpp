@@ -7,7 +7,8 @@ namespace zeroth::model {
 
 using torch::Tensor;
 
-Head::Head(const ModelSpec& spec, const Tensor& tied_weight) : Block("head") {
+Head::Head(const ModelSpec& spec, const Tensor& tied_weight, int64_t max_logits)
+    : Block("head"), max_logits_(max_logits) {
   norm_ =
       register_module("norm", std::make_shared<Norm>(spec.norm, spec.hidden_size, spec.norm_eps));
   weight_ = tied_weight.defined()
@@ -22,6 +23,7 @@ Tensor Head::forward(const Tensor& x, const MicroBatch& batch) {
   if (!batch.targets.defined()) return project(y, weight_);
   HeadLossOptions options;
   options.trained_tokens = batch.loss_divisor;
+  options.max_logits = max_logits_;
   options.trained_rows = batch.trained_rows;
   // On the CPU memory is worth more than a quarter of these products.
   if (x.is_cuda()) options.gradient = batch.grad_scale;

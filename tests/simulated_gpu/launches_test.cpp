@@ -9,6 +9,7 @@
 #include "engine/engine.h"
 #include "model/build.h"
 #include "model/checkpoint_source.h"
+#include "model/head.h"
 #include "model/head_loss.h"
 #include "tests/engine/chain_config.h"
 #include "tests/simulated_gpu/call_observer.h"
@@ -95,22 +96,45 @@ std::vector<Tensor> logit_products(int64_t rows, int64_t vocab,
   return products;
 }
 
-// Calls of an operator in the second step of a Llama.
-int64_t calls_in_step(const char* name, bool no_decay) {
-  const std::string folder = ZEROTH_SOURCE_DIR "/tests/model/fixtures/llama";
-  const model::ModelSpec spec = model::read_model_spec(folder);
+// Tokens with the positions that they have without any, which all rows share.
+class Placed final : public engine::Loader {
+ public:
+  model::MicroBatch next() override {
+    model::MicroBatch batch = tokens_.next();
+    batch.positions = torch::arange(16).expand({4, 16});
+    return batch;
+  }
+
+ private:
+  Tokens tokens_{/*masked=*/false};
+};
+
+struct Step {
+  bool no_decay = false;
+  bool placed = false;     // positions are given
+  int64_t max_logits = 0;  // HeadLossOptions
+};
+
+const std::string kLlama = ZEROTH_SOURCE_DIR "/tests/model/fixtures/llama";
+
+// Calls of an operator in the second step of that Llama with 64 tokens.
+std::vector<Calls::Call> calls_in_step(const char* name, const Step& step) {
+  const model::ModelSpec spec = model::read_model_spec(kLlama);
   configs::Config config = engine::chain_config(4, 1, 1);
   config.optimizer.weight_decay = 0.1;
-  config.optimizer.no_decay = no_decay;
+  config.optimizer.no_decay = step.no_decay;
   const auto mesh = std::make_shared<comm::Mesh>(kGpu, comm::make_solo_group());
-  const auto engine =
-      engine::initialize(model::build_blocks(spec), config, mesh,
-                         {.weights = model::open_weights(folder, spec, config.seed)});
-  Tokens data(/*masked=*/false);
+  model::Blocks blocks = model::build_blocks(spec);
+  blocks.back() = std::make_shared<model::Head>(spec, Tensor(), step.max_logits);
+  const auto engine = engine::initialize(
+      blocks, config, mesh, {.weights = model::open_weights(kLlama, spec, config.seed)});
+  Tokens plain(/*masked=*/false);
+  Placed placed;
+  engine::Loader& data = step.placed ? static_cast<engine::Loader&>(placed) : plain;
   engine->train_batch(data);
   const Calls calls;
   engine->train_batch(data);
-  return std::ssize(Calls::of(name));
+  return Calls::of(name);
 }
 
 }  // namespace
@@ -132,16 +156,28 @@ TEST_CASE("a head makes the logits of each chunk once where it knows the gradien
   CHECK(logit_products(10, 100, options).size() == 4);
 }
 
+TEST_CASE("a step of several chunks of logits makes each once: the engine tells the gradient") {
+  const int64_t rows = 7, vocab = 64;  // nothing else in it has seven rows
+  const auto products = calls_in_step("aten::mm", {.max_logits = rows * vocab});
+  CHECK(std::count_if(products.begin(), products.end(), [&](const Calls::Call& call) {
+          return call.last.sizes() == c10::IntArrayRef({rows, vocab});
+        }) == 64 / rows);
+}
+
+TEST_CASE("angles of given positions are made once in a step, for all layers") {
+  CHECK(calls_in_step("aten::cos", {.placed = true}).size() == 1);
+  CHECK(calls_in_step("aten::cos", {}).empty());  // those of a length were there already
+}
+
 TEST_CASE("the norm of all gradients of a step is one call") {
-  CHECK(calls_in_step("zeroth::squared_norm", /*no_decay=*/false) == 1);
+  CHECK(calls_in_step("zeroth::squared_norm", {}).size() == 1);
 }
 
 TEST_CASE(
     "the update of a block is one call, also of parameters that decay and others that do not") {
-  const auto spec = model::read_model_spec(ZEROTH_SOURCE_DIR "/tests/model/fixtures/llama");
-  const auto blocks = static_cast<int64_t>(model::build_blocks(spec).size());
-  CHECK(calls_in_step("zeroth::update_", /*no_decay=*/false) == blocks);
-  CHECK(calls_in_step("zeroth::update_", /*no_decay=*/true) == blocks);
+  const size_t blocks = model::build_blocks(model::read_model_spec(kLlama)).size();
+  CHECK(calls_in_step("zeroth::update_", {}).size() == blocks);
+  CHECK(calls_in_step("zeroth::update_", {.no_decay = true}).size() == blocks);
 }
 
 TEST_CASE("copies make no events once they have made some") {
