@@ -9,6 +9,7 @@
 #include "comm/c10d_group.h"
 #include "comm/call.h"
 #include "comm/gpu.h"
+#include "comm/gpu/product_sums.h"
 #include "comm/gpu_stamp.h"
 
 namespace zeroth::comm {
@@ -25,10 +26,7 @@ class CudaGpu final : public Gpu {
   void select(int index) override {
     at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
     c10::cuda::set_device(static_cast<c10::DeviceIndex>(index));
-    // Products that are cut along their sum (the weight gradients of few keys) add its parts in
-    // fp32.
-    at::globalContext().setAllowBF16ReductionCuBLAS(/*allow_reduced_precision=*/false);
-    at::globalContext().setAllowFP16ReductionCuBLAS(/*allow_reduced_precision=*/false);
+    sum_products_in_fp32();
   }
 
   int nccl_version() const override {

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "comm/gpu.h"
+#include "comm/gpu/product_sums.h"
 #include "comm/gpu_stamp.h"
 #include "tests/simulated_gpu/device_memory.h"
 #include "tests/simulated_gpu/locked_pages.h"
@@ -24,6 +25,7 @@ class SimulatedGpu final : public comm::Gpu {
   void select(int index) override {
     ZEROTH_CHECK(index == 0, "there is one simulated GPU, not number {}", index);
     at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
+    comm::sum_products_in_fp32();
   }
   int nccl_version() const override { return 0; }
   std::unique_ptr<comm::Group> make_nccl_group(const c10::intrusive_ptr<c10d::Store>&, int, int,

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "comm/gpu.h"
 #include "offload/copy_stream.h"
 #include "zero/host_link.h"
 
@@ -36,6 +37,16 @@ Tensor on_gpu(double value, int64_t numel = 1000) {
 }
 
 }  // namespace
+
+TEST_CASE("a selected GPU adds the parts of 16-bit products in fp32") {
+  at::Context& context = at::globalContext();
+  context.setAllowBF16ReductionCuBLAS(true);
+  context.setAllowFP16ReductionCuBLAS(true);
+  comm::load_gpu().select(0);
+  const auto in_fp32 = at::CuBLASReductionOption::DisallowReducedPrecisionAllowSplitK;
+  CHECK((context.allowBF16ReductionCuBLAS() == in_fp32));
+  CHECK((context.allowFP16ReductionCuBLAS() == in_fp32));
+}
 
 TEST_CASE("training on it gives the bits of the CPU") {
   const auto train = [](torch::Device device) {
