@@ -13,23 +13,28 @@ namespace {
 namespace fs = std::filesystem;
 using trainer::Workbench;
 
-// Copies the program and its library into bench/bin, with `old` in the library made `changed`,
-// which is as long, and runs them.
-Workbench::Result run_with(const Workbench& bench, const std::string& old,
-                           const std::string& changed) {
+// A copy of the program in bench/bin trains there, on the GPU of the library that it finds.
+Workbench::Result run_copy(const Workbench& bench, const std::string& environment = "") {
   fs::create_directories(bench / "bin");
   fs::copy_file(ZEROTH_SIMULATED_DIR "/finetune", bench / "bin/finetune",
                 fs::copy_options::overwrite_existing);
+  return bench.shell(environment +
+                     " DS_ACCELERATOR=cuda bin/finetune --model model --data train.bin "
+                     "--seq-len 16 --micro-batch 2 --steps 1");
+}
+
+// With its library beside it, in which `old` is made `changed`, which is as long.
+Workbench::Result run_with(const Workbench& bench, const std::string& old,
+                           const std::string& changed) {
   std::string library = read_text(ZEROTH_SIMULATED_DIR "/libzeroth_gpu.so");
   REQUIRE(old.size() == changed.size());
   REQUIRE(library.find(old) != std::string::npos);
   for (size_t at = 0; (at = library.find(old, at)) != std::string::npos; at += old.size()) {
     library.replace(at, old.size(), changed);
   }
+  fs::create_directories(bench / "bin");
   bench.write("bin/libzeroth_gpu.so", library);
-  return bench.shell(
-      "DS_ACCELERATOR=cuda bin/finetune --model model --data train.bin --seq-len 16 "
-      "--micro-batch 2 --steps 1");
+  return run_copy(bench);
 }
 
 }  // namespace
@@ -53,12 +58,9 @@ TEST_CASE("a GPU library of another build is refused before it is used, with bot
 }
 
 TEST_CASE("no variable and no current folder decides which GPU library a program loads") {
-  if (fs::exists(ZEROTH_BIN_DIR "/../lib/libzeroth_gpu.so")) return;  // it would load that one
   const Workbench bench;
-  const auto result = bench.shell(fmt::format(
-      "cp {0}/libzeroth_gpu.so . && LD_LIBRARY_PATH=:{0} DS_ACCELERATOR=cuda \"$FINETUNE\" --model "
-      "model --data train.bin --seq-len 16 --micro-batch 2 --steps 1",
-      ZEROTH_SIMULATED_DIR));
+  fs::copy_file(ZEROTH_SIMULATED_DIR "/libzeroth_gpu.so", bench / "libzeroth_gpu.so");
+  const auto result = run_copy(bench, "LD_LIBRARY_PATH=:" ZEROTH_SIMULATED_DIR);
   CHECK(result.code == 1);
   CHECK_MESSAGE(trainer::has(result.err, "no GPU support in this build"), result.err);
 }
