@@ -1,7 +1,9 @@
 #include "base/cpu.h"
 
 #include <doctest/doctest.h>
+#include <sys/wait.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 
@@ -35,6 +37,17 @@ TEST_CASE("a level holds a processor down and never up") {
     }
   }
   CHECK(cpu_level() <= processor_level());
+}
+
+TEST_CASE("tools/at_cpu_level --below runs a command at the levels below this process's only") {
+  for (const CpuLevel level : kLevels) {
+    const std::string name(name_of(level));
+    CAPTURE(name);
+    const std::string held = ZEROTH_SOURCE_DIR "/tools/at_cpu_level --below " + name;
+    const std::string looks = "sh -c 'test $ZEROTH_CPU = " + name + "'";
+    const int status = std::system((held + " " + looks + " > /dev/null").c_str());
+    CHECK(WEXITSTATUS(status) == (level < cpu_level() ? 0 : 77));
+  }
 }
 
 TEST_CASE("a level that does not exist is refused with those that do") {
