@@ -83,15 +83,6 @@ void cut(const zero::FlatLayout& layout, const torch::Tensor& whole, Tensors& pa
   }
 }
 
-// What lies between the parameters, where no gradient comes.
-bool has_clean_padding(const zero::FlatLayout& layout, const torch::Tensor& whole) {
-  const torch::Tensor padding = whole.clone();
-  for (const zero::Slot& slot : layout.slots()) {
-    padding.narrow(0, slot.offset, slot.numel).zero_();
-  }
-  return padding.eq(0).all().item<bool>();
-}
-
 // Each state of the optimizer, whole. Collective.
 std::vector<Tensors> whole_states(engine::TrainEngine& engine) {
   const auto rule = optim::make_update_rule(engine.config().optimizer, engine.mesh().device());
@@ -216,6 +207,14 @@ void tell(const Row& row, const RowResult& result, const std::filesystem::path& 
 }
 
 }  // namespace
+
+bool has_clean_padding(const zero::FlatLayout& layout, const torch::Tensor& whole) {
+  const torch::Tensor padding = whole.clone();
+  for (const zero::Slot& slot : layout.slots()) {
+    padding.narrow(0, slot.offset, slot.numel).zero_();
+  }
+  return padding.eq(0).all().item<bool>();
+}
 
 std::filesystem::path checkpoint_of(const Row& row) {
   return std::filesystem::path(ZEROTH_SOURCE_DIR "/tests/model/fixtures") / row.model;

@@ -41,6 +41,9 @@ struct RowResult {
 
 RowResult run_row(const Row& row);
 
+// Whether `whole`, a unit's buffer, is zero between the parameters, where no gradient comes.
+bool has_clean_padding(const zero::FlatLayout& layout, const torch::Tensor& whole);
+
 // The gradients of the first step, fp64, whole and not clipped. Padding between them was zeros.
 Tensors first_gradients(const Row& row);
 // Of one rank, with samples that are dealt otherwise than the row says: of a part of them.
