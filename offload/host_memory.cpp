@@ -10,13 +10,26 @@
 #include <system_error>
 
 #include "base/out_of_memory.h"
+#include "base/parallel.h"
 
 namespace zeroth::offload {
 namespace {
 
+size_t page_size() {
+  return static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
 size_t whole_pages(size_t bytes) {
-  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  return (std::max<size_t>(bytes, 1) + page - 1) / page * page;
+  return (std::max<size_t>(bytes, 1) + page_size() - 1) / page_size() * page_size();
+}
+
+// Makes the pages of fresh memory by all threads: locking would make them by one.
+void touch(std::span<std::byte> memory) {
+  constexpr int64_t kGrain = int64_t{64} << 20;  // whole huge pages
+  parallel_for(std::ssize(memory), kGrain, [&](int64_t begin, int64_t end) {
+    const auto page = static_cast<int64_t>(page_size());
+    for (int64_t at = (begin + page - 1) / page * page; at < end; at += page) memory[at] = {};
+  });
 }
 
 }  // namespace
@@ -72,6 +85,7 @@ HostMemory::HostMemory(std::shared_ptr<PageLocker> locker) : book_(std::make_sha
 torch::Tensor HostMemory::zeros(int64_t numel, torch::Dtype dtype) {
   const std::span<std::byte> memory =
       book_->take(static_cast<size_t>(numel) * c10::elementSize(dtype));
+  if (book_->locker && book_->refused.empty()) touch(memory);
   const bool locked = book_->lock(memory);
   return at::from_blob(
       memory.data(), {numel}, [book = book_, memory, locked](void*) { book->give(memory, locked); },

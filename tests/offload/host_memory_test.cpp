@@ -2,8 +2,12 @@
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <limits>
+#include <vector>
 
 #include "base/error.h"
 
@@ -36,6 +40,23 @@ TEST_CASE("host memory is zero and takes its bytes rounded up to a page, not to 
   CHECK(locker->locked == 6'000'640);
   CHECK((memory.zeros(3, torch::kBFloat16).scalar_type() == torch::kBFloat16));
   CHECK(memory.notes().empty());
+}
+
+TEST_CASE("all pages of host memory are there before they are locked: all threads made them") {
+  struct Looks final : PageLocker {
+    std::string lock(std::span<std::byte> memory) override {
+      std::vector<unsigned char> there(memory.size() / sysconf(_SC_PAGESIZE));
+      REQUIRE(mincore(memory.data(), memory.size(), there.data()) == 0);
+      missing =
+          std::count_if(there.begin(), there.end(), [](auto page) { return (page & 1) == 0; });
+      return "";
+    }
+    void unlock(std::span<std::byte>) noexcept override {}
+    int64_t missing = -1;
+  };
+  const auto locker = std::make_shared<Looks>();
+  HostMemory(locker).zeros((int64_t{130} << 20) + 5, torch::kByte);
+  CHECK(locker->missing == 0);
 }
 
 TEST_CASE("host memory is unlocked and given back with the last tensor on it") {
