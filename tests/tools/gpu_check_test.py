@@ -3,18 +3,23 @@ made of.
 
 usage: gpu_check_test.py BUILD_FOLDER
 """
+import contextlib
+import io
 import json
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import time
+import types
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "bench")]
 import side_by_side  # noqa: E402
-from gpu_checks import docs, kernels, models, offload, parts, runs  # noqa: E402
+from gpu_checks import (docs, expected, kernels, lengths, models, offload, parts, results, runs, sanitize, setup,  # noqa: E402
+                        speed)
 
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 
@@ -24,6 +29,16 @@ def check(out, *arguments, **environment):
              "--python", "no-such-python"]
     return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=400,
                           env={**os.environ, "ZEROTH_SIMULATED_PACE": "3", **environment})
+
+
+def on(gpu, **more):
+    """Of a setup what some figures are made of."""
+    return types.SimpleNamespace(gpus=[{"name": gpu, "memory_mib": "81559"}], dry=False, **more)
+
+
+def tell_build(out, seconds, cores):
+    with contextlib.redirect_stdout(io.StringIO()):
+        setup.Setup.tell_build(types.SimpleNamespace(out=out, options=types.SimpleNamespace(bundle=None)), seconds, cores)
 
 
 class DryRun(unittest.TestCase):
@@ -43,7 +58,11 @@ class DryRun(unittest.TestCase):
         for name in parts.NAMES:
             expected = "failed" if name == "sanitize" else "passed"
             self.assertEqual(self.part(name)["status"], expected, self.first.stdout + self.first.stderr)
-        self.assertIn("2 errors, in", self.part("sanitize")["checks"][0]["why"])
+        found = {entry["name"]: entry["why"] for entry in self.part("sanitize")["checks"]}
+        self.assertEqual(set(found), {f"{tool} of {what}" for tool in ("memcheck", "racecheck", "synccheck")
+                                      for what in ("the kernels", "a run", "an offloaded run")})
+        for why in found.values():
+            self.assertIn("2 errors, in", why)
         self.assertRegex(self.first.stdout, r"sanitize: failed in \d+ s \(memcheck of the kernels, ")
 
     def test_2_figures_of_every_part_are_on_disk(self):
@@ -59,7 +78,16 @@ class DryRun(unittest.TestCase):
         self.assertGreater(float(speed["tables"][0]["rows"][0][1]), 0)
         self.assertIn("no-such-python", [entry for entry in speed["checks"] if entry["status"] == "left out"][0]["why"])
         offloaded = self.part("offload")
-        self.assertRegex(offloaded["tables"][0]["rows"][0][4], r"^\d+ %$")
+        table = offloaded["tables"][0]
+        self.assertRegex(table["rows"][0][table["header"].index("hidden")], r"^\d+ %$")
+        self.assertEqual([row[0] for row in table["rows"]], [
+            "tiny, step cpu", "tiny, step gpu", "tiny, step auto", "tiny, step cpu, bf16 states", "tiny, step cpu",
+            "tiny on the GPU"])
+        for name in ("speed", "offload", "profile"):
+            self.assertIn(expected.COLUMN, self.part(name)["tables"][0]["header"])
+        self.assertIn("0 MHz at 0 W", speed["tables"][0]["rows"][0])
+        lengths_of = {entry["name"]: entry for entry in self.part("profile")["checks"]}["samples of mixed lengths"]
+        self.assertRegex(lengths_of["figure"], r"^a step \d+ ms in the middle, \d+ ms at most; \d of 4 above")
         self.assertRegex("\n".join(offloaded["notes"]), r"(?m)^largest model in 24 GB of the GPU with this host: \d+\.\de9 "
                          r"parameters \(\d+ layers; reckoned from")
         groups = [row[0] for row in self.part("profile")["tables"][1]["rows"]]
@@ -79,13 +107,21 @@ class DryRun(unittest.TestCase):
         for name in parts.NAMES:
             self.assertIn(f"## {name}: passed", page)
 
-    def test_4_a_part_that_does_not_end_is_ended_and_keeps_what_it_found(self):
+    def test_4_a_build_that_took_too_long_is_told_with_exit_code_1(self):
+        tell_build(self.out, 400, 16)
+        late = check(self.out)
+        (self.out / "build.json").unlink()
+        self.assertEqual((late.returncode, late.stdout.count("passed before")), (1, len(parts.NAMES)))
+        self.assertEqual(json.loads((self.out / "gpu_check.json").read_text())["parts"]["build"]["status"], "failed")
+        self.assertIn("## build: failed, 400 s", (self.out / "gpu_check.md").read_text())
+
+    def test_5_a_part_that_does_not_end_is_ended_and_keeps_what_it_found(self):
         late = check(self.out, "tests", "--again", "--limit", "0.2")
         self.assertEqual(late.returncode, 1)
         self.assertIn("not over after 0.2 s", json.dumps(self.part("tests")))
         self.assertIn("## profile: passed", (self.out / "gpu_check.md").read_text())
 
-    def test_5_parts_have_what_is_left_of_the_time_for_all_and_those_left_out_are_named(self):
+    def test_6_parts_have_what_is_left_of_the_time_for_all_and_those_left_out_are_named(self):
         late = check(self.out, "tests", "profile", "--again", "--limit", "16", "--total", "4")
         self.assertEqual(late.returncode, 1)
         self.assertRegex(json.dumps(self.part("tests")), r"not over after [\d.]+ s, what was left of the 4 s of --total")
@@ -94,7 +130,7 @@ class DryRun(unittest.TestCase):
         self.assertEqual(json.loads((self.out / "gpu_check.json").read_text())["left_out"], ["profile"])
         self.assertIn("left out, as the time was over: profile", (self.out / "gpu_check.md").read_text())
 
-    def test_6_an_unknown_part_is_named(self):
+    def test_7_an_unknown_part_is_named(self):
         wrong = check(self.out, "test")
         self.assertEqual(wrong.returncode, 1)
         self.assertIn("no part test; there are tests, sanitize", wrong.stderr)
@@ -136,6 +172,75 @@ class Figures(unittest.TestCase):
         beside = {path.stem for path in runs.PEER.parent.glob("*.py")}
         self.assertIn("peer", beside)
         self.assertEqual(beside & sys.stdlib_module_names, set())
+
+    def test_each_tool_of_compute_sanitizer_sums_up_in_its_own_words(self):
+        found = "========= RACECHECK SUMMARY: 3 hazards displayed (2 errors, 1 warning)\n"
+        self.assertEqual(sanitize.errors_of("racecheck", found), 3)
+        self.assertIsNone(sanitize.errors_of("memcheck", found))
+        found = "========= ERROR SUMMARY: 1 error\n"
+        self.assertEqual(sanitize.errors_of("memcheck", found), 1)
+        self.assertEqual(sanitize.errors_of("synccheck", found), 1)
+        self.assertIsNone(sanitize.errors_of("racecheck", found))
+
+    def test_a_build_of_six_minutes_on_16_cores_is_a_failure_and_on_fewer_cores_is_left_out(self):
+        with tempfile.TemporaryDirectory() as folder:
+            here = types.SimpleNamespace(out=pathlib.Path(folder))
+            for seconds, cores, bound in ((359, 16, "passed"), (360, 16, "failed"), (360, 15, "left out"), (9, 2, "passed")):
+                tell_build(here.out, seconds, cores)
+                part = results.load(here.out / "build.json")
+                self.assertEqual([check["status"] for check in part["checks"]], ["passed", bound])
+                self.assertEqual(part["status"] == "failed", bound == "failed")
+                self.assertEqual(results.Whole(here).failed("build"), bound == "failed")
+                self.assertIn(f"{seconds} s on {cores} cores", part["checks"][0]["figure"])
+        self.assertIn(("build", part["checks"][1]["name"]), [shown for *_, shown in docs.UNSEEN])
+
+    def test_what_is_expected_is_told_for_the_gpus_that_it_was_reckoned_for(self):
+        h100, h200, other = on("NVIDIA H100 80GB HBM3"), on("NVIDIA H200"), on("NVIDIA A100")
+        self.assertEqual(expected.of(h200, "1.1B, 4 samples"), "112 ms, 50 %")
+        self.assertEqual(expected.of(h100, "1.1B, 4 samples"), "118 ms, 47 %")
+        self.assertEqual((expected.of(other, "1.1B, 4 samples"), expected.of(h100, "none")), ("", ""))
+        self.assertEqual((expected.of_kernels(h100, "AdamW"), expected.of_kernels(other, "AdamW")), ("10.7", ""))
+        shape = models.like_8b(8)
+        self.assertEqual(expected.of_layers(h200, shape, 8192), "150 ms")  # 8 x 17.7 and 8 of the head
+        self.assertEqual(expected.of_layers(h200, shape, 8192, "step cpu"), "422 ms")
+        self.assertEqual(expected.of_layers(h200, shape, 8192, "step gpu"), "714 ms")
+        self.assertEqual((expected.of_layers(h200, shape, 8192, "step auto"), expected.of_layers(other, shape, 8192)), ("", ""))
+        alone = {f"{shape.name}, {run[0]}" for shape in (models.LARGE, models.SMALL) for run in speed.RUNS[shape]}
+        rates = {name for name in expected.FIGURES if "B," not in name and "M," not in name}
+        self.assertLessEqual(set(expected.FIGURES) - rates, alone)
+
+    def test_a_timing_is_the_second_of_two_runs(self):
+        measured = iter([{"step_s": 9}, {"step_s": 1}])
+        here = on("", asked=lambda _: "612.5 W, 1740 MHz")
+        self.assertEqual(runs.settled(here, lambda: next(measured)), {"step_s": 1, "clock": "1740 MHz at 612 W"})
+
+    def test_the_share_of_the_data_sheet_is_one_of_its_16_bit_products(self):
+        self.assertEqual(speed.share_of_sheet(on("NVIDIA H100 80GB HBM3"), {"tflops": 593.4}), "60.0 %")
+        self.assertEqual(speed.share_of_sheet(on("Simulated GPU"), {"tflops": 593.4}), "?")
+
+    def test_want_of_time_costs_the_rows_of_other_trainers(self):
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+            here = on("", out=pathlib.Path(folder), left=lambda: 59.0, peer_modules=lambda *_: "")
+            record = results.Record(here, "speed")
+            speed.beside(here, record, models.SMALL, 4, "fp32", [("DDP", "ddp", 0)], 110)
+            offload.beside_deepspeed(here, record, "stage 2", models.SMALL, 2, lambda: self.fail("was run"))
+        self.assertEqual([(check["status"], check["why"]) for check in record.data["checks"]],
+                         [("left out", "no time is left in this part")] * 2)
+
+    def test_a_part_knows_the_seconds_that_it_has(self):
+        here = types.SimpleNamespace(end=time.monotonic() + 100)
+        self.assertAlmostEqual(setup.Setup.left(here), 100, delta=5)
+
+    def test_steps_that_take_more_than_twice_the_usual_time_are_counted(self):
+        self.assertEqual(lengths.slow([1, 1, 5, 2, 1]), (1, 5, 1))
+
+    def test_layers_that_fit_a_gpu_leave_room_for_what_they_keep(self):
+        fits = offload.layers_on_gpu(80 << 30)
+        self.assertEqual(fits, 14)
+        used = models.like_8b(fits).parameters * offload.ON_GPU + fits * offload.KEPT + offload.WORKING
+        self.assertLess(used, 0.9 * (80 << 30))
+        self.assertEqual(offload.layers_on_gpu(1 << 40), 32)  # a whole 8B
+        self.assertLess(offload.layers_on_gpu(8 << 30), 1)
 
     def test_layers_that_fit_the_host(self):
         self.assertEqual(offload.layers_that_fit(0, 16), -2)

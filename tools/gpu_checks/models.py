@@ -67,13 +67,15 @@ def prepare(setup, shape, samples=64):
     return folder
 
 
-def ds_config(path, micro_batch, stage=0, dtype="bf16", accumulation=1, lr=1e-4, **zero):
+def ds_config(path, micro_batch, stage=0, dtype="bf16", accumulation=1, lr=1e-4, bf16_states=False, **zero):
     config = {"train_micro_batch_size_per_gpu": micro_batch, "gradient_accumulation_steps": accumulation,
               "gradient_clipping": 1.0, "wall_clock_breakdown": True,
               "optimizer": {"type": "AdamW", "params": {"lr": lr, "betas": [0.9, 0.95], "weight_decay": 0.1}},
               "zero_optimization": {"stage": stage, **zero}}
     if dtype != "fp32":
         config[dtype] = {"enabled": True}
+    if bf16_states:
+        config["bf16"].update(bf16_master_weights_and_grads=True, bf16_optimizer_states=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(config))
     return path

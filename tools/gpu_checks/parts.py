@@ -58,13 +58,14 @@ def run_apart(name, setup, clock):
     path = setup.out / f"{name}.json"
     path.unlink(missing_ok=True)
     begin, why = time.monotonic(), ""
-    child = subprocess.Popen([sys.executable, "-B", setup.root / "tools/gpu_check", name, "--one", *setup.arguments()],
+    given = min(limit, left)
+    child = subprocess.Popen([sys.executable, "-B", setup.root / "tools/gpu_check", name, "--one", *setup.arguments(given)],
                              start_new_session=True)
     try:
-        code = child.wait(timeout=min(limit, left))
+        code = child.wait(timeout=given)
         why = "" if code == 0 else f"its process ended with {code}"
     except subprocess.TimeoutExpired:
-        why = f"not over after {min(limit, left):.3g} s" + (f", what was left of {clock}" if left < limit else "")
+        why = f"not over after {given:.3g} s" + (f", what was left of {clock}" if left < limit else "")
     finally:  # an interrupted run, too, ends what it started
         end(child)
     part = results.load(path)

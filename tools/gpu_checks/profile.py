@@ -1,7 +1,7 @@
 """Part `profile`: where a step of the large model goes, beside what no step can go below on this GPU."""
 import json
 
-from gpu_checks import commands, kernels, models
+from gpu_checks import commands, expected, kernels, lengths, models
 from gpu_checks.runs import Failed, attempt, train
 
 STEPS = 8
@@ -16,11 +16,12 @@ def rates(setup, record):
         return None
     found = json.loads(lines[-1])
     record.check("rates of the GPU", True, f"{found['bf16'] / 1e12:.0f} TFLOP/s in bf16, {found['copy'] / 1e12:.2f} TB/s")
-    record.table("Measured at best", ["", "rate"], [
-        ["products, bf16", f"{found['bf16'] / 1e12:.1f} TFLOP/s"], ["products, fp32", f"{found['fp32'] / 1e12:.1f} TFLOP/s"],
-        ["copy on the GPU, read and written", f"{found['copy'] / 1e12:.2f} TB/s"],
-        ["host to GPU", f"{found['to_device'] / 1e9:.1f} GB/s"], ["GPU to host", f"{found['to_host'] / 1e9:.1f} GB/s"],
-        ["both at once, each", f"{found['both'] / 1e9:.1f} GB/s"]])
+    told = {"products, bf16": f"{found['bf16'] / 1e12:.1f} TFLOP/s", "products, fp32": f"{found['fp32'] / 1e12:.1f} TFLOP/s",
+            "copy on the GPU, read and written": f"{found['copy'] / 1e12:.2f} TB/s",
+            "host to GPU": f"{found['to_device'] / 1e9:.1f} GB/s", "GPU to host": f"{found['to_host'] / 1e9:.1f} GB/s",
+            "both at once, each": f"{found['both'] / 1e9:.1f} GB/s"}
+    record.table("Measured at best", ["", "rate", expected.COLUMN],
+                 [[name, rate, expected.of(setup, name)] for name, rate in told.items()])
     return found
 
 
@@ -60,6 +61,7 @@ def table_text(setup, shape):
 def run(setup, record):
     shape = models.TINY if setup.dry else models.LARGE
     found = rates(setup, record)
+    attempt(record, "samples of mixed lengths", lambda: lengths.run(setup, record, shape))
     result = attempt(record, "a run with times of kernels", lambda: table_text(setup, shape))
     if not found or not result:
         return
@@ -70,10 +72,10 @@ def run(setup, record):
     rows = []
     for group, ms, calls in kernels.by_group(parsed["kernels"]):
         floor = least.get(group)
-        rows.append([group, f"{ms / STEPS:.2f}", f"{calls / STEPS:.0f}", f"{floor:.2f}" if floor else "",
-                     f"{ms / STEPS / floor:.2f}" if floor else ""])
+        rows.append([group, f"{ms / STEPS:.2f}", expected.of_kernels(setup, group), f"{calls / STEPS:.0f}",
+                     f"{floor:.2f}" if floor else "", f"{ms / STEPS / floor:.2f}" if floor else ""])
     record.table(f"{shape.name}, 4 x {shape.seq} tokens in bf16: each step of {STEPS} (the first and the measurement of the "
-                 "peak are in it)", ["kernels", "ms", "calls", "floor ms", "times the floor"], rows)
+                 "peak are in it)", ["kernels", "ms", expected.COLUMN, "calls", "floor ms", "times the floor"], rows)
     rest = sorted((row for row in parsed["kernels"] if kernels.group_of(row[0]) == "rest"), key=lambda row: -row[1])[:8]
     record.table("The longest of the rest", ["kernel", "ms a step", "calls"],
                  [[name[:100], f"{ms / STEPS:.3f}", f"{calls / STEPS:.0f}"] for name, ms, calls in rest])

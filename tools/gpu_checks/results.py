@@ -104,6 +104,10 @@ class Whole:
         part = self.part(name)
         return part is not None and part["status"] == "passed"
 
+    def failed(self, name):
+        part = self.part(name)
+        return part is not None and part["status"] == "failed"
+
     def line(self, name):
         part = self.part(name)
         failed = [check["name"] for check in part["checks"] if check["status"] == "failed"]
@@ -111,7 +115,7 @@ class Whole:
 
     def write(self):
         from gpu_checks import parts  # which imports this
-        found = {name: part for name in parts.NAMES if (part := self.part(name))}
+        found = {name: part for name in ("build", *parts.NAMES) if (part := self.part(name))}
         whole = {"machine": self.setup.machine(), "when": now()[:10], "left_out": self.left_out, "parts": found}
         write_atomically(self.setup.out / "gpu_check.json", json.dumps(whole, indent=1) + "\n")
         lines = ["# Checked on " + whole["machine"]["gpus"], ""]
@@ -119,6 +123,7 @@ class Whole:
         if self.left_out:
             lines.append(f"- left out, as the time was over: {', '.join(self.left_out)}")
         lines.append("")
+        lines += markdown(found["build"]) if "build" in found else []
         for name in parts.NAMES:
             lines += markdown(found[name]) if name in found else [f"## {name}: not run", ""]
         write_atomically(self.setup.out / "gpu_check.md", "\n".join(lines))

@@ -1,6 +1,8 @@
 """Runs: one training run of ours, one of another trainer, one test program."""
+import contextlib
 import json
 import re
+import threading
 import time
 
 from gpu_checks import commands, models
@@ -14,14 +16,14 @@ class Failed(Exception):
 
 
 def train(setup, shape, name, config, *, steps, micro_batch, ranks=1, limit=150, flags=(), launch=(), env=None,
-          accumulation=1):
+          accumulation=1, data="tokens.bin"):
     """models.measured() of `finetune` on random weights; raises Failed."""
     folder = models.prepare(setup, shape)
     metrics, log = setup.out / "runs" / f"{name}.jsonl", setup.out / "runs" / f"{name}.log"
     metrics.parent.mkdir(parents=True, exist_ok=True)
     metrics.unlink(missing_ok=True)
     words = [setup.finetune()] if ranks == 1 and not launch else setup.launch(ranks, *launch)
-    words += ["--model", folder, "--data", folder / "tokens.bin", "--seq-len", shape.seq, "--steps", steps, "--no-shuffle",
+    words += ["--model", folder, "--data", folder / data, "--seq-len", shape.seq, "--steps", steps, "--no-shuffle",
               "--deepspeed", config, "--metrics", metrics, *flags]
     done = commands.run(words, limit, setup.environment(**(env or {})), setup.scratch, log)
     if not done.ok:
@@ -42,6 +44,39 @@ def peer(launcher, trainer, folder, config, *, device, seq, steps, tokens_a_step
         raise Failed(f"{log.stem}: {done.end()}")
     found = json.loads(result.read_text())
     return {**found, **models.timed(found["ends"], tokens_a_step, skip)}
+
+
+@contextlib.contextmanager
+def watched(setup):
+    """A list, which gets (W, MHz) of the GPU three times a second."""
+    seen, over = [], threading.Event()
+
+    def look():
+        while True:
+            words = re.findall(r"[\d.]+", setup.asked("power.draw,clocks.sm"))
+            if len(words) == 2:
+                seen.append(tuple(map(float, words)))
+            if over.wait(0.3):
+                return
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        watcher.join()
+
+
+def settled(setup, work):
+    """What the second of two runs measured, with the clock at the most power: the first one meets cold files and a cold GPU. A
+    dry run has one."""
+    if not setup.dry:
+        work()
+    with watched(setup) as seen:
+        found = work()
+    found["clock"] = "{1:.0f} MHz at {0:.0f} W".format(*max(seen)) if seen else "?"
+    return found
 
 
 def attempt(record, name, work):

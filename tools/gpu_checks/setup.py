@@ -8,8 +8,11 @@ import subprocess
 import sys
 import time
 
+from gpu_checks import results
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STAND_INS = ROOT / "tests/simulated_gpu/stand_ins"  # of nvidia-smi and others, for machines without a GPU
+BUILD_SECONDS, BUILD_CORES = 360, 16  # what a build of everything may take, on how many cores
 TARGETS = ("zeroth", "finetune", "zeroth_gpu", "gpu_test", "equivalence_test", "gpu_rates")
 
 
@@ -38,11 +41,16 @@ class Setup:
         for folder in (self.out, self.scratch):
             folder.mkdir(parents=True, exist_ok=True)
         self.gpus = self.find_gpus()
+        self.end = time.monotonic() + options.limit
 
-    def arguments(self):
-        """So that a part's own process has the same."""
-        words = ["--build", str(self.build), "--out", str(self.out), "--scratch", str(self.scratch), "--python",
-                 self.options.python]
+    def left(self):
+        """Seconds of this process's part."""
+        return self.end - time.monotonic()
+
+    def arguments(self, limit):
+        """So that a part's own process has the same, but for its seconds."""
+        words = ["--limit", str(limit), "--build", str(self.build), "--out", str(self.out), "--scratch", str(self.scratch),
+                 "--python", self.options.python]
         for name in ("revision", "bundle"):
             if getattr(self.options, name):
                 words += [f"--{name}", str(getattr(self.options, name))]
@@ -73,8 +81,7 @@ class Setup:
         gpu, count = self.gpus[0], len(self.gpus)
         cores = len(os.sched_getaffinity(0))
         memory = re.search(r"MemTotal: *(\d+)", pathlib.Path("/proc/meminfo").read_text())
-        state = output_of("nvidia-smi", "--query-gpu=clocks.sm,clocks.mem,power.limit,temperature.gpu",
-                          "--format=csv,noheader").splitlines()
+        state = self.asked("clocks.sm,clocks.mem,power.limit,temperature.gpu")
         return {
             "gpus": (f"{count} x " if count > 1 else "") + f"{gpu['name']}, {gpu['memory_mib']} MiB",
             "driver": gpu["driver"],
@@ -82,9 +89,13 @@ class Setup:
             "LibTorch": self.torch_version(),
             "host": f"{cores} cores, {int(memory[1]) >> 20} GiB",
             "revision": self.revision(),
-            "build": self.build_told().read_text() if self.build_told().exists() else "not timed",
-            "clocks, power limit, temperature": state[0] if state else "?",
+            "clocks, power limit, temperature": state,
         }
+
+    def asked(self, values):
+        """What nvidia-smi tells of the first GPU."""
+        lines = output_of("nvidia-smi", f"--query-gpu={values}", "--format=csv,noheader").splitlines()
+        return lines[0] if lines else "?"
 
     def revision(self):
         return self.options.revision or output_of("git", "describe", "--always", "--dirty") or "?"
@@ -134,12 +145,18 @@ class Setup:
             if subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, cwd=ROOT).returncode != 0:
                 fail(f"{words[0]} failed")
         if anew:
-            packages = "a bundle" if self.options.bundle else "the system's packages"
-            self.build_told().write_text(f"{time.monotonic() - begin:.0f} s with {packages}")
+            self.tell_build(time.monotonic() - begin, len(os.sched_getaffinity(0)))
 
-    def build_told(self):
-        """Has how long the build took; it may have been one of an earlier call."""
-        return self.out / "build.txt"
+    def tell_build(self, seconds, cores):
+        """The result `build`, of one that began with nothing."""
+        record, bound = results.Record(self, "build"), f"built in under {BUILD_SECONDS // 60} minutes on {BUILD_CORES} cores"
+        packages = "a bundle" if self.options.bundle else "the system's packages"
+        record.check("built", True, f"{seconds:.0f} s on {cores} cores, with {packages}")
+        if seconds >= BUILD_SECONDS and cores < BUILD_CORES:
+            record.left_out(bound, f"this machine has {cores}")
+        else:
+            record.check(bound, seconds < BUILD_SECONDS, why=f"{seconds:.0f} s")
+        record.end(seconds)
 
     # --- programs
 

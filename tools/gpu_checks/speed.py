@@ -1,10 +1,11 @@
-"""Part `speed`: tokens a second of a small and a large model, beside other trainers where there are any."""
-from gpu_checks import models
-from gpu_checks.runs import Failed, attempt, peer, train
+"""Part `speed`: tokens a second of a small and a large model, beside other trainers where there are any and time is left."""
+from gpu_checks import expected, models
+from gpu_checks.runs import Failed, attempt, peer, settled, train
 
 DATA_SHEET = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "B200": 2250e12}  # bf16, dense
 PEERS = {"ddp": ("torch", "transformers"), "fsdp2": ("torch", "transformers"),
          "deepspeed": ("torch", "transformers", "deepspeed")}
+OUR_SECONDS = 30  # of ten steps, at most
 
 
 def sheet_peak(setup):
@@ -17,26 +18,39 @@ def ours(setup, shape, name, batch, dtype, accumulation=1, steps=12, flags=(), l
                  limit=limit)
 
 
-def alone(setup, record):
-    """The large model by itself; what its share of the data sheet is."""
-    shape = models.TINY if setup.dry else models.LARGE
-    table, peak = [], sheet_peak(setup)
-    runs = [("4 samples", 4, "bf16", 1, ()), ("8 samples", 8, "bf16", 1, ()), ("8 samples, 4 accumulated", 8, "bf16", 4, ()),
-            ("4 samples, deterministic", 4, "bf16", 1, ("--deterministic",))]
-    for name, batch, dtype, accumulation, flags in runs[:1] + runs[3:] if setup.dry else runs:
-        found = attempt(record, f"{shape.name}, {name}", lambda: ours(
-            setup, shape, f"alone-{name.replace(', ', '-').replace(' ', '-')}", batch, dtype, accumulation,
-            12 if accumulation == 1 else 6, flags))
+def share_of_sheet(setup, found):
+    """Of bf16 products, whatever the run's dtype."""
+    peak = sheet_peak(setup)
+    return f"{100e12 * found['tflops'] / peak:.1f} %" if peak else "?"
+
+
+# What of a shape is run by itself: (name, samples, dtype, accumulation, flags).
+RUNS = {models.LARGE: [("4 samples", 4, "bf16", 1, ()), ("8 samples", 8, "bf16", 1, ()),
+                       ("8 samples, 4 accumulated", 8, "bf16", 4, ()),
+                       ("4 samples, deterministic", 4, "bf16", 1, ("--deterministic",))],
+        models.SMALL: [("bf16", 4, "bf16", 1, ()), ("fp32", 4, "fp32", 1, ())],
+        models.TINY: [("4 samples", 4, "bf16", 1, ()), ("deterministic", 4, "bf16", 1, ("--deterministic",))]}
+
+
+def alone(setup, record, shape):
+    """By itself; what its share of the data sheet is."""
+    table = []
+    for name, batch, dtype, accumulation, flags in RUNS[shape]:
+        title = f"{shape.name}, {name}"
+        found = attempt(record, title, lambda: settled(setup, lambda: ours(
+            setup, shape, f"alone-{title.replace(', ', '-').replace(' ', '-')}", batch, dtype, accumulation,
+            12 if accumulation == 1 else 6, flags)))
         if not found:
             continue
-        share = f"{100e12 * found['tflops'] / peak:.1f} %" if peak else "?"
-        record.check(f"{shape.name}, {name}", all(loss == loss for loss in found["losses"]),
+        share = share_of_sheet(setup, found)
+        record.check(title, all(loss == loss for loss in found["losses"]),
                      f"{found['tokens_per_s']:.0f} tok/s, {share} of the data sheet", "a loss that is not a number")
-        table.append([name, f"{found['tokens_per_s']:.0f}", f"{1e3 * found['step_s']:.1f}", f"{found['tflops']:.0f}", share,
-                      f"{100 * found['peak_share']:.0f} %", f"{found['peak_gpu_mib']:.0f}"])
-    record.table(f"A Llama of {shape.name} in bf16, {shape.seq} tokens a sample",
-                 ["run", "tok/s", "step ms", "model TFLOP/s", "of the data sheet", "of the measured product peak",
-                  "peak MiB"], table)
+        table.append([name, f"{found['tokens_per_s']:.0f}", f"{1e3 * found['step_s']:.1f}", expected.of(setup, title),
+                      f"{found['tflops']:.0f}", share, f"{100 * found['peak_share']:.0f} %", f"{found['peak_gpu_mib']:.0f}",
+                      found["clock"]])
+    record.table(f"A Llama of {shape.name}, {shape.seq} tokens a sample; the second of two runs",
+                 ["run", "tok/s", "step ms", expected.COLUMN, "model TFLOP/s", "of the data sheet in bf16",
+                  "of the measured product peak", "peak MiB", "clock"], table)
 
 
 def theirs(setup, shape, name, trainer, config, batch, **how):
@@ -66,15 +80,19 @@ def beside(setup, record, shape, batch, dtype, stages, limit):
         if why:
             record.left_out(title, f"{setup.options.python} lacks it: {why}")
             continue
+        if setup.left() < 2 * OUR_SECONDS:
+            record.left_out(title, "no time is left in this part")
+            continue
         config = models.ds_config(setup.out / "runs" / f"{shape.name}-{name}-{dtype}.json", batch, stage=stage, dtype=dtype)
         slug = f"{shape.name}-{name.replace(' ', '-')}-{dtype}"
         try:
-            other = theirs(setup, shape, slug, trainer, config, batch, steps=10, limit=limit)
+            other = theirs(setup, shape, slug, trainer, config, batch, steps=10,
+                           limit=min(limit, setup.left() - OUR_SECONDS))
         except Failed as error:  # its failure is not ours
             record.left_out(title, str(error))
             continue
-        mine = attempt(record, title, lambda: ours(setup, shape, f"ours-{slug}", batch, dtype, steps=10, limit=limit,
-                                                   stage=stage))
+        mine = attempt(record, title, lambda: ours(setup, shape, f"ours-{slug}", batch, dtype, steps=10,
+                                                   limit=OUR_SECONDS, stage=stage))
         if not mine:
             continue
         ratio = mine["tokens_per_s"] / other["tokens_per_s"]
@@ -88,16 +106,16 @@ def beside(setup, record, shape, batch, dtype, stages, limit):
 
 
 def run(setup, record):
-    alone(setup, record)
     if setup.dry:
+        alone(setup, record, models.TINY)
         return beside(setup, record, models.TINY, 4, "bf16", [("DeepSpeed stage 2", "deepspeed", 2)], 30)
+    for shape in (models.LARGE, models.SMALL):
+        alone(setup, record, shape)
     for shape, batch, dtype, stages in (
-            (models.SMALL, 4, "fp32", [("DDP", "ddp", 0)]),
-            (models.SMALL, 4, "bf16", [("DeepSpeed stage 2", "deepspeed", 2)]),
-            (models.LARGE, 4, "bf16", [("FSDP2", "fsdp2", 3), ("DeepSpeed stage 2", "deepspeed", 2)])):
+            (models.LARGE, 4, "bf16", [("FSDP2", "fsdp2", 3), ("DeepSpeed stage 2", "deepspeed", 2),
+                                       ("DeepSpeed stage 3", "deepspeed", 3)]),
+            (models.SMALL, 4, "fp32", [("DDP", "ddp", 0), ("FSDP2", "fsdp2", 3)]),
+            (models.SMALL, 4, "bf16", [("DeepSpeed stage 2", "deepspeed", 2)])):
         if not setup.peer_modules("torch", "transformers"):
             with_weights(setup, shape)
-        beside(setup, record, shape, batch, dtype, stages, 75)
-    small = attempt(record, "31.6M alone", lambda: ours(setup, models.SMALL, "small-alone", 4, "bf16"))
-    if small:
-        record.check("31.6M alone, bf16", True, f"{small['tokens_per_s']:.0f} tok/s")
+        beside(setup, record, shape, batch, dtype, stages, 110)

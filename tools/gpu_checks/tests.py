@@ -6,18 +6,20 @@ HOST, FILE = {"device": "cpu"}, "nvme"
 SLOW_HERE = "-tce=*is measured at*,*runs at more than*"  # a simulated GPU's speed says nothing
 ROWS_OF_OFFLOAD = "-tc=states and parameters on the host*,tiles*,a GPU's step*"
 OTHER_ROWS = "-tc=every optimizer takes*,norms and biases*,what is gathered ahead*,every strategy*"
+REST_OF_ROWS = "-tce=" + ",".join(words.removeprefix("-tc=") for words in (ROWS_OF_OFFLOAD, OTHER_ROWS))  # dropout, masters, ...
 
 
 def run(setup, record):
     gpu_tests = ["-tc=*parameters alone on the host*,*accumulated gradients*"] if setup.dry else []
-    doctest(setup, record, "tests of the GPU", setup.gpu_test(), gpu_tests or ([SLOW_HERE] if setup.dry else []), 200)
+    doctest(setup, record, "tests of the GPU", setup.gpu_test(), gpu_tests or ([SLOW_HERE] if setup.dry else []), 120)
     on_gpu = {"ZEROTH_TEST_DEVICE": "cuda", **setup.preloaded()}
     if setup.dry:
         rows = {"equivalence: norms and biases": ["-tc=norms and biases*"]}
     else:
-        rows = {"equivalence: rows of offload": [ROWS_OF_OFFLOAD], "equivalence: other rows": [OTHER_ROWS]}
+        rows = {"equivalence: rows of offload": [ROWS_OF_OFFLOAD], "equivalence: other rows": [OTHER_ROWS],
+                "equivalence: the rest": [REST_OF_ROWS]}
     for name, arguments in rows.items():
-        doctest(setup, record, name, setup.equivalence_test(), arguments, 150, on_gpu)
+        doctest(setup, record, name, setup.equivalence_test(), arguments, 105, on_gpu)
     offload_rows(setup, record)
 
 
