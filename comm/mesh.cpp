@@ -39,10 +39,10 @@ HostSegment join_host(const RankEnv& env, const Rendezvous& place, size_t bytes)
   if (!env.shared_memory) return {nullptr, "ZEROTH_SHARED_MEMORY=0"};
   const auto join = [store = place.store, run = place.run, rank = env.rank, size = env.world_size,
                      bytes] { return comm::join_host(*store, run, rank, size, bytes); };
-  const auto host = within(2 * env.timeout + std::chrono::seconds(1), join);
-  if (host) return *host;
-  throw Error("rank {} of {}: the store of the run ({}) has stopped answering", env.rank,
-              env.world_size, place.run);
+  return within(2 * env.timeout + std::chrono::seconds(1),
+                fmt::format("rank {} of {}: the store of the run ({}) has stopped answering",
+                            env.rank, env.world_size, place.run),
+                join);
 }
 
 Ranks gather_ranks(const RankEnv& env, size_t bytes) {

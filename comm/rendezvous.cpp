@@ -12,6 +12,7 @@
 #include "base/memory_file.h"
 #include "comm/call.h"
 #include "comm/listen.h"
+#include "comm/running_time.h"
 #include "comm/signed_store.h"
 #include "comm/within.h"
 
@@ -52,9 +53,9 @@ class MeetingStore final : private OpenMeeting, public c10d::FileStore {
 
   void wait(const std::vector<std::string>& keys,
             const std::chrono::milliseconds& timeout) override {
-    const Stopwatch watch;
+    RunningTime time;
     while (!check(keys)) {
-      if (watch.seconds() > std::chrono::duration<double>(timeout).count())
+      if (time.passed() > timeout)
         throw Error("waited {} ms for '{}'", timeout.count(), keys.front());
       std::this_thread::sleep_for(kPause);
     }
@@ -92,9 +93,8 @@ StorePtr connect(const RankEnv& env) {
   const auto make = [host = env.master_addr, options = tcp_options(env)]() -> StorePtr {
     return c10::make_intrusive<c10d::TCPStore>(host, options);
   };
-  const auto store = within(env.timeout + kGrace, make);
-  if (store) return *store;
-  throw Error("something listens there, but it does not answer as the store of a run");
+  return within(env.timeout + kGrace,
+                "something listens there, but it does not answer as the store of a run", make);
 }
 
 Rendezvous at_port(const RankEnv& env) {

@@ -8,12 +8,10 @@
 #include "base/error.h"
 #include "comm/call.h"
 #include "comm/exchange.h"
+#include "comm/running_time.h"
 
 namespace zeroth::comm {
 namespace {
-
-// How often a rank that waits looks whether its peers are still there.
-constexpr std::chrono::milliseconds kGlance{200};
 
 struct Job {
   Call call;
@@ -158,14 +156,14 @@ class Worker {
   }
 
   // Sleeps until there is something to do; seconds slept. Throws when a peer that is needed is
-  // lost, or the time limit has passed. The limit counts glances, not the clock: while the job is
-  // suspended it stands still.
+  // lost, or the time limit has passed, which stands still while the job is suspended.
   double block() {
     const Stopwatch blocked;
     const auto ready = [this] { return can_put() || can_take() || can_finish(); };
     const auto glance = std::min(kGlance, options_.timeout);
-    for (std::chrono::milliseconds waited{0}; !ring_.wait(ready, glance);) {
-      waited += glance;
+    RunningTime time;
+    while (!ring_.wait(ready, glance)) {
+      const auto waited = time.passed();
       const std::vector<int> late = late_ranks();
       for (const int peer : late) {
         if (table_->lost(peer) && !ready()) fail(fmt::format("rank {} is gone", peer), late);

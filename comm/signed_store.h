@@ -13,7 +13,8 @@ namespace zeroth::comm {
 
 // `store`, with a keyed digest of run, key and value at the end of every value; get() throws an
 // Error where it does not fit. Counters (add) and whether a key exists cannot be signed: with them,
-// and by deleting keys, a stranger can make ranks wait, but not make them believe anything.
+// and by deleting keys, a stranger can make ranks wait, but not make them believe anything. A value
+// comes whole before it is checked, however long: stores of c10d hand out no part of one.
 c10::intrusive_ptr<c10d::Store> make_signed_store(c10::intrusive_ptr<c10d::Store> store,
                                                   std::string secret, std::string run);
 

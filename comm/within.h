@@ -3,24 +3,33 @@
 
 #include <chrono>
 #include <future>
-#include <optional>
+#include <string>
 #include <thread>
-#include <type_traits>
 #include <utility>
+
+#include "base/error.h"
+#include "comm/call.h"
+#include "comm/running_time.h"
 
 namespace zeroth::comm {
 
-// What `work` returns or throws, or nothing when it is not over after `limit`. Then its thread
-// stays behind, so `work` must own all that it uses.
+// What `work` returns or throws; an Error with `late` and the seconds when it is not over after
+// `limit`, which stands still while the process is suspended. Then its thread stays behind, so
+// `work` must own all that it uses.
 template <typename Work>
-auto within(std::chrono::milliseconds limit, Work work) {
-  using Result = std::invoke_result_t<Work>;
-  std::packaged_task<Result()> task(std::move(work));
-  std::future<Result> result = task.get_future();
+auto within(std::chrono::milliseconds limit, const std::string& late, Work work) {
+  std::packaged_task<decltype(work())()> task(std::move(work));
+  auto result = task.get_future();
   std::thread thread(std::move(task));
-  const bool over = result.wait_for(limit) == std::future_status::ready;
-  over ? thread.join() : thread.detach();  // joined, it holds nothing of `work` any more
-  return over ? std::optional<Result>(result.get()) : std::nullopt;
+  RunningTime time;
+  while (result.wait_for(std::min(kGlance, limit)) != std::future_status::ready) {
+    const auto waited = time.passed();
+    if (waited < limit) continue;
+    thread.detach();
+    throw Error("{}: {}", late, time_limit_text(waited));
+  }
+  thread.join();  // holds nothing of `work` any more
+  return result.get();
 }
 
 }  // namespace zeroth::comm
