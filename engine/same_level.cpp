@@ -1,6 +1,6 @@
 #include "engine/same_level.h"
 
-#include <cstdlib>
+#include <string_view>
 
 #include "base/error.h"
 #include "engine/unit_place.h"
@@ -9,30 +9,42 @@ namespace zeroth::engine {
 namespace {
 
 struct Found {
-  CpuLevel level;
+  int64_t value;
   int64_t rank;  // the first that has it
 };
 
-// The least of all ranks' values, which are levels or their opposites.
-Found least(int64_t value, const comm::Mesh& mesh) {
-  const int64_t found = least_over_ranks(value, "CPU levels", mesh);
-  const int64_t rank =
-      least_over_ranks(value == found ? mesh.rank() : kNowhere, "CPU levels", mesh);
-  return {static_cast<CpuLevel>(std::abs(found)), rank};
+struct Range {
+  Found least, greatest;
+};
+
+Found least(int64_t value, std::string_view what, const comm::Mesh& mesh) {
+  const int64_t found = least_over_ranks(value, what, mesh);
+  return {found, least_over_ranks(value == found ? mesh.rank() : kNowhere, what, mesh)};
+}
+
+Range range_of(int64_t value, std::string_view what, const comm::Mesh& mesh) {
+  const Found least_one = least(value, what, mesh), opposite = least(-value, what, mesh);
+  return {least_one, {-opposite.value, opposite.rank}};
 }
 
 }  // namespace
 
-void require_same_level(CpuLevel own, const comm::Mesh& mesh) {
+void require_same_level(const Processor& own, const comm::Mesh& mesh) {
   if (!mesh.device().is_cpu()) return;
-  const auto value = static_cast<int64_t>(own);
-  const Found lowest = least(value, mesh), highest = least(-value, mesh);
-  if (lowest.level == highest.level) return;
+  const auto [lowest, highest] = range_of(static_cast<int64_t>(own.level), "CPU levels", mesh);
+  const auto name = [](const Found& found) { return name_of(static_cast<CpuLevel>(found.value)); };
+  if (lowest.value != highest.value) {
+    throw Error(
+        "rank {} computes by {}, rank {} by {}: their results would differ. Set ZEROTH_CPU={} in "
+        "the environment of all ranks",
+        lowest.rank, name(lowest), highest.rank, name(highest), name(lowest));
+  }
+  const auto [other, intel] = range_of(own.is_intel ? 1 : 0, "makers of processors", mesh);
+  if (other.value == intel.value) return;
   throw Error(
-      "rank {} computes by {}, rank {} by {}: their results would differ. Set ZEROTH_CPU={} in "
-      "the environment of all ranks",
-      lowest.rank, name_of(lowest.level), highest.rank, name_of(highest.level),
-      name_of(lowest.level));
+      "rank {} computes on a processor of Intel's, rank {} on another maker's: libraries choose "
+      "their products by it, and results would differ. Run all ranks on processors of one maker",
+      intel.rank, other.rank);
 }
 
 }  // namespace zeroth::engine

@@ -6,8 +6,14 @@
 
 namespace zeroth::engine {
 
-// Throws an Error on all ranks that names two whose levels differ, unless the ranks compute on
-// GPUs. `own`: this rank's. Collective.
-void require_same_level(CpuLevel own, const comm::Mesh& mesh);
+// What decides over kernels and libraries.
+struct Processor {
+  CpuLevel level = cpu_level();
+  bool is_intel = cpu_is_intel();
+};
+
+// Throws an Error on all ranks that names two whose levels, or whose processors' makers, differ,
+// unless the ranks compute on GPUs. `own`: this rank's. Collective.
+void require_same_level(const Processor& own, const comm::Mesh& mesh);
 
 }  // namespace zeroth::engine
