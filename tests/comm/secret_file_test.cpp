@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "tests/support/second_user.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::comm {
@@ -43,9 +44,15 @@ TEST_CASE("a secret that others may read, or that is no file, is refused") {
   const std::string fifo = folder.path() / "fifo";
   REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
   CHECK(refusal(fifo).ends_with(": not a file"));
-  if (::geteuid() != 0) return;
+}
+
+TEST_CASE("a secret in another user's file is refused" * in_neighbours) {
+  if (!may_become_nobody()) return;
+  const TempFolder folder;
+  const std::string path = folder.path() / "secret";
+  std::ofstream(path) << "correct horse battery";
   ::chmod(path.c_str(), 0600);
-  REQUIRE(::chown(path.c_str(), 65534, 65534) == 0);
+  REQUIRE(::chown(path.c_str(), kNobody, kNobody) == 0);
   CHECK(refusal(path).ends_with(": it belongs to user 65534, expected 0"));
 }
 

@@ -58,16 +58,19 @@ def elf_files(folder):
             yield path
 
 
-def who_may_write(folder, trusted):
-    """The part of a path in which others may make or replace something, or None."""
+def who_may_write(folder, trusted, groups=(0, os.getegid())):
+    """The part of a path in which others may make or replace something, or None; `trusted`: users, beside `groups`."""
+    def open_to_others(status):
+        return status.st_mode & (stat.S_IWOTH if status.st_gid in groups else stat.S_IWOTH | stat.S_IWGRP)
+
     whole = pathlib.Path(os.path.realpath(folder))
     above = None
     for path in [*reversed(whole.parents), whole]:
         if not path.exists():
-            return above if above.stat().st_mode & stat.S_IWOTH else None
+            return above if open_to_others(above.stat()) else None
         status = path.stat()
         sticky = status.st_mode & stat.S_ISVTX and path != whole  # nobody replaces what is ours there
-        if status.st_uid not in trusted or (status.st_mode & stat.S_IWOTH and not sticky):
+        if status.st_uid not in trusted or (open_to_others(status) and not sticky):
             return path
         above = path
     return None
@@ -174,6 +177,16 @@ class RunPaths(unittest.TestCase):
         self.assertIsNone(who_may_write(shared / "own", {0, os.geteuid()}))
         self.assertEqual(who_may_write(shared / "none", {0, os.geteuid()}), shared)
         self.assertEqual(who_may_write(shared, {0, os.geteuid()}), shared)
+
+    def test_a_folder_that_a_group_may_write_to_is_good_where_the_group_is_ours(self):
+        shared = self.folder / "team"
+        (shared / "own").mkdir(parents=True)
+        shared.chmod(0o775)
+        users = {0, os.geteuid()}
+        for path in (shared, shared / "own", shared / "none"):
+            self.assertIsNone(who_may_write(path, users))
+            self.assertEqual(who_may_write(path, users, groups=()), shared)
+        self.assertIsNone(who_may_write(self.folder / "bin", users, groups=()))
 
 
 if __name__ == "__main__":
