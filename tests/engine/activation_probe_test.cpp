@@ -18,9 +18,15 @@ class Plain final : public model::Block {
     const torch::Tensor in =
         x.defined() ? x : torch::zeros({batch.tokens.size(0), batch.tokens.size(1), width_});
     const torch::Tensor table = torch::ones({1024});  // as large for any batch
-    const torch::Tensor y = in * weight_ * table[0];
-    return label() == "last" ? y.sum() : y;
+    const torch::Tensor product = in * weight_ * table[0];
+    const torch::Tensor y = label() == "last" ? product.sum() : product;
+    const int64_t rows = batch.tokens.size(0);
+    rows_forward += rows;
+    if (y.requires_grad()) y.register_hook([this, rows](const auto&) { rows_backward += rows; });
+    return y;
   }
+
+  int64_t rows_forward = 0, rows_backward = 0;
 
  private:
   int64_t width_;
@@ -55,6 +61,29 @@ TEST_CASE("a probe of one row counts all of it for each row") {
   const auto blocks = probe_blocks(make_blocks(kWidth), {.length = kLength, .most_operations = 0});
   CHECK(blocks[1].alone.fixed == 0);
   CHECK(blocks[1].alone.per_token == 2 * 4.0 * kWidth + 4.0 * 1024 / kLength);
+}
+
+TEST_CASE(
+    "a probe runs one row forward with a graph and without, and back, or few of small blocks") {
+  constexpr int64_t kWidth = 512, kLength = 32;
+  constexpr double kFourRows = 4 * 6.0 * 3 * kWidth * kLength;
+  struct Case {
+    double most_operations;
+    bool trains;
+    int64_t forward, backward;  // rows of each block at most
+  };
+  for (const Case& c : {Case{0, true, 2, 1}, Case{0, false, 1, 0}, Case{kFourRows, true, 2, 1},
+                        Case{2 * kFourRows, true, 128, 64}, Case{1e12, true, 128, 64}}) {
+    const model::Blocks blocks = make_blocks(kWidth);
+    probe_blocks(blocks,
+                 {.length = kLength, .trains = c.trains, .most_operations = c.most_operations});
+    for (const auto& block : blocks) {
+      const auto& plain = static_cast<const Plain&>(*block);
+      CHECK(plain.rows_forward > 0);
+      CHECK(plain.rows_forward <= c.forward);
+      CHECK(plain.rows_backward <= c.backward);
+    }
+  }
 }
 
 TEST_CASE("allocations are counted from where it is said") {

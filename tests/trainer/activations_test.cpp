@@ -1,6 +1,7 @@
 // What is foretold of activations against what training allocates.
 #include "trainer/activations.h"
 
+#include <ATen/record_function.h>
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -54,6 +55,21 @@ int64_t measured(const RunPlan& plan) {
   return most;
 }
 
+// How many products of matrices it takes, backward included.
+int64_t products_of_estimate(RunPlan& plan) {
+  static int64_t count;
+  count = 0;
+  const auto handle = at::addThreadLocalCallback(at::RecordFunctionCallback(
+      [](const at::RecordFunction& call) -> std::unique_ptr<at::ObserverContext> {
+        const std::string name = call.name();
+        if (name.ends_with("mm") || name.ends_with("_linear_pointwise")) ++count;
+        return nullptr;
+      }));
+  measure_activations(plan);
+  at::removeCallback(handle);
+  return count;
+}
+
 double ratio(const RunPlan& plan) {
   const zero::MemoryPlan& memory = plan.outline.memory;
   return static_cast<double>(memory.activations.device + memory.kept_inputs.device) /
@@ -90,6 +106,18 @@ TEST_CASE("activations are foretold for any micro-batch and recompute, logits in
     CHECK(found > 0.95);
     CHECK(found < 1.10);
   }
+}
+
+TEST_CASE(
+    "what the estimate costs depends neither on the number of layers nor on the micro-batch") {
+  const Workbench bench;
+  write_model(bench, 448);
+  RunPlan plan = plan_of(bench, "--micro-batch 1"), large = plan_of(bench, "--micro-batch 500");
+  const int64_t products = products_of_estimate(plan);
+  CHECK(products > 0);
+  plan.spec.num_layers = 60;
+  CHECK(products_of_estimate(plan) == products);
+  CHECK(products_of_estimate(large) == products);
 }
 
 TEST_CASE("an evaluation's activations are foretold, too") {
