@@ -101,9 +101,9 @@ void ModelWriter::write(const std::string& name, const torch::Tensor& tensor) {
   shards_[it->second]->write(stored_name(spec_, name), tensor);
 }
 
-void ModelWriter::commit() {
+std::unique_ptr<FormerModel> ModelWriter::commit() {
   for (const auto& shard : shards_) shard->finish();
-  folder_.commit();
+  return folder_.commit();
 }
 
 }  // namespace zeroth::model

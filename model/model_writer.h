@@ -42,8 +42,9 @@ class ModelWriter {
   // is.
   void write(const std::string& name, const torch::Tensor& tensor);
 
-  // Every parameter must have been written. Blocks until all is on the disk.
-  void commit();
+  // Every parameter must have been written. Blocks until all is on the disk, and returns the model
+  // that was replaced, if any.
+  std::unique_ptr<FormerModel> commit();
 
  private:
   void plan_shards(const WriterOptions& options, const std::vector<SavedParameter>& parameters);

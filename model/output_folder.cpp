@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <string>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/folder.h"
@@ -122,7 +123,7 @@ OutputFolder::OutputFolder(const fs::path& target, bool overwrite)
   temporary_.emplace(target_);
 }
 
-void OutputFolder::put_in_place() {
+std::unique_ptr<FormerModel> OutputFolder::put_in_place() {
   const fs::path& fresh = temporary_->path();
   if (fs::is_symlink(target_)) throw Error("{} is a link by now", target_.string());
   if (!fs::exists(target_) || fs::is_empty(target_)) {
@@ -131,25 +132,27 @@ void OutputFolder::put_in_place() {
                   system_reason(errno));
     }
     placed_ = true;
-    return;
+    return nullptr;
   }
   if (!overwrite_ && holds_model(target_)) {
     throw Error("{} holds another model by now", target_.string());
   }
   const fs::path old = exchange(fresh, target_);
   placed_ = true;
-  bring_home(old, target_);
-  fs::remove_all(old);
+  bring_home(old, target_);  // before anything of it may be removed
+  auto former = std::make_unique<FormerModel>(old, target_);
+  return holds_model(old) ? std::move(former) : nullptr;
 }
 
-void OutputFolder::commit() {
+std::unique_ptr<FormerModel> OutputFolder::commit() {
   naming_errors([&] {
     for (const auto& entry : fs::recursive_directory_iterator(path())) sync(entry.path());
     sync(path());
   });
   temporary_->keep();
+  std::unique_ptr<FormerModel> former;
   try {
-    naming_errors([&] { put_in_place(); });
+    naming_errors([&] { former = put_in_place(); });
   } catch (const Error& error) {
     if (placed_) throw;
     throw Error("{}: the new model is complete and stays in {}", error.what(),
@@ -157,6 +160,24 @@ void OutputFolder::commit() {
   }
   sync(target_);
   sync(target_.parent_path());
+  return former;
+}
+
+FormerModel::~FormerModel() {
+  std::error_code ignored;  // what stays is a leftover
+  if (!kept_) fs::remove_all(folder_, ignored);
+}
+
+fs::path FormerModel::put_back() {
+  kept_ = true;
+  fs::path other = folder_;
+  try {
+    other = exchange(folder_, target_);
+    bring_home(other, target_);
+  } catch (const Error& error) {
+    throw Error("{}: the other model is in {}", error.what(), set_aside(other, target_).string());
+  }
+  return set_aside(other, target_);
 }
 
 }  // namespace zeroth::model

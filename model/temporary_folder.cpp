@@ -131,10 +131,13 @@ TemporaryFolder::~TemporaryFolder() {
 
 fs::path TemporaryFolder::set_aside() {
   keep();
-  const std::string random = path_.string().substr(path_.string().size() - kRandom);
-  const fs::path aside = target_.string() + std::string(kKept) + random;
-  if (::rename(path_.c_str(), aside.c_str()) == 0) path_ = aside;
-  return path_;
+  return path_ = model::set_aside(path_, target_);
+}
+
+fs::path set_aside(const fs::path& folder, const fs::path& target) {
+  const std::string random = folder.string().substr(folder.string().size() - kRandom);
+  const fs::path aside = target.string() + std::string(kKept) + random;
+  return ::rename(folder.c_str(), aside.c_str()) == 0 ? aside : folder;
 }
 
 std::string write_reason(int error, const fs::path& folder) {

@@ -35,8 +35,7 @@ class TemporaryFolder {
 
   const std::filesystem::path& path() const { return path_; }
   void keep() { kept_ = true; }
-  // Keeps it under a name that clear_leftovers passes by: "out.new-Ab3dEf". Returns that name, or
-  // path() where the system refuses.
+  // Keeps it under another name, which it returns.
   std::filesystem::path set_aside();
 
  private:
@@ -45,6 +44,11 @@ class TemporaryFolder {
   FileDescriptor lock_;
   bool kept_ = false;
 };
+
+// Gives `folder`, made here for `target`, a name that clear_leftovers passes by: "out.new-Ab3dEf".
+// Returns that name, or `folder` where the system refuses.
+std::filesystem::path set_aside(const std::filesystem::path& folder,
+                                const std::filesystem::path& target);
 
 // Why a write into `folder` failed: the system's reason and, where the disk may be it, what is
 // free: "No space left on device; 4096 bytes are free there".

@@ -129,11 +129,29 @@ std::string Checkpoints::newest_good() const {
 }
 
 void Checkpoints::save_final() {
-  save(plan_.flags.output, plan_.flags.overwrite);
+  former_ = save(plan_.flags.output, plan_.flags.overwrite);
   saved_final_ = true;
 }
 
-void Checkpoints::save(const std::filesystem::path& folder, bool overwrite) {
+void Checkpoints::withdraw_final(const std::string& why) {
+  std::optional<std::string> complaint;
+  if (engine_.mesh().rank() == 0) complaint = why + ": " + put_back_former() + newest_good();
+  throw_if_rank_0_failed(engine_.mesh(), complaint);
+}
+
+std::string Checkpoints::put_back_former() {
+  if (!former_) return "the model was saved before";
+  try {
+    const std::filesystem::path kept = former_->put_back();
+    return fmt::format("the model that was saved before is in {} now, and {} holds the former one",
+                       kept.string(), plan_.flags.output);
+  } catch (const Error& error) {
+    return fmt::format("the model was saved before; {}", error.what());
+  }
+}
+
+std::unique_ptr<model::FormerModel> Checkpoints::save(const std::filesystem::path& folder,
+                                                      bool overwrite) {
   HfOutput output(
       {.source = plan_.flags.model, .output = folder, .spec = plan_.spec, .overwrite = overwrite},
       plan_.flags.save_dtype);
@@ -143,6 +161,7 @@ void Checkpoints::save(const std::filesystem::path& folder, bool overwrite) {
   std::optional<std::string> complaint = output.finish();
   if (complaint) *complaint += newest_good();
   throw_if_rank_0_failed(engine_.mesh(), complaint);
+  return output.take_former();
 }
 
 }  // namespace zeroth::trainer

@@ -10,6 +10,7 @@
 
 #include "comm/mesh.h"
 #include "engine/engine.h"
+#include "model/output_folder.h"
 #include "model/output_lock.h"
 #include "trainer/run_plan.h"
 
@@ -42,19 +43,26 @@ class Checkpoints {
   std::filesystem::path save_step(int64_t step);
   // A later step had a finite loss. Removes the good ones of this run that are older than kKept.
   void confirm();
+  // The model that it replaces stays beside it for as long as this object lives.
   void save_final();
   bool saved_final() const { return saved_final_; }
+  // The final model has shown to be no good. Puts the one before back in its place, if there was
+  // one, and throws an Error with `why`, and where the models are. Collective.
+  void withdraw_final(const std::string& why);
   // "; the newest good model is out/step-8", or empty.
   std::string newest_good() const;
 
  private:
-  void save(const std::filesystem::path& folder, bool overwrite);
+  // Returns the model that was replaced, on the rank that writes.
+  std::unique_ptr<model::FormerModel> save(const std::filesystem::path& folder, bool overwrite);
+  std::string put_back_former();
 
   const RunPlan& plan_;
   engine::Engine& engine_;
   std::deque<std::filesystem::path> good_;
   std::vector<std::filesystem::path> unconfirmed_;
   bool saved_final_ = false;
+  std::unique_ptr<model::FormerModel> former_;
 };
 
 }  // namespace zeroth::trainer

@@ -31,7 +31,7 @@ void HfOutput::write(const std::string& name, const torch::Tensor& value) {
 
 std::optional<std::string> HfOutput::finish() {
   unless_failed([&] {
-    if (writer_) writer_->commit();
+    if (writer_) former_ = writer_->commit();
   });
   return failure_;
 }

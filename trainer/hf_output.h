@@ -1,8 +1,10 @@
 // Writes a trained model as a Hugging Face folder.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/model_sink.h"
@@ -22,6 +24,8 @@ class HfOutput : public engine::ModelSink {
   void write(const std::string& name, const torch::Tensor& value) override;
   // What went wrong, if anything.
   std::optional<std::string> finish();
+  // After that: the model that was replaced, if any. It goes with the result.
+  std::unique_ptr<model::FormerModel> take_former() { return std::move(former_); }
 
  private:
   template <typename Action>
@@ -31,6 +35,7 @@ class HfOutput : public engine::ModelSink {
   std::optional<torch::Dtype> dtype_;
   std::optional<model::ModelWriter> writer_;
   std::optional<std::string> failure_;
+  std::unique_ptr<model::FormerModel> former_;
 };
 
 }  // namespace zeroth::trainer

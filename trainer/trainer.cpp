@@ -58,11 +58,10 @@ void Trainer::saw(const engine::StepStats& stats) {
   }
 }
 
-void Trainer::require_finite_loss() const {
+void Trainer::require_finite_loss() {
   if (last_loss_.empty()) return;
-  throw Error("{}: {}{}", last_loss_,
-              checkpoints_.saved_final() ? "the model was saved before" : "no model is saved",
-              checkpoints_.newest_good());
+  if (checkpoints_.saved_final()) return checkpoints_.withdraw_final(last_loss_);
+  throw Error("{}: no model is saved{}", last_loss_, checkpoints_.newest_good());
 }
 
 void Trainer::report_stop(int64_t step, std::string_view outcome) {

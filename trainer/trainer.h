@@ -22,8 +22,8 @@ class Trainer {
   Trainer(const RunPlan& plan, engine::Engine& engine, Reporter& reporter, StopSignal& stop);
 
   // Returns 0, or the signal that ended the run early, after its step and with the model saved; the
-  // same on all ranks. Throws an Error when the last loss or a parameter is not finite: no model of
-  // before is replaced then.
+  // same on all ranks. Throws an Error when the last loss or a parameter is not finite: a model of
+  // before stands in its place then.
   int run();
 
  private:
@@ -36,7 +36,7 @@ class Trainer {
   bool evaluate(int64_t step);
   void save_on_the_way(int64_t step);
   void save_final();
-  void require_finite_loss() const;
+  void require_finite_loss();
 
   const RunPlan& plan_;
   engine::Engine& engine_;

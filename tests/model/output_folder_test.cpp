@@ -69,6 +69,62 @@ TEST_CASE("overwriting replaces a model wholly and keeps other files") {
   CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 1);
 }
 
+TEST_CASE("a model that was replaced can be put back, with all other files; else it goes") {
+  const TempFolder folder;
+  const fs::path target = folder.path() / "out";
+  fs::create_directory(target);
+  write_text(target / "config.json", "old");
+  write_text(target / "notes", "mine");
+  const auto replace = [&] {
+    OutputFolder output(target, true);
+    write_text(output.path() / "config.json", "new");
+    return output.commit();
+  };
+  auto former = replace();
+  CHECK(read_text(target / "config.json") == "new");
+  CHECK(read_text(target / "notes") == "mine");
+  write_text(target / "later", "mine");
+  const fs::path aside = former->put_back();
+  former.reset();
+  OutputFolder::clear_leftovers(target);
+  CHECK(read_text(aside / "config.json") == "new");
+  for (const char* name : {"notes", "later"}) CHECK(read_text(target / name) == "mine");
+  CHECK(read_text(target / "config.json") == "old");
+  CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 2);
+
+  CHECK(replace() != nullptr);
+  CHECK(read_text(target / "config.json") == "new");
+  CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 2);
+}
+
+TEST_CASE("a kill while the former model is kept leaves the new one, and the former is cleared") {
+  const TempFolder folder;
+  const fs::path target = folder.path() / "out";
+  fs::create_directory(target);
+  write_text(target / "config.json", "old");
+  {
+    OutputFolder output(target, true);
+    write_text(output.path() / "config.json", "new");
+    [[maybe_unused]] const FormerModel* killed = output.commit().release();
+  }
+  CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 2);
+  OutputFolder::clear_leftovers(target);
+  CHECK(read_text(target / "config.json") == "new");
+  CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 1);
+}
+
+TEST_CASE("what is no model leaves nothing to be put back") {
+  const TempFolder folder;
+  const fs::path target = folder.path() / "out";
+  fs::create_directory(target);
+  write_text(target / "train_log.html", "of this run");
+  OutputFolder output(target, false);
+  write_text(output.path() / "config.json", "new");
+  CHECK(output.commit() == nullptr);
+  CHECK(read_text(target / "train_log.html") == "of this run");
+  CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 1);
+}
+
 TEST_CASE("files that came meanwhile stay; a model that came meanwhile is not replaced") {
   const TempFolder folder;
   const fs::path target = folder.path() / "out";

@@ -174,6 +174,34 @@ TEST_CASE("a loss that is not finite is no success without an output either") {
                 evaluated.err);
 }
 
+TEST_CASE("a model whose last evaluation is not finite gives its place back to the one before") {
+  const Workbench bench;
+  write_rate_that_jumps(bench, "1e20");
+  const std::string train = fmt::format("{} --deepspeed ds.json --output out ", kTrain);
+  const auto first = bench.zeroth(2, train + "--steps 5");
+  REQUIRE_MESSAGE(first.code == 0, first.out << first.err);
+  const std::string good = bench.read("out/model.safetensors");
+  const auto result = bench.zeroth(2, train + "--overwrite --steps 7 --eval-data train.bin");
+  CHECK(result.code == 1);
+  const std::string said =
+      "error: the loss of the evaluation at step 7 is nan: the model that was saved before is in ";
+  CHECK_MESSAGE(has(result.err, "rank 0: " + said), result.err);
+  CHECK_MESSAGE(has(result.err, " now, and out holds the former one"), result.err);
+  CHECK((bench.read("out/model.safetensors") == good));
+  CHECK(fs::exists(bench / "out/train_log.html"));
+  const size_t at = result.err.find(said) + said.size();
+  const fs::path aside = result.err.substr(at, result.err.find(' ', at) - at);
+  CHECK(aside.filename().string().starts_with("out.new-"));
+  CHECK(model::SafetensorsFolder(aside).entries().size() > 10);
+
+  const auto better =
+      bench.zeroth(2, train + "--overwrite --steps 6 --save-every 2 --eval-data train.bin");
+  REQUIRE_MESSAGE(better.code == 0, better.out << better.err);
+  CHECK_FALSE((bench.read("out/model.safetensors") == good));
+  for (const std::string& name : names_in(bench / "out/.."))
+    CHECK_MESSAGE(!has(name, ".zeroth-"), name);
+}
+
 TEST_CASE("a run that is killed while it saves leaves whole models only, and the next clears up") {
   const Workbench bench;
   const std::string train = fmt::format("{} --save-every 1 --output out ", kTrain);

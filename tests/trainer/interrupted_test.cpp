@@ -122,6 +122,29 @@ TEST_CASE(
   }
 }
 
+TEST_CASE(
+    "kill -9 in the last evaluation leaves the new model, and the next run clears the former") {
+  const Workbench bench;
+  write_long_evaluation(bench);
+  const std::string train =
+      "--model model --data train.bin --seq-len 16 --global-batch 4 --micro-batch 2 --steps 2 "
+      "--output out ";
+  const auto first = bench.finetune(train);
+  REQUIRE_MESSAGE(first.code == 0, first.out << first.err);
+  const std::string former = bench.read("out/model.safetensors");
+  bench.shell(
+      fmt::format("\"$FINETUNE\" {} --lr 0.1 --overwrite {} > said & pid=$!\n"
+                  "until grep -q 'saved out' said || ! kill -0 $pid; do sleep 0.02; done\n"
+                  "kill -9 $pid; ls -d out.zeroth-tmp-* > beside; wait $pid; true",
+                  train, kLongEvaluation));
+  CHECK(has(bench.read("beside"), "out.zeroth-tmp-"));
+  CHECK_FALSE((bench.read("out/model.safetensors") == former));
+  CHECK(model::SafetensorsFolder(bench / "out").entries().size() > 10);
+  CHECK(bench.finetune(train + "--overwrite").code == 0);
+  CHECK(has(bench.shell("ls").out, "out"));
+  CHECK_FALSE(has(bench.shell("ls").out, ".zeroth-"));
+}
+
 TEST_CASE("a signal leaves an evaluation on the way, and the model is saved") {
   const Workbench bench;
   write_long_evaluation(bench);
