@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/nearest.h"
+#include "base/printable.h"
 
 namespace zeroth {
 namespace {
@@ -19,7 +20,8 @@ std::string unknown_flag(const CLI::App& app) {
   const auto unknown = std::find_if(words.begin(), words.end(), [&](const std::string& word) {
     return word.starts_with("-") && app.get_option_no_throw(flag_of(word)) == nullptr;
   });
-  if (unknown == words.end()) return fmt::format("unexpected: {}", fmt::join(words, " "));
+  if (unknown == words.end())
+    return fmt::format("unexpected: {}", shortened(fmt::format("{}", fmt::join(words, " "))));
   std::vector<std::string> known;
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_group().empty()) continue;
@@ -27,7 +29,7 @@ std::string unknown_flag(const CLI::App& app) {
   }
   const std::string name = flag_of(*unknown);
   const std::string_view near = nearest_name(name, {known.begin(), known.end()});
-  return fmt::format("{}: unknown flag{}", name,
+  return fmt::format("{}: unknown flag{}", shortened(name),
                      near.empty() ? "" : fmt::format("; did you mean {}?", near));
 }
 
@@ -74,7 +76,7 @@ std::string flag_complaint(const CLI::App& app, const CLI::ParseError& error) {
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) return name + " is missing";
   const std::string count = miscounted(*option);
   if (!count.empty()) return count;
-  const std::string given = fmt::format("{}", fmt::join(option->results(), " "));
+  const std::string given = shortened(fmt::format("{}", fmt::join(option->results(), " ")));
   if (given.empty() || dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr)
     return name + " needs a value";
   if (option->get_items_expected_max() == 0)

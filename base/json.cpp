@@ -177,9 +177,9 @@ void throw_json_error(std::string_view text, size_t offset, const JsonSource& so
 
 nlohmann::json parse_json(std::string_view text, const JsonSource& source) {
   auto tree = parse<nlohmann::json>(text, source);
-  if (source.repeated == Repeated::kRefused && !tree.repeated.empty()) {
+  if (source.repeated == Repeated::kRefused && tree.repeated.count > 0) {
     throw Error("{}:{}: {} stands twice in one object", source.name, source.line,
-                tree.repeated.front());
+                tree.repeated.paths.front());
   }
   return std::move(tree.root);
 }
@@ -189,9 +189,9 @@ nlohmann::json read_json(const JsonSource& source) {
 }
 
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const JsonSource& source,
-                                          std::vector<std::string>& repeated) {
+                                          RepeatedKeys* repeated) {
   auto tree = parse<nlohmann::ordered_json>(text, source);
-  repeated.insert(repeated.end(), tree.repeated.begin(), tree.repeated.end());
+  if (repeated != nullptr) *repeated = std::move(tree.repeated);
   return std::move(tree.root);
 }
 

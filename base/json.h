@@ -31,6 +31,13 @@ enum class Repeated {
   kRefused,
 };
 
+// Keys that stand twice in one object. A text may have hundreds of thousands, each with a long
+// path: the first ones are named, the others counted.
+struct RepeatedKeys {
+  std::vector<std::string> paths;  // at most kMostComplaints
+  size_t count = 0;
+};
+
 // What messages call the text, and how it is read.
 struct JsonSource {
   std::string name;  // of the file
@@ -46,10 +53,10 @@ nlohmann::json parse_json(std::string_view text, const JsonSource& source);
 // The file at `source.name`. Throws Error also when it cannot be read or is no regular file.
 nlohmann::json read_json(const JsonSource& source);
 
-// The same with members in the file's order. The paths of keys that stand twice in one object are
-// added to `repeated`.
+// The same with members in the file's order. `repeated`, where it is given, becomes the keys that
+// stand twice in one object, of which the last counts.
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const JsonSource& source,
-                                          std::vector<std::string>& repeated);
+                                          RepeatedKeys* repeated = nullptr);
 
 // A text of our own, as in the table of keys, or one that we have just written: what is wrong with
 // it is an InternalError.

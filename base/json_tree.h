@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/complaints.h"
+#include "base/json.h"
 #include "base/printable.h"
 
 namespace zeroth::detail {
@@ -50,7 +52,7 @@ class JsonTree {
     Level& level = levels_.back();
     level.key = std::move(name);
     level.awaits_value = true;
-    if (is_there(level)) repeated.push_back(path());
+    if (is_there(level) && ++repeated.count <= kMostComplaints) repeated.paths.push_back(path());
     return true;
   }
 
@@ -60,7 +62,7 @@ class JsonTree {
     return false;
   }
 
-  // "zero_optimization.stage", "merges[12]": where the parser is.
+  // "zero_optimization.stage", "merges[12]": where the parser is. Cut where it is long.
   std::string path() const {
     std::string text;
     for (const Level& level : levels_) {
@@ -70,7 +72,7 @@ class JsonTree {
         text += (text.empty() ? "" : ".") + shortened(level.key);
       }
     }
-    return text;
+    return shortened(text, kMostPathBytes);
   }
 
   bool is_within() const { return !levels_.empty(); }
@@ -78,10 +80,11 @@ class JsonTree {
   bool awaits_value() const { return is_within() && levels_.back().awaits_value; }
 
   Json root;
-  std::vector<std::string> repeated;  // paths
+  RepeatedKeys repeated;
   JsonFailure failure;
 
  private:
+  static constexpr size_t kMostPathBytes = 120;
   static constexpr bool kOrdered = std::is_same_v<Json, nlohmann::ordered_json>;
 
   struct Level {

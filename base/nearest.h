@@ -13,4 +13,16 @@ size_t edit_distance(std::string_view left, std::string_view right);
 std::string_view nearest_name(std::string_view name,
                               const std::vector<std::string_view>& candidates);
 
+// How often that is asked about one input. One of some other kind has thousands of unknown names,
+// and what the first few were meant to be is enough.
+class Guesses {
+ public:
+  static constexpr int kMost = 20;
+
+  bool another() { return made_ < kMost && ++made_ > 0; }
+
+ private:
+  int made_ = 0;
+};
+
 }  // namespace zeroth

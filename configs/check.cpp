@@ -51,12 +51,9 @@ class Checker {
     out_.complaints.push_back(path + ": " + fmt::format(format, std::forward<Args>(args)...));
   }
 
-  // A file of some other kind has thousands: what they were meant to be is looked for a few times.
-  bool may_guess() { return guesses_++ < kMostGuesses; }
-
   void complain_unknown(const std::string& path, const std::string& section,
                         const std::string& name) {
-    if (!may_guess()) return complain(path, "unknown key");
+    if (!guesses_.another()) return complain(path, "unknown key");
     const std::string_view near = nearest_name(name, names_in(section));
     if (!near.empty()) {
       const std::string meant = join(section, near);
@@ -179,7 +176,7 @@ class Checker {
       });
       if (open) continue;
       if (std::find(inside.begin(), inside.end(), inner) == inside.end()) {
-        const std::string_view near = may_guess() ? nearest_name(inner, inside) : "";
+        const std::string_view near = guesses_.another() ? nearest_name(inner, inside) : "";
         complain(join(path, shortened(name)), "unknown key{}",
                  near.empty() ? "" : fmt::format("; did you mean {}?", near));
       } else if (value.is_object()) {
@@ -188,10 +185,8 @@ class Checker {
     }
   }
 
-  static constexpr int kMostGuesses = 20;
-
   CheckedKeys& out_;
-  int guesses_ = 0;
+  Guesses guesses_;
   std::map<std::string, std::string> seen_;  // table path -> path in the file
 };
 

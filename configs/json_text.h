@@ -5,13 +5,14 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <vector>
+
+#include "base/json.h"
 
 namespace zeroth::configs {
 
 struct ParsedJson {
   nlohmann::ordered_json root;
-  std::vector<std::string> duplicates;  // JSON paths of keys that stand twice in one object
+  RepeatedKeys repeated;
 };
 
 // Throws Error "name:line:column: ..." with the JSON path at which the syntax breaks.

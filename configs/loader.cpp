@@ -1,8 +1,8 @@
 #include "configs/loader.h"
 
-#include <algorithm>
 #include <filesystem>
 
+#include "base/complaints.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/printable.h"
@@ -13,17 +13,10 @@
 namespace zeroth::configs {
 namespace {
 
-constexpr size_t kMostComplaints = 20;  // that one message shows
-
 [[noreturn]] void throw_complaints(const std::string& name,
                                    const std::vector<std::string>& complaints) {
   if (complaints.size() == 1) throw Error("{}: {}", name, complaints.front());
-  const size_t shown = std::min(complaints.size(), kMostComplaints);
-  const auto end = complaints.begin() + static_cast<ptrdiff_t>(shown);
-  const std::string more =
-      shown < complaints.size() ? fmt::format("\n  and {} more", complaints.size() - shown) : "";
-  throw Error("{}: {} errors\n  {}{}", name, complaints.size(),
-              fmt::join(complaints.begin(), end, "\n  "), more);
+  throw Error("{}: {} errors\n  {}", name, complaints.size(), listed(complaints));
 }
 
 Config fill_or_throw(Context& context) {
@@ -46,9 +39,12 @@ const std::vector<std::string>& Document::complaints() const {
 Document parse_text(const std::string& text, const std::string& name) {
   const ParsedJson parsed = parse_json(text, name);
   CheckedKeys keys = check_keys(parsed.root, name);
-  for (const std::string& path : parsed.duplicates) {
+  const auto& [paths, count] = parsed.repeated;
+  for (const std::string& path : paths) {
     keys.complaints.push_back(path + ": stands twice in the same object: keep one");
   }
+  keys.complaints.resize(keys.complaints.size() + count - paths.size(),
+                         "another key stands twice in the same object");
   return Document(std::make_shared<const CheckedKeys>(std::move(keys)));
 }
 

@@ -5,6 +5,7 @@
 #include <boost/asio/ip/tcp.hpp>
 
 #include "base/error.h"
+#include "base/printable.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -27,13 +28,14 @@ void check_master_addr(const std::string& address) {
   boost::asio::io_context io;
   boost::system::error_code error;
   const auto found = tcp::resolver(io).resolve(address, "", error);
-  if (error) throw Error("--master_addr {} cannot be resolved: {}", address, error.message());
+  if (error)
+    throw Error("--master_addr {} cannot be resolved: {}", shortened(address), error.message());
   const auto own = [&](const auto& entry) { return is_own(io, entry.endpoint().address()); };
   if (std::any_of(found.begin(), found.end(), own)) return;
   throw Error(
       "--master_addr {} is not an address of this machine, where all ranks run; leave it out for "
       "127.0.0.1",
-      address);
+      shortened(address));
 }
 
 }  // namespace zeroth::launcher

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/complaints.h"
 #include "base/flag_words.h"
 #include "base/printable.h"
 #include "configs/inspect.h"
@@ -58,14 +59,9 @@ void add_keys(const std::string& title, const std::vector<configs::KeyReport>& k
   }
 }
 
-void add_lines(const std::string& title, const std::vector<std::string>& lines, std::string& text) {
-  if (lines.empty()) return;
-  text += title + "\n";
-  constexpr size_t kMostLines = 100;
-  for (size_t i = 0; i < std::min(lines.size(), kMostLines); ++i) {
-    text += fmt::format("  {}\n", printable(lines[i]));
-  }
-  if (lines.size() > kMostLines) text += fmt::format("  and {} more\n", lines.size() - kMostLines);
+void add_lines(const std::string& title, const std::vector<std::string>& lines, size_t most,
+               std::string& text) {
+  if (!lines.empty()) text += fmt::format("{}\n  {}\n", title, listed(lines, most));
 }
 
 // What cannot be read at all is refused like a bad command line.
@@ -86,8 +82,9 @@ ConfigCheck check_config(const std::vector<std::string>& arguments) {
   ConfigCheck check;
   add_keys("In the file:", found.given, check.text);
   add_keys("Not in the file:", found.by_default, check.text);
-  add_lines("Notes:", found.notes, check.text);
-  add_lines("Refused:", found.complaints, check.text);
+  constexpr size_t kMostNotes = 100;
+  add_lines("Notes:", found.notes, kMostNotes, check.text);
+  add_lines("Refused:", found.complaints, kMostComplaints, check.text);
   check.text += found.complaints.empty()
                     ? "The file is accepted.\n"
                     : fmt::format("The file is refused: {} error{}.\n", found.complaints.size(),

@@ -9,7 +9,9 @@
 #include <memory>
 #include <string_view>
 
+#include "base/complaints.h"
 #include "base/flag_words.h"
+#include "base/printable.h"
 #include "launcher/foreign_flags.h"
 
 namespace zeroth::launcher {
@@ -102,7 +104,8 @@ void add_connection(CLI::App& app, LaunchOptions& options) {
 Verbosity verbosity_of(const std::string& level) {
   const auto found = kLevels.find(level);
   if (found != kLevels.end()) return found->second;
-  throw UsageError("--log_level {}: must be one of debug, info, warning, error, critical", level);
+  throw UsageError("--log_level {}: must be one of debug, info, warning, error, critical",
+                   shortened(level));
 }
 
 void add_end(CLI::App& app, LaunchOptions& options) {
@@ -172,8 +175,9 @@ std::vector<std::string> misplaced_flag_warnings(const CLI::App& app,
   for (size_t i = 1; i < command.size(); ++i) {
     const std::string name = flag_of(command[i]);
     if (!is_ours_alone(app, name)) continue;
-    warnings.push_back(fmt::format(
-        "{0} after {1} is handed to {1}; to reach zeroth, put it before {1}", name, command[0]));
+    warnings.push_back(
+        fmt::format("{0} after {1} is handed to {1}; to reach zeroth, put it before {1}", name,
+                    shortened(command[0])));
   }
   return warnings;
 }
@@ -190,7 +194,7 @@ void check_values(const LaunchOptions& options) {
     throw UsageError("--grace {}: seconds cannot be negative", options.grace_seconds);
   if (!options.bind_core_list.empty() && options.bind_cores == false)
     throw UsageError("--bind_core_list {} contradicts --no_bind_cores_to_rank",
-                     options.bind_core_list);
+                     shortened(options.bind_core_list));
 }
 
 void check_program(const LaunchOptions& options) {
@@ -201,7 +205,7 @@ void check_program(const LaunchOptions& options) {
         "{0} is a Python script, but zeroth starts programs and trains without Python: use "
         "'zeroth finetune ...' (see finetune --help), or name the interpreter yourself: "
         "'zeroth python3 {0} ...'",
-        options.command[0]);
+        shortened(options.command[0]));
 }
 
 // `report` is no program but a command of our own.
@@ -244,7 +248,7 @@ LaunchOptions parse_command_line(const std::vector<std::string>& arguments) {
   } catch (const CLI::ParseError& error) {
     throw UsageError("{} (zeroth --help lists the flags)", flag_complaint(app, error));
   }
-  if (!foreign.refusals.empty()) throw UsageError("{}", fmt::join(foreign.refusals, "\n  "));
+  if (!foreign.refusals.empty()) throw UsageError("{}", listed(foreign.refusals));
   if (app.count("--num_nodes") > 0 && !(options.include + options.exclude).empty())
     throw UsageError("--num_nodes and --include or --exclude cannot be combined");
   options.notes = foreign.notes;

@@ -7,6 +7,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/printable.h"
 #include "launcher/cli.h"
 
 namespace zeroth::launcher {
@@ -16,12 +17,13 @@ bool contains(const std::vector<int>& cores, int core) {
   return std::find(cores.begin(), cores.end(), core) != cores.end();
 }
 
-int parse_core(const std::string& digits, const std::string& text) {
+// `list`: as messages show it.
+int parse_core(const std::string& digits, const std::string& list) {
   int core = 0;
   const char* end = digits.data() + digits.size();
   const auto parsed = std::from_chars(digits.data(), end, core);
   if (parsed.ec != std::errc() || parsed.ptr != end || core < 0)
-    throw UsageError("--bind_core_list {}: expected cores and ranges as in 0-3,8", text);
+    throw UsageError("--bind_core_list {}: expected cores and ranges as in 0-3,8", list);
   return core;
 }
 
@@ -29,23 +31,25 @@ int parse_core(const std::string& digits, const std::string& text) {
 
 std::vector<int> parse_core_list(const std::string& text, const std::vector<int>& allowed) {
   std::vector<int> cores;
+  const std::string list = shortened(text);
   std::istringstream parts(text);
   std::string part;
   while (std::getline(parts, part, ',')) {
     const size_t dash = part.find('-');
-    const int first = parse_core(part.substr(0, dash), text);
-    const int last = dash == std::string::npos ? first : parse_core(part.substr(dash + 1), text);
-    if (last < first) throw UsageError("--bind_core_list {}: {} runs backwards", text, part);
+    const int first = parse_core(part.substr(0, dash), list);
+    const int last = dash == std::string::npos ? first : parse_core(part.substr(dash + 1), list);
+    if (last < first)
+      throw UsageError("--bind_core_list {}: {} runs backwards", list, shortened(part));
     for (int core = first; core <= last; ++core) {
       if (!contains(allowed, core))
-        throw UsageError("--bind_core_list {}: core {} is not available; available are {}", text,
-                         core, fmt::join(allowed, ","));
+        throw UsageError("--bind_core_list {}: core {} is not available; available are {}", list,
+                         core, shortened(fmt::format("{}", fmt::join(allowed, ","))));
       if (contains(cores, core))
-        throw UsageError("--bind_core_list {}: core {} is repeated", text, core);
+        throw UsageError("--bind_core_list {}: core {} is repeated", list, core);
       cores.push_back(core);
     }
   }
-  if (cores.empty()) throw UsageError("--bind_core_list '{}' names no core", text);
+  if (cores.empty()) throw UsageError("--bind_core_list '{}' names no core", list);
   return cores;
 }
 

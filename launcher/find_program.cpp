@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "base/nearest.h"
+#include "base/printable.h"
 
 namespace zeroth::launcher {
 namespace {
 
 constexpr int kNotFound = 127;
 constexpr int kNotExecutable = 126;
+constexpr size_t kMostPath = 1000;  // of what messages show
 
 bool is_executable(const std::filesystem::path& file) {
   std::error_code ignored;
@@ -56,8 +58,9 @@ std::filesystem::path find_by_path(const std::filesystem::path& file) {
   if (is_executable(file)) return file;
   if (is_there(file)) refuse(file);
   const std::filesystem::path folder = file.parent_path();
-  throw ProgramError(kNotFound, fmt::format("{} does not exist{}", file.string(),
-                                            suggestion(file.filename().string(), {folder})));
+  throw ProgramError(kNotFound,
+                     fmt::format("{} does not exist{}", shortened(file.string(), kMostPath),
+                                 suggestion(file.filename().string(), {folder})));
 }
 
 }  // namespace
@@ -79,7 +82,8 @@ std::filesystem::path find_program(const std::string& name, const std::filesyste
       kNotFound,
       fmt::format("program '{}' was not found{}\n  looked beside zeroth in {} and in PATH "
                   "({}); a program elsewhere needs its path, as ./{}",
-                  name, suggestion(name, folders), own_folder.string(), path, name));
+                  shortened(name), suggestion(name, folders), own_folder.string(),
+                  shortened(path, kMostPath), shortened(name)));
 }
 
 }  // namespace zeroth::launcher

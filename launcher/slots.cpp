@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/printable.h"
+
 namespace zeroth::launcher {
 namespace {
 
@@ -26,21 +28,23 @@ bool contains(const std::vector<std::string>& list, const std::string& item) {
 std::vector<std::string> parse_filter(std::string_view flag, const std::string& text,
                                       const std::vector<std::string>& node_slots) {
   const std::vector<std::string> nodes = split(text, '@');
+  const std::string list = shortened(text);
   for (const std::string& node : nodes) {
     const std::string host = node.substr(0, node.find(':'));
     if (host != "localhost")
-      throw UsageError("{} {}: unknown host '{}'; the only one is localhost", flag, text, host);
+      throw UsageError("{} {}: unknown host '{}'; the only one is localhost", flag, list,
+                       shortened(host));
   }
-  if (nodes.size() > 1) throw UsageError("{} {}: localhost is named twice", flag, text);
+  if (nodes.size() > 1) throw UsageError("{} {}: localhost is named twice", flag, list);
   const size_t colon = text.find(':');
   if (colon == std::string::npos) return node_slots;
   std::vector<std::string> named;
   for (const std::string& slot : split(std::string_view(text).substr(colon + 1), ',')) {
-    if (slot.empty()) throw UsageError("{} {}: a slot is missing", flag, text);
-    if (contains(named, slot)) throw UsageError("{} {}: slot {} is repeated", flag, text, slot);
+    if (slot.empty()) throw UsageError("{} {}: a slot is missing", flag, list);
+    if (contains(named, slot)) throw UsageError("{} {}: slot {} is repeated", flag, list, slot);
     if (!contains(node_slots, slot))
-      throw UsageError("{} {}: unknown slot {}; localhost has {}", flag, text, slot,
-                       fmt::join(node_slots, ","));
+      throw UsageError("{} {}: unknown slot {}; localhost has {}", flag, list, shortened(slot),
+                       shortened(fmt::format("{}", fmt::join(node_slots, ","))));
     named.push_back(slot);
   }
   return named;
@@ -55,7 +59,7 @@ std::vector<std::string> filter_slots(const LaunchOptions& options,
   std::vector<std::string> chosen;
   for (const std::string& slot : node_slots)
     if (contains(named, slot) == include) chosen.push_back(slot);
-  if (chosen.empty()) throw UsageError("{} {}: no slot is left", flag, text);
+  if (chosen.empty()) throw UsageError("{} {}: no slot is left", flag, shortened(text));
   return chosen;
 }
 
@@ -92,8 +96,8 @@ SlotChoice choose_slots(const LaunchOptions& options, Accelerator accelerator,
   const bool include = !options.include.empty();
   const bool exclude = !options.exclude.empty();
   if (include && exclude)
-    throw UsageError("--include {} and --exclude {} cannot be combined", options.include,
-                     options.exclude);
+    throw UsageError("--include {} and --exclude {} cannot be combined", shortened(options.include),
+                     shortened(options.exclude));
   if ((include || exclude) && options.num_ranks)
     throw UsageError("--num_gpus {} and {} cannot be combined", *options.num_ranks,
                      include ? "--include" : "--exclude");

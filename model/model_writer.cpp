@@ -32,9 +32,8 @@ const char* config_dtype(torch::ScalarType dtype) {
 
 void write_config(const fs::path& source, const fs::path& output, torch::ScalarType dtype) {
   const std::string path = (source / "config.json").string();
-  std::vector<std::string> repeated;
   auto config = parse_ordered_json(read_file(path, kConfigLimits.bytes),
-                                   {.name = path, .limits = kConfigLimits}, repeated);
+                                   {.name = path, .limits = kConfigLimits});
   if (!config.is_object()) throw Error("{} is not a JSON object", path);
   config[config.contains("dtype") ? "dtype" : "torch_dtype"] = config_dtype(dtype);
   if (config.contains("torch_dtype")) config["torch_dtype"] = config_dtype(dtype);

@@ -1,10 +1,10 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/complaints.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/printable.h"
@@ -22,7 +22,6 @@ using nlohmann::json;
 constexpr int64_t kMostLayers = 1 << 10;
 constexpr int64_t kMostWidth = 1 << 20;
 constexpr int64_t kMostVocabulary = 1 << 24;
-constexpr size_t kMostComplaints = 20;  // that one message shows
 
 // Keys that transformers writes and that do not change training.
 const std::set<std::string> kHarmless = {"_name_or_path",
@@ -278,14 +277,6 @@ void read_common(ConfigReader& config, ModelSpec& spec) {
   for (const std::string& key : kUnitFactors) config.require(key, 1.0);
 }
 
-[[noreturn]] void throw_complaints(std::vector<std::string> complaints, const std::string& origin) {
-  if (const size_t count = complaints.size(); count > kMostComplaints) {
-    complaints.resize(kMostComplaints);
-    complaints.push_back(fmt::format("and {} more", count - kMostComplaints));
-  }
-  throw Error("{}:\n  {}", origin, fmt::join(complaints, "\n  "));
-}
-
 }  // namespace
 
 ModelSpec parse_model_spec(const std::string& text, const std::string& origin) {
@@ -307,9 +298,7 @@ ModelSpec parse_model_spec(const std::string& text, const std::string& origin) {
   read_common(config, spec);
   config.note_unknown(kHarmless);
   spec.unknown_keys = config.unknown_keys();
-  if (!config.complaints().empty()) {
-    throw_complaints(config.complaints(), origin);
-  }
+  if (!config.complaints().empty()) throw Error("{}:\n  {}", origin, listed(config.complaints()));
   return spec;
 }
 

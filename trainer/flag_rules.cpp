@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/printable.h"
+
 namespace zeroth::trainer {
 namespace {
 
@@ -18,7 +20,7 @@ void settle_config(RawFlags& raw, Complaints& complaints) {
   const std::string file = raw.deepspeed.empty() ? "" : raw.deepspeed.front();
   if (!file.empty() && !raw.deepspeed_config.empty()) {
     complaints.push_back(fmt::format("--deepspeed {} and --deepspeed_config {}: give one of them",
-                                     file, raw.deepspeed_config));
+                                     shortened(file), shortened(raw.deepspeed_config)));
   } else if (!raw.deepspeed.empty() && file.empty() && raw.deepspeed_config.empty()) {
     complaints.push_back("--deepspeed needs the name of a configuration file");
   }
@@ -41,8 +43,8 @@ void settle_recompute(RawFlags& raw, Complaints& complaints) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), every);
     const bool whole = text == "true" || (error == std::errc{} && end == text.data() + text.size());
     if (!whole || every < 1) {
-      complaints.push_back(
-          fmt::format("--gradient-checkpointing={}: must be a whole number above 0", text));
+      complaints.push_back(fmt::format(
+          "--gradient-checkpointing={}: must be a whole number above 0", shortened(text)));
     }
     raw.flags.values.gradient_checkpointing = every;
   }
@@ -65,7 +67,8 @@ std::optional<T> choose(const char* name, const std::string& text,
     if (word == text) return value;
     words.push_back(word);
   }
-  complaints.push_back(fmt::format("{} {}: must be one of {}", name, text, fmt::join(words, ", ")));
+  complaints.push_back(
+      fmt::format("{} {}: must be one of {}", name, shortened(text), fmt::join(words, ", ")));
   return std::nullopt;
 }
 
@@ -104,8 +107,8 @@ void settle_separator(Flags& flags, Complaints& complaints) {
     const char next = i + 1 < flags.separator.size() ? flags.separator[++i] : '\0';
     const size_t known = std::string_view("nt\\").find(next);
     if (known == std::string_view::npos) {
-      complaints.push_back(
-          fmt::format("--separator {}: a \\ stands before n, t or \\ only", flags.separator));
+      complaints.push_back(fmt::format("--separator {}: a \\ stands before n, t or \\ only",
+                                       shortened(flags.separator)));
       return;
     }
     text.push_back("\n\t\\"[known]);

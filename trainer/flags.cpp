@@ -1,15 +1,17 @@
 #include "trainer/flags.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <limits>
 #include <utility>
 
+#include "base/complaints.h"
 #include "base/error.h"
 #include "base/flag_words.h"
 #include "base/nearest.h"
+#include "base/printable.h"
 #include "trainer/flag_rules.h"
 #include "trainer/hf_flag_table.h"
 #include "trainer/hf_flags.h"
@@ -158,18 +160,21 @@ std::vector<std::string> known_names(const CLI::App& app) {
 void refuse(const CLI::App& app, bool flag_taken, std::vector<std::string>& complaints) {
   const std::vector<std::string> known = known_names(app);
   bool value_may_follow = flag_taken;
+  Guesses guesses;
   for (const std::string& argument : app.remaining()) {
     if (!argument.starts_with("-")) {
-      if (!value_may_follow) complaints.push_back(fmt::format("'{}': unexpected", argument));
+      if (!value_may_follow)
+        complaints.push_back(fmt::format("'{}': unexpected", shortened(argument)));
       value_may_follow = false;
       continue;
     }
     const std::string name = argument.substr(0, argument.find('='));
     value_may_follow = name == argument;
-    const auto near = nearest_name(name, {known.begin(), known.end()});
-    complaints.push_back(near.empty()
-                             ? fmt::format("{}: no such flag; --help lists all", name)
-                             : fmt::format("{}: no such flag; did you mean {}?", name, near));
+    const auto near =
+        guesses.another() ? nearest_name(name, {known.begin(), known.end()}) : std::string_view();
+    complaints.push_back(
+        fmt::format("{}: no such flag; {}", shortened(name),
+                    near.empty() ? "--help lists all" : fmt::format("did you mean {}?", near)));
   }
 }
 
@@ -183,7 +188,7 @@ bool refuse_uses(const CLI::App& app, std::vector<std::string>& complaints) {
     const auto flag = std::find_if(values.begin(), values.end(),
                                    [](const auto& value) { return value.starts_with("--"); });
     if (flag != values.end()) {
-      complaints.push_back(fmt::format("{} needs a value before {}", name, *flag));
+      complaints.push_back(fmt::format("{} needs a value before {}", name, shortened(*flag)));
       flag_taken = true;
     } else if (std::string count = miscounted(*option); !count.empty()) {
       complaints.push_back(std::move(count));
@@ -239,7 +244,7 @@ Flags parse_flags(std::vector<std::string> arguments) {
   if (!unparsed.empty() && complaints.size() == before) complaints.push_back(unparsed);
   refuse(app, flag_taken, complaints);
   Flags flags = unparsed.empty() ? settle(std::move(raw), complaints) : Flags{};
-  if (!complaints.empty()) throw Error("{}", fmt::join(complaints, "\n  "));
+  if (!complaints.empty()) throw Error("{}", listed(complaints));
   return flags;
 }
 

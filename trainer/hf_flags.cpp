@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/printable.h"
 #include "trainer/hf_flag_table.h"
 
 namespace zeroth::trainer {
@@ -117,8 +118,8 @@ class Translator {
         return;
       case Kind::kRefused:
         complaints_.push_back(fmt::format("{}{}{}: refused: {}", typed.spelling,
-                                          typed.value ? " " : "", typed.value.value_or(""),
-                                          flag.text));
+                                          typed.value ? " " : "",
+                                          shortened(typed.value.value_or("")), flag.text));
         return;
       case Kind::kBeta:
         betas_[flag.target == "1"] = typed;
@@ -140,7 +141,7 @@ class Translator {
     }
     if (typed.value && !truth(*typed.value)) {
       complaints_.push_back(
-          fmt::format("{} {}: must be True or False", typed.spelling, *typed.value));
+          fmt::format("{} {}: must be True or False", typed.spelling, shortened(*typed.value)));
       return;
     }
     const bool yes = !typed.value || *truth(*typed.value);
@@ -167,7 +168,7 @@ class Translator {
     if (spelling == typed.spelling && spelling == flag.target) return true;
     if (!same_value(other, value)) {
       complaints_.push_back(fmt::format("{} {} and {} {} are one flag: give it once", spelling,
-                                        other, typed.spelling, value));
+                                        shortened(other), typed.spelling, shortened(value)));
     }
     return false;
   }

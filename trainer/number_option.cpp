@@ -6,6 +6,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "base/printable.h"
+
 namespace zeroth::trainer {
 namespace {
 
@@ -32,11 +34,11 @@ void NumberOptions::add(const std::string& name, std::optional<int64_t>& value, 
     const std::errc error = parse_whole(text, number);
     if (is_flag(text)) return true;
     if (error == std::errc::invalid_argument) {
-      complaints.push_back(fmt::format("{} {}: must be a whole number", name, text));
+      complaints.push_back(fmt::format("{} {}: must be a whole number", name, shortened(text)));
     } else if ((error == std::errc::result_out_of_range && text[0] != '-') || number > most) {
-      complaints.push_back(fmt::format("{} {}: must be at most {}", name, text, most));
+      complaints.push_back(fmt::format("{} {}: must be at most {}", name, shortened(text), most));
     } else if (error != std::errc{}) {
-      complaints.push_back(fmt::format("{} {}: is too small", name, text));
+      complaints.push_back(fmt::format("{} {}: is too small", name, shortened(text)));
     } else {
       value = number;
     }
@@ -54,7 +56,7 @@ void NumberOptions::add(const std::string& name, std::optional<double>& value,
     if (error == std::errc{}) {
       value = number;
     } else if (!is_flag(text)) {
-      complaints.push_back(fmt::format("{} {}: must be a number", name, text));
+      complaints.push_back(fmt::format("{} {}: must be a number", name, shortened(text)));
     }
     return true;
   };

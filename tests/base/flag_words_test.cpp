@@ -59,4 +59,15 @@ TEST_CASE("what no option takes is named, an unknown flag with the nearest one")
   CHECK(complaint({"f", "--qqqqqq=1"}) == "--qqqqqq: unknown flag");
 }
 
+TEST_CASE("what is long is cut wherever it stands") {
+  const std::string text(10'000, 'x');
+  using Words = std::vector<std::string>;
+  for (const Words& words : {Words{"f", text}, Words{"f", "--" + text}, Words{"f", "--num", text},
+                             Words{"f", "--yes=" + text}, Words{"f", "--num-pairs", "1", text}}) {
+    CAPTURE(words[1].substr(0, 20));
+    CHECK(complaint(words).size() < 200);
+    CHECK(complaint(words).find("... (1000") != std::string::npos);
+  }
+}
+
 }  // namespace zeroth

@@ -48,11 +48,12 @@ TEST_CASE("a text comes back as the tree that it describes") {
 }
 
 TEST_CASE("an ordered tree keeps the file's order") {
-  std::vector<std::string> repeated;
+  RepeatedKeys repeated;
   const auto tree =
-      parse_ordered_json(R"({"b": 1, "a": [{"z": 0, "y": {}}], "b": 2})", kSource, repeated);
+      parse_ordered_json(R"({"b": 1, "a": [{"z": 0, "y": {}}], "b": 2})", kSource, &repeated);
   CHECK(tree.dump() == R"({"b":2,"a":[{"z":0,"y":{}}]})");
-  CHECK(repeated == std::vector<std::string>{"b"});
+  CHECK(repeated.paths == std::vector<std::string>{"b"});
+  CHECK(repeated.count == 1);
 }
 
 TEST_CASE("of a key that stands twice the last counts, or it is refused with its path") {
@@ -61,6 +62,20 @@ TEST_CASE("of a key that stands twice the last counts, or it is refused with its
   JsonSource strict = kSource;
   strict.repeated = Repeated::kRefused;
   CHECK(error_of(text, strict) == "f.json:1: l[1].x stands twice in one object");
+}
+
+TEST_CASE("of 200,000 keys that stand twice below a long path twenty are named, and all counted") {
+  std::string text;
+  for (int level = 0; level < 120; ++level) text += "{\"" + std::string(100, 'k') + "\":";
+  text += "{\"x\":0";
+  for (int i = 0; i < 200'000; ++i) text += ",\"x\":1";
+  text += std::string(121, '}');
+  RepeatedKeys repeated;
+  CHECK(parse_ordered_json(text, kSource, &repeated).is_object());
+  CHECK(repeated.count == 200'000);
+  REQUIRE(repeated.paths.size() == 20);
+  CHECK(repeated.paths.back().size() < 150);
+  CHECK(parse_json(text, kSource).is_object());
 }
 
 TEST_CASE("what is no JSON is told by line, column, path, what is there and what may be") {
@@ -127,10 +142,10 @@ TEST_CASE("60,000 keys and 3,000 long ones are read in linear time, ordered or n
   for (int i = 0; i < 60'000; ++i) many += fmt::format(", \"key{}\": {}", i, i);
   for (int i = 0; i < 3'000; ++i) longs += fmt::format(", \"{}{}\": 0", std::string(3'000, 'k'), i);
   for (const std::string& text : {many + "}", longs + "}"}) {
-    std::vector<std::string> repeated;
+    RepeatedKeys repeated;
     CHECK(seconds_of([&] { parse_json(text, kSource); }) < 2);
-    CHECK(seconds_of([&] { parse_ordered_json(text, kSource, repeated); }) < 2);
-    CHECK(repeated.empty());
+    CHECK(seconds_of([&] { parse_ordered_json(text, kSource, &repeated); }) < 2);
+    CHECK(repeated.count == 0);
   }
 }
 

@@ -25,6 +25,13 @@ TEST_CASE("the nearest name is the one that was meant, or none") {
   CHECK(nearest_name("x", {}).empty());
 }
 
+TEST_CASE("for the unknown names of one input a few guesses are made") {
+  Guesses guesses;
+  int made = 0;
+  for (int name = 0; name < 100'000; ++name) made += guesses.another() ? 1 : 0;
+  CHECK(made == Guesses::kMost);
+}
+
 TEST_CASE("a name of any length is compared with short ones at once") {
   const std::string name(1'000'000, 'a');
   for (int i = 0; i < 1000; ++i) CHECK(nearest_name(name, {"stage", "enabled"}).empty());

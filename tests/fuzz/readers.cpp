@@ -68,8 +68,7 @@ std::vector<std::string> lines_of(std::string_view bytes) {
 void read_json_text(std::string_view bytes) {
   const auto tree = parse_json(bytes, {.name = "x.json", .repeated = Repeated::kRefused});
   (void)quoted(tree);
-  std::vector<std::string> repeated;
-  const auto ordered = parse_ordered_json(bytes, {.name = "x.json"}, repeated);
+  const auto ordered = parse_ordered_json(bytes, {.name = "x.json"});
   if (nlohmann::json::parse(ordered.dump()) != tree) throw Finding("two trees of one text");
 }
 

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "launcher/cli.h"
+#include "tests/support/temp_folder.h"
 
 namespace zeroth::launcher {
 
@@ -22,6 +23,16 @@ TEST_CASE("a core list that is wrong or leaves the process's cores is refused") 
   CHECK_THROWS_WITH(parse_core_list("1-3", allowed),
                     "--bind_core_list 1-3: core 3 is not available; available are 0,1,2");
   CHECK_THROWS_WITH(parse_core_list("0,0", allowed), "--bind_core_list 0,0: core 0 is repeated");
+}
+
+TEST_CASE("of a long core list a message shows its beginning") {
+  const std::string digits(10'000, '1');
+  for (const std::string& text : {digits, "0," + digits, digits + "-", "2-1," + digits}) {
+    const std::string said =
+        message_of<UsageError>([&] { parse_core_list(text, Cores(10'000, 2)); });
+    CHECK(said.find("... (1000") != std::string::npos);
+    CHECK(said.size() < 400);
+  }
 }
 
 TEST_CASE("cores are split into contiguous ranges of nearly equal size") {

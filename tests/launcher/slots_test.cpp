@@ -32,6 +32,17 @@ std::string error_of(const std::vector<std::string>& flags) {
 
 }  // namespace
 
+TEST_CASE("of long lists of slots a message shows their beginning") {
+  const std::string text(10'000, 'x');
+  for (const std::string& slots : {text, "localhost:" + text, "localhost@" + text,
+                                   "localhost:0,," + text, "localhost:0,0," + text}) {
+    CAPTURE(slots.substr(0, 20));
+    CHECK(error_of({"--include", slots}).find("... (100") != std::string::npos);
+    CHECK(error_of({"--exclude", slots}).size() < 400);
+  }
+  CHECK(error_of({"--include", text, "--exclude", text}).size() < 400);
+}
+
 TEST_CASE("without flags every GPU gets a rank, and the CPU one rank") {
   CHECK(on_gpus({}).slots == Slots{"0", "1", "2", "3"});
   CHECK(on_gpus({}).num_ranks == 4);

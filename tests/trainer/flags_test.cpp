@@ -1,7 +1,11 @@
 #include "trainer/flags.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
+#include <ctime>
+
+#include "tests/support/temp_folder.h"
 #include "tests/trainer/flag_line.h"
 #include "tests/trainer/workbench.h"
 
@@ -92,6 +96,41 @@ TEST_CASE("all complaints come in one error") {
   CHECK(has(text, "--step: no such flag; did you mean --steps?"));
   CHECK(has(text, "--epochs 0: must be above 0"));
   CHECK(has(text, "--eval-every needs --eval-data"));
+}
+
+TEST_CASE("of thousands of unknown flags twenty are named, in time, and the others counted") {
+  std::vector<std::string> arguments;
+  for (int i = 0; i < 60'000; ++i) arguments.push_back(fmt::format("--seqlen{}", i));
+  const std::clock_t start = std::clock();
+  const std::string said = message_of<Error>([&] { parse_flags(arguments); });
+  CHECK(std::clock() - start < 2 * CLOCKS_PER_SEC);
+  CHECK(has(said, "--seqlen0: no such flag; did you mean --seq-len?"));
+  CHECK(said.ends_with("\n  and 59982 more"));  // --model and --data are missing, too
+  CHECK(said.size() < 2000);
+}
+
+TEST_CASE("what is long on a command line is cut in every complaint about it") {
+  const std::string text(10'000, '7');
+  const std::vector<std::string> flags = {"--",
+                                          "",
+                                          "--steps ",
+                                          "--steps -",
+                                          "--lr x",
+                                          "--betas x,",
+                                          "--loss-mean ",
+                                          "--deterministic=x",
+                                          "--gradient-checkpointing=",
+                                          "--separator \\q",
+                                          "--data --",
+                                          "--report_to ",
+                                          "--max_steps 1 --max_steps ",
+                                          "--deepspeed_config c --deepspeed "};
+  for (const std::string& flag : flags) {
+    CAPTURE(flag);
+    const std::string said = complaint(flag + text);
+    CHECK(has(said, "... (100"));
+    CHECK(said.size() < 500);
+  }
 }
 
 TEST_CASE("values that do not parse name their flag") {
