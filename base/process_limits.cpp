@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -12,17 +13,21 @@
 namespace zeroth {
 namespace {
 
-bool is_limited(decltype(RLIMIT_AS) resource) {
+using Resource = decltype(RLIMIT_AS);
+
+std::optional<rlim_t> limit_on(Resource resource) {
   rlimit limit{};
-  return ::getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  if (::getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+  return limit.rlim_cur;
 }
 
 // Empty where the error has nothing to do with a limit.
 std::string limit_of(int error) {
   if (error == EMFILE) return " (ulimit -n)";
-  if (error == EFBIG && is_limited(RLIMIT_FSIZE)) return " (ulimit -f)";
-  if (error == ENOMEM && is_limited(RLIMIT_AS)) return " (ulimit -v)";
-  if (error == EAGAIN && is_limited(RLIMIT_NPROC)) return " (ulimit -u)";
+  if (const auto most = limit_on(RLIMIT_FSIZE); error == EFBIG && most)
+    return fmt::format(" (ulimit -f: {} bytes)", *most);
+  if (error == ENOMEM && limit_on(RLIMIT_AS)) return " (ulimit -v)";
+  if (error == EAGAIN && limit_on(RLIMIT_NPROC)) return " (ulimit -u)";
   return "";
 }
 
@@ -33,10 +38,10 @@ std::string system_reason(int error) {
 }
 
 std::string address_space_limit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
+  const auto most = limit_on(RLIMIT_AS);
+  if (!most) return "";
   return fmt::format("each process may use {} of address space: ulimit -v",
-                     format_bytes(static_cast<int64_t>(limit.rlim_cur)));
+                     format_bytes(static_cast<int64_t>(*most)));
 }
 
 void require_open_files(int needed) {

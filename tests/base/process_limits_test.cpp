@@ -25,7 +25,7 @@ TEST_CASE("a reason that is a limit of the process names the limit") {
   CHECK(system_reason(EMFILE) == "Too many open files (ulimit -n)");
   const ChildResult result = in_child([] {
     limit_to(RLIMIT_FSIZE, 1 << 30, 1 << 30);
-    return system_reason(EFBIG) == "File too large (ulimit -f)" ? 0 : 1;
+    return system_reason(EFBIG) == "File too large (ulimit -f: 1073741824 bytes)" ? 0 : 1;
   });
   CHECK(result.status == 0);
 }

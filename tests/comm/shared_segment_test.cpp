@@ -63,7 +63,8 @@ TEST_CASE("a segment has its memory from the start, so that the lack of it is an
     const rlimit limit{4096, 4096};
     ::setrlimit(RLIMIT_FSIZE, &limit);
     return message_of<Error>([] { SharedSegment::create(kBytes); }) ==
-                   "cannot create 3145728 bytes of shared memory: File too large (ulimit -f)"
+                   "cannot create 3145728 bytes of shared memory: File too large (ulimit -f: "
+                   "4096 bytes)"
                ? 0
                : 1;
   });

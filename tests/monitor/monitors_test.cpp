@@ -84,7 +84,8 @@ TEST_CASE("a file beyond ulimit -f is a warning that names the limit") {
     limit_file_size(10);
     for (int step = 1; step <= 3; ++step) monitors.write(fixture_events());
     const std::string expected =
-        ".csv: write failed: File too large (ulimit -f); it is off from here on, training goes on";
+        ".csv: write failed: File too large (ulimit -f: 10 bytes); it is off from here on, "
+        "training goes on";
     return warnings.size() == 1 && warnings[0].ends_with(expected) ? 0 : 1;
   });
   CHECK(result.status == 0);

@@ -130,9 +130,10 @@ TEST_CASE("a metrics file beyond ulimit -f is a warning that names the limit") {
     std::string warning;
     MetricsFile file(path, [&](const std::string& text) { warning = text; });
     file.write(R"({"step": 1, "loss": 0.5})");
-    const std::string expected = "--metrics " + path +
-                                 ": write failed: File too large (ulimit -f); it ends here, "
-                                 "training goes on";
+    const std::string expected =
+        "--metrics " + path +
+        ": write failed: File too large (ulimit -f: 10 bytes); it ends here, "
+        "training goes on";
     return warning == expected ? 0 : 1;
   });
   CHECK(result.status == 0);
