@@ -32,15 +32,13 @@ bool Trainer::train() {
                      plan_.train_deal(mesh.rank(), mesh.world_size()), seed,
                      [this] { return stop_.number() != 0; });
   reporter_.resume();
-  const std::string_view saving =
-      plan_.flags.output.empty() ? "without --output nothing is saved" : "saving";
   for (int64_t step = 1; step <= plan_.total_steps; ++step) {
     const engine::StepStats stats = engine_.train_batch(loader);
     reporter_.step(stats);
     if (!stats.failure.empty()) throw Error("{}{}", stats.failure, checkpoints_.newest_good());
     saw(stats);
     if (stats.end_wanted || (evaluation_due(step) && evaluate(step))) {
-      report_stop(step, saving);
+      report_stop(step, fate_of_model());
       return true;
     }
     if (checkpoints_.due(step)) save_on_the_way(step);
@@ -69,6 +67,12 @@ void Trainer::report_stop(int64_t step, std::string_view outcome) {
   reporter_.interrupted(
       {.step = step, .signal = signal_name(signal), .since_start_s = reporter_.clock().seconds()},
       outcome);
+}
+
+// Where training stops now.
+std::string_view Trainer::fate_of_model() const {
+  if (plan_.flags.output.empty()) return "without --output nothing is saved";
+  return last_loss_.empty() ? "saving" : "nothing is saved";
 }
 
 // The last step's evaluation belongs to run().

@@ -31,6 +31,7 @@ class Trainer {
   bool train();
   void saw(const engine::StepStats& stats);
   void report_stop(int64_t step, std::string_view outcome);
+  std::string_view fate_of_model() const;
   bool evaluation_due(int64_t step) const;
   // Whether a signal ended it.
   bool evaluate(int64_t step);

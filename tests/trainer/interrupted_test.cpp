@@ -251,4 +251,78 @@ TEST_CASE("a second signal ends a run at once") {
   CHECK_FALSE(fs::exists(bench / "out/config.json"));
 }
 
+TEST_CASE("a second signal to the launcher ends both ranks at once, and the newest model stays") {
+  const Workbench bench;
+  fs::create_directory(bench / "out");
+  bench.write("out/model.safetensors", "of before");
+  const auto result = bench.shell(fmt::format(
+      "{}{} '{}/zeroth' --num_gpus 2 finetune --model model --data train.bin --seq-len 16 "
+      "--micro-batch 16 --accumulation 100000 --steps 2 --overwrite --output out > started & "
+      "pid=$!\n"
+      "until grep -q 'loss  ' started || ! kill -0 $pid; do sleep 0.02; done\n"
+      "all=$(cat /proc/$pid/task/*/children)\n"
+      "for one in $all; do grep -q finetune /proc/$one/comm && works $one 50; done\n"
+      "kill -TERM $pid; sleep 1; kill -0 $pid && echo still there; kill -TERM $pid; wait $pid\n"
+      "code=$?; for one in $all; do kill -0 $one 2> /dev/null && echo $one outlived it; done\n"
+      "exit $code",
+      kWorks, kDefault, ZEROTH_BIN_DIR));
+  CAPTURE(result.err);
+  CHECK(result.code == 143);
+  CHECK(has(result.out, "still there"));
+  CHECK_FALSE(has(result.out, "outlived it"));
+  CHECK(bench.read("out/model.safetensors") == "of before");
+}
+
+TEST_CASE(
+    "a second signal while a model is saved leaves whole models only, the newest among them") {
+  const Workbench bench;
+  // Stopped until it has been met while it writes; then both signals wait for it.
+  const auto result = bench.shell(
+      fmt::format("{} \"$FINETUNE\" {} --save-every 1 --output out > said & pid=$!\n"
+                  "until [ -d out/step-2 ] || ! kill -0 $pid; do sleep 0.02; done\n"
+                  "while kill -0 $pid; do\n"
+                  "  kill -STOP $pid; ls out | grep 'step-.*zeroth-tmp' > met && break\n"
+                  "  kill -CONT $pid; sleep 0.01\n"
+                  "done\n"
+                  "kill -INT $pid; kill -TERM $pid; kill -CONT $pid; wait $pid",
+                  kDefault, kEndless));
+  CAPTURE(result.err);
+  CHECK(result.code == 143);
+  const std::string met = bench.read("met");
+  CAPTURE(met);
+  REQUIRE(met.starts_with("step-"));
+  const int64_t newest = std::stoll(met.substr(5));
+  for (const int64_t step : {newest - 2, newest - 1}) {
+    const fs::path folder = bench / fmt::format("out/step-{}", step);
+    CHECK(model::SafetensorsFolder(folder).entries().size() > 10);
+    CHECK(fs::exists(folder / "tokenizer.json"));
+  }
+  CHECK_FALSE(fs::exists(bench / fmt::format("out/step-{}", newest)));
+  CHECK_FALSE(fs::exists(bench / "out/model.safetensors"));
+}
+
+TEST_CASE("a signal to a run whose last loss is not finite promises no model") {
+  const Workbench bench;
+  bench.write("ds.json", R"({"scheduler": {"type": "LRRangeTest", "params": {
+    "lr_range_test_min_lr": 1e17, "lr_range_test_step_size": 1000000,
+    "lr_range_test_step_rate": 1}}})");
+  // Steps long enough to be met by a signal before there are ten of them.
+  const auto result = bench.shell(fmt::format(
+      "{} \"$FINETUNE\" --model model --data train.bin --seq-len 16 --micro-batch 2 "
+      "--accumulation 300 --steps 20 --metrics m.jsonl --deepspeed ds.json --output out "
+      "& pid=$!\n"
+      "until grep -q 'skipped\": *true' m.jsonl 2> /dev/null || ! kill -0 $pid; do "
+      "sleep 0.02; done\n"
+      "kill -TERM $pid; wait $pid",
+      kDefault));
+  CAPTURE(result.err);
+  CHECK(result.code == 1);
+  CHECK(has(result.out, "interrupted by SIGTERM after step "));
+  CHECK(has(result.out, "/20; nothing is saved\n"));
+  CHECK_FALSE(has(result.out, "; saving"));
+  CHECK(has(result.err, " is nan and gradients are not finite since step "));
+  CHECK(has(result.err, ": no model is saved"));
+  CHECK_FALSE(fs::exists(bench / "out/model.safetensors"));
+}
+
 }  // namespace zeroth::trainer
