@@ -62,12 +62,15 @@ bool write_all(int fd, std::string_view text) {
 
 void print_answer(std::string_view text) {
   if (output_was_closed) throw Error("standard output is closed");
-  if (write_all(STDOUT_FILENO, text)) return;
-  if (errno == EPIPE) {
+  if (!write_all(STDOUT_FILENO, text)) fail_for_output(errno);
+}
+
+void fail_for_output(int error) {
+  if (error == EPIPE) {
     ::signal(SIGPIPE, SIG_DFL);
     ::raise(SIGPIPE);
   }
-  throw Error("standard output cannot be written: {}", system_reason(errno));
+  throw Error("standard output cannot be written: {}", system_reason(error));
 }
 
 void say_last_words(std::string_view text) {

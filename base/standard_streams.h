@@ -20,6 +20,9 @@ bool write_all(int fd, std::string_view text);
 // from the start.
 void print_answer(std::string_view text);
 
+// [[noreturn]] The end of whoever's output was its work and failed with this errno, as above.
+[[noreturn]] void fail_for_output(int error);
+
 // Last words, to standard error: what that does not take within two seconds is dropped. Safe
 // whatever other threads do, which may hold the lock of a stream and wait for a reader.
 void say_last_words(std::string_view text);

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/complaints.h"
 #include "base/memory_file.h"
 #include "base/printable.h"
 #include "base/process_limits.h"
@@ -83,16 +84,23 @@ void tell(const LaunchOptions& options, const Program& program, const RankPlan& 
   }
 }
 
-// A command that does nothing else: without its output it has failed.
-bool only_prints(const std::vector<std::string>& command) {
-  return std::any_of(command.begin() + 1, command.end(), [](const std::string& word) {
-    return word == "--print-config" || word == "--help" || word == "-h" || word == "--version";
+bool has_any(const std::vector<std::string>& command, std::vector<std::string_view> flags) {
+  return std::any_of(command.begin() + 1, command.end(), [&](const std::string& word) {
+    return std::find(flags.begin(), flags.end(), word.substr(0, word.find('='))) != flags.end();
   });
 }
 
+// A command whose work is what it prints: without its output it has failed. So is an evaluation of
+// finetune whose loss goes nowhere else.
+bool only_prints(const std::vector<std::string>& command) {
+  if (has_any(command, {"--print-config", "--help", "-h", "--version"})) return true;
+  return std::filesystem::path(command[0]).filename() == "finetune" &&
+         has_any(command, {"--eval-only"}) && !has_any(command, {"--metrics"});
+}
+
 int launch(const LaunchOptions& options, double launch_time) {
-  if (options.verbosity >= Verbosity::kWarnings)
-    for (const std::string& warning : options.warnings) say("warning: " + warning);
+  if (options.verbosity >= Verbosity::kWarnings && !options.warnings.empty())
+    say("warning: " + listed(options.warnings));
   require_open_files(kOpenFiles);
   const bool prints = only_prints(options.command);
   if (prints && standard_output_was_closed()) throw Error("standard output is closed");

@@ -41,16 +41,9 @@ ProgressOptions progress_options(const RunPlan& plan, const comm::RankEnv& env) 
           .betas = plan.config.optimizer.betas};
 }
 
-// A run does not end because nobody sees it.
-Progress::Output output_of(bool writes) {
-  return [writes, lost = false](std::string_view text) mutable {
-    if (!writes || write_all(STDOUT_FILENO, text) || lost) return;
-    say_last_words(
-        fmt::format("finetune: warning: standard output is lost from here on: {}; "
-                    "the run goes on\n",
-                    system_reason(errno)));
-    lost = true;
-  };
+// Of an evaluation whose loss goes nowhere else.
+bool output_is_all(const Flags& flags) {
+  return flags.eval_only && flags.metrics.empty();
 }
 
 std::string page_path(const RunPlan& plan) {
@@ -65,8 +58,11 @@ Reporter::Reporter(const RunPlan& plan, const comm::RankEnv& env, const RunClock
       writes_(env.rank == 0),
       metrics_(writes_ ? plan.flags.metrics : "",
                [this](const std::string& text) { progress_.warning(text); }),
-      progress_(progress_options(plan, env), output_of(writes_)),
+      progress_(progress_options(plan, env), [this](std::string_view text) { print(text); }),
       peak_share_(plan.spec, plan.config.batch.train_batch_size) {
+  if (writes_ && output_is_all(plan.flags) && standard_output_was_closed()) {
+    throw Error("standard output is closed");
+  }
   if (!writes_ || !plan.train) return;
   monitors_ =
       monitor::Monitors(plan.config, [this](const std::string& text) { progress_.warning(text); });
@@ -76,6 +72,21 @@ Reporter::Reporter(const RunPlan& plan, const comm::RankEnv& env, const RunClock
 
 Reporter::~Reporter() {
   if (page_) page_->write(monitor::RunPage::State::kStopped);
+}
+
+// A run does not end because nobody sees it.
+void Reporter::print(std::string_view text) {
+  if (!writes_ || write_all(STDOUT_FILENO, text) || output_error_ != 0) return;
+  output_error_ = errno;
+  if (output_is_all(plan_.flags)) return;
+  say_last_words(
+      fmt::format("finetune: warning: standard output is lost from here on: {}; "
+                  "the run goes on\n",
+                  system_reason(output_error_)));
+}
+
+void Reporter::require_output() const {
+  if (output_error_ != 0 && output_is_all(plan_.flags)) fail_for_output(output_error_);
 }
 
 void Reporter::note(const std::string& text) {
@@ -105,6 +116,7 @@ void Reporter::planned(comm::Mesh& mesh, int threads) {
                    warning ? configs::LogLevel::kWarning : configs::LogLevel::kInfo);
   }
   if (plan_.config.dump_state) progress_.lines(config_text(plan_));
+  require_output();
 }
 
 void Reporter::started(engine::Engine& engine) {
@@ -183,6 +195,7 @@ void Reporter::evaluated(int64_t step, const engine::EvalStats& stats) {
                     .since_start_s = clock_.seconds()};
   metrics_.write(to_json(row));
   progress_.evaluation(row);
+  require_output();
   monitors_.write(eval_events(row, samples_after(step)));
   if (page_) page_->evaluation(step, stats.loss);
   update_page();

@@ -24,8 +24,8 @@ namespace zeroth::trainer {
 class Reporter {
  public:
   // Opens what rank 0 writes to. Throws an Error that names flag or key, path and reason: before
-  // weights are read, so that nobody learns it after an hour. Keeps references to `plan` and
-  // `clock`.
+  // weights are read, so that nobody learns it after an hour. So does whatever prints below, where
+  // the output is lost of a run that makes nothing else. Keeps references to `plan` and `clock`.
   Reporter(const RunPlan& plan, const comm::RankEnv& env, const RunClock& clock);
   // Without finished() the page says that the run has stopped.
   ~Reporter();
@@ -54,6 +54,8 @@ class Reporter {
   const RunClock& clock() const { return clock_; }
 
  private:
+  void print(std::string_view text);
+  void require_output() const;
   int64_t samples_after(int64_t step) const;
   // What the engine has come to know and was not told yet. Files are made when they are first used.
   void tell_notes();
@@ -63,6 +65,7 @@ class Reporter {
   const RunPlan& plan_;
   const RunClock& clock_;
   bool writes_;
+  int output_error_ = 0;  // an errno: standard output is lost
   MetricsFile metrics_;
   Progress progress_;
   monitor::Monitors monitors_;

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include "model/safetensors_writer.h"
 #include "tests/trainer/workbench.h"
 
 namespace zeroth::trainer {
@@ -62,6 +63,33 @@ TEST_CASE("a configuration that is printed for nobody is no success") {
   }
 }
 
+TEST_CASE("an evaluation whose loss is printed for nobody is no success, unless --metrics has it") {
+  const Workbench bench;
+  const std::string evaluation = "--model model --eval-only --data train.bin --seq-len 16";
+  for (const char* program : {"\"$FINETUNE\"", "zeroth 2"}) {
+    CAPTURE(program);
+    const auto run = [&](const std::string& rest) {
+      return bench.shell(script(fmt::format("{} {} {}", program, evaluation, rest)));
+    };
+    const auto full = run(">/dev/full");
+    CHECK(full.code == 1);
+    CHECK(has(full.err, "error: standard output cannot be written: No space left on device\n"));
+    const auto closed = run(">&-");
+    CHECK(closed.code == 1);
+    CHECK(has(closed.err, "error: standard output is closed\n"));
+    for (const char* output : {">/dev/full", ">&-"}) {
+      CAPTURE(output);
+      std::filesystem::remove(bench / "m.jsonl");
+      CHECK(run(fmt::format("--metrics m.jsonl {}", output)).code == 0);
+      CHECK(bench.evaluations("m.jsonl").size() == 1);
+    }
+    const auto unread =
+        bench.shell(script(fmt::format("({} {}; echo status $? >&2) | :", program, evaluation)));
+    CHECK(has(unread.err, "status 141\n"));
+    CHECK_FALSE(has(unread.err, "error"));
+  }
+}
+
 TEST_CASE("data that shrinks while it is used is an error with path and offset, not a signal") {
   const Workbench bench;
   const auto result =
@@ -75,14 +103,65 @@ TEST_CASE("data that shrinks while it is used is an error with path and offset, 
   CHECK_FALSE(has(result.err, "SIGBUS"));
 }
 
+TEST_CASE(
+    "weights that shrink while they are read are an error with path and offset, not a signal") {
+  const Workbench bench;
+  constexpr int64_t kVocabulary = 1'000'000;  // so that reading takes a while
+  auto config = nlohmann::json::parse(bench.read("model/config.json"));
+  config["vocab_size"] = kVocabulary;
+  config["num_hidden_layers"] = 1;
+  bench.write("model/config.json", config.dump());
+  const std::string layer = "model.layers.0.";
+  model::SafetensorsWriter(bench / "model/model.safetensors", torch::kFloat32,
+                           {{"model.embed_tokens.weight", {kVocabulary, 32}},
+                            {layer + "input_layernorm.weight", {32}},
+                            {layer + "self_attn.q_proj.weight", {32, 32}},
+                            {layer + "self_attn.k_proj.weight", {16, 32}},
+                            {layer + "self_attn.v_proj.weight", {16, 32}},
+                            {layer + "self_attn.o_proj.weight", {32, 32}},
+                            {layer + "post_attention_layernorm.weight", {32}},
+                            {layer + "mlp.gate_proj.weight", {64, 32}},
+                            {layer + "mlp.up_proj.weight", {64, 32}},
+                            {layer + "mlp.down_proj.weight", {32, 64}},
+                            {"model.norm.weight", {32}},
+                            {"lm_head.weight", {kVocabulary, 32}}});
+  const auto result = bench.shell(
+      "\"$FINETUNE\" --model model --eval-only --data qa.jsonl --prompt-field question "
+      "--completion-field answer --seq-len 16 > said & pid=$!\n"
+      "until grep -q 'model  ' said && grep -q model.safetensors /proc/$pid/maps || "
+      "! kill -0 $pid; do sleep 0.002; done\n"
+      "kill -STOP $pid; : > model/model.safetensors; kill -CONT $pid; wait $pid");
+  CAPTURE(result.err);
+  CHECK(result.code == 1);
+  CHECK(has(result.err, "finetune: error: cannot read "));
+  CHECK(has(result.err, "/model/model.safetensors at offset "));
+  CHECK(has(result.err, ": it has only 0 bytes now: somebody cut it while it was in use\n"));
+}
+
 TEST_CASE("a model beyond ulimit -f is an error with path and limit, not a signal") {
   const Workbench bench;
   const auto result = bench.shell(
       script(fmt::format("ulimit -f 64\nzeroth 2 {} --output saved --overwrite", kShort)));
   CHECK(result.code == 1);
   CHECK(has(result.err, "model.safetensors: reserving "));
-  CHECK(has(result.err, " bytes failed: File too large (ulimit -f)\n"));
+  CHECK(has(result.err, " bytes failed: File too large (ulimit -f: 32768 bytes)\n"));
   CHECK_FALSE(has(result.err, "SIGXFSZ"));
+}
+
+TEST_CASE("a swap file beyond ulimit -f is an error with path, size and limit, not a signal") {
+  const Workbench bench;
+  bench.write("nvme.json", fmt::format(R"({{"zero_optimization": {{"stage": 2,
+    "offload_optimizer": {{"device": "nvme", "nvme_path": "{}"}}}}}})",
+                                       (bench / "nvme").string()));
+  const auto result =
+      bench.shell(script(fmt::format("ulimit -f 64\nzeroth 2 {} --deepspeed nvme.json", kShort)));
+  CAPTURE(result.err);
+  CHECK(result.code == 1);
+  CHECK(has(result.err, (bench / "nvme/zeroth-").string()));
+  CHECK(has(result.err, ".optimizer.swap needs "));
+  CHECK(has(result.err, " bytes): File too large (ulimit -f: 32768 bytes)\n"));
+  CHECK_FALSE(has(result.err, "SIGXFSZ"));
+  CHECK(std::filesystem::is_empty(bench / "nvme"));
 }
 
 TEST_CASE("a run under a small ulimit -n says that this is the reason") {
