@@ -10,10 +10,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <utility>
 
+#include "tests/fuzz/mutant.h"
 #include "tests/trainer/workbench.h"
 
 namespace zeroth::trainer {
@@ -32,10 +34,11 @@ struct Usage {
   std::string err;
 };
 
-Usage run(const Workbench& bench, const std::string& arguments) {
+Usage run(const Workbench& bench, const std::string& arguments,
+          const std::string& program = "finetune") {
   const std::string command = fmt::format(
-      "cd '{}' && DS_ACCELERATOR=cpu OMP_NUM_THREADS=1 exec '{}/finetune' {} > stdout 2> stderr",
-      (bench / "").string(), ZEROTH_BIN_DIR, arguments);
+      "cd '{}' && DS_ACCELERATOR=cpu OMP_NUM_THREADS=1 exec '{}/{}' {} > stdout 2> stderr",
+      (bench / "").string(), ZEROTH_BIN_DIR, program, arguments);
   const char* const words[] = {"sh", "-c", command.c_str(), nullptr};
   pid_t pid = 0;
   REQUIRE(::posix_spawn(&pid, "/bin/sh", nullptr, nullptr, const_cast<char**>(words), environ) ==
@@ -84,15 +87,30 @@ void replace(const Workbench& bench, const std::string& name, const std::string&
   if (by.starts_with('/')) fs::create_symlink(by, bench / name);
 }
 
+constexpr std::pair<const char*, const char*> kInPlace[] = {
+    {"FIFO", "a FIFO"}, {"folder", "a folder"}, {"/dev/zero", "a device"}};
+
 // Of a run that does nothing.
 const Usage& nothing() {
   static const Usage usage = run(Workbench(), "--help");
   return usage;
 }
 
+// What a terminal obeys, but for the end of a line: C0, DEL, C1 in UTF-8.
+bool has_control_bytes(const std::string& text) {
+  uint8_t before = 0;
+  for (const char character : text) {
+    const auto byte = static_cast<uint8_t>(character);
+    if ((byte < 0x20 && byte != '\n') || byte == 0x7f) return true;
+    if (std::exchange(before, byte) == 0xc2 && byte >= 0x80 && byte < 0xa0) return true;
+  }
+  return false;
+}
+
 struct Case {
   std::function<void(const Workbench&)> spoil;
   std::string said;  // must stand in the message
+  std::string arguments = kRun;
 };
 
 // Exit code 1, one printable message, less than 2 s and 500 MB more than a run that does nothing.
@@ -100,16 +118,14 @@ void expect_refused(const Case& bad) {
   const Workbench bench;
   bench.write("ds.json", "{}");
   bad.spoil(bench);
-  const Usage usage = run(bench, kRun);
+  const Usage usage = run(bench, bad.arguments);
   INFO(bad.said << " | " << usage.err.substr(0, 500));
   CHECK(usage.code == 1);
   CHECK(usage.err.starts_with("finetune: error: "));
   CHECK(has(usage.err, bad.said));
   CHECK(usage.err.size() < 4000);
   CHECK_FALSE(has(usage.err, "json.exception"));
-  CHECK(std::none_of(usage.err.begin(), usage.err.end(), [](unsigned char byte) {
-    return (byte < 0x20 && byte != '\n') || byte == 0x7f;
-  }));
+  CHECK_FALSE(has_control_bytes(usage.err));
   CHECK(usage.seconds - nothing().seconds < 2);
   CHECK(usage.mib - nothing().mib < 500);
 }
@@ -147,15 +163,52 @@ TEST_CASE("JSON of very many values or bytes is refused before it takes memory")
 }
 
 TEST_CASE("what stands in a file's place is named at once") {
-  for (const char* const name :
-       {"ds.json", "model/config.json", "model/tokenizer.json", "model/tokenizer_config.json",
-        "model/model.safetensors", "qa.jsonl"}) {
-    for (const auto& [by, kind] : {std::pair{"FIFO", "a FIFO"}, std::pair{"folder", "a folder"},
-                                   std::pair{"/dev/zero", "a device"}}) {
-      expect_refused({[&, by = by](const Workbench& bench) { replace(bench, name, by); },
-                      fmt::format("{} is {}, expected a file", name, kind)});
+  const std::string run = kRun;
+  const auto on = [](const char* data) {
+    return fmt::format("--model model --data {} --seq-len 16 --steps 1 --deepspeed ds.json", data);
+  };
+  const std::pair<const char*, std::string> files[] = {
+      {"ds.json", run},
+      {"model/config.json", run},
+      {"model/tokenizer.json", run},
+      {"model/tokenizer_config.json", run},
+      {"model/generation_config.json", run},
+      {"model/model.safetensors", run},
+      {"model/model.safetensors.index.json", run},
+      {"qa.jsonl", run},
+      {"train.bin", on("train.bin")},
+      {"a.txt", on("a.txt")},
+      {"eval.jsonl", run + " --eval-data eval.jsonl"}};
+  for (const auto& [name, arguments] : files) {
+    for (const auto& [by, kind] : kInPlace) {
+      const auto spoil = [name = name, by = by](const Workbench& bench) {
+        if (name == std::string("model/generation_config.json"))  // where the end of text is told
+          bench.write("model/tokenizer_config.json", "{}");
+        replace(bench, name, by);
+      };
+      expect_refused({spoil, fmt::format("{} is {}, expected a file", name, kind), arguments});
     }
   }
+}
+
+TEST_CASE("check-config names what stands in its file's place") {
+  for (const auto& [by, kind] : kInPlace) {
+    const Workbench bench;
+    replace(bench, "ds.json", by);
+    const Usage usage = run(bench, "check-config ds.json", "zeroth");
+    CHECK(usage.code == 2);
+    CHECK(usage.err == fmt::format("zeroth: error: ds.json is {}, expected a file\n", kind));
+  }
+}
+
+TEST_CASE("200,000 keys that stand twice below a long path take neither time nor memory") {
+  std::string text;
+  for (int level = 0; level < 126; ++level) text += "{\"" + std::string(1000, 'k') + "\":";
+  text += "{\"x\":0" + repeat(",\"x\":0", 200'000) + std::string(127, '}');
+  expect_refused({[&](const Workbench& bench) { bench.write("ds.json", text); },
+                  " bytes): stands twice in the same object: keep one\n"});
+  expect_refused({[&](const Workbench& bench) { bench.write("model/tokenizer.json", text); },
+                  "tokenizer.json: "});
 }
 
 TEST_CASE("numbers that no model has are refused by their key") {
@@ -196,6 +249,30 @@ TEST_CASE(
     CHECK(usage.code == 0);
     CHECK(usage.seconds - nothing().seconds < 2);
   }
+}
+
+TEST_CASE("what either program prints of mutants of a configuration holds no control byte") {
+  const Workbench bench;
+  std::vector<std::string> originals;
+  for (const auto& file :
+       fs::directory_iterator(fs::path(ZEROTH_SOURCE_DIR) / "tests/fuzz/corpus/ds_config")) {
+    originals.push_back(read_text(file));
+  }
+  std::sort(originals.begin(), originals.end());
+  int with_control_bytes = 0;
+  const auto check = [&](const Usage& usage, int refused) {
+    CHECK((usage.code == 0 || usage.code == refused));
+    CHECK_FALSE(has_control_bytes(bench.read("stdout") + usage.err));
+  };
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    CAPTURE(seed);
+    const std::string text = fuzz::mutant(originals, seed);
+    with_control_bytes += has_control_bytes(text) ? 1 : 0;
+    bench.write("ds.json", text);
+    check(run(bench, "check-config ds.json", "zeroth"), 2);
+    if (seed % 10 == 0) check(run(bench, "--model model --print-config --deepspeed ds.json"), 1);
+  }
+  CHECK(with_control_bytes > 20);
 }
 
 TEST_CASE("names with control bytes are shown escaped, on the console and on the page") {

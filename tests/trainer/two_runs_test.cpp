@@ -25,9 +25,10 @@ TEST_CASE("a second run into one output is refused by name, on all ranks, and ha
       "pid=$!\n"
       "until grep -q grad_norm m.jsonl 2> /dev/null || ! kill -0 $pid; do sleep 0.02; done\n"
       "echo process $pid on $(hostname)\n"
-      "'{1}/zeroth' --num_gpus 2 finetune {0} --steps 1 --overwrite --metrics m.jsonl > second "
+      ": > second; before=$(ls -A)\n"
+      "'{1}/zeroth' --num_gpus 2 finetune {0} --steps 1 --overwrite --metrics m.jsonl >> second "
       "2>&1\n"
-      "echo code $?; ls\n"
+      "echo code $?; ls; [ \"$(ls -A)\" = \"$before\" ] && echo nothing was added\n"
       "kill -TERM $pid; wait $pid",
       kRun, ZEROTH_BIN_DIR));
   CAPTURE(result.out);
@@ -36,6 +37,7 @@ TEST_CASE("a second run into one output is refused by name, on all ranks, and ha
   CHECK(result.code == 143);
   CHECK(has(result.out, "code 1\n"));
   CHECK(has(result.out, "out.zeroth-lock"));
+  CHECK(has(result.out, "nothing was added\n"));
   const std::string holder = result.out.substr(0, result.out.find('\n'));
   CHECK(has(second, fmt::format("out is the output of a run that goes on ({}, since ", holder)));
   CHECK(bench.steps("m.jsonl").size() > 1);
