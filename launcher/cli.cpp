@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <climits>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -192,6 +193,9 @@ void check_values(const LaunchOptions& options) {
     throw UsageError("--timeout {}: at least one second is needed", *options.timeout_seconds);
   if (options.grace_seconds < 0)
     throw UsageError("--grace {}: seconds cannot be negative", options.grace_seconds);
+  if (options.rank_log_folder.size() >= PATH_MAX)
+    throw UsageError("--enable_each_rank_log {}: a path has at most {} bytes",
+                     shortened(options.rank_log_folder), PATH_MAX - 1);
   if (!options.bind_core_list.empty() && options.bind_cores == false)
     throw UsageError("--bind_core_list {} contradicts --no_bind_cores_to_rank",
                      shortened(options.bind_core_list));

@@ -14,6 +14,7 @@
 
 #include "base/affinity.h"
 #include "base/error.h"
+#include "base/printable.h"
 #include "launcher/near_cores.h"
 #include "launcher/nvml.h"
 
@@ -105,7 +106,7 @@ Accelerator resolve_accelerator(const std::optional<std::string>& ds_accelerator
     return machine.gpus.empty() ? Accelerator::kCpu : Accelerator::kCuda;
   if (ds_accelerator == "cpu") return Accelerator::kCpu;
   if (ds_accelerator != "cuda")
-    throw Error("DS_ACCELERATOR is '{}'; zeroth knows cpu and cuda", *ds_accelerator);
+    throw Error("DS_ACCELERATOR is '{}'; zeroth knows cpu and cuda", shortened(*ds_accelerator));
   if (machine.gpus.empty())
     throw Error("DS_ACCELERATOR is cuda, but no GPU is visible (see CUDA_VISIBLE_DEVICES)");
   return Accelerator::kCuda;
@@ -120,7 +121,7 @@ void check_timeout(const std::optional<std::string>& deepspeed_timeout) {
     throw Error(
         "DEEPSPEED_TIMEOUT is '{}'; it takes whole minutes, at least 1 (zeroth --timeout takes "
         "seconds)",
-        *deepspeed_timeout);
+        shortened(*deepspeed_timeout));
 }
 
 std::optional<int> terminal_columns(int fd) {

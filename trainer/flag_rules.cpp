@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <charconv>
+#include <climits>
 #include <cmath>
 #include <string_view>
 #include <utility>
@@ -139,6 +140,20 @@ bool is_without_pairs(const Flags& flags) {
   return !flags.data.ends_with(".jsonl") && !flags.eval_data.ends_with(".jsonl");
 }
 
+// What no file can be called stands in no later message.
+void check_lengths(const Flags& flags, Complaints& complaints) {
+  const std::pair<const char*, const std::string&> paths[] = {{"--model", flags.model},
+                                                              {"--data", flags.data},
+                                                              {"--eval-data", flags.eval_data},
+                                                              {"--metrics", flags.metrics},
+                                                              {"--output", flags.output}};
+  for (const auto& [name, path] : paths) {
+    if (path.size() < PATH_MAX) continue;
+    complaints.push_back(
+        fmt::format("{} {}: a path has at most {} bytes", name, shortened(path), PATH_MAX - 1));
+  }
+}
+
 void check_files(const Flags& flags, Complaints& complaints) {
   if (flags.model.empty()) complaints.push_back("--model is missing: a Hugging Face directory");
   const bool has_data = !flags.data.empty() || (flags.eval_only && !flags.eval_data.empty());
@@ -191,6 +206,7 @@ Flags settle(RawFlags raw, Complaints& complaints) {
     complaints.push_back("--steps and --epochs exclude each other: give one of them");
   }
   check_numbers(raw.flags, complaints);
+  check_lengths(raw.flags, complaints);
   check_files(raw.flags, complaints);
   check_evaluation(raw.flags, complaints);
   if (raw.flags.eval_only && !raw.flags.eval_data.empty() && !raw.flags.data.empty()) {

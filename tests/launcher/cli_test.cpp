@@ -153,4 +153,17 @@ TEST_CASE("a wrong command line is an error of its own") {
   has({"train.py", "--lr", "1"}, "zeroth python3 train.py");
 }
 
+TEST_CASE("what is long on a command line is cut in what is said of it") {
+  const std::string text(10'000, 'x');
+  for (const Words& words :
+       {Words{"--log_level", text, "prog"}, Words{"--enable_each_rank_log", text, "prog"},
+        Words{"--num_gpus", text, "prog"}, Words{"--" + text, "prog"}, Words{text + ".py"},
+        Words{"--no_bind_cores_to_rank", "--bind_core_list", text, "prog"}}) {
+    CAPTURE(words[0].substr(0, 30));
+    const std::string said = error_of(words);
+    CHECK(said.find("... (100") != std::string::npos);
+    CHECK(said.size() < 500);
+  }
+}
+
 }  // namespace zeroth::launcher

@@ -124,7 +124,10 @@ TEST_CASE("what is long on a command line is cut in every complaint about it") {
                                           "--data --",
                                           "--report_to ",
                                           "--max_steps 1 --max_steps ",
-                                          "--deepspeed_config c --deepspeed "};
+                                          "--deepspeed_config c --deepspeed ",
+                                          "--eval-data ",
+                                          "--metrics ",
+                                          "--output "};
   for (const std::string& flag : flags) {
     CAPTURE(flag);
     const std::string said = complaint(flag + text);
