@@ -83,13 +83,14 @@ TEST_CASE("broadcast gives everybody the root's values") {
 
 TEST_CASE("sizes that do not fit are a broken invariant") {
   for (const Transport transport : kTransports) {
-    testing::run_ranks(2,
-                       [](std::shared_ptr<Mesh> mesh) {
-                         CHECK_THROWS_AS(
-                             mesh->data().all_gather(torch::zeros({3}), torch::zeros({2})),
-                             InternalError);
-                       },
-                       {.transport = transport});
+    testing::run_ranks(
+        2,
+        [](std::shared_ptr<Mesh> mesh) {
+          Group& group = mesh->data();
+          CHECK_THROWS_AS(group.all_gather(torch::zeros({3}), torch::zeros({2})), InternalError);
+          group.all_reduce(torch::zeros({1})).wait();  // nobody leaves while others connect
+        },
+        {.transport = transport});
   }
 }
 
