@@ -281,7 +281,8 @@ TEST_CASE(
   // Stopped until it has been met while it writes; then both signals wait for it.
   const auto result = bench.shell(
       fmt::format("{} \"$FINETUNE\" {} --save-every 1 --output out > said & pid=$!\n"
-                  "until [ -d out/step-2 ] || ! kill -0 $pid; do sleep 0.02; done\n"
+                  "until [ $(ls out 2>&1 | grep -c '^step-[0-9]*$') -ge 2 ] || ! kill -0 $pid; do "
+                  "sleep 0.02; done\n"
                   "while kill -0 $pid; do\n"
                   "  kill -STOP $pid; until grep -q '^State:.T' /proc/$pid/status; do :; done\n"
                   "  ls out | grep 'step-.*zeroth-tmp' > met && break\n"
