@@ -29,12 +29,18 @@ std::optional<HostRoom> host_room(const std::filesystem::path& root) {
   return least;
 }
 
+int64_t own_bytes(const char* key) {
+  return read_counter("/proc/self/status", key).value_or(0) * kKib;
+}
+
 std::optional<HostRoom> address_room() {
   rlimit limit{};
-  const auto used = read_counter("/proc/self/status", "VmPeak:");
-  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || !used) return {};
+  const int64_t used = own_bytes("VmPeak:");
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || used == 0) {
+    return {};
+  }
   const auto bytes = static_cast<int64_t>(limit.rlim_cur);
-  return HostRoom{std::max<int64_t>(0, bytes - *used * kKib),
+  return HostRoom{std::max<int64_t>(0, bytes - used),
                   fmt::format("ulimit -v: {}", format_bytes(bytes))};
 }
 

@@ -1,4 +1,4 @@
-// Host memory that may still be taken.
+// Host memory: what this process has taken, and what may still be taken.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,9 @@ struct HostRoom {
 // groups around this process still allow (version 1 or 2), whichever is less. Empty where nothing
 // tells. `root` is "/" but in tests, where a folder plays proc and sys.
 std::optional<HostRoom> host_room(const std::filesystem::path& root = "/");
+
+// Bytes of this process by their key in /proc/self/status, "VmHWM:"; 0 where the kernel has none.
+int64_t own_bytes(const char* key);
 
 // What `ulimit -v` leaves of its addresses to this process at its largest so far; empty without
 // such a limit.

@@ -2,20 +2,14 @@
 
 #include <c10/core/CachingDeviceAllocator.h>
 
-#include <fstream>
-#include <string>
+#include "base/host_limits.h"
 
 namespace zeroth::engine {
 
 MemoryUse memory_use(c10::Device device) {
   MemoryUse use;
-  std::ifstream status("/proc/self/status");
-  for (std::string key; status >> key;) {
-    int64_t kib = 0;
-    if (key == "VmHWM:" && status >> kib) use.host_peak = kib * 1024;
-    if (key == "VmRSS:" && status >> kib) use.host = kib * 1024;
-    std::getline(status, key);
-  }
+  use.host = own_bytes("VmRSS:");
+  use.host_peak = own_bytes("VmHWM:");
   if (device.is_cpu()) return use;
   constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
   const auto stats = c10::getDeviceAllocator(device.type())->getDeviceStats(device.index());

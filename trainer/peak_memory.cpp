@@ -1,25 +1,12 @@
 #include "trainer/peak_memory.h"
 
-#include <fstream>
-#include <string>
-
-#include "base/error.h"
+#include "base/host_limits.h"
 #include "comm/gpu.h"
 
 namespace zeroth::trainer {
 namespace {
 
 constexpr double kMib = 1024.0 * 1024.0;
-
-double peak_rss_mib() {
-  std::ifstream status("/proc/self/status");
-  for (std::string key; status >> key;) {
-    double kib = 0;
-    if (key == "VmHWM:" && status >> kib) return kib / 1024;
-    std::getline(status, key);
-  }
-  throw Error("/proc/self/status has no VmHWM");
-}
 
 double peak_gpu_mib(torch::Device device) {
   if (!device.is_cuda()) return 0;
@@ -29,7 +16,8 @@ double peak_gpu_mib(torch::Device device) {
 }  // namespace
 
 PeakMemory own_peak_memory(torch::Device device) {
-  return {.rss_mib = peak_rss_mib(), .gpu_mib = peak_gpu_mib(device)};
+  return {.rss_mib = static_cast<double>(own_bytes("VmHWM:")) / kMib,
+          .gpu_mib = peak_gpu_mib(device)};
 }
 
 PeakMemory largest_peak_memory(comm::Mesh& mesh) {

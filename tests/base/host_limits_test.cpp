@@ -19,6 +19,12 @@ struct Machine : FakeSystem {
 
 }  // namespace
 
+TEST_CASE("what this process has taken is in bytes, by the kernel's key") {
+  CHECK(own_bytes("VmHWM:") >= own_bytes("VmRSS:"));
+  CHECK(own_bytes("VmRSS:") > kMib / 4);
+  CHECK(own_bytes("VmNothing:") == 0);
+}
+
 TEST_CASE("without control groups the machine's free memory rules") {
   const Machine machine;
   const auto room = host_room(machine.root());
