@@ -17,7 +17,6 @@ class Exchange {
  public:
   virtual ~Exchange() = default;
 
-  uint64_t first_piece() const { return first_; }
   uint64_t end_piece() const { return end_; }
   // take() reads the slot of `peer`.
   virtual bool takes_from(int /*peer*/) const { return true; }
