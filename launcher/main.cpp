@@ -112,10 +112,11 @@ int launch(const LaunchOptions& options, double launch_time) {
   if (request.choice.num_ranks > 1) request.meeting = meeting.ticket();
   const RankPlan plan = plan_ranks(options, request);
   tell(options, program, plan);
-  SupervisorOptions supervision{.progress_on_terminal = request.terminal_columns.has_value(),
-                                .quiet = options.verbosity < Verbosity::kNotes,
-                                .output_is_all = prints,
-                                .signal_grace = std::chrono::seconds(options.grace_seconds)};
+  SupervisorOptions supervision{
+      .job = {.quiet = options.verbosity < Verbosity::kNotes,
+              .output_is_all = prints,
+              .signal_grace = std::chrono::seconds(options.grace_seconds)},
+      .progress_on_terminal = request.terminal_columns.has_value()};
   std::vector<FileDescriptor> logs;
   if (!options.rank_log_folder.empty())
     logs = open_rank_logs(options.rank_log_folder, static_cast<std::time_t>(launch_time),

@@ -3,29 +3,20 @@
 
 #include <chrono>
 #include <filesystem>
-#include <string>
 #include <vector>
 
+#include "launcher/job.h"
 #include "launcher/rank_plan.h"
 #include "launcher/rank_process.h"
 
 namespace zeroth::launcher {
 
 struct SupervisorOptions {
-  bool progress_on_terminal = false;              // rank 0 redraws its progress line with '\r'
-  bool quiet = false;                             // no word while it waits for ranks after a signal
-  bool output_is_all = false;                     // ranks only print: it must not get lost
-  std::vector<int> rank_logs = {};                // an open file per rank, not owned; empty: none
-  std::filesystem::path system_root = "/";        // see oom_watch.h
-  std::chrono::milliseconds same_failure{200};    // deaths this close to the first may be its cause
-  std::chrono::milliseconds failure_grace{3000};  // from SIGTERM to SIGKILL after a rank has failed
-  std::chrono::milliseconds signal_grace{300'000};  // from a forwarded signal to SIGKILL
-  std::chrono::milliseconds output_grace{500};      // for output that a process holds open
-};
-
-struct JobOutcome {
-  int status = 0;       // to exit with
-  std::string message;  // for a person; empty if all ranks ended with 0
+  JobOptions job = {};
+  bool progress_on_terminal = false;            // rank 0 redraws its progress line with '\r'
+  std::vector<int> rank_logs = {};              // an open file per rank, not owned; empty: none
+  std::filesystem::path system_root = "/";      // see oom_watch.h
+  std::chrono::milliseconds output_grace{500};  // for output that a process holds open
 };
 
 // Starts all ranks, passes their output on, and returns when none is left, nor any process that

@@ -12,8 +12,7 @@ namespace zeroth::launcher {
 const Death& find_cause(std::span<const Death> deaths, std::chrono::milliseconds window) {
   ZEROTH_CHECK(!deaths.empty(), "no rank died");
   for (const Death& death : deaths) {
-    const bool ours = death.after_stop && death.ending.number == SIGTERM;
-    if (death.since_first <= window && death.ending.by_signal && !ours) return death;
+    if (death.since_first <= window && death.ending.by_signal && !death.ours) return death;
   }
   return deaths.front();
 }

@@ -21,13 +21,13 @@ struct Death {
   int rank = 0;
   Ending ending;  // failed
   std::chrono::milliseconds since_first{0};
-  bool after_stop = false;  // seen after the launcher had sent SIGTERM to this rank
+  bool ours = false;        // by SIGTERM or SIGKILL, which the launcher had sent by then
   std::string reason = {};  // of the signal, where more is known than its name
 };
 
 // The death to report, out of at least one in order of time. Peers of a dead rank often fail too,
 // within milliseconds and sometimes seen first: within `window` of the first death a signal beats
-// an exit code, except SIGTERM of our own.
+// an exit code, except one of our own.
 const Death& find_cause(std::span<const Death> deaths, std::chrono::milliseconds window);
 
 std::string signal_name(int signal);  // "SIGKILL"

@@ -158,7 +158,7 @@ TEST_CASE("a second signal kills ranks that ignore the first") {
 TEST_CASE("ranks that outstay the grace after a signal are killed") {
   const TempFolder pids;
   SupervisorOptions options;
-  options.signal_grace = std::chrono::milliseconds(300);
+  options.job.signal_grace = std::chrono::milliseconds(300);
   const std::jthread sender([&] {
     eventually([&] { return !std::filesystem::is_empty(pids.path()); });  // it runs
     ::kill(::getpid(), SIGTERM);

@@ -12,12 +12,12 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kWindow{200};
 
-Death exited(int rank, int code, int since_ms = 0, bool after_stop = false) {
-  return {rank, {false, code}, milliseconds(since_ms), after_stop};
+Death exited(int rank, int code, int since_ms = 0, bool /*after_stop*/ = false) {
+  return {rank, {false, code}, milliseconds(since_ms)};
 }
 
 Death killed(int rank, int signal, int since_ms = 0, bool after_stop = false) {
-  return {rank, {true, signal}, milliseconds(since_ms), after_stop};
+  return {rank, {true, signal}, milliseconds(since_ms), after_stop && signal == SIGTERM};
 }
 
 int cause(const std::vector<Death>& deaths) {

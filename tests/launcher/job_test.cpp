@@ -1,0 +1,232 @@
+#include "launcher/job.h"
+
+#include <doctest/doctest.h>
+
+#include <cerrno>
+#include <csignal>
+#include <ostream>
+
+namespace zeroth::launcher {
+namespace {
+
+using std::chrono::milliseconds;
+using Actions = std::vector<JobAction>;
+
+constexpr milliseconds kFailureGrace{3'000}, kSignalGrace{60'000};
+constexpr Ending kEndedWell{false, 0}, kExit3{false, 3}, kByTerm{true, SIGTERM},
+    kByKill{true, SIGKILL}, kByFault{true, SIGSEGV};
+
+const Actions kNothing = {};
+const Actions kFinish = {Finish{}};
+const Actions kKill = {SignalRanks{SIGKILL}};
+const Actions kEndAll = {SignalRanks{SIGTERM}, Grant{kFailureGrace}};
+const Actions kHurry = {Grant{kFailureGrace}};
+const Actions kLook = {LookForStopped{milliseconds(1000)}};
+
+Actions forward(int signal, int told) {
+  return {Say{signal_name(signal) +
+              ": ranks have 60 s to finish and save; a second signal ends them at once"},
+          SignalRanks{told}, Grant{kSignalGrace}, SignalRanks{SIGCONT}};
+}
+
+RanksLookedAt ended(int rank, Ending ending) {
+  return {.ended = {{.rank = rank, .ending = ending}}, .stopped = {}};
+}
+
+RanksLookedAt stopped(std::vector<StoppedRank> ranks) {
+  return {.ended = {}, .stopped = std::move(ranks)};
+}
+
+struct Event {
+  milliseconds at{0};
+  JobEvent what;
+  Actions then;
+};
+
+struct Course {
+  std::string name;
+  std::vector<Event> events;
+  int status = 0;
+  std::string message = {};
+};
+
+std::string tell(const Death& death) {
+  return describe_death(death);
+}
+
+void follow(const Course& course, const JobOptions& options) {
+  CAPTURE(course.name);
+  Job job(3, options);
+  int number = 0;
+  for (const Event& event : course.events) {
+    CAPTURE(++number);
+    const bool as_expected = job.on(event.what, event.at) == event.then;
+    CHECK(as_expected);
+  }
+  const JobOutcome outcome = job.outcome(tell, std::nullopt);
+  CHECK(outcome.status == course.status);
+  CHECK(outcome.message == course.message);
+}
+
+RanksLookedAt all(Ending first, Ending second, Ending third) {
+  return {.ended = {{0, first}, {1, second}, {2, third}}, .stopped = {}};
+}
+
+const std::string kKilledOnes = "\nzeroth: ranks that did not end by themselves were killed";
+
+// What happens, what is done then, and how it ends.
+const std::vector<Course> kCourses = {
+    {.name = "all end well",
+     .events = {{milliseconds(0), ended(1, kEndedWell), kNothing},
+                {milliseconds(5), ended(0, kEndedWell), kNothing},
+                {milliseconds(9), ended(2, kEndedWell), kFinish},
+                {milliseconds(9), RanksLookedAt{}, kNothing}}},
+    {.name = "one fails, the others obey",
+     .events = {{milliseconds(0), ended(1, kExit3), kEndAll},
+                {milliseconds(5), ended(0, kByTerm), kNothing},
+                {milliseconds(9), ended(2, kByTerm), kFinish}},
+     .status = 3,
+     .message = "rank 1 ended with exit code 3"},
+    {.name = "one fails, another outstays its grace",
+     .events = {{milliseconds(0), ended(1, kExit3), kEndAll},
+                {milliseconds(5), ended(0, kByTerm), kNothing},
+                {milliseconds(3000), GraceOver{}, kKill},
+                {milliseconds(3001), ended(2, kByKill), kFinish}},
+     .status = 3,
+     .message = "rank 1 ended with exit code 3" + kKilledOnes},
+    {.name = "a death within 200 ms of the first is the cause when a signal killed it",
+     .events = {{milliseconds(0), ended(1, kExit3), kEndAll},
+                {milliseconds(150), ended(0, kByFault), kNothing},
+                {milliseconds(160), ended(2, kByTerm), kFinish}},
+     .status = 128 + SIGSEGV,
+     .message = "rank 0 was killed by SIGSEGV"},
+    {.name = "one later is not",
+     .events = {{milliseconds(0), ended(1, kExit3), kEndAll},
+                {milliseconds(250), ended(0, kByFault), kNothing},
+                {milliseconds(260), ended(2, kByTerm), kFinish}},
+     .status = 3,
+     .message = "rank 1 ended with exit code 3"},
+    {.name = "a signal that all obey",
+     .events = {{milliseconds(0), Signalled{SIGTERM}, forward(SIGTERM, SIGTERM)},
+                {milliseconds(50), all(kEndedWell, kByTerm, {false, 143}), kFinish}},
+     .status = 143,
+     .message = "stopped by SIGTERM"},
+    {.name = "a signal, and all still end well",
+     .events = {{milliseconds(0), Signalled{SIGINT}, forward(SIGINT, SIGINT)},
+                {milliseconds(50), all(kEndedWell, kEndedWell, kEndedWell), kFinish}}},
+    {.name = "a terminal that closes ends ranks as SIGTERM does",
+     .events = {{milliseconds(0), Signalled{SIGHUP}, forward(SIGHUP, SIGTERM)},
+                {milliseconds(50), all(kByTerm, kByTerm, kByTerm), kFinish}},
+     .status = 128 + SIGHUP,
+     .message = "stopped by SIGHUP"},
+    {.name = "the same signal at once is the same one; a second one kills",
+     .events = {{milliseconds(0), Signalled{SIGINT}, forward(SIGINT, SIGINT)},
+                {milliseconds(249), Signalled{SIGINT}, kNothing},
+                {milliseconds(250), Signalled{SIGINT}, kKill},
+                {milliseconds(260), all(kByKill, kByKill, kByKill), kFinish}},
+     .status = 130,
+     .message = "stopped by SIGINT" + kKilledOnes},
+    {.name = "another signal is a second one, however soon",
+     .events = {{milliseconds(0), Signalled{SIGTERM}, forward(SIGTERM, SIGTERM)},
+                {milliseconds(1), Signalled{SIGINT}, kKill},
+                {milliseconds(2), all(kByKill, kByKill, kByKill), kFinish}},
+     .status = 143,
+     .message = "stopped by SIGTERM" + kKilledOnes},
+    {.name = "a rank that fails while others save hurries these, once",
+     .events = {{milliseconds(0), Signalled{SIGTERM}, forward(SIGTERM, SIGTERM)},
+                {milliseconds(10), ended(0, kByTerm), kNothing},
+                {milliseconds(20), ended(1, kByFault), kHurry},
+                {milliseconds(30), ended(2, kExit3), kFinish}},
+     .status = 143,
+     .message = "stopped by SIGTERM\nzeroth: rank 1 was killed by SIGSEGV"
+                "\nzeroth: rank 2 ended with exit code 3"},
+    {.name = "a signal after a failure kills what is left",
+     .events = {{milliseconds(0), ended(1, kExit3), kEndAll},
+                {milliseconds(10), Signalled{SIGINT}, kKill},
+                {milliseconds(20), ended(0, kByKill), kNothing},
+                {milliseconds(20), ended(2, kByKill), kFinish}},
+     .status = 3,
+     .message = "rank 1 ended with exit code 3" + kKilledOnes},
+    {.name = "a rank that somebody else killed is told, also where others are killed later",
+     .events = {{milliseconds(0), Signalled{SIGTERM}, forward(SIGTERM, SIGTERM)},
+                {milliseconds(300), ended(1, kByKill), kHurry},
+                {milliseconds(3300), GraceOver{}, kKill},
+                {milliseconds(3301), ended(0, kByKill), kNothing},
+                {milliseconds(3301), ended(2, kByKill), kFinish}},
+     .status = 143,
+     .message = "stopped by SIGTERM\nzeroth: rank 1 was killed by SIGKILL" + kKilledOnes},
+    {.name = "nobody waits for the output of ranks that have ended, after a signal",
+     .events = {{milliseconds(0), all(kEndedWell, kEndedWell, kEndedWell), kFinish},
+                {milliseconds(1), Signalled{SIGINT}, {Leave{}}},
+                {milliseconds(2), GraceOver{}, kNothing}}},
+    {.name = "output that nobody reads is given up",
+     .events = {{milliseconds(0),
+                 OutputLost{EPIPE},
+                 {Say{"warning: standard output is lost from here on: Broken pipe; the job goes "
+                      "on"}}},
+                {milliseconds(9), all(kEndedWell, kEndedWell, kEndedWell), kFinish}}},
+    {.name = "a rank that stands still is named, and when it goes on",
+     .events = {{milliseconds(0), stopped({{2, 77}}), kLook},
+                {milliseconds(1000),
+                 StillStopped{{{2, 77}}},
+                 {Say{"rank 2 is stopped (SIGSTOP or a debugger): the others will wait for it; "
+                      "to let it go on: kill -CONT 77"}}},
+                {milliseconds(1500), stopped({}), kLook},
+                {milliseconds(2500), StillStopped{}, {Say{"all ranks go on"}}},
+                {milliseconds(3000), stopped({}), kNothing},
+                {milliseconds(9000), all(kEndedWell, kEndedWell, kEndedWell), kFinish}}},
+    {.name = "a rank that stood still when another failed is named",
+     .events = {{milliseconds(0),
+                 RanksLookedAt{.ended = {{0, kExit3}}, .stopped = {{1, 76}}},
+                 {SignalRanks{SIGTERM}, Grant{kFailureGrace}, LookForStopped{milliseconds(1000)}}},
+                {milliseconds(1000), StillStopped{{{1, 76}}}, kNothing},
+                {milliseconds(1001), ended(2, kByTerm), kNothing},
+                {milliseconds(3000), GraceOver{}, kKill},
+                {milliseconds(3001), ended(1, kByKill), kFinish}},
+     .status = 3,
+     .message = "rank 0 ended with exit code 3\nzeroth: rank 1 was stopped (SIGSTOP or a "
+                "debugger) when that happened: others may have waited for it" +
+                kKilledOnes}};
+
+}  // namespace
+
+TEST_CASE("a job's course: what happens, what is done then, and how it ends") {
+  const JobOptions options{.failure_grace = kFailureGrace, .signal_grace = kSignalGrace};
+  for (const Course& course : kCourses) follow(course, options);
+}
+
+TEST_CASE("output that is all there is and gets lost is a failure, but for a reader that left") {
+  const JobOptions options{.output_is_all = true};
+  const Event end{milliseconds(1), all(kEndedWell, kEndedWell, kEndedWell), kFinish};
+  follow({.name = "reader left",
+          .events = {{milliseconds(0), OutputLost{EPIPE}, kNothing}, end},
+          .status = 128 + SIGPIPE},
+         options);
+  follow({.name = "disk full",
+          .events = {{milliseconds(0), OutputLost{ENOSPC}, kNothing}, end},
+          .status = 1,
+          .message = "error: standard output cannot be written: No space left on device"},
+         options);
+}
+
+TEST_CASE("with quiet no word is said when a signal is forwarded") {
+  Job job(1, {.quiet = true, .signal_grace = kSignalGrace});
+  const Actions told = {SignalRanks{SIGINT}, Grant{kSignalGrace}, SignalRanks{SIGCONT}};
+  const bool as_expected = job.on(Signalled{SIGINT}, milliseconds(0)) == told;
+  CHECK(as_expected);
+}
+
+TEST_CASE("a job knows which ranks run and whether it kills them") {
+  Job job(2, {});
+  job.on(ended(1, kExit3), milliseconds(0));
+  CHECK(job.runs(0));
+  CHECK(!job.runs(1));
+  CHECK(!job.kills());
+  job.on(GraceOver{}, milliseconds(9));
+  CHECK(job.kills());
+  job.on(ended(0, kByKill), milliseconds(10));
+  const std::string message = job.outcome(tell, 2).message;
+  CHECK(message.find("killer ended 2 processes meanwhile") != std::string::npos);
+}
+
+}  // namespace zeroth::launcher
