@@ -13,15 +13,15 @@
 #include "engine/schedule.h"
 #include "engine/tape.h"
 #include "model/block.h"
+#include "zero/block_params.h"
 #include "zero/grad_reducer.h"
-#include "zero/param_store.h"
 
 namespace zeroth::engine {
 
 class BlockRunner {
  public:
   // Keeps references to all of them.
-  BlockRunner(const model::Blocks& blocks, zero::ParamStore& params, zero::GradReducer& grads,
+  BlockRunner(const model::Blocks& blocks, zero::BlockParams& params, zero::GradReducer& grads,
               const std::vector<Segment>& segments)
       : blocks_(blocks), params_(params), grads_(grads), segments_(segments) {}
 
@@ -77,7 +77,7 @@ class BlockRunner {
     const char* way = nullptr;
   };
   const model::Blocks& blocks_;
-  zero::ParamStore& params_;
+  zero::BlockParams& params_;
   zero::GradReducer& grads_;
   const std::vector<Segment>& segments_;
   Place at_;

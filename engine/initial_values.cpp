@@ -65,20 +65,20 @@ std::shared_ptr<model::WeightSource> values_of_blocks(const model::Blocks& block
   return source;
 }
 
-bool load_values(const zero::UnitPlan& plan, model::WeightSource& source, zero::ParamStore& params,
+bool load_values(const zero::UnitPlan& plan, model::WeightSource& source, zero::ParamStore& store,
                  zero::ShardedOptimizer& optimizer, const std::function<bool()>& ends) {
   const torch::NoGradGuard no_grad;
   // One piece of memory for all: what lies between pieces that come and go would tear holes into
   // the heap.
   int64_t largest = 0;
   for (size_t u = 0; u < plan.units.size(); ++u) {
-    largest = std::max(largest, params.shard_range(u).size());
+    largest = std::max(largest, store.range(u).size());
   }
   const torch::Tensor buffer = torch::empty({largest}, torch::kFloat);
   for (size_t u = 0; u < plan.units.size(); ++u) {
     if (ends()) return false;
     const zero::Unit& unit = plan.units[u];
-    const zero::Range range = params.shard_range(u);
+    const zero::Range range = store.range(u);
     const torch::Tensor values = buffer.narrow(0, 0, range.size()).zero_();
     for (size_t i = 0; i < unit.layout.slots().size(); ++i) {
       const zero::Slot& slot = unit.layout.slots()[i];
@@ -88,13 +88,13 @@ bool load_values(const zero::UnitPlan& plan, model::WeightSource& source, zero::
       const torch::Tensor values_of_slot =
           values.narrow(0, slot.offset + part.begin - range.begin, part.size());
       source.read(slot.name, part.begin, values_of_slot);
-      require_range(slot.name, values_of_slot, params.dtype());
+      require_range(slot.name, values_of_slot, store.dtype());
     }
     if (unit.trainable) {
       optimizer.set_master(u, values);
     } else {
-      params.shard(u, params.device(), offload::Access::kWrite).tensor().copy_(values);
-      params.updated(u);
+      store.share(u, store.device(), offload::Access::kWrite).tensor().copy_(values);
+      store.updated(u);
     }
   }
   return true;

@@ -25,7 +25,7 @@ bool lacks_values(const model::Blocks& blocks);
 // Reads this rank's range of every unit, and nothing else, into masters and parameters. Asks
 // `ends` before each unit, on all ranks alike, and returns false where that ended it.
 bool load_values(
-    const zero::UnitPlan& plan, model::WeightSource& source, zero::ParamStore& params,
+    const zero::UnitPlan& plan, model::WeightSource& source, zero::ParamStore& store,
     zero::ShardedOptimizer& optimizer, const std::function<bool()>& ends = [] { return false; });
 
 }  // namespace zeroth::engine

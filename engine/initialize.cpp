@@ -60,7 +60,7 @@ std::unique_ptr<Engine> initialize(model::Blocks blocks, const configs::Config& 
                                               /*link=*/nullptr, options.trains);
   EndAgreement end(engine->mesh(), options.wants_end);
   const auto ends = [&] { return options.wants_end && end.reached(); };
-  if (!load_values(engine->plan(), *weights, engine->params(), engine->optimizer(), ends)) {
+  if (!load_values(engine->plan(), *weights, engine->store(), engine->optimizer(), ends)) {
     throw EndWanted();
   }
   return engine;

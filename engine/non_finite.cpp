@@ -41,11 +41,11 @@ int64_t first_bad_gradient(const zero::UnitPlan& plan, const zero::GradReducer& 
   return kNowhere;
 }
 
-int64_t first_bad_parameter(const zero::UnitPlan& plan, zero::ParamStore& params) {
+int64_t first_bad_parameter(const zero::UnitPlan& plan, const zero::Strategy& strategy) {
   for (size_t unit = plan.units.size(); unit-- > 0;) {
     if (!plan.units[unit].trainable) continue;
-    const auto shard = params.shard(unit, params.device(), offload::Access::kRead);
-    const int64_t place = bad_place(plan, unit, shard.tensor(), params.shard_range(unit));
+    const offload::TileLease share = strategy.params->share(unit);
+    const int64_t place = bad_place(plan, unit, share.tensor(), strategy.store->range(unit));
     if (place != kNowhere) return place;
   }
   return kNowhere;
@@ -98,7 +98,7 @@ void NonFiniteSkips::find_gradient(const Skip& skip, const zero::UnitPlan& plan,
   in_one_ = gradient != kNowhere;
   gradient_ =
       in_one_ ? describe_place(plan, gradient) : "no single parameter (the norm itself overflowed)";
-  const int64_t parameter = least_over_ranks(first_bad_parameter(plan, *strategy.params),
+  const int64_t parameter = least_over_ranks(first_bad_parameter(plan, strategy),
                                              "the first parameter that is not finite", mesh);
   if (parameter != kNowhere) parameter_ = describe_place(plan, parameter);
 }

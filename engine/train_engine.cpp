@@ -75,7 +75,7 @@ StepSums TrainEngine::own_sums(const StepBatches& step, Loader& data) const {
 }
 
 OffloadTimes TrainEngine::offload_times() const {
-  return {.update = strategy_.optimizer->waiting_update_seconds(),
+  return {.update = strategy_.params->waiting_update_seconds(),
           .traffic = strategy_.rests.traffic()};
 }
 
@@ -144,7 +144,7 @@ void TrainEngine::update(const StepStats& stats, double grad_factor) {
   step.betas = lr_.betas_at(applied_updates_);
   step.grad_factor = clip * grad_factor;
   step.rounding_seed = config_.seed;
-  strategy_.optimizer->step(step);
+  strategy_.params->update(step);
   ++applied_updates_;
 }
 

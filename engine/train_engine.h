@@ -43,7 +43,8 @@ class TrainEngine final : public Engine {
   // For set-up and for tests that look inside.
   void keep_inputs_in(std::shared_ptr<KeptInputs> kept) { kept_ = std::move(kept); }
   const zero::UnitPlan& plan() const { return plan_; }
-  zero::ParamStore& params() { return *strategy_.params; }
+  zero::ParamStore& store() { return *strategy_.store; }
+  zero::BlockParams& params() { return *strategy_.params; }
   zero::ShardedOptimizer& optimizer() { return *strategy_.optimizer; }
 
  private:

@@ -18,4 +18,16 @@ inline torch::Dtype dtype_of(configs::Precision precision) {
   }
 }
 
+// Of gradients on their way between ranks ...
+inline torch::Dtype wire_dtype(const configs::Config& config) {
+  return dtype_of(config.gradients.communication.value_or(config.precision));
+}
+
+// ... and where they rest until the update. Without a sum over micro-batches they stay as they were
+// sent.
+inline torch::Dtype gradient_dtype(const configs::Config& config) {
+  return config.batch.accumulation_steps > 1 ? dtype_of(config.gradients.accumulation)
+                                             : wire_dtype(config);
+}
+
 }  // namespace zeroth::zero

@@ -7,6 +7,7 @@
 
 #include "comm/group.h"
 #include "offload/file_lane.h"
+#include "zero/dtype.h"
 #include "zero/grad_landing.h"
 #include "zero/resting_places.h"
 #include "zero/rests.h"
@@ -79,14 +80,26 @@ UnitPlan hollow(const UnitPlan& plan) {
   return copy;
 }
 
+UnitPlan with_retention(UnitPlan plan, const configs::Config& config, torch::DeviceType device) {
+  set_retention(plan, config, device);
+  return plan;
+}
+
 // What the pools of a step come to is found by running its gathers and reductions on tensors
 // without memory.
-int64_t gathered_bytes(const UnitPlan& plan, const ParamStoreOptions& options,
+int64_t gathered_bytes(const UnitPlan& plan, const GatherLimits& limits, torch::Dtype dtype,
                        const std::vector<size_t>& visits, DryGroup& group) {
-  ParamStore params(plan, group, torch::kMeta, options);
-  params.expect(visits);
-  for (const size_t block : visits) const Lease lease = params.gather(block);
-  return params.gathered_bytes();
+  ParamStore store(plan, group, torch::kMeta, {.dtype = dtype});
+  GatherAhead ahead(plan, limits);
+  ahead.expect(visits);
+  const std::vector<Update> none(plan.units.size(), Update::kNone);
+  for (const size_t block : visits) {
+    const std::vector<size_t> units = ahead.visit(block, {store.present(), none});
+    store.release_all_but(units);
+    for (const size_t unit : units) store.begin_gather(unit);
+    const Lease lease = store.lease(block);
+  }
+  return store.buffers().pooled_bytes();
 }
 
 struct GradientBytes {
@@ -133,11 +146,11 @@ int64_t width_of(torch::Dtype dtype) {
 class Planner {
  public:
   Planner(const UnitPlan& plan, const configs::Config& config, torch::DeviceType device)
-      : plan_(plan),
+      : plan_(with_retention(plan, config, device)),
         config_(config),
         device_(device),
-        options_(param_options(plan, config, device)),
-        places_(resting_places(plan, config.zero, options_.retention)) {}
+        dtype_(dtype_of(config.precision)),
+        places_(resting_places(plan_, config.zero)) {}
 
   MemoryPlan make(const StepOutline& step) {
     add_parameters();
@@ -166,9 +179,9 @@ class Planner {
 
   void add_parameters() {
     const configs::OffloadParamConfig& offload = config_.zero.offload_param;
-    const int64_t width = width_of(options_.dtype);
+    const int64_t width = width_of(dtype_);
     for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
-      if (options_.retention[unit] != Retention::kRelease) {
+      if (!plan_.units[unit].released()) {
         result_.parameters.device += plan_.units[unit].layout.numel() * width;
       } else {
         put(result_.parameters, places_.parameters[unit], offload.pin_memory,
@@ -220,7 +233,7 @@ class Planner {
     const int64_t tile = std::min(optimizer_tiles(config_.zero, largest, arrays).elements, largest);
     result_.staging.device += (2 * arrays + 2) * tile * static_cast<int64_t>(sizeof(float));
     put(result_.staging, RestingPlace::kCpu, config_.zero.offload_optimizer.pin_memory,
-        2 * largest * width_of(options_.dtype));
+        2 * largest * width_of(dtype_));
   }
 
   // Of those that leave for the host one stays, and two more are on their way.
@@ -235,7 +248,8 @@ class Planner {
   void add_step(const StepOutline& step) {
     const UnitPlan dry = hollow(plan_);
     DryGroup group(num_shards());
-    result_.gathered.device = gathered_bytes(dry, options_, step.visits, group);
+    result_.gathered.device =
+        gathered_bytes(dry, gather_limits(plan_, config_, device_), dtype_, step.visits, group);
     add_kept_inputs(step);
     result_.activations.device = step.activation_bytes;
     const GradientBytes gradients = gradient_bytes(dry, config_, group, lands_);
@@ -249,9 +263,7 @@ class Planner {
 
   void add_loading() {
     int64_t largest = 0;
-    for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
-      largest = std::max(largest, share_numel(plan_.units[unit], options_.retention[unit]));
-    }
+    for (const Unit& unit : plan_.units) largest = std::max(largest, unit.share_numel());
     result_.loading.device = largest * static_cast<int64_t>(sizeof(float));
     if (device_ != torch::kCPU) result_.loading.host = result_.loading.device;
   }
@@ -260,10 +272,10 @@ class Planner {
     return plan_.units.empty() ? 1 : plan_.units.front().layout.num_shards();
   }
 
-  const UnitPlan& plan_;
+  UnitPlan plan_;
   const configs::Config& config_;
   torch::DeviceType device_;
-  ParamStoreOptions options_;
+  torch::Dtype dtype_;  // working precision
   RestingPlaces places_;
   bool lands_ = false;  // gradients rest on the host
   MemoryPlan result_;

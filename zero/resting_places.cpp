@@ -32,10 +32,6 @@ int64_t largest_in_file(const std::vector<int64_t>& numels,
 
 }  // namespace
 
-int64_t share_numel(const Unit& unit, Retention retention) {
-  return retention == Retention::kWhole ? unit.layout.numel() : unit.layout.shard_numel();
-}
-
 int64_t RestingPlaces::largest_update_in_file() const {
   return largest_in_file(updated, updates);
 }
@@ -44,13 +40,11 @@ int64_t RestingPlaces::largest_parameters_in_file() const {
   return largest_in_file(released, parameters);
 }
 
-RestingPlaces resting_places(const UnitPlan& plan, const configs::ZeroConfig& zero,
-                             const std::vector<Retention>& retention) {
+RestingPlaces resting_places(const UnitPlan& plan, const configs::ZeroConfig& zero) {
   RestingPlaces places;
-  for (size_t unit = 0; unit < plan.units.size(); ++unit) {
-    const int64_t numel = share_numel(plan.units[unit], retention[unit]);
-    places.updated.push_back(plan.units[unit].trainable ? numel : 0);
-    places.released.push_back(retention[unit] == Retention::kRelease ? numel : 0);
+  for (const Unit& unit : plan.units) {
+    places.updated.push_back(unit.trainable ? unit.share_numel() : 0);
+    places.released.push_back(unit.released() ? unit.share_numel() : 0);
   }
   const double all = std::accumulate(places.updated.begin(), places.updated.end(), 0.0);
   places.updates = split(places.updated, (1 - zero.offload_optimizer.ratio) * all,

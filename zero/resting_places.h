@@ -6,13 +6,9 @@
 #include <vector>
 
 #include "configs/config.h"
-#include "zero/param_store.h"
 #include "zero/unit.h"
 
 namespace zeroth::zero {
-
-// Elements of a unit that one rank owns.
-int64_t share_numel(const Unit& unit, Retention retention);
 
 struct RestingPlaces {
   // [unit]: elements of one rank's share; 0 of what is not trained, or not released between uses.
@@ -30,7 +26,6 @@ struct RestingPlaces {
   int64_t largest_parameters_in_file() const;
 };
 
-RestingPlaces resting_places(const UnitPlan& plan, const configs::ZeroConfig& zero,
-                             const std::vector<Retention>& retention);
+RestingPlaces resting_places(const UnitPlan& plan, const configs::ZeroConfig& zero);
 
 }  // namespace zeroth::zero

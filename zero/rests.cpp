@@ -34,9 +34,8 @@ int64_t count_arrays(const configs::Config& config, const optim::UpdateRule& rul
 
 class Maker {
  public:
-  Maker(const UnitPlan& plan, const configs::Config& config, const comm::Mesh& mesh,
-        const std::vector<Retention>& retention)
-      : config_(config), mesh_(mesh), places_(resting_places(plan, config.zero, retention)) {}
+  Maker(const UnitPlan& plan, const configs::Config& config, const comm::Mesh& mesh)
+      : config_(config), mesh_(mesh), places_(resting_places(plan, config.zero)) {}
 
   Rests make(std::shared_ptr<offload::HostLink> link) {
     rests_.link = std::move(link);
@@ -97,7 +96,7 @@ class Maker {
 
   // Who updates what rests elsewhere, and so where gradients rest.
   void choose_updater(const optim::UpdateRule* on_device) {
-    rests_.options.before_use = true;
+    rests_.update_before_use = true;
     updater_ = {nullptr, on_device, mesh_.device()};
     if (!rests_.link) return;
     rests_.landing = std::make_shared<GradLanding>(rests_.link);
@@ -141,7 +140,7 @@ class Maker {
     const FileTiles tiles =
         parameter_tiles(offload, places_.largest_parameters_in_file(),
                         static_cast<int64_t>(c10::elementSize(dtype_of(config_.precision))));
-    rests_.options.before_use = true;  // what an update writes is gathered without a read
+    rests_.update_before_use = true;  // what an update writes is gathered without a read
     rests_.max_param_reads = static_cast<size_t>(tiles.buffers - 1);  // one is for an update
     auto file =
         offload::make_file_store({.place = swap_place(mesh_, offload.nvme_path, "parameters"),
@@ -223,8 +222,8 @@ std::vector<std::string> Rests::notes() const {
 }
 
 Rests make_rests(const UnitPlan& plan, const configs::Config& config, const comm::Mesh& mesh,
-                 const std::vector<Retention>& retention, std::shared_ptr<offload::HostLink> link) {
-  return Maker(plan, config, mesh, retention).make(std::move(link));
+                 std::shared_ptr<offload::HostLink> link) {
+  return Maker(plan, config, mesh).make(std::move(link));
 }
 
 }  // namespace zeroth::zero

@@ -43,6 +43,7 @@ struct Rests {
   size_t max_param_reads = SIZE_MAX;         // as ParamStoreOptions::max_reads
   std::vector<UpdatePlace> updates;          // [unit]
   ShardedOptimizer::Options options;
+  bool update_before_use = false;  // as BlockParams::Options
 
   std::vector<std::string> choices;  // made at the start, for the user
 
@@ -56,7 +57,6 @@ struct Rests {
 // is when the first tile is asked for. Throws an Error that names the key for sizes that cannot
 // work. Collective with a link: rates are measured.
 Rests make_rests(const UnitPlan& plan, const configs::Config& config, const comm::Mesh& mesh,
-                 const std::vector<Retention>& retention,
                  std::shared_ptr<offload::HostLink> link = nullptr);
 
 }  // namespace zeroth::zero

@@ -3,8 +3,6 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <chrono>
-#include <map>
 
 #include "base/error.h"
 
@@ -63,13 +61,12 @@ ShardedOptimizer::ShardedOptimizer(const UnitPlan& plan, ParamStore& params, Gra
       grads_(grads),
       places_(std::move(places)),
       tile_elements_(aligned_tile(options.tile_elements)),
-      before_use_(options.before_use),
       staging_(options.staging),
       shards_(plan.units.size()),
       waiting_(plan.units.size(), false) {
   int64_t before = 0;
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
-    shards_[unit].first_element = before + params.shard_range(unit).begin;
+    shards_[unit].first_element = before + params.range(unit).begin;
     before += used_elements(plan.units[unit].layout);
     if (!plan.units[unit].trainable) continue;
     add(unit);
@@ -78,7 +75,6 @@ ShardedOptimizer::ShardedOptimizer(const UnitPlan& plan, ParamStore& params, Gra
   }
   for (size_t unit = 0; unit < plan.units.size(); ++unit) fill_states(unit);
   expect_leases();
-  params_.update_before_use([this](size_t unit) { bring_up_to_date(unit); });
 }
 
 // What an update brings to where it is made: parameters whole, gradients by tiles.
@@ -88,7 +84,7 @@ void ShardedOptimizer::expect_leases() {
   for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
     if (!plan_.units[unit].trainable) continue;
     const torch::Device where = places_[unit].device;
-    const int64_t numel = params_.shard_range(unit).size();
+    const int64_t numel = params_.range(unit).size();
     if (where.is_cpu()) staging_->expect(where, numel * width);
     const torch::Tensor grad = grads_.grad(unit);
     if (!grad.defined() || where.is_cpu()) continue;
@@ -98,10 +94,10 @@ void ShardedOptimizer::expect_leases() {
 }
 
 void ShardedOptimizer::add(size_t unit) {
-  ZEROTH_CHECK(grads_.range(unit) == params_.shard_range(unit),
+  ZEROTH_CHECK(grads_.range(unit) == params_.range(unit),
                "unit {}: gradient and parameter shards differ", plan_.units[unit].name);
   const auto& [store, rule, device] = places_[unit];
-  const int64_t numel = params_.shard_range(unit).size();
+  const int64_t numel = params_.range(unit).size();
   for (size_t i = 0; i < rule->state_names().size(); ++i) {
     shards_[unit].states.push_back(store->add(numel, rule->state_dtype()));
   }
@@ -122,7 +118,7 @@ void ShardedOptimizer::fill_states(size_t unit) {
 
 void ShardedOptimizer::for_each_tile(size_t unit,
                                      const std::function<void(const Range&)>& visit) const {
-  const int64_t numel = params_.shard_range(unit).size();
+  const int64_t numel = params_.range(unit).size();
   for (int64_t begin = 0; begin < numel; begin += tile_elements_) {
     visit({begin, std::min(begin + tile_elements_, numel)});
   }
@@ -139,25 +135,32 @@ void ShardedOptimizer::set_master(size_t unit, const torch::Tensor& values) {
       borrow(unit, *shard, tile, Access::kWrite).tensor().copy_(part(values, tile));
     });
   }
-  params_.shard(unit, places_[unit].device, Access::kWrite).tensor().copy_(values);
+  params_.share(unit, places_[unit].device, Access::kWrite).tensor().copy_(values);
   params_.updated(unit);
 }
 
-void ShardedOptimizer::step(const optim::UpdateRule::Step& step) {
+void ShardedOptimizer::begin(const optim::UpdateRule::Step& step) {
   step_ = step;
+  if (staging_) idle_ = staging_->now();
   for (size_t unit = 0; unit < shards_.size(); ++unit) {
     if (!plan_.units[unit].trainable) continue;
     ZEROTH_CHECK(!waiting_[unit], "unit {}: nothing has used its last update",
                  plan_.units[unit].name);
     waiting_[unit] = true;
-    params_.will_update(unit, /*reads=*/!shards_[unit].master);
   }
-  if (before_use_) return begin_reading();
-  for (size_t unit = 0; unit < shards_.size(); ++unit) bring_up_to_date(unit);
 }
 
-void ShardedOptimizer::begin_reading() {
-  std::map<offload::ShardStore*, std::vector<offload::Tile>> reads;
+std::vector<Update> ShardedOptimizer::updates() const {
+  std::vector<Update> updates(shards_.size(), Update::kNone);
+  for (size_t unit = 0; unit < shards_.size(); ++unit) {
+    if (waiting_[unit])
+      updates[unit] = shards_[unit].master ? Update::kOverwrites : Update::kChanges;
+  }
+  return updates;
+}
+
+Reads ShardedOptimizer::reads() const {
+  Reads reads;
   for (size_t unit = 0; unit < shards_.size(); ++unit) {
     if (!waiting_[unit]) continue;
     for_each_tile(unit, [&](const Range& tile) {
@@ -166,7 +169,7 @@ void ShardedOptimizer::begin_reading() {
       }
     });
   }
-  for (auto& [store, tiles] : reads) store->expect(std::move(tiles));
+  return reads;
 }
 
 void ShardedOptimizer::bring_up_to_date(size_t unit) {
@@ -178,18 +181,14 @@ void ShardedOptimizer::bring_up_to_date(size_t unit) {
   }
   updating_ = unit;
   const torch::NoGradGuard no_grad;
-  const auto begin = std::chrono::steady_clock::now();
   {
     const Access access = shards_[unit].master ? Access::kWrite : Access::kReadWrite;
-    const offload::TileLease working = params_.shard(unit, places_[unit].device, access);
+    const offload::TileLease working = params_.share(unit, places_[unit].device, access, idle_);
     for_each_tile(unit, [&](const Range& tile) { update_tile(unit, tile, working.tensor()); });
   }
   updating_.reset();
   waiting_[unit] = false;
   params_.updated(unit);
-  if (!before_use_) return;
-  update_seconds_ +=
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 void ShardedOptimizer::update_tile(size_t unit, const Range& tile, const torch::Tensor& working) {
@@ -244,7 +243,7 @@ offload::StoreBytes ShardedOptimizer::bytes() const {
 
 torch::Tensor ShardedOptimizer::copy_of(size_t unit, size_t shard) {
   const torch::Tensor copy =
-      at::empty({params_.shard_range(unit).size()}, torch::TensorOptions(places_[unit].device));
+      at::empty({params_.range(unit).size()}, torch::TensorOptions(places_[unit].device));
   for_each_tile(unit, [&](const Range& tile) {
     part(copy, tile).copy_(borrow(unit, shard, tile, Access::kRead).tensor());
   });
@@ -259,7 +258,7 @@ torch::Tensor ShardedOptimizer::state(size_t unit, size_t index) {
 torch::Tensor ShardedOptimizer::master(size_t unit) {
   bring_up_to_date(unit);
   if (const auto shard = shards_[unit].master) return copy_of(unit, *shard);
-  return params_.shard(unit, places_[unit].device, Access::kRead)
+  return params_.share(unit, places_[unit].device, Access::kRead)
       .tensor()
       .to(torch::kFloat, /*non_blocking=*/false, /*copy=*/true);
 }

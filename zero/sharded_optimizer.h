@@ -13,6 +13,7 @@
 
 #include "offload/staging.h"
 #include "optim/update_rule.h"
+#include "zero/gather_ahead.h"
 #include "zero/grad_reducer.h"
 #include "zero/param_store.h"
 #include "zero/unit.h"
@@ -33,9 +34,6 @@ class ShardedOptimizer {
     // at least one of it.
     int64_t tile_elements = int64_t{1} << 24;
     bool decay_vectors = true;  // false: weight decay leaves norm weights and biases out
-    // step() only begins to read; a unit is updated when its parameters are next used, so that
-    // transfers pass beside the forward pass. Changes no bit.
-    bool before_use = false;
     // Brings gradients to where a unit is updated; null where all rest there.
     std::shared_ptr<offload::Staging> staging = nullptr;
   };
@@ -43,17 +41,22 @@ class ShardedOptimizer {
   // `places` per unit; only those of trainable ones are read. Keeps references to all of them.
   ShardedOptimizer(const UnitPlan& plan, ParamStore& params, GradReducer& grads,
                    std::vector<UpdatePlace> places, const Options& options);
-  ShardedOptimizer(const ShardedOptimizer&) = delete;  // params refers to it
+  ShardedOptimizer(const ShardedOptimizer&) = delete;
   ShardedOptimizer& operator=(const ShardedOptimizer&) = delete;
 
   // Gives this rank's range of a trainable unit its first fp32 values [range.size()], on any
   // device: the master, and rounded to working precision the parameters.
   void set_master(size_t unit, const torch::Tensor& values);
 
-  // Applies an update to every trainable unit in forward order, at once or before its next use.
-  // Afterwards each working weight equals its master rounded. Throws what the stores throw, then or
-  // at that use; from then on every use of a unit that is not up to date throws an Error.
-  void step(const optim::UpdateRule::Step& step);
+  // From now on every trainable unit waits for an update.
+  void begin(const optim::UpdateRule::Step& step);
+  // [unit]: what it waits for.
+  std::vector<Update> updates() const;
+  // What these updates will borrow of masters and states, unit by unit in forward order.
+  Reads reads() const;
+  // Updates a unit that waits for it; afterwards each working weight equals its master rounded.
+  // Throws what the stores throw; from then on every unit that still waits is an Error.
+  void bring_up_to_date(size_t unit);
 
   // A copy in fp32 of this rank's master of a trainable unit, for tests and checkpoints.
   torch::Tensor master(size_t unit);
@@ -62,9 +65,6 @@ class ShardedOptimizer {
 
   // What masters and states take where they rest.
   offload::StoreBytes bytes() const;
-  // Seconds of this thread in updates that waited for the next use, waits for tiles included, since
-  // the start.
-  double waiting_update_seconds() const { return update_seconds_; }
 
  private:
   // Numbers of a unit's shards in its store. Without a master shard the parameters are the master.
@@ -80,8 +80,6 @@ class ShardedOptimizer {
   void add(size_t unit);
   void fill_states(size_t unit);
   void expect_leases();
-  void begin_reading();
-  void bring_up_to_date(size_t unit);
   void update_tile(size_t unit, const Range& tile, const torch::Tensor& working);
   void for_each_tile(size_t unit, const std::function<void(const Range&)>& visit) const;
   offload::TileLease gradient(size_t unit, const Range& tile);
@@ -93,13 +91,12 @@ class ShardedOptimizer {
   GradReducer& grads_;
   std::vector<UpdatePlace> places_;
   int64_t tile_elements_;
-  bool before_use_;
   std::shared_ptr<offload::Staging> staging_;
   std::vector<UnitShards> shards_;
   std::vector<bool> waiting_;       // [unit]: for step_
   std::optional<size_t> updating_;  // the unit that is updated, or whose update has thrown
   optim::UpdateRule::Step step_;    // the last one
-  double update_seconds_ = 0;
+  offload::Point idle_;             // behind it nobody uses what waits on the device
 };
 
 }  // namespace zeroth::zero

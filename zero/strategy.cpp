@@ -38,16 +38,6 @@ const Row& row_of(int stage) {
   return kTable[stage];
 }
 
-std::vector<Retention> retentions(const UnitPlan& plan, Retention usual,
-                                  int64_t persistence_threshold) {
-  std::vector<Retention> retention;
-  for (const Unit& unit : plan.units) {
-    const bool small = unit.layout.parameter_numel() <= persistence_threshold;
-    retention.push_back(usual == Retention::kRelease && small ? Retention::kRefresh : usual);
-  }
-  return retention;
-}
-
 // One rank has nothing to share: it is stage 0 whatever the config says, but where its parameters
 // rest elsewhere they are gathered from there.
 int effective_stage(const UnitPlan& plan, const configs::Config& config) {
@@ -55,19 +45,25 @@ int effective_stage(const UnitPlan& plan, const configs::Config& config) {
   return alone ? 0 : config.zero.stage;
 }
 
+const Row& row_of_parameters(const UnitPlan& plan, const configs::Config& config,
+                             torch::DeviceType device) {
+  using configs::RestingPlace;
+  const RestingPlace place = config.zero.offload_param.device;
+  const bool on_device =
+      place == RestingPlace::kDevice || (place == RestingPlace::kCpu && device == torch::kCPU);
+  return row_of(on_device ? effective_stage(plan, config) : config.zero.stage);
+}
+
 GradReducerOptions reducer_options(const configs::Config& config, int ranks, torch::Device device,
                                    std::shared_ptr<GradLanding> landing) {
   GradReducerOptions options;
   options.device = device;
   const bool accumulates = config.batch.accumulation_steps > 1;
-  options.accumulation = dtype_of(config.gradients.accumulation);
+  options.accumulation = gradient_dtype(config);
   options.landing = std::move(landing);
   // One rank sends nothing, unless to the host: its gradients are summed as they come.
-  options.wire = ranks == 1 && accumulates && !options.landing
-                     ? options.accumulation
-                     : dtype_of(config.gradients.communication.value_or(config.precision));
-  // There is no sum over micro-batches: it stays as it was sent.
-  if (!accumulates) options.accumulation = options.wire;
+  options.wire =
+      ranks == 1 && accumulates && !options.landing ? options.accumulation : wire_dtype(config);
   options.reduce_scatter = config.zero.reduce_scatter;
   options.max_in_flight = config.zero.overlap_comm ? 2 : 0;
   options.bucket_elements = config.zero.reduce_bucket_elements;
@@ -103,20 +99,20 @@ GradientFactors gradient_factors(const configs::Config& config, int ranks, bool 
 
 }  // namespace
 
-ParamStoreOptions param_options(const UnitPlan& plan, const configs::Config& config,
-                                torch::DeviceType device) {
-  using configs::RestingPlace;
-  const configs::ZeroConfig& zero = config.zero;
-  const RestingPlace place = zero.offload_param.device;
-  const bool on_device =
-      place == RestingPlace::kDevice || (place == RestingPlace::kCpu && device == torch::kCPU);
-  const Row& row = row_of(on_device ? effective_stage(plan, config) : zero.stage);
-  ParamStoreOptions options;
-  options.retention = retentions(plan, row.retention, zero.param_persistence_threshold_elements);
-  options.dtype = dtype_of(config.precision);
-  options.prefetch_elements = zero.overlap_comm ? zero.*row.gathered_ahead : 0;
-  options.max_live_elements = zero.max_live_elements;
-  return options;
+void set_retention(UnitPlan& plan, const configs::Config& config, torch::DeviceType device) {
+  const Retention usual = row_of_parameters(plan, config, device).retention;
+  for (Unit& unit : plan.units) {
+    const bool small =
+        unit.layout.parameter_numel() <= config.zero.param_persistence_threshold_elements;
+    unit.retention = usual == Retention::kRelease && small ? Retention::kRefresh : usual;
+  }
+}
+
+GatherLimits gather_limits(const UnitPlan& plan, const configs::Config& config,
+                           torch::DeviceType device) {
+  const auto ahead = row_of_parameters(plan, config, device).gathered_ahead;
+  return {.prefetch_elements = config.zero.overlap_comm ? config.zero.*ahead : 0,
+          .max_live_elements = config.zero.max_live_elements};
 }
 
 std::unique_ptr<GradReducer> make_reducer(const UnitPlan& plan, const configs::Config& config,
@@ -137,31 +133,39 @@ std::string describe(const UnitPlan& plan, const configs::Config& config) {
 }
 
 void check_sizes(const UnitPlan& plan, const configs::Config& config) {
-  const ParamStoreOptions options = param_options(plan, config, torch::kCPU);
-  check_max_live(plan, options);
-  const RestingPlaces places = resting_places(plan, config.zero, options.retention);
+  UnitPlan copy = plan;
+  set_retention(copy, config, torch::kCPU);
+  check_max_live(copy, gather_limits(copy, config, torch::kCPU));
+  const RestingPlaces places = resting_places(copy, config.zero);
   parameter_tiles(config.zero.offload_param, places.largest_parameters_in_file(),
-                  static_cast<int64_t>(c10::elementSize(options.dtype)));
+                  static_cast<int64_t>(c10::elementSize(dtype_of(config.precision))));
 }
 
-Strategy make_strategy(const UnitPlan& plan, const configs::Config& config, comm::Mesh& mesh,
+Strategy make_strategy(UnitPlan& plan, const configs::Config& config, comm::Mesh& mesh,
                        std::shared_ptr<offload::HostLink> link) {
   comm::Group& group = mesh.data();
   const int stage = effective_stage(plan, config);
   if (!link && !mesh.device().is_cpu()) link = host_link(plan, config.zero, mesh.device());
+  // With a link the host is another place than the device, also where both are the CPU.
+  const torch::DeviceType device = link ? torch::kCUDA : mesh.device().type();
+  set_retention(plan, config, device);
 
   Strategy strategy;
-  // With a link the host is another place than the device, also where both are the CPU.
-  ParamStoreOptions params =
-      param_options(plan, config, link ? torch::kCUDA : mesh.device().type());
-  strategy.rests = make_rests(plan, config, mesh, params.retention, std::move(link));
-  params.rests = strategy.rests.params;
-  params.max_reads = strategy.rests.max_param_reads;
-  params.staging = strategy.rests.staging;
-  strategy.params = std::make_unique<ParamStore>(plan, group, mesh.device(), std::move(params));
-  strategy.grads = make_reducer(plan, config, group, mesh.device(), strategy.rests.landing);
-  strategy.optimizer = std::make_unique<ShardedOptimizer>(
-      plan, *strategy.params, *strategy.grads, strategy.rests.updates, strategy.rests.options);
+  strategy.rests = make_rests(plan, config, mesh, std::move(link));
+  const Rests& rests = strategy.rests;
+  strategy.store =
+      std::make_unique<ParamStore>(plan, group, mesh.device(),
+                                   ParamStoreOptions{.dtype = dtype_of(config.precision),
+                                                     .max_reads = rests.max_param_reads,
+                                                     .rests = rests.params,
+                                                     .staging = rests.staging});
+  strategy.grads = make_reducer(plan, config, group, mesh.device(), rests.landing);
+  strategy.optimizer = std::make_unique<ShardedOptimizer>(plan, *strategy.store, *strategy.grads,
+                                                          rests.updates, rests.options);
+  strategy.params = std::make_unique<BlockParams>(
+      plan, *strategy.store, *strategy.optimizer,
+      BlockParams::Options{.limits = gather_limits(plan, config, device),
+                           .update_before_use = rests.update_before_use});
   strategy.factors = gradient_factors(config, group.size(), /*scatters=*/stage > 0);
   strategy.description = describe(plan, config);
   return strategy;

@@ -6,6 +6,7 @@
 
 #include "comm/mesh.h"
 #include "configs/config.h"
+#include "zero/block_params.h"
 #include "zero/grad_reducer.h"
 #include "zero/param_store.h"
 #include "zero/rests.h"
@@ -22,17 +23,21 @@ struct GradientFactors {
 
 struct Strategy {
   Rests rests;  // the others refer to its stores
-  std::unique_ptr<ParamStore> params;
+  std::unique_ptr<ParamStore> store;
   std::unique_ptr<GradReducer> grads;
   std::unique_ptr<ShardedOptimizer> optimizer;
+  std::unique_ptr<BlockParams> params;
   GradientFactors factors;
   std::string description;  // one line for a person
 };
 
-// The two rows' parts that can be made without stores and ranks, to count what they take.
-// ParamStoreOptions::rests is left empty.
-ParamStoreOptions param_options(const UnitPlan& plan, const configs::Config& config,
-                                torch::DeviceType device);
+// What the table says of parameters and gradients, without stores and ranks, to count what they
+// take: what becomes of the plan's units on a device of this type ...
+void set_retention(UnitPlan& plan, const configs::Config& config, torch::DeviceType device);
+// ... what is gathered ahead of use ...
+GatherLimits gather_limits(const UnitPlan& plan, const configs::Config& config,
+                           torch::DeviceType device);
+// ... and where gradients go.
 // `landing`: as in GradReducerOptions.
 std::unique_ptr<GradReducer> make_reducer(const UnitPlan& plan, const configs::Config& config,
                                           comm::Group& group, torch::Device device,
@@ -44,11 +49,11 @@ std::string describe(const UnitPlan& plan, const configs::Config& config);
 // Throws an Error that names the key for sizes that cannot work with these units.
 void check_sizes(const UnitPlan& plan, const configs::Config& config);
 
-// Takes the plan's parameters over (see ParamStore). Keeps references to `plan` and to the mesh's
-// groups. Throws an Error that names the key for sizes that cannot work. `link`: the host's side of
-// the device, for tests that run both sides on the CPU; by default a GPU's is made where something
-// rests on the host.
-Strategy make_strategy(const UnitPlan& plan, const configs::Config& config, comm::Mesh& mesh,
+// Takes the plan's parameters over (see ParamStore), and decides what becomes of its units. Keeps
+// references to `plan` and to the mesh's groups. Throws an Error that names the key for sizes that
+// cannot work. `link`: the host's side of the device, for tests that run both sides on the CPU; by
+// default a GPU's is made where something rests on the host.
+Strategy make_strategy(UnitPlan& plan, const configs::Config& config, comm::Mesh& mesh,
                        std::shared_ptr<offload::HostLink> link = nullptr);
 
 }  // namespace zeroth::zero

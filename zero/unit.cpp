@@ -50,6 +50,10 @@ bool delivered_by_all(const model::Blocks& blocks, const std::vector<size_t>& us
 
 }  // namespace
 
+Range Unit::share(int rank) const {
+  return retention == Retention::kWhole ? Range{0, layout.numel()} : layout.shard(rank);
+}
+
 std::string Unit::place() const {
   return fmt::format("block {} ({})", blocks.front(), name);
 }

@@ -12,6 +12,13 @@
 
 namespace zeroth::zero {
 
+// What becomes of a unit's whole buffer.
+enum class Retention {
+  kWhole,    // every rank owns all of it: it is never gathered
+  kRefresh,  // whole on every rank; a share is a range of it; gathered again after an update
+  kRelease,  // gathered before use, released after it; only the share rests
+};
+
 struct Unit {
   std::string name;  // "layers.3", "layers.3 (frozen)", or a tied weight's own name
   bool trainable = true;
@@ -19,9 +26,14 @@ struct Unit {
   std::vector<torch::Tensor> params;  // the blocks' own tensors, in slot order
   std::vector<size_t> blocks;         // that use it, ascending
   bool begins_gradients = false;      // all of them do: model::Block::delivers_gradients
+  Retention retention = Retention::kWhole;
 
   // "block 3 (layers.2)", for messages.
   std::string place() const;
+  bool released() const { return retention == Retention::kRelease; }
+  // The range of the flat buffer that a rank owns, and its elements.
+  Range share(int rank) const;
+  int64_t share_numel() const { return share(0).size(); }
 };
 
 struct UnitPlan {

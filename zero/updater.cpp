@@ -13,12 +13,6 @@ using Step = configs::OffloadOptimizerConfig::Step;
 // More than the caches of a processor hold.
 constexpr int64_t kMeasured = int64_t{1} << 24;
 
-torch::Dtype gradient_dtype(const configs::Config& config) {
-  return dtype_of(config.batch.accumulation_steps > 1
-                      ? config.gradients.accumulation
-                      : config.gradients.communication.value_or(config.precision));
-}
-
 double host_rate(const configs::Config& config, int64_t elements,
                  const offload::Together& together) {
   const torch::NoGradGuard no_grad;

@@ -57,7 +57,7 @@ struct Trained {
 };
 
 Trained train(TrainEngine& engine, const model::Blocks& blocks, const Case& c, comm::Mesh& mesh) {
-  load_values(engine.plan(), *values_of_blocks(blocks, mesh), engine.params(), engine.optimizer());
+  load_values(engine.plan(), *values_of_blocks(blocks, mesh), engine.store(), engine.optimizer());
   testing::ChainLoader loader(
       {.accumulation = c.accumulation, .rank = mesh.rank(), .world_size = mesh.world_size()});
   Trained trained;

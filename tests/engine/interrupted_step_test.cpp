@@ -165,7 +165,7 @@ std::unique_ptr<TrainEngine> make_apart(const Case& c, const std::shared_ptr<com
   auto engine = std::make_unique<TrainEngine>(
       chain_with_trap(calls_left), config_of(c, mesh->world_size(), folder), apart, link);
   CallsLeft unused;
-  load_values(engine->plan(), *values_of_blocks(chain_with_trap(unused), *mesh), engine->params(),
+  load_values(engine->plan(), *values_of_blocks(chain_with_trap(unused), *mesh), engine->store(),
               engine->optimizer());
   return engine;
 }

@@ -27,7 +27,7 @@ TEST_CASE("an outline says of blocks what an engine of them says, and leaves the
     CHECK(engine->memory().peak() == known.memory.peak());
     testing::ChainLoader loader({.accumulation = 3, .rank = mesh->rank(), .world_size = 2});
     engine->train_batch(loader);
-    CHECK(engine->params().gathered_bytes() == known.memory.gathered.device);
+    CHECK(engine->store().buffers().pooled_bytes() == known.memory.gathered.device);
   });
 }
 

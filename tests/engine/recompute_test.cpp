@@ -142,7 +142,7 @@ TEST_CASE(
     testing::ChainLoader loader({});
     engine->train_batch(loader);
     CHECK_THROWS_WITH(engine->train_batch(loader), "no memory, say");
-    CHECK(engine->params().live_elements() == 0);
+    CHECK(engine->store().buffers().live_elements() == 0);
     CHECK(torch::GradMode::is_enabled());
     check_bits(trained(chain(-1), config, mesh), expected);
   });

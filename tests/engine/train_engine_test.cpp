@@ -135,7 +135,7 @@ TEST_CASE("evaluation changes nothing and equals the loss of the next step") {
           .accumulation = 2, .rank = mesh->rank(), .world_size = 2};
       testing::ChainLoader evaluated(split), trained(split);
       const EvalStats eval = engine->eval_batch(evaluated, 2);
-      CHECK(engine->params().live_elements() == 0);
+      CHECK(engine->store().buffers().live_elements() == 0);
       const StepStats step = engine->train_batch(trained);
       CHECK(eval.trained_tokens == step.trained_tokens);
       CHECK(eval.loss == doctest::Approx(step.loss).epsilon(1e-6));
@@ -213,7 +213,7 @@ TEST_CASE("after a step of stage 3 a rank holds only its shard") {
     testing::ChainLoader loader({.rank = mesh->rank(), .world_size = 3});
     for (int step = 0; step < 2; ++step) {
       engine->train_batch(loader);
-      CHECK(engine->params().live_elements() == 0);
+      CHECK(engine->store().buffers().live_elements() == 0);
       for (const zero::Unit& unit : engine->plan().units) {
         CHECK(unit.params.front().storage().data() == nullptr);
       }

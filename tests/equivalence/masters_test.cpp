@@ -124,7 +124,7 @@ std::vector<torch::Tensor> train_beside_twins(const Row& row,
                                               const std::shared_ptr<comm::Mesh>& mesh) {
   const model::ModelSpec spec = model::read_model_spec(checkpoint_of(row));
   Parts parts(row, model::build_blocks(spec), mesh);
-  engine::load_values(parts.plan, *weights_of(row, spec), *parts.strategy.params, parts.optimizer);
+  engine::load_values(parts.plan, *weights_of(row, spec), *parts.strategy.store, parts.optimizer);
   const std::vector<torch::Tensor> before = masters(parts.optimizer, parts.plan.units.size());
   Twins twins(parts);
   SampleLoader loader = loader_of(*mesh);
@@ -132,7 +132,7 @@ std::vector<torch::Tensor> train_beside_twins(const Row& row,
     optim::UpdateRule::Step step = optim::usual_step(parts.config.optimizer, update);
     step.grad_factor = parts.backward(loader);
     twins.step(step);
-    parts.optimizer.step(step);
+    parts.strategy.params->update(step);
     parts.strategy.grads->reset();
     twins.check_equal();
   }

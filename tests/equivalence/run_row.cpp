@@ -60,7 +60,7 @@ bool masters_rounded(engine::TrainEngine& engine) {
 
 // Whether nothing is gathered, and no memory behind the parameters of rows that shard them all.
 bool only_shards(const Row& row, engine::TrainEngine& engine) {
-  if (engine.params().live_elements() != 0) return false;
+  if (engine.store().buffers().live_elements() != 0) return false;
   const bool all_sharded =
       row.zero.stage == 3 && row.ranks > 1 && row.zero.param_persistence_threshold_elements == 0;
   const std::vector<zero::Unit>& units = engine.plan().units;
@@ -150,8 +150,8 @@ RowResult train(const Row& row, const std::shared_ptr<comm::Mesh>& mesh) {
   }
   if (fp32) result.states = whole_states(*engine);
   result.reach = reaches.distances();
-  result.peak_live_elements = engine->params().peak_live_elements();
-  result.resting_bytes = engine->params().resting_bytes();
+  result.peak_live_elements = engine->store().buffers().peak_live_elements();
+  result.resting_bytes = engine->store().resting_bytes();
   Collected sink(result.parameters);
   engine->save_model(sink);
   return result;

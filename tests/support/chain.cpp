@@ -86,8 +86,7 @@ std::unique_ptr<engine::TrainEngine> make_engine(model::Blocks blocks,
 }
 
 torch::Tensor shard_of(engine::TrainEngine& engine, size_t unit) {
-  zero::ParamStore& params = engine.params();
-  return params.shard(unit, params.device(), offload::Access::kRead).tensor().clone();
+  return engine.params().share(unit).tensor().clone();
 }
 
 model::MicroBatch ChainLoader::next() {

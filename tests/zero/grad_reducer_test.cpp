@@ -20,11 +20,10 @@ using Make = std::unique_ptr<GradReducer> (*)(const UnitPlan&, comm::Group&,
 struct Case {
   const char* name;
   Make make;
-  Retention retention;
 };
-const Case kCases[] = {{"whole", make_whole_reducer, Retention::kWhole},
-                       {"late scatter", make_late_scatter_reducer, Retention::kRefresh},
-                       {"scatter", make_scatter_reducer, Retention::kRefresh}};
+const Case kCases[] = {{"whole", make_whole_reducer},
+                       {"late scatter", make_late_scatter_reducer},
+                       {"scatter", make_scatter_reducer}};
 
 struct OptionsCase {
   const char* name;
@@ -118,9 +117,7 @@ TEST_CASE("every reducer gives the sum over ranks and micro-batches, step after 
             for (size_t unit = 0; unit < plan.units.size(); ++unit) {
               plan.units[unit].begins_gradients = unit % 2 == 0;
             }
-            ParamStore params(
-                plan, mesh->data(), torch::kCPU,
-                {.retention = std::vector<Retention>(plan.units.size(), reducer.retention)});
+            ParamStore params(plan, mesh->data(), torch::kCPU, {});
             const auto grads = reducer.make(plan, mesh->data(), options_of(options, mesh->rank()));
             for (const int64_t micros : {1, 3, 2}) {
               run_step(plan, *grads, mesh->rank(), micros);
@@ -159,9 +156,7 @@ TEST_CASE("a parameter that backward leaves out has a gradient of zero and is kn
         const model::Blocks blocks = testing::make_chain({.layers = 1});
         UnitPlan plan = plan_units(blocks, 2);
         for (Unit& unit : plan.units) unit.begins_gradients = begins;
-        ParamStore params(
-            plan, mesh->data(), torch::kCPU,
-            {.retention = std::vector<Retention>(plan.units.size(), reducer.retention)});
+        ParamStore params(plan, mesh->data(), torch::kCPU, {});
         const auto grads = reducer.make(plan, mesh->data(), {});
         for (const bool bias_used : {true, false, true}) {
           for (size_t block = 3; block-- > 0;) {
@@ -196,9 +191,7 @@ TEST_CASE("two ranks sum to the same bits in pieces of any size, scattered or no
   testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
     const model::Blocks blocks = testing::make_chain({.hidden = 24});
     const UnitPlan plan = plan_units(blocks, 2);
-    ParamStore params(
-        plan, mesh->data(), torch::kCPU,
-        {.retention = std::vector<Retention>(plan.units.size(), Retention::kRefresh)});
+    ParamStore params(plan, mesh->data(), torch::kCPU, {});
     std::vector<torch::Tensor> first;
     for (const OptionsCase& options : kOptions) {
       if (options.options.wire != torch::kFloat || options.options.accumulation != torch::kFloat)
@@ -228,9 +221,7 @@ TEST_CASE("a gradient that accumulates keeps small additions that bf16 would los
   testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
     const model::Blocks blocks = testing::make_chain();
     const UnitPlan plan = plan_units(blocks, 1);
-    ParamStore params(plan, mesh->data(), torch::kCPU,
-                      {.retention = std::vector<Retention>(plan.units.size(), Retention::kWhole),
-                       .dtype = torch::kBFloat16});
+    ParamStore params(plan, mesh->data(), torch::kCPU, {.dtype = torch::kBFloat16});
     const auto grads = make_whole_reducer(plan, mesh->data(), {});
     const torch::NoGradGuard no_grad;
     for (int micro = 0; micro < 3; ++micro) {
@@ -248,9 +239,7 @@ TEST_CASE("the scatter reducer holds whole gradients for a few blocks only") {
   testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
     const model::Blocks blocks = testing::make_chain({.layers = 40});
     const UnitPlan plan = plan_units(blocks, 2);
-    ParamStore params(
-        plan, mesh->data(), torch::kCPU,
-        {.retention = std::vector<Retention>(plan.units.size(), Retention::kRefresh)});
+    ParamStore params(plan, mesh->data(), torch::kCPU, {});
     const auto scatter = make_scatter_reducer(plan, mesh->data(), {});
     const auto late = make_late_scatter_reducer(plan, mesh->data(), {});
     run_step(plan, *scatter, mesh->rank(), 1);

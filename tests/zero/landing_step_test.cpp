@@ -190,7 +190,7 @@ TEST_CASE("the plan's gradients beside a GPU are those of a step") {
           config.zero.offload_optimizer.device = configs::RestingPlace::kCpu;
           config.zero.offload_optimizer.step = configs::OffloadOptimizerConfig::Step::kCpu;
           const model::Blocks blocks = testing::make_chain(kChain);
-          const UnitPlan plan = plan_units(blocks, ranks);
+          UnitPlan plan = plan_units(blocks, ranks);
           const MemoryPlan memory = plan_memory(plan, config, torch::kCUDA, {});
           comm::Mesh mesh(testing::kFakeDevice, group_of(ranks));
           const Strategy strategy = make_strategy(plan, config, mesh, testing::late_link());

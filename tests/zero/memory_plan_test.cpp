@@ -49,7 +49,7 @@ void run_step(const UnitPlan& plan, Strategy& strategy, int64_t micros) {
     }
   }
   strategy.grads->finish();
-  strategy.optimizer->step({});
+  strategy.params->update({});
   strategy.grads->reset();
 }
 
@@ -70,15 +70,14 @@ struct Case {
 void check_case(const Case& row) {
   testing::run_ranks(row.ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
     const model::Blocks blocks = testing::make_chain(row.chain);
-    const UnitPlan plan = plan_units(blocks, row.ranks);
+    UnitPlan plan = plan_units(blocks, row.ranks);
     const int64_t micros = row.config.batch.accumulation_steps;
     const MemoryPlan memory =
         plan_memory(plan, row.config, torch::kCPU, {.visits = visits_of(blocks.size(), micros)});
     Strategy strategy = make_strategy(plan, row.config, *mesh);
     for (size_t unit = 0; unit < plan.units.size(); ++unit) {
       if (plan.units[unit].trainable) {
-        strategy.optimizer->set_master(unit,
-                                       torch::ones({strategy.params->shard_range(unit).size()}));
+        strategy.optimizer->set_master(unit, torch::ones({strategy.store->range(unit).size()}));
       }
     }
     for (int step = 0; step < 2; ++step) run_step(plan, strategy, micros);
@@ -88,7 +87,7 @@ void check_case(const Case& row) {
       updates.host += store->bytes().host;
       updates.file += store->bytes().file;
     }
-    CHECK(memory.gathered.device == strategy.params->gathered_bytes());
+    CHECK(memory.gathered.device == strategy.store->buffers().pooled_bytes());
     CHECK(memory.gradient_buffers.device == strategy.grads->buffer_bytes());
     CHECK(memory.gradients.device ==
           strategy.grads->resting_bytes() - strategy.grads->buffer_bytes());
@@ -97,7 +96,7 @@ void check_case(const Case& row) {
     for (const auto& store : strategy.rests.stores) files += store->bytes().file;
     CHECK(memory.parameters.file == files - updates.file);
     CHECK(memory.parameters.device + memory.file_buffers.device + updates_in_memory ==
-          strategy.params->resting_bytes() + updates.host);
+          strategy.store->resting_bytes() + updates.host);
     CHECK(memory.kept_inputs.total() == 0);
   });
 }
@@ -193,7 +192,7 @@ TEST_CASE(
     for (const auto precision : {Precision::kFp32, Precision::kBf16}) {
       testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
         const model::Blocks blocks = testing::make_chain({.hidden = 40});
-        const UnitPlan plan = plan_units(blocks, 2, /*trains=*/false);
+        UnitPlan plan = plan_units(blocks, 2, /*trains=*/false);
         configs::Config config = config_of(3, place, RestingPlace::kDevice, folder);
         config.precision = precision;
         config.batch.accumulation_steps = 2;
@@ -208,7 +207,7 @@ TEST_CASE(
         }
         const Strategy strategy = make_strategy(plan, config, *mesh);
         CHECK(strategy.grads->resting_bytes() == 0);
-        CHECK_FALSE(strategy.rests.options.before_use);
+        CHECK_FALSE(strategy.rests.update_before_use);
         for (const auto& store : strategy.rests.stores) CHECK(store->bytes().host == 0);
       });
     }

@@ -12,11 +12,12 @@ constexpr auto kNvme = RestingPlace::kNvme;
 using Places = std::vector<RestingPlace>;
 
 // Four units of 128, 256, 512 and 128 elements on two ranks; the third is not trained.
-UnitPlan four_units() {
+UnitPlan four_units(Retention retention) {
   UnitPlan plan;
   for (const int64_t numel : {128, 256, 512, 128}) {
     Unit unit{"unit", true, FlatLayout(2), {}, {}, false};
     unit.layout.add("weight", {numel});
+    unit.retention = retention;
     plan.units.push_back(unit);
   }
   plan.units[2].trainable = false;
@@ -24,7 +25,7 @@ UnitPlan four_units() {
 }
 
 RestingPlaces places(const configs::ZeroConfig& zero, Retention retention = Retention::kRelease) {
-  return resting_places(four_units(), zero, std::vector<Retention>(4, retention));
+  return resting_places(four_units(retention), zero);
 }
 
 }  // namespace

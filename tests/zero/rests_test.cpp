@@ -30,13 +30,17 @@ configs::Config in_files(const TempFolder& folder) {
 }
 
 // What `look` sees of the chain's resting places on one rank that releases every unit.
+UnitPlan released_units(const model::Blocks& blocks) {
+  UnitPlan plan = plan_units(blocks, 1);
+  for (Unit& unit : plan.units) unit.retention = Retention::kRelease;
+  return plan;
+}
+
 template <typename Look>
 void with_rests(const configs::Config& config, Look&& look) {
   testing::run_ranks(1, [&](std::shared_ptr<comm::Mesh> mesh) {
     const model::Blocks blocks = testing::make_chain();
-    const UnitPlan plan = plan_units(blocks, 1);
-    look(make_rests(plan, config, *mesh,
-                    std::vector<Retention>(plan.units.size(), Retention::kRelease)));
+    look(make_rests(released_units(blocks), config, *mesh));
   });
 }
 
@@ -79,7 +83,7 @@ TEST_CASE("a buffer that cannot hold the largest shard of parameters names the s
 
 TEST_CASE("without offload nothing waits, no parameter has a store of its own") {
   with_rests({}, [](const Rests& rests) {
-    CHECK_FALSE(rests.options.before_use);
+    CHECK_FALSE(rests.update_before_use);
     CHECK(count_stores(rests) == 1);
     for (const offload::ShardStore* store : rests.params) CHECK(store == nullptr);
     CHECK(rests.traffic().bytes_read == 0);
@@ -91,14 +95,14 @@ TEST_CASE("what rests in files waits for its use; ratio and max_in_cpu keep some
   const TempFolder folder;
   configs::Config config = in_files(folder);
   with_rests(config, [](const Rests& rests) {
-    CHECK(rests.options.before_use);
+    CHECK(rests.update_before_use);
     CHECK(count_stores(rests) == 1);
     for (const offload::ShardStore* store : rests.params) CHECK(store == rests.params.front());
     CHECK(rests.params.front() != nullptr);
     CHECK(rests.max_param_reads == 4);
   });
   config.zero.offload_optimizer.device = RestingPlace::kDevice;
-  with_rests(config, [](const Rests& rests) { CHECK(rests.options.before_use); });
+  with_rests(config, [](const Rests& rests) { CHECK(rests.update_before_use); });
   config.zero.offload_optimizer.device = RestingPlace::kNvme;
   config.zero.offload_optimizer.ratio = 0.5;
   config.zero.offload_param.max_in_cpu_elements = 150;  // the embedding's 19 x 6
@@ -118,7 +122,7 @@ TEST_CASE("only what copies touch is page-locked: not what the host alone update
   using Step = configs::OffloadOptimizerConfig::Step;
   const TempFolder folder;
   const comm::Mesh mesh(testing::kFakeDevice, comm::make_solo_group());
-  const UnitPlan plan = plan_units(testing::make_chain(), 1);
+  const UnitPlan plan = released_units(testing::make_chain());
   for (const RestingPlace place : {RestingPlace::kCpu, RestingPlace::kNvme}) {
     for (const Step step : {Step::kCpu, Step::kGpu}) {
       configs::Config config = in_files(folder);
@@ -128,8 +132,7 @@ TEST_CASE("only what copies touch is page-locked: not what the host alone update
       const auto link = std::make_shared<offload::HostLink>(
           offload::HostLink{offload::HostMemory(std::make_shared<Agreeing>()),
                             std::make_unique<testing::LateCopies>()});
-      const Rests rests = make_rests(
-          plan, config, mesh, std::vector<Retention>(plan.units.size(), Retention::kRelease), link);
+      const Rests rests = make_rests(plan, config, mesh, link);
       const UpdatePlace& updates = rests.updates.front();
       const size_t shard = updates.states->add(100);
       updates.states->borrow({shard, 0, 100}, updates.device, offload::Access::kReadWrite);
@@ -144,9 +147,9 @@ TEST_CASE("SGD without momentum has no states: in fp32 there is no file") {
   config.zero.offload_param.device = RestingPlace::kDevice;
   config.precision = configs::Precision::kFp32;
   config.optimizer.kind = Kind::kSgd;
-  with_rests(config, [](const Rests& rests) { CHECK_FALSE(rests.options.before_use); });
+  with_rests(config, [](const Rests& rests) { CHECK_FALSE(rests.update_before_use); });
   config.optimizer.momentum = 0.9;
-  with_rests(config, [](const Rests& rests) { CHECK(rests.options.before_use); });
+  with_rests(config, [](const Rests& rests) { CHECK(rests.update_before_use); });
 }
 
 }  // namespace zeroth::zero

@@ -7,6 +7,8 @@
 #include "engine/train_engine.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
+#include "tests/zero/elsewhere.h"
+#include "zero/block_params.h"
 
 namespace zeroth::zero {
 
@@ -118,47 +120,24 @@ TEST_CASE("decay that leaves norms and biases out shrinks matrices only") {
   }
 }
 
-namespace {
-
-// Memory of which one borrow fails.
-class Faulty final : public offload::ShardStore {
- public:
-  size_t add(int64_t numel, torch::Dtype dtype) override { return memory_->add(numel, dtype); }
-  void expect(std::vector<offload::Tile>) override {}
-  offload::TileLease borrow(const offload::Tile& tile, torch::Device device,
-                            offload::Access access) override {
-    if (fails_in-- == 0) throw Error("cannot read");
-    return memory_->borrow(tile, device, access);
-  }
-  void settle() override {}
-  offload::StoreBytes bytes() const override { return memory_->bytes(); }
-
-  int fails_in = -1;
-
- private:
-  std::unique_ptr<offload::ShardStore> memory_ = offload::make_memory_store(torch::kCPU);
-};
-
-}  // namespace
-
 TEST_CASE("a tile never gets an update twice: one that failed in between is not begun again") {
   testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
     const model::Blocks blocks = testing::make_chain({.hidden = 64});
     const UnitPlan plan = plan_units(blocks, 1);
-    ParamStore params(plan, mesh->data(), torch::kCPU,
-                      {.retention = std::vector(plan.units.size(), Retention::kWhole)});
+    ParamStore shares(plan, mesh->data(), torch::kCPU, {});
     const auto grads = make_whole_reducer(plan, mesh->data(), {});
     const configs::OptimizerConfig config = {.lr = 0.5, .weight_decay = 1};
     const auto rule = optim::make_update_rule(config, torch::kCPU);
-    Faulty store;
-    ShardedOptimizer optimizer(plan, params, *grads,
+    Elsewhere store;
+    ShardedOptimizer optimizer(plan, shares, *grads,
                                std::vector(plan.units.size(), UpdatePlace{&store, rule.get()}),
-                               {.tile_elements = 256, .decay_vectors = true, .before_use = true});
+                               {.tile_elements = 256});
+    BlockParams params(plan, shares, optimizer, {.update_before_use = true});
     for (size_t unit = 0; unit < plan.units.size(); ++unit) {
-      optimizer.set_master(unit, torch::ones({params.shard_range(unit).size()}));
+      optimizer.set_master(unit, torch::ones({shares.range(unit).size()}));
     }
     (void)grads->finish();  // zeros
-    optimizer.step(optim::usual_step(config, 1));
+    params.update(optim::usual_step(config, 1));
 
     store.fails_in = 2;  // two states per tile: the second tile's first
     CHECK_THROWS_AS((void)params.gather(0), Error);

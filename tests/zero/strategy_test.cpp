@@ -23,11 +23,11 @@ Rest rest(int stage, int64_t persistence_threshold) {
     config.zero.param_persistence_threshold_elements = persistence_threshold;
     config.batch.accumulation_steps = 2;
     const model::Blocks blocks = testing::make_chain({.hidden = 32});
-    const UnitPlan plan = plan_units(blocks, 2);
+    UnitPlan plan = plan_units(blocks, 2);
     const Strategy strategy = make_strategy(plan, config, *mesh);
     if (mesh->rank() == 0) {
-      result = {strategy.params->resting_bytes(), strategy.grads->resting_bytes(),
-                strategy.params->live_elements()};
+      result = {strategy.store->resting_bytes(), strategy.grads->resting_bytes(),
+                strategy.store->buffers().live_elements()};
     }
   });
   return result;
@@ -56,7 +56,7 @@ TEST_CASE("units up to the persistence threshold stay whole") {
 TEST_CASE("gradients are divided before or after they cross four ranks as DeepSpeed divides them") {
   testing::run_ranks(4, [](std::shared_ptr<comm::Mesh> mesh) {
     const model::Blocks blocks = testing::make_chain();
-    const UnitPlan plan = plan_units(blocks, 4);
+    UnitPlan plan = plan_units(blocks, 4);
     const auto check = [&](const configs::GradientConfig& gradients, bool scatter,
                            double all_reduced, double scattered) {
       for (const int stage : {0, 1, 2, 3}) {
@@ -86,9 +86,9 @@ TEST_CASE("one rank is not sharded whatever the stage") {
     configs::Config config;
     config.zero.stage = 3;
     const model::Blocks blocks = testing::make_chain();
-    const UnitPlan plan = plan_units(blocks, 1);
+    UnitPlan plan = plan_units(blocks, 1);
     const Strategy strategy = make_strategy(plan, config, *mesh);
-    CHECK((strategy.params->shard_range(0) == Range{0, plan.units[0].layout.numel()}));
+    CHECK((strategy.store->range(0) == Range{0, plan.units[0].layout.numel()}));
     CHECK(strategy.description.find("stage 3 (one rank)") != std::string::npos);
   });
 }

@@ -1,0 +1,196 @@
+#include "zero/block_params.h"
+
+#include <ATen/ATen.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "base/error.h"
+#include "tests/support/chain.h"
+#include "tests/support/ranks.h"
+#include "tests/zero/elsewhere.h"
+
+namespace zeroth::zero {
+namespace {
+
+UnitPlan chain_units(const model::Blocks& blocks, int ranks, Retention retention) {
+  UnitPlan plan = plan_units(blocks, ranks);
+  for (Unit& unit : plan.units) unit.retention = retention;
+  return plan;
+}
+
+const std::vector<size_t> kStep = {0, 1, 2, 3, 4, 4, 3, 2, 1, 0};
+
+// The chain's parameters in bf16, all ones at first; an update halves them.
+struct Chain {
+  Chain(comm::Mesh& mesh, Retention retention, const BlockParams::Options& options,
+        std::vector<offload::ShardStore*> rests = {})
+      : plan(chain_units(blocks, mesh.world_size(), retention)),
+        store(plan, mesh.data(), torch::kCPU,
+              {.dtype = torch::kBFloat16, .rests = std::move(rests)}),
+        grads(retention == Retention::kWhole ? make_whole_reducer(plan, mesh.data(), {})
+                                             : make_scatter_reducer(plan, mesh.data(), {})),
+        optimizer(plan, store, *grads,
+                  std::vector(plan.units.size(), UpdatePlace{&states, rule.get()}), {}),
+        params(plan, store, optimizer, options) {
+    for (size_t unit = 0; unit < plan.units.size(); ++unit) {
+      optimizer.set_master(unit, torch::ones({store.range(unit).size()}));
+    }
+  }
+  void update() {
+    for (size_t block = blocks.size(); block-- > 0;) {
+      grads->open(block);
+      grads->add(block, /*last=*/true);
+    }
+    (void)grads->finish();  // zeros
+    params.update(optim::usual_step(config, ++updates));
+  }
+  bool holds(size_t block, double value) const {
+    for (const size_t unit : plan.block_units[block]) {
+      for (const torch::Tensor& param : plan.units[unit].params) {
+        if (!param.detach().eq(value).all().item<bool>()) return false;
+      }
+    }
+    return true;
+  }
+
+  configs::OptimizerConfig config = {.lr = 0.5, .weight_decay = 1};
+  model::Blocks blocks = testing::make_chain();
+  UnitPlan plan;
+  std::unique_ptr<optim::UpdateRule> rule = optim::make_update_rule(config, torch::kCPU);
+  Elsewhere states;
+  ParamStore store;
+  std::unique_ptr<GradReducer> grads;
+  ShardedOptimizer optimizer;
+  BlockParams params;
+  int64_t updates = 0;
+};
+
+std::vector<size_t> shards_of(const std::vector<offload::Tile>& tiles) {
+  std::vector<size_t> shards;
+  for (const offload::Tile& tile : tiles) shards.push_back(tile.shard);
+  return shards;
+}
+
+}  // namespace
+
+TEST_CASE("every retention gives whole, updated parameters on every rank") {
+  for (const int ranks : {1, 2, 3}) {
+    for (const Retention retention :
+         {Retention::kWhole, Retention::kRefresh, Retention::kRelease}) {
+      for (const int64_t prefetch : {0, 40, 100000}) {
+        for (const bool before_use : {false, true}) {
+          CAPTURE(ranks);
+          CAPTURE(prefetch);
+          CAPTURE(before_use);
+          testing::run_ranks(ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+            Chain chain(
+                *mesh, retention,
+                {.limits = {.prefetch_elements = prefetch}, .update_before_use = before_use});
+            for (const double value : {1.0, 0.5, 0.25}) {
+              chain.params.expect(kStep);
+              for (const size_t block : kStep) {
+                const Lease lease = chain.params.gather(block);
+                CHECK(chain.holds(block, value));
+              }
+              chain.params.expect({});
+              chain.update();
+            }
+          });
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("prefetch takes at least one block and never more than the live limit") {
+  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+    Chain small(*mesh, Retention::kRelease, {.limits = {.prefetch_elements = 1}});
+    small.params.expect(kStep);
+    const Lease first = small.params.gather(0);
+    const auto numel = [&](size_t unit) { return small.plan.units[unit].layout.numel(); };
+    CHECK(small.store.buffers().live_elements() == numel(0) + numel(1));
+
+    const int64_t tight = numel(3) + numel(4);
+    Chain limited(*mesh, Retention::kRelease,
+                  {.limits = {.prefetch_elements = 100000, .max_live_elements = tight}});
+    limited.params.expect(kStep);
+    for (const size_t block : kStep) {
+      const Lease lease = limited.params.gather(block);
+      CHECK(limited.store.buffers().live_elements() <= tight);
+    }
+    CHECK(limited.store.buffers().peak_live_elements() == tight);
+  });
+}
+
+TEST_CASE("a live limit of 0 gathers no block ahead") {
+  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+    Chain chain(*mesh, Retention::kRelease,
+                {.limits = {.prefetch_elements = 100000, .max_live_elements = 0}});
+    chain.params.expect(kStep);
+    for (const size_t block : kStep) {
+      const Lease lease = chain.params.gather(block);
+      int64_t own = 0;
+      for (const size_t unit : chain.plan.block_units[block]) {
+        own += chain.plan.units[unit].layout.numel();
+      }
+      CHECK(chain.store.buffers().live_elements() == own);
+      CHECK(chain.holds(block, 1));
+    }
+  });
+}
+
+TEST_CASE("reads of what rests elsewhere are expected, also where other units rest on the device") {
+  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+    Elsewhere elsewhere;
+    Chain chain(*mesh, Retention::kRelease, {},
+                {nullptr, &elsewhere, nullptr, &elsewhere, nullptr});
+    chain.params.expect(kStep);
+    CHECK(shards_of(elsewhere.expected) == std::vector<size_t>{0, 1, 1, 0});
+  });
+}
+
+TEST_CASE("a share that an update will overwrite is not read ahead before it") {
+  for (const int64_t prefetch : {0, 40, 100000}) {
+    testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+      Elsewhere elsewhere;
+      Chain chain(*mesh, Retention::kRelease,
+                  {.limits = {.prefetch_elements = prefetch}, .update_before_use = true},
+                  std::vector<offload::ShardStore*>(5, &elsewhere));
+      chain.update();
+      // Two states and a master of each unit, in forward order.
+      CHECK(chain.states.expected.size() == 15);
+      CHECK(std::is_sorted(chain.states.expected.begin(), chain.states.expected.end(),
+                           [](const auto& a, const auto& b) { return a.shard < b.shard; }));
+      chain.params.expect(kStep);
+      const auto waits = [&] {
+        return GatherAhead::Now{chain.store.present(), chain.optimizer.updates()}.waits();
+      };
+      for (const size_t block : kStep) {
+        CHECK((!waits() || elsewhere.expected.empty()));
+        const Lease lease = chain.params.gather(block);
+        CHECK(chain.holds(block, 0.5));
+      }
+      CHECK_FALSE(waits());
+      CHECK_FALSE(elsewhere.expected.empty());  // backward's reads
+      CHECK(chain.params.waiting_update_seconds() > 0);
+    });
+  }
+}
+
+TEST_CASE("a share that is read has the update that waited for it") {
+  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+    Chain chain(*mesh, Retention::kRelease, {.update_before_use = true});
+    chain.update();
+    CHECK(chain.optimizer.updates()[2] == Update::kOverwrites);
+    CHECK(chain.params.share(2).tensor()[0].item<float>() == 0.5F);
+    CHECK(chain.optimizer.updates()[2] == Update::kNone);
+    CHECK(chain.optimizer.updates()[3] == Update::kOverwrites);
+    chain.params.expect({0, 1});
+    CHECK_THROWS_AS((void)chain.params.gather(1), InternalError);
+  });
+}
+
+}  // namespace zeroth::zero

@@ -1,0 +1,139 @@
+#include "zero/gather_ahead.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "base/error.h"
+
+namespace zeroth::zero {
+namespace {
+
+using Units = std::vector<size_t>;
+constexpr Update kNone = Update::kNone, kChanges = Update::kChanges;
+constexpr Update kOverwrites = Update::kOverwrites;
+
+// Blocks of one unit each, of 128 elements.
+UnitPlan one_each(size_t blocks, Retention retention = Retention::kRelease) {
+  UnitPlan plan;
+  for (size_t block = 0; block < blocks; ++block) {
+    Unit unit{std::to_string(block), true, FlatLayout(2), {}, {}, false, retention};
+    unit.layout.add("weight", {128});
+    plan.units.push_back(unit);
+    plan.block_units.push_back({block});
+    plan.block_labels.push_back(std::to_string(block));
+  }
+  return plan;
+}
+
+GatherAhead::Now nothing(size_t units) {
+  return {std::vector<bool>(units, false), std::vector<Update>(units, kNone)};
+}
+
+}  // namespace
+
+TEST_CASE("so many elements are gathered ahead as the limits allow, at least one block") {
+  const UnitPlan plan = one_each(5);
+  struct Case {
+    GatherLimits limits;
+    Units first, second;  // units at the visits of blocks 0 and 1
+  };
+  const Case cases[] = {
+      {{.prefetch_elements = 0}, {0}, {1}},
+      {{.prefetch_elements = 1}, {0, 1}, {1, 2}},
+      {{.prefetch_elements = 255}, {0, 1}, {1, 2}},
+      {{.prefetch_elements = 256}, {0, 1, 2}, {1, 2, 3}},
+      {{.prefetch_elements = 10000}, {0, 1, 2, 3, 4}, {1, 2, 3, 4, 0}},
+      {{.prefetch_elements = 10000, .max_live_elements = 383}, {0, 1}, {1, 2}},
+      {{.prefetch_elements = 10000, .max_live_elements = 384}, {0, 1, 2}, {1, 2, 3}},
+      {{.prefetch_elements = 10000, .max_live_elements = 0}, {0}, {1}},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.limits.prefetch_elements);
+    CAPTURE(c.limits.max_live_elements);
+    GatherAhead ahead(plan, c.limits);
+    ahead.expect({0, 1, 2, 3, 4, 0});
+    CHECK(ahead.visit(0, nothing(5)) == c.first);
+    CHECK(ahead.visit(1, nothing(5)) == c.second);
+  }
+}
+
+TEST_CASE("what is whole costs nothing ahead, and no update but the next block's is waited for") {
+  const UnitPlan plan = one_each(5, Retention::kRefresh);
+  GatherAhead ahead(plan, {.prefetch_elements = 200});
+  GatherAhead::Now now = nothing(5);
+  now.present = {true, true, true, false, false};
+  ahead.expect({0, 1, 2, 3, 4});
+  CHECK(ahead.visit(0, now) == Units{0, 1, 2, 3});
+  now.updates = {kNone, kNone, kChanges, kOverwrites, kNone};
+  CHECK(ahead.visit(1, now) == Units{1, 2});
+  ahead.expect({1, 4, 2});
+  now.present = {true, true, true, true, true};
+  CHECK(ahead.visit(1, now) == Units{1, 4, 2});
+}
+
+TEST_CASE("without expected visits a block's own units are wanted") {
+  const UnitPlan plan = one_each(3);
+  GatherAhead ahead(plan, {.prefetch_elements = 10000});
+  CHECK(ahead.visit(2, nothing(3)) == Units{2});
+  ahead.expect({0, 1});
+  CHECK_THROWS_AS((void)ahead.visit(1, nothing(3)), InternalError);
+}
+
+TEST_CASE("reads follow the gathers, and pass no update that waits") {
+  const UnitPlan plan = one_each(4);
+  struct Case {
+    int64_t prefetch;
+    std::vector<Update> updates;
+    Units reads;
+  };
+  const std::vector<Update> none(4, kNone), over(4, kOverwrites), change(4, kChanges);
+  const Case cases[] = {
+      // Forward and backward; the last block stays.
+      {0, none, {0, 1, 2, 3, 2, 1, 0}},
+      {1, none, {0, 1, 2, 3, 1, 0}},
+      // Nothing that is written first, and nothing behind the last update.
+      {0, over, {}},
+      {1, over, {}},
+      // What an update changes it reads.
+      {0, change, {0, 1, 2, 3}},
+      {1, change, {0, 1, 2, 3}},
+      {0, {kNone, kOverwrites, kNone, kNone}, {0}},
+      {0, {kNone, kNone, kChanges, kNone}, {0, 1, 2}},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.prefetch);
+    CAPTURE(c.reads);
+    GatherAhead ahead(plan, {.prefetch_elements = c.prefetch});
+    ahead.expect({0, 1, 2, 3, 3, 2, 1, 0});
+    GatherAhead::Now now = nothing(4);
+    now.updates = c.updates;
+    CHECK(ahead.reads(now) == c.reads);
+  }
+}
+
+TEST_CASE("units that are whole are not read, nor those that are never released") {
+  UnitPlan plan = one_each(3);
+  plan.units[1].retention = Retention::kWhole;
+  GatherAhead ahead(plan, {});
+  GatherAhead::Now now = nothing(3);
+  now.present = {true, true, false};
+  ahead.expect({0, 1, 2, 0});
+  CHECK(ahead.reads(now) == Units{2, 0});
+}
+
+TEST_CASE("a live limit below two neighbours names the smallest that works") {
+  const UnitPlan plan = one_each(3);
+  std::string message;
+  try {
+    const GatherAhead ahead(plan, {.max_live_elements = 10});
+  } catch (const Error& error) {
+    message = error.what();
+  }
+  CHECK(message.find("stage3_max_live_parameters is 10") != std::string::npos);
+  CHECK(message.ends_with("the smallest value that works is 256"));
+  CHECK_NOTHROW(GatherAhead(plan, {.max_live_elements = 256}));
+  CHECK_THROWS_AS(GatherAhead(plan, {.max_live_elements = 255}), Error);
+}
+
+}  // namespace zeroth::zero

@@ -1,0 +1,60 @@
+// A block's parameters as the loop over blocks uses them: with the update that waits for them,
+// whole, and gathered ahead of use.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "zero/gather_ahead.h"
+#include "zero/param_store.h"
+#include "zero/sharded_optimizer.h"
+
+namespace zeroth::zero {
+
+class BlockParams {
+ public:
+  struct Options {
+    GatherLimits limits = {};
+    // update() only begins to read; a unit is updated when it is next used, so that transfers pass
+    // beside the forward pass. Changes no bit.
+    bool update_before_use = false;
+  };
+
+  // Keeps references to all of them. Throws an Error as check_max_live.
+  BlockParams(const UnitPlan& plan, ParamStore& store, ShardedOptimizer& optimizer,
+              const Options& options);
+
+  // The block visits to come, in order; gathers run ahead along them, and reads of what rests
+  // elsewhere ahead of these. An empty list releases all that is not kept.
+  void expect(std::vector<size_t> visits);
+  // Whole, updated parameters of every unit of the block, ordered on the current stream. With
+  // expected visits left, `block` must be the next of them. Collective when something has to be
+  // gathered. Throws what the stores throw; when that interrupts an update, every later use of a
+  // unit that waits for one is an Error.
+  [[nodiscard]] Lease gather(size_t block);
+  // Updates every trainable unit in forward order, at once or before its next use. Throws as
+  // gather().
+  void update(const optim::UpdateRule::Step& step);
+
+  // This rank's share of a unit to read, on the device.
+  offload::TileLease share(size_t unit);
+
+  // Seconds of this thread in updates that waited for the next use, waits for tiles included, since
+  // the start.
+  double waiting_update_seconds() const { return update_seconds_; }
+
+ private:
+  GatherAhead::Now now() const;
+  void bring_up_to_date(size_t unit);
+  // Reads are announced here only.
+  static void announce(Reads reads);
+
+  const UnitPlan& plan_;
+  ParamStore& store_;
+  ShardedOptimizer& optimizer_;
+  GatherAhead ahead_;
+  bool update_before_use_;
+  double update_seconds_ = 0;
+};
+
+}  // namespace zeroth::zero

@@ -1,0 +1,87 @@
+#include "zero/unit_buffers.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace zeroth::zero {
+namespace {
+
+size_t byte_size(const torch::Tensor& tensor) {
+  return static_cast<size_t>(tensor.numel()) * tensor.element_size();
+}
+
+// A 1-D tensor whose storage gets its memory later.
+torch::Tensor without_memory(int64_t numel, torch::Dtype dtype, torch::Device device) {
+  const size_t bytes = static_cast<size_t>(numel) * c10::elementSize(dtype);
+  const torch::Tensor tensor = torch::empty({0}, torch::TensorOptions(device).dtype(dtype));
+  c10::Storage storage(c10::Storage::use_byte_size_t(), bytes,
+                       c10::DataPtr(nullptr, tensor.device()), c10::GetAllocator(device.type()),
+                       /*resizable=*/true);
+  return tensor.set_(storage, 0, {numel}, {1});
+}
+
+c10::DataPtr swap_memory(const torch::Tensor& tensor, c10::DataPtr memory) {
+  c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+  c10::DataPtr old = std::move(storage->mutable_data_ptr());
+  storage->set_data_ptr_noswap(std::move(memory));
+  return old;
+}
+
+}  // namespace
+
+UnitBuffers::UnitBuffers(const UnitPlan& plan, torch::Dtype dtype, torch::Device device)
+    : plan_(plan), pool_(device), buffers_(plan.units.size()) {
+  const torch::NoGradGuard no_grad;
+  for (size_t unit = 0; unit < plan.units.size(); ++unit) {
+    const int64_t numel = plan.units[unit].layout.numel();
+    buffers_[unit].whole = plan.units[unit].released()
+                               ? without_memory(numel, dtype, device)
+                               : torch::zeros({numel}, torch::TensorOptions(device).dtype(dtype));
+    bind_parameters(unit);
+  }
+}
+
+// The blocks keep their tensor objects; only what these refer to changes. shallow_copy_from also
+// gives the parameter a version counter of its own, so that a gather into the buffer does not upset
+// a kept graph.
+void UnitBuffers::bind_parameters(size_t unit) {
+  const Unit& described = plan_.units[unit];
+  for (size_t i = 0; i < described.params.size(); ++i) {
+    const Slot& slot = described.layout.slots()[i];
+    const torch::Tensor view = at::as_strided(buffers_[unit].whole, slot.shape,
+                                              c10::contiguous_strides(slot.shape), slot.offset);
+    described.params[i].unsafeGetTensorImpl()->shallow_copy_from(view.getIntrusivePtr());
+  }
+}
+
+void UnitBuffers::fill(size_t unit) {
+  give(unit, pool_.take(byte_size(whole(unit))));
+  buffers_[unit].lent = false;
+}
+
+void UnitBuffers::fill_with(size_t unit, void* memory) {
+  give(unit, c10::DataPtr(memory, whole(unit).device()));
+  buffers_[unit].lent = true;
+}
+
+void UnitBuffers::give(size_t unit, c10::DataPtr memory) {
+  swap_memory(whole(unit), std::move(memory));
+  live_elements_ += whole(unit).numel();
+  peak_live_elements_ = std::max(peak_live_elements_, live_elements_);
+}
+
+void UnitBuffers::release(size_t unit) {
+  c10::DataPtr memory = swap_memory(whole(unit), c10::DataPtr(nullptr, whole(unit).device()));
+  if (!buffers_[unit].lent) pool_.give(byte_size(whole(unit)), std::move(memory));
+  live_elements_ -= whole(unit).numel();
+}
+
+int64_t UnitBuffers::kept_bytes() const {
+  int64_t bytes = 0;
+  for (size_t unit = 0; unit < buffers_.size(); ++unit) {
+    if (!plan_.units[unit].released()) bytes += static_cast<int64_t>(byte_size(whole(unit)));
+  }
+  return bytes;
+}
+
+}  // namespace zeroth::zero
