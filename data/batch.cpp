@@ -56,16 +56,7 @@ HostBatch make_batch(const Dataset& dataset, std::span<const int64_t> samples) {
     dataset.fill(samples[row], std::span(batch.tokens).subspan(begin, batch.length),
                  std::span(batch.targets).subspan(begin, batch.length));
   }
-  batch.trained_tokens = trained_tokens(dataset, samples);
   return batch;
-}
-
-int64_t trained_tokens(const Dataset& dataset, std::span<const int64_t> samples) {
-  int64_t count = 0;
-  for (const int64_t sample : samples) {
-    if (sample != kNoSample) count += dataset.trained_tokens(sample);
-  }
-  return count;
 }
 
 }  // namespace zeroth::data

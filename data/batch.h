@@ -40,16 +40,11 @@ struct HostBatch {
   std::vector<int64_t> tokens;
   std::vector<int64_t> targets;  // kUntrained: no loss; all of a kNoSample row
   std::vector<int64_t> samples;  // dataset index of each row, or kNoSample
-  int64_t trained_tokens = 0;
 };
 
 // `length` of a batch with the longest sample.
 int64_t longest_row(const Dataset& dataset);
 
 HostBatch make_batch(const Dataset& dataset, std::span<const int64_t> samples);
-
-// Trained targets of a list of samples, without reading them: every rank can count the whole global
-// batch.
-int64_t trained_tokens(const Dataset& dataset, std::span<const int64_t> samples);
 
 }  // namespace zeroth::data

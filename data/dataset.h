@@ -31,10 +31,8 @@ class Dataset {
   virtual int64_t size() const = 0;     // at least 1
   virtual int64_t seq_len() const = 0;  // longest `length` a sample may have
 
-  // Positions of the sample without padding, in [1, seq_len()]; and how many of them are trained,
-  // at least 1.
+  // Positions of the sample without padding, in [1, seq_len()]; at least one of them is trained.
   virtual int64_t length(int64_t index) const = 0;
-  virtual int64_t trained_tokens(int64_t index) const = 0;
 
   // Writes inputs and next-token targets (kUntrained where no loss is taken), padded to the spans'
   // length, which is equal and at least length(index). Throws Error naming file, index and value

@@ -165,10 +165,6 @@ int64_t JsonlSamples::length(int64_t index) const {
   return at(index).length;
 }
 
-int64_t JsonlSamples::trained_tokens(int64_t index) const {
-  return at(index).length - at(index).first_trained;
-}
-
 void JsonlSamples::fill(int64_t index, std::span<int64_t> tokens,
                         std::span<int64_t> targets) const {
   const Sample& sample = at(index);

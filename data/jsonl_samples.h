@@ -20,7 +20,6 @@ class JsonlSamples : public Dataset {
   int64_t size() const override { return static_cast<int64_t>(samples_.size()); }
   int64_t seq_len() const override { return seq_len_; }
   int64_t length(int64_t index) const override;
-  int64_t trained_tokens(int64_t index) const override;
   void fill(int64_t index, std::span<int64_t> tokens, std::span<int64_t> targets) const override;
   std::string name_of(int64_t index) const override;
   DatasetStats stats() const override { return stats_; }

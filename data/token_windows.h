@@ -32,7 +32,6 @@ class TokenWindows : public Dataset {
   int64_t size() const override { return size_; }
   int64_t seq_len() const override { return seq_len_; }
   int64_t length(int64_t) const override { return seq_len_; }
-  int64_t trained_tokens(int64_t) const override { return seq_len_; }
   void fill(int64_t index, std::span<int64_t> tokens, std::span<int64_t> targets) const override;
   std::string name_of(int64_t index) const override;
   DatasetStats stats() const override;

@@ -22,7 +22,7 @@ Tensor Head::forward(const Tensor& x, const MicroBatch& batch) {
   const Tensor y = norm_->forward(x);
   if (!batch.targets.defined()) return project(y, weight_);
   HeadLossOptions options;
-  options.trained_tokens = batch.loss_divisor;
+  options.divisor = batch.loss_divisor;
   options.max_logits = max_logits_;
   options.trained_rows = batch.trained_rows;
   // On the CPU memory is worth more than a quarter of these products.

@@ -75,8 +75,8 @@ struct HeadLoss : torch::autograd::Function<HeadLoss> {
     const bool at_once =
         (wanted.dx || wanted.dweight) && options.gradient != 0 && x.size(0) > chunk;
     Gradients gradients(x, weight, at_once ? wanted : Wanted());
-    const Tensor scale = torch::full({}, options.gradient / options.trained_tokens,
-                                     x.options().dtype(torch::kFloat32));
+    const Tensor scale =
+        torch::full({}, options.gradient / options.divisor, x.options().dtype(torch::kFloat32));
     Tensor sum = torch::zeros({}, x.options().dtype(torch::kFloat64));
     Tensor kept;
     Tensor lse = at::empty({x.size(0)}, x.options().dtype(torch::kFloat32));
@@ -94,9 +94,9 @@ struct HeadLoss : torch::autograd::Function<HeadLoss> {
     }
     ctx->save_for_backward({x, weight, targets, lse, kept, gradients.dx, gradients.dweight});
     ctx->saved_data["chunk"] = chunk;
-    ctx->saved_data["trained_tokens"] = options.trained_tokens;
+    ctx->saved_data["divisor"] = options.divisor;
     ctx->saved_data["gradient"] = at_once ? options.gradient : 0.0;
-    return (sum / options.trained_tokens).to(torch::kFloat32);
+    return (sum / options.divisor).to(torch::kFloat32);
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list dys) {
@@ -119,7 +119,7 @@ struct HeadLoss : torch::autograd::Function<HeadLoss> {
                                    const Tensor& dy) {
     const Tensor &x = saved[0], &weight = saved[1], &targets = saved[2], &kept = saved[4];
     const int64_t chunk = ctx->saved_data["chunk"].toInt();
-    const Tensor scale = dy / ctx->saved_data["trained_tokens"].toDouble();
+    const Tensor scale = dy / ctx->saved_data["divisor"].toDouble();
     const Tensor dx = ctx->needs_input_grad(0) ? at::empty_like(x) : Tensor();
     Tensor dweight;
     for (int64_t begin = 0; begin < x.size(0); begin += chunk) {
@@ -162,7 +162,7 @@ int64_t usual_chunk_rows(torch::DeviceType device, torch::Dtype dtype, int64_t v
 
 Tensor head_loss(const Tensor& x, const Tensor& weight, const Tensor& targets,
                  const HeadLossOptions& options) {
-  ZEROTH_CHECK(options.trained_tokens > 0, "the loss of {} tokens", options.trained_tokens);
+  ZEROTH_CHECK(options.divisor > 0, "a loss divided by {}", options.divisor);
   const Tensor trained = options.trained_rows.defined()
                              ? options.trained_rows
                              : targets.ne(kUntrained).nonzero().squeeze(1);

@@ -13,7 +13,7 @@ namespace zeroth::model {
 int64_t usual_chunk_rows(torch::DeviceType device, torch::Dtype dtype, int64_t vocab);
 
 struct HeadLossOptions {
-  double trained_tokens = 1;  // the sum over tokens is divided by it
+  double divisor = 1;  // of the sum over tokens
   // Most logits at once, in the dtype of x; 0 chooses by device: 16Mi on the CPU, 512 MiB on a GPU,
   // whose products need more rows. One chunk keeps them for the backward. Several compute them
   // again, unless `gradient` is given.

@@ -16,7 +16,6 @@ class Stairs : public Dataset {
   int64_t size() const override { return size_; }
   int64_t seq_len() const override { return 20; }
   int64_t length(int64_t index) const override { return index + 1; }
-  int64_t trained_tokens(int64_t) const override { return 1; }
   void fill(int64_t index, std::span<int64_t> tokens, std::span<int64_t> targets) const override {
     std::fill(tokens.begin(), tokens.end(), 100 + index);
     std::fill(targets.begin(), targets.end(), kUntrained);
@@ -88,22 +87,14 @@ TEST_CASE("A batch lays its rows one after the other") {
   CHECK(batch.targets[2] == 7);
   CHECK(batch.targets[8] == 7);
   CHECK(batch.samples == std::vector<int64_t>{2, 0});
-  CHECK(batch.trained_tokens == 2);
   CHECK(std::count(batch.targets.begin(), batch.targets.end(), kUntrained) == 14);
 }
 
 TEST_CASE("Rows without a sample have no trained target, even if all are such") {
   const Stairs dataset(20);
   const HostBatch batch = make_batch(dataset, std::vector<int64_t>{kNoSample, 1, kNoSample});
-  CHECK(batch.trained_tokens == 1);
   CHECK(std::count(batch.targets.begin(), batch.targets.end(), kUntrained) == 23);
   const HostBatch empty = make_batch(dataset, std::vector<int64_t>{kNoSample, kNoSample});
   CHECK(empty.length == 8);
-  CHECK(empty.trained_tokens == 0);
   CHECK(std::count(empty.targets.begin(), empty.targets.end(), kUntrained) == 16);
-}
-
-TEST_CASE("Trained targets are counted without reading the samples") {
-  const Stairs dataset(20);
-  CHECK(trained_tokens(dataset, std::vector<int64_t>{1, 2, kNoSample, 3}) == 3);
 }

@@ -1,5 +1,7 @@
 #include "data/jsonl_samples.h"
 
+#include <algorithm>
+
 #include "tests/data/data_test_support.h"
 
 using namespace zeroth::data;
@@ -16,6 +18,11 @@ Row fill(const Dataset& dataset, int64_t index, int64_t length) {
   Row row{Ids(length), Ids(length)};
   dataset.fill(index, row.tokens, row.targets);
   return row;
+}
+
+int64_t trained_targets(const Dataset& dataset, int64_t index) {
+  const Ids targets = fill(dataset, index, dataset.length(index)).targets;
+  return std::ssize(targets) - std::count(targets.begin(), targets.end(), kUntrained);
 }
 
 // BOS in front: prefix {0}, end of text 1.
@@ -60,7 +67,7 @@ TEST_CASE(
   const auto dataset = open(path, 64);
   REQUIRE(dataset->size() == 1);
   CHECK(dataset->length(0) == std::ssize(all) - 1);
-  CHECK(dataset->trained_tokens(0) == std::ssize(answer));
+  CHECK(trained_targets(*dataset, 0) == std::ssize(answer));
   const Row row = fill(*dataset, 0, std::ssize(all) + 2);
   CHECK(row.tokens == Ids(all.begin(), all.end() - 1) + Ids{1, 1, 1});
   CHECK(row.targets == Ids(prompt.size() - 1, kUntrained) + answer + Ids(3, kUntrained));
@@ -95,7 +102,7 @@ TEST_CASE("Named fields are used, and they go together") {
   check_contains(error_of([&] { open_dataset(options); }), "go together");
   options.completion_field = "a";
   const auto answer = std::ssize(llama().encode("fox"));
-  CHECK(open_dataset(options)->trained_tokens(0) == answer + 1);
+  CHECK(trained_targets(*open_dataset(options), 0) == answer + 1);
   options.completion_field = "b";
   check_contains(error_of([&] { open_dataset(options); }), "t.jsonl:1: no field 'b'");
 }
@@ -116,7 +123,7 @@ TEST_CASE(
   CHECK(dataset->stats().truncated == 1);
   CHECK(dataset->stats().dropped == 1);
   CHECK(dataset->length(0) == prompt + 1);
-  CHECK(dataset->trained_tokens(0) == 2);
+  CHECK(trained_targets(*dataset, 0) == 2);
   CHECK(dataset->stats().trained_tokens == 3);
   CHECK(dataset->name_of(0) == path.string() + ":1");
   CHECK(dataset->name_of(1) == path.string() + ":3");

@@ -70,7 +70,7 @@ TEST_CASE("several chunks visited once give the gradients of chunks that are vis
     c.weight = c.weight.to(dtype);
     for (const bool open : {false, true}) {
       for (const double entering : {1.0, 512.0, 256.0}) {  // the last is not what was announced
-        const HeadLossOptions again{.trained_tokens = 20, .max_logits = 21};
+        const HeadLossOptions again{.divisor = 20, .max_logits = 21};
         HeadLossOptions once = again;
         once.gradient = entering == 256 ? 512 : entering;
         const Result expected = ours(c, again, open, entering);
@@ -86,7 +86,7 @@ TEST_CASE("several chunks visited once give the gradients of chunks that are vis
 
 TEST_CASE("chunks of a frozen head, or below one, or of an evaluation are visited once, too") {
   const Case c = make_case();
-  HeadLossOptions options{.trained_tokens = 20, .max_logits = 21, .gradient = 1};
+  HeadLossOptions options{.divisor = 20, .max_logits = 21, .gradient = 1};
   const Result expected = ours(c, options, false);
   const Tensor x = c.x.clone().requires_grad_(), weight = c.weight.clone().requires_grad_();
   head_loss(x, c.weight, c.targets, options).backward();
@@ -100,7 +100,7 @@ TEST_CASE("chunks of a frozen head, or below one, or of an evaluation are visite
 TEST_CASE("trained rows that are given are not looked for") {
   const Case c = make_case();
   const Result expected = ours(c, {20}, true);
-  HeadLossOptions options{.trained_tokens = 20};
+  HeadLossOptions options{.divisor = 20};
   options.trained_rows = torch::tensor({0, 1, 2, 4, 5, 6, 7, 8});
   const Result result = ours(c, options, true);
   CHECK(torch::equal(result.loss, expected.loss));

@@ -142,7 +142,7 @@ std::vector<Calls::Call> calls_in_step(const char* name, const Step& step) {
 TEST_CASE("rows of logits begin at multiples of 64 elements, whatever the vocabulary") {
   for (const auto& [vocab, stride] :
        {std::pair<int64_t, int64_t>{50'257, 50'304}, std::pair<int64_t, int64_t>{64, 64}}) {
-    const auto products = logit_products(3, vocab, {.trained_tokens = 3});
+    const auto products = logit_products(3, vocab, {.divisor = 3});
     REQUIRE(products.size() == 1);
     CHECK(products[0].strides() == c10::IntArrayRef({stride, 1}));
   }
@@ -150,7 +150,7 @@ TEST_CASE("rows of logits begin at multiples of 64 elements, whatever the vocabu
 
 TEST_CASE("a head makes the logits of each chunk once where it knows the gradient, else twice") {
   // Ten rows in chunks of three.
-  model::HeadLossOptions options{.trained_tokens = 10, .max_logits = 3 * 100};
+  model::HeadLossOptions options{.divisor = 10, .max_logits = 3 * 100};
   CHECK(logit_products(10, 100, options).size() == 8);
   options.gradient = 1;
   CHECK(logit_products(10, 100, options).size() == 4);

@@ -16,7 +16,6 @@ class CountingDataset : public data::Dataset {
   int64_t size() const override { return size_; }
   int64_t seq_len() const override { return seq_len_; }
   int64_t length(int64_t index) const override { return 1 + index % seq_len_; }
-  int64_t trained_tokens(int64_t index) const override { return length(index); }
   void fill(int64_t index, std::span<int64_t> tokens, std::span<int64_t> targets) const override {
     std::fill(tokens.begin(), tokens.end(), 0);
     std::fill(targets.begin(), targets.end(), data::kUntrained);
