@@ -125,7 +125,7 @@ BatchConfig fill_batch(Context& context) {
     }
     given.micro = kDefaultMicro;
     context.origins[kMicro] = "default";
-    context.note("no batch size given: {} {}, {} {}", kMicro, *given.micro, kSteps,
+    context.note(kMicro, "no batch size given: {} {}, {} {}", kMicro, *given.micro, kSteps,
                  given.steps.value_or(1));
   }
   const BatchConfig batch = fill_missing(given, ranks);

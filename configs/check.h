@@ -11,6 +11,7 @@
 
 #include "configs/key_value.h"
 #include "configs/keys.h"
+#include "configs/note.h"
 
 namespace zeroth::configs {
 
@@ -33,7 +34,7 @@ struct CheckedKeys {
   // Keys that stand in the file with a complaint: their value is unknown.
   std::set<std::string> bad = {};
   std::vector<std::string> complaints = {};
-  std::vector<std::string> warnings = {};
+  Notes notes = {};
 
   bool has(const std::string& path) const { return values.count(path) > 0 || is_bad(path); }
   bool is_bad(const std::string& path) const { return bad.count(path) > 0; }

@@ -23,8 +23,7 @@ struct Context {
   // False: hidden_size and total_steps come later, and nobody may miss them.
   bool facts_known = true;
   std::vector<std::string> complaints = {};
-  std::vector<std::string> notes = {};
-  std::vector<std::string> warnings = {};
+  Notes notes = {};
   // Where values come from that are neither in the file nor the key's default, by path.
   Origins origins = {};
   // Sections of an unknown type: what the check said of their keys is not shown.
@@ -36,13 +35,15 @@ struct Context {
   }
 
   template <typename... Args>
-  void warn(fmt::format_string<Args...> format, Args&&... args) {
-    warnings.push_back(fmt::format(format, std::forward<Args>(args)...));
+  void warn(std::string_view key, fmt::format_string<Args...> format, Args&&... args) {
+    notes.push_back(
+        {Note::Kind::kWarning, std::string(key), fmt::format(format, std::forward<Args>(args)...)});
   }
 
   template <typename... Args>
-  void note(fmt::format_string<Args...> format, Args&&... args) {
-    notes.push_back(fmt::format(format, std::forward<Args>(args)...));
+  void note(std::string_view key, fmt::format_string<Args...> format, Args&&... args) {
+    notes.push_back(
+        {Note::Kind::kNote, std::string(key), fmt::format(format, std::forward<Args>(args)...)});
   }
 
   // The file's value, else the flag's. Both, and different: a complaint.

@@ -106,12 +106,11 @@ Inspection inspect(const Document& document, std::optional<int64_t> ranks) {
                   .flags = no_flags,
                   .facts = {.world_size = ranks.value_or(fitting_ranks(document.keys()))},
                   .facts_known = false,
-                  .warnings = document.keys().warnings};
+                  .notes = document.keys().notes};
   const Config config = fill(context);
   Inspection inspection;
   inspection.complaints = all_complaints(context);
-  inspection.notes = std::move(context.warnings);
-  inspection.notes.insert(inspection.notes.end(), context.notes.begin(), context.notes.end());
+  inspection.notes = lines_of(context.notes);
   Inspector(context, config, inspection).report();
   return inspection;
 }

@@ -69,13 +69,10 @@ BatchConfig resolve_batch(const Document& document, const FlagValues& flags, int
 }
 
 Resolved resolve(const Document& document, const FlagValues& flags, const RunFacts& facts) {
-  Context context{.keys = document.keys(),
-                  .flags = flags,
-                  .facts = facts,
-                  .warnings = document.keys().warnings};
+  Context context{
+      .keys = document.keys(), .flags = flags, .facts = facts, .notes = document.keys().notes};
   Config config = fill_or_throw(context);
-  return {std::move(config), all_origins(context), std::move(context.notes),
-          std::move(context.warnings)};
+  return {std::move(config), all_origins(context), std::move(context.notes)};
 }
 
 }  // namespace zeroth::configs

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "configs/config.h"
+#include "configs/note.h"
 
 namespace zeroth::configs {
 
@@ -96,10 +97,7 @@ using Origins = std::map<std::string, std::string>;
 struct Resolved {
   Config config;
   Origins origins;
-  // What the user should know, one line each: "no precision section: fp32".
-  std::vector<std::string> notes;
-  // What the user may have meant otherwise: keys without effect, old names, values that do not fit.
-  std::vector<std::string> warnings;
+  Notes notes;
 };
 
 // The three batch values by DeepSpeed's rules. Throws every complaint that can be known without the

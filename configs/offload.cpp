@@ -29,11 +29,11 @@ void tell_of_folder(Context& context, const std::string& path, const std::string
   if (folder.empty()) {
     context.complain("{}: {} is relative, and the working folder is gone", path, given);
   } else if (!fs::exists(folder, ignored)) {
-    context.note("{}: {} does not exist and will be made", path, folder);
+    context.note(path, "{}: {} does not exist and will be made", path, folder);
   } else if (!fs::is_directory(folder, ignored)) {
     context.complain("{}: {} is a file, expected a folder", path, folder);
   } else if (!fs::path(given).is_absolute()) {
-    context.note("{}: {} is {}", path, given, folder);
+    context.note(path, "{}: {} is {}", path, given, folder);
   }
 }
 

@@ -46,9 +46,9 @@ void fill_precision(Context& context, Config& config) {
   } else if (keys.get<bool>("bf16.enabled").value_or(false)) {
     config.precision = Precision::kBf16;
   } else if (keys.has("fp16") || keys.has("bf16")) {
-    context.note("neither fp16 nor bf16 is enabled: fp32");
+    context.note("bf16.enabled", "neither fp16 nor bf16 is enabled: fp32");
   } else {
-    context.note("no precision section: fp32");
+    context.note("bf16.enabled", "no precision section: fp32");
   }
   LossScaleConfig& scale = config.loss_scale;
   context.read("fp16.loss_scale", scale.static_scale);

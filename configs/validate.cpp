@@ -52,7 +52,8 @@ void check_optimizer(Context& context, const Config& config) {
 void check_schedule(Context& context, const Config& config) {
   const SchedulerConfig& scheduler = config.scheduler;
   if (scheduler.total_num_steps > 0 && scheduler.total_num_steps < scheduler.warmup_num_steps) {
-    context.warn("the schedule has {} steps, fewer than its warm-up of {}",
+    context.warn("scheduler.params.warmup_num_steps",
+                 "the schedule has {} steps, fewer than its warm-up of {}",
                  scheduler.total_num_steps, scheduler.warmup_num_steps);
   }
 }
@@ -68,6 +69,7 @@ void check_recompute(Context& context, const Config& config) {
       config.recompute.every_nth_block > 0 || config.recompute.number_checkpoints > 0;
   if (config.recompute.cpu_checkpointing && !recomputes && context.facts_known) {
     context.warn(
+        "activation_checkpointing.cpu_checkpointing",
         "activation_checkpointing.cpu_checkpointing true has no effect: nothing is recomputed "
         "without number_checkpoints or --gradient-checkpointing");
   }

@@ -56,8 +56,8 @@ void warn_of_idle(Context& context, const std::string& section, RestingPlace dev
                       std::find(names.begin(), names.end(), name) != names.end();
     if (!idle || value == context.keys.values.end() || value->second == "auto") continue;
     if (value->second == own_json(given.key->fallback)) continue;
-    context.warn("{} {} has no effect: {}.device is \"{}\"", given.path, quoted(value->second),
-                 section, name_of(device));
+    context.warn(given.path, "{} {} has no effect: {}.device is \"{}\"", given.path,
+                 quoted(value->second), section, name_of(device));
   }
 }
 
@@ -96,8 +96,8 @@ void warn_of_idle_files(Context& context, const ZeroConfig& zero) {
   const auto& given = context.keys.given;
   if (std::any_of(given.begin(), given.end(),
                   [](const GivenKey& key) { return key.path.starts_with("aio."); })) {
-    context.warn("aio has no effect: neither {}.device nor {}.device is \"nvme\"", kOptimizer,
-                 kParam);
+    context.warn("aio", "aio has no effect: neither {}.device nor {}.device is \"nvme\"",
+                 kOptimizer, kParam);
   }
 }
 

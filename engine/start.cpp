@@ -35,8 +35,7 @@ Start start(const std::string& ds_config, const comm::RankEnv& env, const StartO
                                                  .hidden_size = options.hidden_size,
                                                  .total_steps = options.total_steps});
   Start run{.config = resolved.config, .mesh = comm::make_mesh(env), .notes = {}};
-  run.notes = std::move(resolved.warnings);
-  run.notes.insert(run.notes.end(), resolved.notes.begin(), resolved.notes.end());
+  run.notes = configs::lines_of(resolved.notes);
   const auto& of_mesh = run.mesh->notes();
   run.notes.insert(run.notes.end(), of_mesh.begin(), of_mesh.end());
   comm::set_num_threads(env, *run.mesh);

@@ -76,6 +76,7 @@ TESTED_BY = {
     "offload/file_lane_uring.cpp": "tests/offload/file_lane_test.cpp",
     "offload/file_lane_uring_none.cpp": "tests/offload/file_lane_test.cpp",
     "offload/memory_store.cpp": "tests/offload/shard_store_test.cpp",
+    "trainer/run_memory.cpp": "tests/trainer/memory_check_test.cpp",
     "zero/accumulating_reducer.cpp": "tests/zero/grad_reducer_test.cpp",
     "zero/grad_exchange.cpp": "tests/zero/grad_reducer_test.cpp",
     "zero/grad_views.cpp": "tests/zero/grad_reducer_test.cpp",

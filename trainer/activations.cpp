@@ -19,10 +19,10 @@ class Estimate {
     const auto longest = [](const auto& data) { return data ? data::longest_row(*data) : 0; };
     const torch::Dtype working = zero::dtype_of(plan.config.precision);
     const bool accumulates = plan.config.batch.accumulation_steps > 1;
-    options_ = {.length = std::max(longest(plan.train), longest(plan.eval)),
+    options_ = {.length = std::max(longest(plan.samples.train), longest(plan.samples.eval)),
                 .dtype = working,
                 .gradients = accumulates ? torch::kFloat : working,
-                .trains = plan.train != nullptr};
+                .trains = plan.samples.train != nullptr};
   }
 
   engine::ChainBytes chain() const {
@@ -66,10 +66,9 @@ class Estimate {
 
 }  // namespace
 
-void measure_activations(RunPlan& plan) {
-  if (!plan.train && !plan.eval) return;
-  plan.chain = Estimate(plan).chain();
-  plan.outline = outline_of(plan, plan.config);
+std::optional<engine::ChainBytes> measure_activations(const RunPlan& plan) {
+  if (!plan.samples.train && !plan.samples.eval) return std::nullopt;
+  return Estimate(plan).chain();
 }
 
 }  // namespace zeroth::trainer

@@ -96,7 +96,7 @@ std::unique_ptr<model::OutputLock> lock_output(const RunPlan& plan, comm::Mesh& 
 
 bool Checkpoints::due(int64_t step) const {
   const auto& every = plan_.flags.save_every;
-  return every && step % *every == 0 && step != plan_.total_steps;
+  return every && step % *every == 0 && step != plan_.samples.total_steps;
 }
 
 std::filesystem::path Checkpoints::save_step(int64_t step) {

@@ -34,9 +34,10 @@ std::string flags_without_key(const RunPlan& plan) {
   const Flags& flags = plan.flags;
   FlagLines lines;
   lines.add("--seed ", config.seed, origin(flags.values.seed.has_value()));
-  lines.add("--seq-len ", plan.seq_len, origin(flags.seq_len.has_value(), "model"));
-  if (plan.total_steps > 0) {
-    lines.add("--steps ", plan.total_steps, origin(flags.steps.has_value(), "epochs of the data"));
+  lines.add("--seq-len ", plan.samples.seq_len, origin(flags.seq_len.has_value(), "model"));
+  if (plan.samples.total_steps > 0) {
+    lines.add("--steps ", plan.samples.total_steps,
+              origin(flags.steps.has_value(), "epochs of the data"));
   }
   const int64_t every = config.recompute.every_nth_block;
   if (every > 0) lines.add("--gradient-checkpointing=", every, origin(true));

@@ -210,7 +210,8 @@ Flags settle(RawFlags raw, Complaints& complaints) {
   check_files(raw.flags, complaints);
   check_evaluation(raw.flags, complaints);
   if (raw.flags.eval_only && !raw.flags.eval_data.empty() && !raw.flags.data.empty()) {
-    raw.flags.notes.push_back("--data is not read: --eval-only evaluates on --eval-data");
+    raw.flags.notes.push_back(
+        {.key = "--data", .text = "--data is not read: --eval-only evaluates on --eval-data"});
   }
   return std::move(raw.flags);
 }

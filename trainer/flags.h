@@ -48,8 +48,8 @@ struct Flags {
   std::optional<int64_t> max_eval_samples;
   bool eval_only = false;
 
-  configs::FlagValues values;      // those that a ds_config.json knows too
-  std::vector<std::string> notes;  // what the user should know, one line each
+  configs::FlagValues values;  // those that a ds_config.json knows too
+  configs::Notes notes;
 
   std::string answer;  // text that --help or --version asks for; nothing else is filled then
 };

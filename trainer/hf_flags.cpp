@@ -114,7 +114,9 @@ class Translator {
     if (!ours && typed.value && listed(flag.neutral, *typed.value)) return;
     switch (flag.kind) {
       case Kind::kIdle:
-        result_.notes.push_back(fmt::format("{}: no effect here: {}", typed.spelling, flag.text));
+        result_.notes.push_back(
+            {.key = typed.spelling,
+             .text = fmt::format("{}: no effect here: {}", typed.spelling, flag.text)});
         return;
       case Kind::kRefused:
         complaints_.push_back(fmt::format("{}{}{}: refused: {}", typed.spelling,

@@ -4,11 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "configs/note.h"
+
 namespace zeroth::trainer {
 
 struct HfTranslation {
   std::vector<std::string> arguments;  // with our flags in place of theirs
-  std::vector<std::string> notes;      // about flags that change nothing here, one line each
+  configs::Notes notes;                // about flags that change nothing here
 };
 
 // Underscores and hyphens are one. Appends to `complaints` for a flag that would change the

@@ -22,6 +22,7 @@
 #include "trainer/flags.h"
 #include "trainer/run.h"
 #include "trainer/run_clock.h"
+#include "trainer/run_memory.h"
 #include "trainer/run_plan.h"
 #include "trainer/stop_signal.h"
 
@@ -71,17 +72,18 @@ int main(int argc, char** argv) {
     trainer::Flags flags = trainer::parse_flags({argv + 1, argv + argc});
     if (!flags.answer.empty()) return say(flags.answer, env);
     if (flags.timeout_s) env.timeout = std::chrono::seconds(*flags.timeout_s);
-    trainer::RunPlan plan =
+    const trainer::RunPlan plan =
         trainer::make_plan(std::move(flags), env.world_size, comm::device_type(env));
     if (plan.flags.print_config) return say(trainer::config_text(plan), env);
-    plan.room = engine::machine_room(plan.config.zero, plan.outline.memory, env.local_size);
-    engine::require_memory(plan.memory());
+    engine::RunMemory memory = trainer::run_memory(
+        plan, engine::machine_room(plan.config.zero, plan.outline.memory, env.local_size));
+    engine::require_memory(memory);
     if (env.rank == 0) {  // which alone tells it; the others have found the rest by themselves
-      trainer::measure_activations(plan);
-      engine::require_memory(plan.memory());
+      memory = trainer::run_memory(plan, memory.room, trainer::measure_activations(plan));
+      engine::require_memory(memory);
     }
     connecting = true;
-    const int signal = run.execute(plan, env, clock, *stop);
+    const int signal = run.execute(plan, memory, env, clock, *stop);
     return signal == 0 ? 0 : trainer::kSignalCode + signal;
   } catch (...) {
     const bool everybodys = !connecting && env.rank == 0;

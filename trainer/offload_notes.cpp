@@ -7,25 +7,25 @@ namespace {
 
 using configs::RestingPlace;
 
-std::vector<std::string> notes_of_cpu_run(const RunPlan& plan) {
-  const configs::ZeroConfig& zero = plan.config.zero;
+std::vector<std::string> notes_of_cpu_run(const engine::RunMemory& run) {
+  const configs::ZeroConfig& zero = run.config.zero;
   std::vector<std::string> notes;
   const auto add = [&](std::string_view setting) {
     notes.push_back(fmt::format("{} moves nothing: this run computes in host memory", setting));
   };
   const configs::OffloadOptimizerConfig& optimizer = zero.offload_optimizer;
-  if (plan.train && optimizer.device == RestingPlace::kCpu) {
+  if (run.options.trains && optimizer.device == RestingPlace::kCpu) {
     add("zero_optimization.offload_optimizer.device \"cpu\"");
   }
-  if (plan.train && optimizer.device != RestingPlace::kDevice &&
+  if (run.options.trains && optimizer.device != RestingPlace::kDevice &&
       optimizer.step == configs::OffloadOptimizerConfig::Step::kGpu) {
     add("zero_optimization.offload_optimizer.step \"gpu\"");
   }
   if (zero.offload_param.device == RestingPlace::kCpu) {
     add("zero_optimization.offload_param.device \"cpu\"");
   }
-  const configs::RecomputeConfig& recompute = plan.config.recompute;
-  if (plan.train && recompute.cpu_checkpointing &&
+  const configs::RecomputeConfig& recompute = run.config.recompute;
+  if (run.options.trains && recompute.cpu_checkpointing &&
       (recompute.every_nth_block > 0 || recompute.number_checkpoints > 0)) {
     add("activation_checkpointing.cpu_checkpointing");
   }
@@ -34,13 +34,14 @@ std::vector<std::string> notes_of_cpu_run(const RunPlan& plan) {
 
 }  // namespace
 
-std::vector<std::string> offload_notes(const RunPlan& plan) {
+std::vector<std::string> offload_notes(const engine::RunMemory& run) {
   std::vector<std::string> notes;
-  if (plan.device == torch::kCPU) notes = notes_of_cpu_run(plan);
-  const configs::ZeroConfig& zero = plan.config.zero;
-  const zero::MemoryPlan& memory = plan.outline.memory;
+  if (run.options.device == torch::kCPU) notes = notes_of_cpu_run(run);
+  const configs::ZeroConfig& zero = run.config.zero;
+  const zero::MemoryPlan& memory = run.memory;
   const int64_t updated_in_file = memory.masters.file + memory.states.file;
-  if (plan.train && zero.offload_optimizer.device == RestingPlace::kNvme && updated_in_file == 0) {
+  if (run.options.trains && zero.offload_optimizer.device == RestingPlace::kNvme &&
+      updated_in_file == 0) {
     notes.push_back(fmt::format(
         "zero_optimization.offload_optimizer.device \"nvme\": nothing rests in a file: {}",
         memory.masters.total() + memory.states.total() > 0

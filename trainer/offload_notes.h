@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "trainer/run_plan.h"
+#include "engine/memory_check.h"
 
 namespace zeroth::trainer {
 
 // One line each; empty where all that was asked for takes place.
-std::vector<std::string> offload_notes(const RunPlan& plan);
+std::vector<std::string> offload_notes(const engine::RunMemory& run);
 
 }  // namespace zeroth::trainer

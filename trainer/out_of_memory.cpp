@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/cgroup.h"
+#include "base/host_limits.h"
 #include "base/out_of_memory.h"
 #include "base/units.h"
 
@@ -20,7 +20,6 @@ namespace zeroth::trainer {
 namespace {
 
 constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
-constexpr int64_t kKib = 1024;
 
 // "20.00 MiB" or "4096 bytes" behind `mark`, as LibTorch writes sizes.
 std::optional<int64_t> size_after(const std::string& text, std::string_view mark) {
@@ -36,10 +35,6 @@ std::optional<int64_t> size_after(const std::string& text, std::string_view mark
     if (unit.starts_with(name)) return std::llround(std::ldexp(number, power));
   }
   return std::nullopt;
-}
-
-int64_t own_bytes(const char* key) {
-  return read_counter("/proc/self/status", key).value_or(0) * kKib;
 }
 
 FailedAllocation on_host(std::optional<int64_t> requested) {

@@ -38,12 +38,14 @@ std::string title_of(const Flags& flags) {
 
 }  // namespace
 
-monitor::PageFacts page_facts(const RunPlan& plan, TitledLines summary, TitledLines environment) {
+monitor::PageFacts page_facts(const RunPlan& plan, const SummaryLines& summary,
+                              TitledLines environment) {
   monitor::PageFacts facts{.title = title_of(plan.flags),
-                           .total_steps = plan.total_steps,
-                           .summary = std::move(summary),
+                           .total_steps = plan.samples.total_steps,
+                           .summary = {},
                            .config = {},
                            .environment = std::move(environment)};
+  for (const SummaryLine& line : summary) facts.summary.emplace_back(line.title, line.text);
   flatten(own_json(configs::to_json(plan.config)), "", plan.origins, facts.config);
   return facts;
 }

@@ -5,10 +5,12 @@
 #include "trainer/environment.h"
 #include "trainer/metrics.h"
 #include "trainer/run_plan.h"
+#include "trainer/summary.h"
 
 namespace zeroth::trainer {
 
-monitor::PageFacts page_facts(const RunPlan& plan, TitledLines summary, TitledLines environment);
+monitor::PageFacts page_facts(const RunPlan& plan, const SummaryLines& summary,
+                              TitledLines environment);
 
 monitor::PageStep page_step(const StepRow& row, const engine::MemoryUse& memory);
 

@@ -32,7 +32,7 @@ std::optional<int> terminal_columns(const comm::RankEnv& env) {
 }
 
 ProgressOptions progress_options(const RunPlan& plan, const comm::RankEnv& env) {
-  return {.total_steps = plan.total_steps,
+  return {.total_steps = plan.samples.total_steps,
           .columns = terminal_columns(env),
           .steps_per_print = plan.config.steps_per_print,
           .wall_clock_breakdown = plan.config.wall_clock_breakdown,
@@ -52,8 +52,10 @@ std::string page_path(const RunPlan& plan) {
 
 }  // namespace
 
-Reporter::Reporter(const RunPlan& plan, const comm::RankEnv& env, const RunClock& clock)
+Reporter::Reporter(const RunPlan& plan, const engine::RunMemory& memory, const comm::RankEnv& env,
+                   const RunClock& clock)
     : plan_(plan),
+      memory_(memory),
       clock_(clock),
       writes_(env.rank == 0),
       metrics_(writes_ ? plan.flags.metrics : "",
@@ -63,7 +65,7 @@ Reporter::Reporter(const RunPlan& plan, const comm::RankEnv& env, const RunClock
   if (writes_ && output_is_all(plan.flags) && standard_output_was_closed()) {
     throw Error("standard output is closed");
   }
-  if (!writes_ || !plan.train) return;
+  if (!writes_ || !plan.samples.train) return;
   monitors_ =
       monitor::Monitors(plan.config, [this](const std::string& text) { progress_.warning(text); });
   const configs::FlopsProfilerConfig& profiler = plan.config.flops_profiler;
@@ -90,31 +92,27 @@ void Reporter::require_output() const {
 }
 
 void Reporter::note(const std::string& text) {
-  summary_.emplace_back("note", text);
+  summary_.push_back(note_line(text));
 }
 
 void Reporter::planned(comm::Mesh& mesh, int threads) {
-  TitledLines known = summary(plan_, mesh, threads);
+  const SummaryLines known = summary(plan_, memory_, mesh, threads);
   summary_.insert(summary_.begin(), known.begin(), known.end());
   environment_ = environment_lines(mesh, threads);
-  for (const std::string& place : monitors_.places()) summary_.emplace_back("monitor", place);
-  if (plan_.config.flops_profiler.enabled && plan_.train &&
-      plan_.config.flops_profiler.profile_step >= plan_.total_steps) {
-    summary_.emplace_back("warning",
-                          fmt::format("flops_profiler.profile_step {}: the run has only {} "
-                                      "steps, counted from 0; nothing is profiled",
-                                      plan_.config.flops_profiler.profile_step, plan_.total_steps));
+  for (const std::string& place : monitors_.places()) summary_.push_back({"monitor", place});
+  if (plan_.config.flops_profiler.enabled && plan_.samples.train &&
+      plan_.config.flops_profiler.profile_step >= plan_.samples.total_steps) {
+    summary_.push_back(warning_line(fmt::format(
+        "flops_profiler.profile_step {}: the run has only {} steps, counted from 0; nothing is "
+        "profiled",
+        plan_.config.flops_profiler.profile_step, plan_.samples.total_steps)));
   }
   if (mesh.device().is_cuda()) {
     const auto warning =
-        engine::gpu_warning(plan_.outline.memory, engine::free_device_bytes(mesh.device()));
-    if (warning) summary_.emplace_back("warning", *warning);
+        engine::gpu_warning(memory_.memory, engine::free_device_bytes(mesh.device()));
+    if (warning) summary_.push_back(warning_line(*warning));
   }
-  for (const auto& [title, text] : summary_) {
-    const bool warning = title == "warning";
-    progress_.line(fmt::format("{:<10} {}", title, text),
-                   warning ? configs::LogLevel::kWarning : configs::LogLevel::kInfo);
-  }
+  for (const SummaryLine& line : summary_) show(line);
   if (plan_.config.dump_state) progress_.lines(config_text(plan_));
   require_output();
 }
@@ -122,19 +120,23 @@ void Reporter::planned(comm::Mesh& mesh, int threads) {
 void Reporter::started(engine::Engine& engine) {
   engine_ = &engine;
   tell_notes();
-  if (writes_ && plan_.train && !plan_.flags.output.empty()) {
+  if (writes_ && plan_.samples.train && !plan_.flags.output.empty()) {
     page_.emplace(page_path(plan_), page_facts(plan_, summary_, environment_),
                   [this](const std::string& text) { progress_.warning(text); });
   }
   resume();
 }
 
+void Reporter::show(const SummaryLine& line) {
+  progress_.line(fmt::format("{:<10} {}", line.title, line.text), line.level);
+}
+
 void Reporter::tell_notes() {
   for (const std::string& note : engine_->notes()) {
-    const std::pair<std::string, std::string> line = {"note", note};
+    const SummaryLine line = note_line(note);
     if (std::find(summary_.begin(), summary_.end(), line) != summary_.end()) continue;
     summary_.push_back(line);
-    progress_.line(fmt::format("{:<10} {}", "note", note));
+    show(line);
   }
 }
 
@@ -161,7 +163,7 @@ void Reporter::step(const engine::StepStats& stats) {
     if (page_) page_->step(page_step(row, engine::memory_use(engine_->mesh().device())));
     if (stats.step == 1 || now - last_page_s_ >= kSecondsBetweenPages) update_page();
   }
-  if (stats.step == 1 && plan_.total_steps > 1) {
+  if (stats.step == 1 && plan_.samples.total_steps > 1) {
     peak_share_.measure(plan_.config.precision, engine_->mesh());
     resume();
   } else {
@@ -174,7 +176,7 @@ void Reporter::profile(const engine::StepStats& stats) {
   const std::string& path = plan_.config.flops_profiler.output_file;
   const std::string text = profile_text(stats, {.config = plan_.config,
                                                 .spec = plan_.spec,
-                                                .seq_len = plan_.seq_len,
+                                                .seq_len = plan_.samples.seq_len,
                                                 .world_size = engine_->mesh().world_size(),
                                                 .num_parameters = engine_->num_parameters()});
   if (path.empty()) {
@@ -204,8 +206,8 @@ void Reporter::evaluated(int64_t step, const engine::EvalStats& stats) {
 
 void Reporter::interrupted(const StopRow& row, std::string_view outcome) {
   metrics_.write(to_json(row));
-  std::string place = plan_.train ? "before the first step" : "before the end";
-  if (row.step > 0) place = fmt::format("after step {}/{}", row.step, plan_.total_steps);
+  std::string place = plan_.samples.train ? "before the first step" : "before the end";
+  if (row.step > 0) place = fmt::format("after step {}/{}", row.step, plan_.samples.total_steps);
   progress_.line(fmt::format("interrupted by {} {}{}{}", row.signal, place,
                              outcome.empty() ? "" : "; ", outcome));
 }
@@ -225,7 +227,7 @@ void Reporter::finished() {
 }
 
 int64_t Reporter::samples_after(int64_t step) const {
-  return std::min(step * plan_.config.batch.train_batch_size, plan_.train_samples);
+  return std::min(step * plan_.config.batch.train_batch_size, plan_.samples.train_samples);
 }
 
 void Reporter::update_page() {

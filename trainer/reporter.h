@@ -9,6 +9,7 @@
 
 #include "comm/bootstrap.h"
 #include "engine/engine.h"
+#include "engine/memory_check.h"
 #include "monitor/monitors.h"
 #include "monitor/run_page.h"
 #include "trainer/environment.h"
@@ -17,6 +18,7 @@
 #include "trainer/progress.h"
 #include "trainer/run_clock.h"
 #include "trainer/run_plan.h"
+#include "trainer/summary.h"
 
 namespace zeroth::trainer {
 
@@ -25,8 +27,10 @@ class Reporter {
  public:
   // Opens what rank 0 writes to. Throws an Error that names flag or key, path and reason: before
   // weights are read, so that nobody learns it after an hour. So does whatever prints below, where
-  // the output is lost of a run that makes nothing else. Keeps references to `plan` and `clock`.
-  Reporter(const RunPlan& plan, const comm::RankEnv& env, const RunClock& clock);
+  // the output is lost of a run that makes nothing else. Keeps references to `plan`, `memory` and
+  // `clock`.
+  Reporter(const RunPlan& plan, const engine::RunMemory& memory, const comm::RankEnv& env,
+           const RunClock& clock);
   // Without finished() the page says that the run has stopped.
   ~Reporter();
   Reporter(const Reporter&) = delete;
@@ -57,12 +61,14 @@ class Reporter {
   void print(std::string_view text);
   void require_output() const;
   int64_t samples_after(int64_t step) const;
+  void show(const SummaryLine& line);
   // What the engine has come to know and was not told yet. Files are made when they are first used.
   void tell_notes();
   void profile(const engine::StepStats& stats);
   void update_page();
 
   const RunPlan& plan_;
+  const engine::RunMemory& memory_;
   const RunClock& clock_;
   bool writes_;
   int output_error_ = 0;  // an errno: standard output is lost
@@ -72,7 +78,7 @@ class Reporter {
   PeakShare peak_share_;
   std::optional<monitor::RunPage> page_;  // rank 0, with --output
   engine::Engine* engine_ = nullptr;
-  TitledLines summary_;
+  SummaryLines summary_;
   TitledLines environment_;
   double last_end_s_ = 0;   // end of the previous step, or what came after it
   double last_page_s_ = 0;  // when the page was written

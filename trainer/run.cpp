@@ -31,10 +31,10 @@ void repeat_bits() {
 
 }  // namespace
 
-int Run::execute(const RunPlan& plan, const comm::RankEnv& env, const RunClock& clock,
-                 StopSignal& stop) {
+int Run::execute(const RunPlan& plan, const engine::RunMemory& memory, const comm::RankEnv& env,
+                 const RunClock& clock, StopSignal& stop) {
   try {
-    return go(plan, env, clock, stop);
+    return go(plan, memory, env, clock, stop);
   } catch (...) {
     const auto failed = failed_allocation(std::current_exception());
     if (!failed) throw;
@@ -42,8 +42,8 @@ int Run::execute(const RunPlan& plan, const comm::RankEnv& env, const RunClock& 
     const bool on_gpus = mesh_ != nullptr && mesh_->device().is_cuda();
     const Lacks lacks = failed->on_gpu ? Lacks::kDevice : on_gpus ? Lacks::kHost : Lacks::kShared;
     const auto remedies = configs::memory_remedies(plan.config, {.world_size = env.world_size,
-                                                                 .seq_len = plan.seq_len,
-                                                                 .trains = plan.train != nullptr,
+                                                                 .seq_len = plan.samples.seq_len,
+                                                                 .trains = plan.trains(),
                                                                  .lacks = lacks});
     const std::string doing = engine_ ? engine_->doing() : "the building of the model";
     throw Error("{}", out_of_memory_text(*failed, doing, remedies));
@@ -56,7 +56,7 @@ bool Run::load(const RunPlan& plan, const StopSignal& stop) {
     engine_ = engine::initialize(
         model::build_blocks(plan.spec), plan.config, mesh_,
         {.weights = model::open_weights(plan.flags.model, plan.spec, plan.config.seed),
-         .trains = plan.train != nullptr,
+         .trains = plan.trains(),
          .wants_end = [&stop] { return stop.number() != 0; }});
     return true;
   } catch (const engine::EndWanted&) {
@@ -64,13 +64,13 @@ bool Run::load(const RunPlan& plan, const StopSignal& stop) {
   }
 }
 
-int Run::go(const RunPlan& plan, const comm::RankEnv& env, const RunClock& clock,
-            StopSignal& stop) {
+int Run::go(const RunPlan& plan, const engine::RunMemory& memory, const comm::RankEnv& env,
+            const RunClock& clock, StopSignal& stop) {
   if (plan.flags.deterministic) repeat_bits();
   mesh_ = comm::make_mesh(env, on_stuck_);
   comm::set_num_threads(env, *mesh_);
   const auto lock = lock_output(plan, *mesh_);  // before any file is opened, which is another run's
-  Reporter reporter(plan, env, clock);
+  Reporter reporter(plan, memory, env, clock);
   if (lock && !lock->note().empty()) reporter.note(lock->note());
   reporter.planned(*mesh_, at::get_num_threads());
   stop.heed();

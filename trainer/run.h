@@ -5,6 +5,7 @@
 
 #include "comm/bootstrap.h"
 #include "engine/engine.h"
+#include "engine/memory_check.h"
 #include "trainer/run_clock.h"
 #include "trainer/run_plan.h"
 #include "trainer/stop_signal.h"
@@ -21,11 +22,12 @@ class Run {
   // Connects the ranks, builds the model, trains, evaluates and saves as planned. Collective. Rank
   // 0 writes to stdout. Returns 0, or the signal that ended training early (Trainer::run). Throws
   // Errors that this rank alone may have met; where memory was lacking, with what needs less.
-  int execute(const RunPlan& plan, const comm::RankEnv& env, const RunClock& clock,
-              StopSignal& stop);
+  int execute(const RunPlan& plan, const engine::RunMemory& memory, const comm::RankEnv& env,
+              const RunClock& clock, StopSignal& stop);
 
  private:
-  int go(const RunPlan& plan, const comm::RankEnv& env, const RunClock& clock, StopSignal& stop);
+  int go(const RunPlan& plan, const engine::RunMemory& memory, const comm::RankEnv& env,
+         const RunClock& clock, StopSignal& stop);
   bool load(const RunPlan& plan, const StopSignal& stop);
 
   comm::OnStuck on_stuck_;

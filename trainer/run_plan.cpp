@@ -15,33 +15,35 @@
 #include "configs/check.h"
 #include "configs/loader.h"
 #include "data/tokenizer.h"
-#include "model/build.h"
 #include "model/companions.h"
 #include "model/output_folder.h"
 #include "model/output_lock.h"
 #include "model/temporary_folder.h"
 #include "trainer/checkpoints.h"
+#include "trainer/run_memory.h"
 
 namespace zeroth::trainer {
 namespace {
 
 constexpr int64_t kMostDefaultLength = 1024;
 
-int64_t choose_seq_len(const Flags& flags, const model::ModelSpec& spec,
-                       std::vector<std::string>& notes) {
+int64_t choose_seq_len(const Flags& flags, const model::ModelSpec& spec, configs::Notes& notes) {
   const int64_t length = flags.seq_len.value_or(std::min(spec.max_positions, kMostDefaultLength));
   if (length <= spec.max_positions) {
-    if (!flags.seq_len) notes.push_back(fmt::format("no --seq-len: {} positions", length));
+    if (!flags.seq_len) {
+      notes.push_back(
+          {.key = "--seq-len", .text = fmt::format("no --seq-len: {} positions", length)});
+    }
     return length;
   }
   if (spec.learned_positions) {
     throw Error("--seq-len {}: {} holds a table of {} positions; at most that many can be used",
                 length, flags.model, spec.max_positions);
   }
-  notes.push_back(
-      fmt::format("--seq-len {} is beyond the {} positions that config.json names: rotary "
-                  "embeddings are extended",
-                  length, spec.max_positions));
+  notes.push_back({.key = "--seq-len",
+                   .text = fmt::format("--seq-len {} is beyond the {} positions that config.json "
+                                       "names: rotary embeddings are extended",
+                                       length, spec.max_positions)});
   return length;
 }
 
@@ -66,7 +68,7 @@ class Opener {
     if (text && !tokenizer_) tokenizer_.emplace(data::Tokenizer::load(flags.model));
     data::DatasetOptions options{.path = path,
                                  .tokenizer = tokenizer_ ? &*tokenizer_ : nullptr,
-                                 .seq_len = plan_.seq_len,
+                                 .seq_len = plan_.samples.seq_len,
                                  .vocab_size = plan_.spec.vocab_size};
     // The fields are meant for those files that have any.
     const bool elsewhere = is_jsonl(flags.data) || is_jsonl(flags.eval_data);
@@ -86,15 +88,15 @@ class Opener {
 void open_data(RunPlan& plan) {
   const Flags& flags = plan.flags;
   Opener opener(plan);
-  if (!flags.eval_only && !flags.data.empty()) plan.train = opener.open(flags.data);
-  if (!flags.eval_data.empty()) plan.eval = opener.open(flags.eval_data);
-  if (!plan.eval && flags.eval_only && !flags.data.empty()) {
-    plan.eval = opener.open(flags.data);
+  if (!flags.eval_only && !flags.data.empty()) plan.samples.train = opener.open(flags.data);
+  if (!flags.eval_data.empty()) plan.samples.eval = opener.open(flags.eval_data);
+  if (!plan.samples.eval && flags.eval_only && !flags.data.empty()) {
+    plan.samples.eval = opener.open(flags.data);
   }
-  if (!plan.eval) return;
-  plan.eval_samples = plan.eval->size();
+  if (!plan.samples.eval) return;
+  plan.samples.eval_samples = plan.samples.eval->size();
   if (flags.max_eval_samples) {
-    plan.eval_samples = std::min(plan.eval_samples, *flags.max_eval_samples);
+    plan.samples.eval_samples = std::min(plan.samples.eval_samples, *flags.max_eval_samples);
   }
 }
 
@@ -107,30 +109,33 @@ bool drops_last(const Flags& flags, const configs::Document& document) {
 
 // Leaves out what fills no whole batch at the end of every epoch.
 void drop_last(RunPlan& plan, int64_t global_batch) {
-  const int64_t samples = plan.train->size();
-  plan.epoch_samples = samples / global_batch * global_batch;
-  if (plan.epoch_samples == 0) {
+  const int64_t samples = plan.samples.train->size();
+  plan.samples.epoch_samples = samples / global_batch * global_batch;
+  if (plan.samples.epoch_samples == 0) {
     throw Error(
         "{}: {} samples fill no global batch of {}, and dataloader_drop_last leaves out "
         "the rest",
         plan.flags.data, samples, global_batch);
   }
-  if (plan.epoch_samples == samples) return;
+  if (plan.samples.epoch_samples == samples) return;
   plan.notes.push_back(
-      fmt::format("dataloader_drop_last: {} of {} samples are left out of an epoch",
-                  samples - plan.epoch_samples, samples));
+      {.key = "dataloader_drop_last",
+       .text = fmt::format("dataloader_drop_last: {} of {} samples are left out of an epoch",
+                           samples - plan.samples.epoch_samples, samples)});
 }
 
 // Unset when neither flags nor data say it (--print-config without --data).
 std::optional<int64_t> count_steps(RunPlan& plan, int64_t global_batch, bool drops) {
-  if (!plan.train) return plan.flags.steps;
-  plan.epoch_samples = plan.train->size();
+  if (!plan.samples.train) return plan.flags.steps;
+  plan.samples.epoch_samples = plan.samples.train->size();
   if (drops) drop_last(plan, global_batch);
   if (plan.flags.steps) return plan.flags.steps;
-  plan.train_samples = samples_of_epochs(plan.flags.epochs.value_or(1), plan.epoch_samples);
+  plan.samples.train_samples =
+      samples_of_epochs(plan.flags.epochs.value_or(1), plan.samples.epoch_samples);
   const int64_t short_step = drops ? 0 : global_batch - 1;
-  const int64_t steps = std::max<int64_t>(1, (plan.train_samples + short_step) / global_batch);
-  if (drops) plan.train_samples = steps * global_batch;
+  const int64_t steps =
+      std::max<int64_t>(1, (plan.samples.train_samples + short_step) / global_batch);
+  if (drops) plan.samples.train_samples = steps * global_batch;
   return steps;
 }
 
@@ -167,13 +172,15 @@ void check_output(const Flags& flags) {
 
 // More than half of the samples are lost in --seq-len: hardly what anybody wants.
 void warn_of_dropped(RunPlan& plan) {
-  if (!plan.train) return;
-  const data::DatasetStats stats = plan.train->stats();
+  if (!plan.samples.train) return;
+  const data::DatasetStats stats = plan.samples.train->stats();
   if (stats.dropped <= stats.samples) return;
-  plan.warnings.push_back(
-      fmt::format("{}: {} of {} samples are dropped, nothing to train within {} positions: raise "
-                  "--seq-len",
-                  plan.flags.data, stats.dropped, stats.dropped + stats.samples, plan.seq_len));
+  plan.notes.push_back(
+      {configs::Note::Kind::kWarning, "--seq-len",
+       fmt::format("{}: {} of {} samples are dropped, nothing to train within {} positions: raise "
+                   "--seq-len",
+                   plan.flags.data, stats.dropped, stats.dropped + stats.samples,
+                   plan.samples.seq_len)});
 }
 
 void note_unknown_keys(RunPlan& plan) {
@@ -181,9 +188,29 @@ void note_unknown_keys(RunPlan& plan) {
   const std::vector<std::string>& keys = plan.spec.unknown_keys;
   if (keys.empty()) return;
   const auto end = keys.begin() + static_cast<ptrdiff_t>(std::min(keys.size(), kShown));
-  plan.notes.push_back(fmt::format(
-      "config.json has keys that nothing here knows: {}{}", fmt::join(keys.begin(), end, ", "),
-      keys.size() > kShown ? fmt::format(" and {} more", keys.size() - kShown) : ""));
+  plan.notes.push_back(
+      {.key = "--model",
+       .text = fmt::format(
+           "config.json has keys that nothing here knows: {}{}", fmt::join(keys.begin(), end, ", "),
+           keys.size() > kShown ? fmt::format(" and {} more", keys.size() - kShown) : "")});
+}
+
+// What becomes of --output, and what of the model's folder does not get there.
+void note_output(RunPlan& plan) {
+  if (plan.flags.output.empty()) return;
+  for (std::string& left : model::companions_left_out(plan.flags.model)) {
+    plan.notes.push_back({.key = "--model", .text = std::move(left)});
+  }
+  for (std::string& warning : saving_warnings(plan)) {
+    plan.notes.push_back({configs::Note::Kind::kWarning, "--output", std::move(warning)});
+  }
+}
+
+// What the configuration says of a batch and an update, where an evaluation alone has neither.
+bool is_of_training(const configs::Note& note) {
+  return note.kind == configs::Note::Kind::kNote &&
+         (note.key == "train_micro_batch_size_per_gpu" ||
+          note.key.starts_with("zero_optimization.offload_optimizer."));
 }
 
 struct Basis {
@@ -203,7 +230,7 @@ Basis check_basis(RunPlan& plan, int64_t world_size) {
   attempts.attempt([&] {
     plan.spec = model::read_model_spec(flags.model);
     note_unknown_keys(plan);
-    plan.seq_len = choose_seq_len(flags, plan.spec, plan.notes);
+    plan.samples.seq_len = choose_seq_len(flags, plan.spec, plan.notes);
   });
   attempts.attempt([&] { check_output(flags); });
   if (!flags.data.empty()) attempts.attempt([&] { require_file("--data", flags.data); });
@@ -212,24 +239,6 @@ Basis check_basis(RunPlan& plan, int64_t world_size) {
   }
   attempts.throw_complaints();
   return basis;
-}
-
-engine::OutlineOptions outline_options(const RunPlan& plan, const configs::Config& config) {
-  const int64_t element = config.precision == configs::Precision::kFp32 ? 4 : 2;
-  const int64_t rows = std::min(config.batch.micro_batch_size, plan.train_samples);
-  engine::OutlineOptions options{
-      .world_size = plan.num_ranks,
-      .device = plan.device,
-      .trains = !plan.flags.eval_only,
-      .block_input_bytes = rows * plan.seq_len * plan.spec.hidden_size * element};
-  if (!plan.chain) return options;
-  options.micro_batch = {.chain = *plan.chain, .most_rows = plan.train_samples};
-  if (plan.train) options.micro_batch->row_tokens = data::longest_row(*plan.train);
-  if (plan.eval) {
-    options.micro_batch->eval_tokens =
-        plan.eval_deal(0, 1).micro_batch * data::longest_row(*plan.eval);
-  }
-  return options;
 }
 
 }  // namespace
@@ -249,15 +258,8 @@ data::Deal RunPlan::eval_deal(int64_t rank, int64_t world_size) const {
 }
 
 data::SampleOrder RunPlan::sample_order() const {
-  return {train->size(), config.seed, flags.shuffle, train_samples, epoch_samples};
-}
-
-engine::RunMemory RunPlan::memory() const {
-  return {.config = config,
-          .options = outline_options(*this, config),
-          .memory = outline.memory,
-          .room = room,
-          .with = [this](const configs::Config& other) { return outline_of(*this, other).memory; }};
+  return {samples.train->size(), config.seed, flags.shuffle, samples.train_samples,
+          samples.epoch_samples};
 }
 
 int64_t samples_of_epochs(double epochs, int64_t samples) {
@@ -267,10 +269,6 @@ int64_t samples_of_epochs(double epochs, int64_t samples) {
                 kMostSteps);
   }
   return std::max<int64_t>(1, static_cast<int64_t>(wanted));
-}
-
-engine::Outline outline_of(const RunPlan& plan, const configs::Config& config) {
-  return engine::outline(model::build_blocks(plan.spec), config, outline_options(plan, config));
 }
 
 RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device) {
@@ -285,27 +283,16 @@ RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device) {
   auto resolved = configs::resolve(
       basis.document, plan.flags.values,
       {.world_size = world_size, .hidden_size = plan.spec.hidden_size, .total_steps = steps});
-  plan.total_steps = steps.value_or(0);
+  plan.samples.total_steps = steps.value_or(0);
   plan.config = resolved.config;
   plan.origins = std::move(resolved.origins);
-  plan.warnings = std::move(resolved.warnings);
+  if (plan.flags.eval_only) std::erase_if(resolved.notes, is_of_training);
+  plan.notes.insert(plan.notes.begin(), resolved.notes.begin(), resolved.notes.end());
   warn_of_dropped(plan);
-  if (!plan.flags.output.empty()) {
-    for (std::string& left : model::companions_left_out(plan.flags.model)) {
-      plan.notes.push_back(std::move(left));
-    }
-  }
-  for (std::string& warning : saving_warnings(plan)) plan.warnings.push_back(std::move(warning));
+  note_output(plan);
+  plan.notes.insert(plan.notes.end(), plan.flags.notes.begin(), plan.flags.notes.end());
   if (plan.config.dropout) model::override_dropout(plan.spec, *plan.config.dropout);
   plan.outline = outline_of(plan, plan.config);
-  if (plan.flags.eval_only) {  // its batch line says the one number that counts; nothing is updated
-    std::erase_if(resolved.notes, [](const std::string& note) {
-      return note.starts_with("no batch size given") ||
-             note.starts_with("zero_optimization.offload_optimizer.");
-    });
-  }
-  plan.notes.insert(plan.notes.begin(), resolved.notes.begin(), resolved.notes.end());
-  plan.notes.insert(plan.notes.end(), plan.flags.notes.begin(), plan.flags.notes.end());
   return plan;
 }
 

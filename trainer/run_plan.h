@@ -6,26 +6,19 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "configs/loader.h"
 #include "data/batch.h"
 #include "data/dataset.h"
 #include "data/sample_order.h"
-#include "engine/memory_check.h"
 #include "engine/outline.h"
 #include "model/spec.h"
 #include "trainer/flags.h"
 
 namespace zeroth::trainer {
 
-struct RunPlan {
-  Flags flags;
-  configs::Config config;
-  configs::Origins origins;           // of its values, by key
-  std::vector<std::string> notes;     // of the configuration and of this plan, one line each
-  std::vector<std::string> warnings;  // the same, of more weight
-  model::ModelSpec spec;
+// What is trained and evaluated on, and how much of it a run takes.
+struct Samples {
   int64_t seq_len = 0;
   std::unique_ptr<data::Dataset> train;  // null with --eval-only
   std::unique_ptr<data::Dataset> eval;   // null when nothing is evaluated
@@ -33,30 +26,33 @@ struct RunPlan {
   // Samples of the whole run, repeated ones included: epochs end within the last step. With --steps
   // there is no such end.
   int64_t train_samples = std::numeric_limits<int64_t>::max();
-  int64_t epoch_samples =
-      0;  // of one epoch: all, but for those that dataloader_drop_last leaves out
+  // Of one epoch: all, but for those that dataloader_drop_last leaves out.
+  int64_t epoch_samples = 0;
   int64_t eval_samples = 0;
+};
+
+struct RunPlan {
+  Flags flags;
+  configs::Config config;
+  configs::Origins origins;  // of its values, by key
+  configs::Notes notes;      // of the flags, the configuration and the rest
+  model::ModelSpec spec;
+  Samples samples;
   int num_ranks = 1;
   torch::DeviceType device = torch::kCPU;  // on which ranks compute
-  engine::Outline outline;
-  std::optional<engine::ChainBytes> chain;  // what activations take; not measured by make_plan
-  engine::MachineRoom room;                 // not looked at by make_plan
+  engine::Outline outline;                 // its activations are not known
 
+  bool trains() const { return samples.train != nullptr; }
   // How batches are dealt to `rank`.
   data::Deal train_deal(int64_t rank, int64_t world_size) const;
   data::Deal eval_deal(int64_t rank, int64_t world_size) const;
   data::SampleOrder sample_order() const;
-  engine::RunMemory memory() const;  // refers to this plan
 };
 
 // Reads the configuration, config.json, tokenizer and data. Every rank calls it on its own and
 // finds the same Errors: what a user can get wrong is found here, before anything expensive. With
 // --print-config and no --data, the datasets stay null.
 RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device = torch::kCPU);
-
-// What the plan's model would come to with another configuration. Throws an Error that names the
-// key where it cannot work with the model.
-engine::Outline outline_of(const RunPlan& plan, const configs::Config& config);
 
 // Samples that `epochs` passes take: to the nearest one, at least one. Throws an Error beyond
 // kMostSteps.

@@ -98,12 +98,19 @@ std::string recompute_text(const configs::RecomputeConfig& recompute) {
 
 }  // namespace
 
-std::string model_line(const RunPlan& plan, int64_t parameters) {
-  const model::ModelSpec& spec = plan.spec;
-  return fmt::format("{} ({}): {} parameters, {}, hidden {}, vocabulary {}{}",
-                     file_name(plan.flags.model), spec.family, format_count(parameters),
-                     plural(spec.num_layers, "layer"), spec.hidden_size, spec.vocab_size,
-                     spec.tied ? ", tied" : "");
+SummaryLine note_line(const std::string& text) {
+  return {"note", text};
+}
+
+SummaryLine warning_line(const std::string& text) {
+  return {"warning", text, configs::LogLevel::kWarning};
+}
+
+std::string model_line(const std::string& folder, const model::ModelSpec& spec,
+                       int64_t parameters) {
+  return fmt::format("{} ({}): {} parameters, {}, hidden {}, vocabulary {}{}", file_name(folder),
+                     spec.family, format_count(parameters), plural(spec.num_layers, "layer"),
+                     spec.hidden_size, spec.vocab_size, spec.tied ? ", tied" : "");
 }
 
 std::string data_line(const std::string& path, const data::Dataset& dataset) {
@@ -117,9 +124,9 @@ std::string data_line(const std::string& path, const data::Dataset& dataset) {
   return text;
 }
 
-std::string batch_line(const RunPlan& plan, int64_t world_size) {
-  const configs::BatchConfig& batch = plan.config.batch;
-  if (!plan.train) {
+std::string batch_line(const configs::BatchConfig& batch, const Samples& samples,
+                       int64_t world_size) {
+  if (!samples.train) {
     return fmt::format("{} = {} per micro-batch x {}",
                        plural(batch.micro_batch_size * world_size, "sample"),
                        batch.micro_batch_size, plural(world_size, "rank"));
@@ -127,11 +134,11 @@ std::string batch_line(const RunPlan& plan, int64_t world_size) {
   std::string text = fmt::format("{} = {} per micro-batch x {} accumulated x {}",
                                  plural(batch.train_batch_size, "sample"), batch.micro_batch_size,
                                  batch.accumulation_steps, plural(world_size, "rank"));
-  const double taken =
-      std::min(static_cast<double>(plan.train_samples),
-               static_cast<double>(plan.total_steps) * static_cast<double>(batch.train_batch_size));
-  text += fmt::format("; {} = {}", plural(plan.total_steps, "step"),
-                      epochs_text(taken / static_cast<double>(plan.train->size())));
+  const double taken = std::min(
+      static_cast<double>(samples.train_samples),
+      static_cast<double>(samples.total_steps) * static_cast<double>(batch.train_batch_size));
+  text += fmt::format("; {} = {}", plural(samples.total_steps, "step"),
+                      epochs_text(taken / static_cast<double>(samples.train->size())));
   return text;
 }
 
@@ -169,45 +176,51 @@ std::string optimizer_line(const configs::Config& config, const engine::DecayCou
                                 : "not clipped");
 }
 
-std::string loss_line(const RunPlan& plan) {
-  const std::string mean = plan.config.loss_mean == configs::LossMean::kToken
+std::string loss_line(configs::LossMean mean, const model::ModelSpec& spec) {
+  const std::string text = mean == configs::LossMean::kToken
                                ? "mean over the trained tokens of a step"
                                : "mean of the micro-batches' means";
-  const model::ModelSpec& spec = plan.spec;
   const double most =
       std::max({spec.embedding_dropout, spec.attention_dropout, spec.residual_dropout});
-  if (most == 0) return mean + "; no dropout";
-  return fmt::format("{}; dropout: embedding {:g}, attention {:g}, residual {:g}", mean,
+  if (most == 0) return text + "; no dropout";
+  return fmt::format("{}; dropout: embedding {:g}, attention {:g}, residual {:g}", text,
                      spec.embedding_dropout, spec.attention_dropout, spec.residual_dropout);
 }
 
-std::string eval_line(const RunPlan& plan) {
-  const bool own = !plan.flags.eval_data.empty();
-  std::string text = data_line(own ? plan.flags.eval_data : plan.flags.data, *plan.eval);
-  if (plan.eval_samples < plan.eval->size()) {
-    text += fmt::format("; the first {} evaluated", plan.eval_samples);
+std::string eval_line(const std::string& path, const Samples& samples) {
+  std::string text = data_line(path, *samples.eval);
+  if (samples.eval_samples < samples.eval->size()) {
+    text += fmt::format("; the first {} evaluated", samples.eval_samples);
   }
   return text;
 }
 
-TitledLines summary(const RunPlan& plan, const comm::Mesh& mesh, int threads) {
-  TitledLines lines;
-  const auto add = [&](std::string_view title, std::string_view text) {
-    lines.emplace_back(title, text);
+SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory, const comm::Mesh& mesh,
+                     int threads) {
+  SummaryLines lines;
+  const auto add = [&](const std::string& title, const std::string& text) {
+    lines.push_back({title, text});
   };
-  add("model", model_line(plan, plan.outline.num_parameters));
-  if (plan.train) add("data", data_line(plan.flags.data, *plan.train));
-  if (plan.eval) add("eval", eval_line(plan));
+  const Flags& flags = plan.flags;
+  const Samples& samples = plan.samples;
+  add("model", model_line(flags.model, plan.spec, plan.outline.num_parameters));
+  if (samples.train) add("data", data_line(flags.data, *samples.train));
+  if (samples.eval) {
+    add("eval", eval_line(flags.eval_data.empty() ? flags.data : flags.eval_data, samples));
+  }
   add("ranks", ranks_text(mesh, threads));
-  add("batch", batch_line(plan, mesh.world_size()));
-  add("precision", precision_line(plan.config, plan.train != nullptr));
+  add("batch", batch_line(plan.config.batch, samples, mesh.world_size()));
+  add("precision", precision_line(plan.config, plan.trains()));
   add("strategy", plan.outline.strategy);
-  for (const std::string& line : engine::memory_lines(plan.memory())) add("memory", line);
-  if (plan.train) add("optimizer", optimizer_line(plan.config, plan.outline.decay));
-  if (plan.train) add("loss", loss_line(plan));
-  for (const std::string& warning : plan.warnings) add("warning", warning);
-  for (const std::string& note : plan.notes) add("note", note);
-  for (const std::string& note : offload_notes(plan)) add("note", note);
+  for (const std::string& line : engine::memory_lines(memory)) add("memory", line);
+  if (plan.trains()) add("optimizer", optimizer_line(plan.config, plan.outline.decay));
+  if (plan.trains()) add("loss", loss_line(plan.config.loss_mean, plan.spec));
+  using Kind = configs::Note::Kind;
+  for (const std::string& warning : lines_of(plan.notes, Kind::kWarning)) {
+    lines.push_back(warning_line(warning));
+  }
+  for (const std::string& note : lines_of(plan.notes, Kind::kNote)) add("note", note);
+  for (const std::string& note : offload_notes(memory)) add("note", note);
   for (const std::string& note : mesh.notes()) add("note", note);
   return lines;
 }

@@ -14,11 +14,11 @@ Trainer::Trainer(const RunPlan& plan, engine::Engine& engine, Reporter& reporter
     : plan_(plan), engine_(engine), reporter_(reporter), stop_(stop), checkpoints_(plan, engine) {}
 
 int Trainer::run() {
-  const bool stopped = plan_.train && train();
+  const bool stopped = plan_.samples.train && train();
   require_finite_loss();
   if (!plan_.flags.output.empty()) save_final();
-  if (plan_.eval && !stopped && evaluate(plan_.total_steps)) {
-    report_stop(plan_.total_steps, plan_.flags.output.empty() ? "" : "the model is saved");
+  if (plan_.samples.eval && !stopped && evaluate(plan_.samples.total_steps)) {
+    report_stop(plan_.samples.total_steps, plan_.flags.output.empty() ? "" : "the model is saved");
   }
   require_finite_loss();
   // One that came while the model was saved counts too.
@@ -28,11 +28,11 @@ int Trainer::run() {
 bool Trainer::train() {
   const comm::Mesh& mesh = engine_.mesh();
   const uint64_t seed = plan_.config.seed;
-  TrainLoader loader(*plan_.train, plan_.sample_order(),
+  TrainLoader loader(*plan_.samples.train, plan_.sample_order(),
                      plan_.train_deal(mesh.rank(), mesh.world_size()), seed,
                      [this] { return stop_.number() != 0; });
   reporter_.resume();
-  for (int64_t step = 1; step <= plan_.total_steps; ++step) {
+  for (int64_t step = 1; step <= plan_.samples.total_steps; ++step) {
     const engine::StepStats stats = engine_.train_batch(loader);
     reporter_.step(stats);
     if (!stats.failure.empty()) throw Error("{}{}", stats.failure, checkpoints_.newest_good());
@@ -78,12 +78,12 @@ std::string_view Trainer::fate_of_model() const {
 // The last step's evaluation belongs to run().
 bool Trainer::evaluation_due(int64_t step) const {
   const auto& every = plan_.flags.eval_every;
-  return every && step % *every == 0 && step != plan_.total_steps;
+  return every && step % *every == 0 && step != plan_.samples.total_steps;
 }
 
 bool Trainer::evaluate(int64_t step) {
   const comm::Mesh& mesh = engine_.mesh();
-  EvalLoader loader(*plan_.eval, plan_.eval_samples,
+  EvalLoader loader(*plan_.samples.eval, plan_.samples.eval_samples,
                     plan_.eval_deal(mesh.rank(), mesh.world_size()),
                     [this] { return stop_.number() != 0; });
   const engine::EvalStats stats = engine_.eval_batch(loader, loader.rounds());

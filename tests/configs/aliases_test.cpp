@@ -25,14 +25,14 @@ TEST_CASE("cpu_offload means offload_optimizer on the CPU, with a warning, and n
   const Resolved old = resolve_text(section(R"("cpu_offload": true)"));
   CHECK(old.config.zero.offload_optimizer.device == RestingPlace::kCpu);
   CHECK(old.config.zero.offload_param.device == RestingPlace::kDevice);
-  CHECK(old.warnings ==
+  CHECK(warnings_of(old) ==
         std::vector<std::string>{"zero_optimization.cpu_offload true is the old form of "
                                  "zero_optimization.offload_optimizer {\"device\":\"cpu\"}"});
   for (const char* name : {"cpu_offload_param", "cpu_offload_params"}) {
     const Resolved param = resolve_text(section(fmt::format("\"{}\": true", name).c_str()));
     CHECK(param.config.zero.offload_param.device == RestingPlace::kCpu);
     CHECK(param.config.zero.offload_optimizer.device == RestingPlace::kDevice);
-    CHECK(param.warnings.size() == 1);
+    CHECK(warnings_of(param).size() == 1);
   }
   for (const char* off : {"false", "null"}) {
     CHECK(complaints_of(section(fmt::format("\"cpu_offload\": {}", off).c_str())) == "");

@@ -130,8 +130,8 @@ TEST_CASE("a key without effect is noted once when it differs from the default")
   const Resolved resolved = resolve_text(R"({"zero_optimization": {"stage": 2,
       "contiguous_gradients": true, "round_robin_gradients": true}, "bf16": {"enabled": true},
       "train_batch_size": 8})");
-  REQUIRE(resolved.warnings.size() == 1);
-  CHECK(resolved.warnings[0] ==
+  REQUIRE(warnings_of(resolved).size() == 1);
+  CHECK(warnings_of(resolved)[0] ==
         "zero_optimization.round_robin_gradients true has no effect: shards "
         "are even, and each rank moves its own");
 }

@@ -38,7 +38,7 @@ TEST_CASE("idle keys of offload say why they have no effect") {
                     "zero_optimization.offload_optimizer.fast_init true has no effect: "
                     "what was never written is zero"));
   CHECK(has_warning(resolved, "offload_optimizer.cpuadam_cores_perc 0.5 has no effect: "));
-  CHECK(resolved.warnings.size() == 2);
+  CHECK(warnings_of(resolved).size() == 2);
 }
 
 TEST_CASE("what offload cannot do is refused with the reason, also while it is off") {

@@ -66,7 +66,7 @@ TEST_CASE("pipelines are on unless a file says false, and auto is the default of
       "ratio": "auto"}, "offload_param": {"device": "auto", "nvme_path": "auto",
       "pin_memory": "auto", "buffer_size": "auto"})"));
   CHECK(to_json(automatic.config) == to_json(config_of(R"({"zero_optimization": {"stage": 3}})")));
-  CHECK(automatic.warnings.empty());
+  CHECK(warnings_of(automatic).empty());
   CHECK(automatic.origins.at("zero_optimization.offload_optimizer.device") == "auto: the default");
   CHECK(automatic.origins.at("zero_optimization.offload_optimizer.step") ==
         "auto: both are timed when training starts, the faster one is taken");
@@ -132,7 +132,7 @@ TEST_CASE("a file of the kind in DeepSpeed's documentation loads as it is") {
   CHECK(config.batch.micro_batch_size == 32);
   CHECK(config.zero.reduce_bucket_elements == 64 * 64);
   CHECK(config.zero.sub_group_size_elements == 1'000'000'000);
-  CHECK(resolved.warnings ==
+  CHECK(warnings_of(resolved) ==
         std::vector<std::string>{
             "aio.thread_count is the old name of aio.intra_op_parallelism",
             "aio has no effect: neither zero_optimization.offload_optimizer.device nor "

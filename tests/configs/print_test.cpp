@@ -149,7 +149,7 @@ TEST_CASE("offload is printed with where its values come from, and loads back") 
   CHECK(to_json(back.config) == to_json(resolved.config));
   CHECK(back.config.optimizer.bf16_masters);
   CHECK(back.config.optimizer.bf16_states);
-  CHECK(back.warnings.empty());
+  CHECK(warnings_of(back).empty());
 }
 
 TEST_CASE("the resolved defaults load back too") {

@@ -45,12 +45,16 @@ inline bool holds(const std::vector<std::string>& lines, const std::string& text
   return false;
 }
 
+inline std::vector<std::string> warnings_of(const Resolved& resolved) {
+  return lines_of(resolved.notes, Note::Kind::kWarning);
+}
+
 inline bool has_note(const Resolved& resolved, const std::string& text) {
-  return holds(resolved.notes, text);
+  return holds(lines_of(resolved.notes, Note::Kind::kNote), text);
 }
 
 inline bool has_warning(const Resolved& resolved, const std::string& text) {
-  return holds(resolved.warnings, text);
+  return holds(warnings_of(resolved), text);
 }
 
 inline std::string read_source(const std::string& path) {

@@ -79,7 +79,7 @@ TEST_CASE("what the device of a section leaves without effect is said, key by ke
   const Resolved cpu = resolve_text(zero(3, R"("offload_optimizer": {"device": "cpu",
       "nvme_path": "/tmp", "buffer_count": 9, "pipeline_read": false, "ratio": 0.5},
       "offload_param": {"device": "cpu", "max_in_cpu": 5, "buffer_size": 1e8})"));
-  CHECK(cpu.warnings ==
+  CHECK(warnings_of(cpu) ==
         std::vector<std::string>{
             "zero_optimization.offload_optimizer.nvme_path \"/tmp\" has no effect: "
             "zero_optimization.offload_optimizer.device is \"cpu\"",
@@ -91,16 +91,16 @@ TEST_CASE("what the device of a section leaves without effect is said, key by ke
             "zero_optimization.offload_param.device is \"cpu\""});
   const Resolved none = resolve_text(zero(2, R"("offload_optimizer": {"device": "none",
       "ratio": 0.5, "pin_memory": true, "step": "cpu"})"));
-  CHECK(none.warnings ==
+  CHECK(warnings_of(none) ==
         std::vector<std::string>{"zero_optimization.offload_optimizer.ratio 0.5 has no effect: "
                                  "zero_optimization.offload_optimizer.device is \"none\"",
                                  "zero_optimization.offload_optimizer.step \"cpu\" has no effect: "
                                  "zero_optimization.offload_optimizer.device is \"none\""});
   const Resolved nvme = resolve_text(R"({"zero_optimization": {"stage": 1, "offload_optimizer":
       {"device": "nvme", "nvme_path": "/tmp", "buffer_count": 9}}, "aio": {"queue_depth": 4}})");
-  CHECK(nvme.warnings.empty());
+  CHECK(warnings_of(nvme).empty());
   CHECK(has_warning(resolve_text(R"({"aio": {"queue_depth": 4}})"), "aio has no effect"));
-  CHECK(resolve_text(R"({"aio": {}})").warnings.empty());
+  CHECK(warnings_of(resolve_text(R"({"aio": {}})")).empty());
 }
 
 TEST_CASE("bf16 masters and states need a bf16 run, offload, and a stage that shards") {

@@ -14,6 +14,7 @@
 #include "tests/trainer/flag_line.h"
 #include "tests/trainer/workbench.h"
 #include "trainer/batch_loader.h"
+#include "trainer/run_memory.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -29,12 +30,15 @@ void write_model(const Workbench& bench, int64_t vocabulary) {
 }
 
 RunPlan plan_of(const Workbench& bench, const std::string& more) {
-  RunPlan plan = make_plan(
+  return make_plan(
       parse_line(fmt::format("--model {} --data {} --seq-len 64 --steps 2 {}",
                              (bench / "model").string(), (bench / "train.bin").string(), more)),
       1);
-  measure_activations(plan);
-  return plan;
+}
+
+// With what activations take.
+engine::RunMemory foretold(const RunPlan& plan, const engine::MachineRoom& room = {}) {
+  return run_memory(plan, room, measure_activations(plan));
 }
 
 // Bytes that the second step allocates at most, beside what rests from the first one.
@@ -46,7 +50,7 @@ int64_t measured(const RunPlan& plan) {
     const auto engine = engine::initialize(
         model::build_blocks(plan.spec), plan.config, mesh,
         {.weights = model::open_weights(plan.flags.model, plan.spec, plan.config.seed)});
-    TrainLoader loader(*plan.train, plan.sample_order(), plan.train_deal(0, 1), 1);
+    TrainLoader loader(*plan.samples.train, plan.sample_order(), plan.train_deal(0, 1), 1);
     engine->train_batch(loader);
     count->begin();
     engine->train_batch(loader);
@@ -71,7 +75,7 @@ int64_t products_of_estimate(RunPlan& plan) {
 }
 
 double ratio(const RunPlan& plan) {
-  const zero::MemoryPlan& memory = plan.outline.memory;
+  const zero::MemoryPlan memory = foretold(plan).memory;
   return static_cast<double>(memory.activations.device + memory.kept_inputs.device) /
          static_cast<double>(measured(plan));
 }
@@ -127,23 +131,24 @@ TEST_CASE("an evaluation's activations are foretold, too") {
   const RunPlan many =
       plan_of(bench, fmt::format("--micro-batch 2 --eval-data {} --eval-micro-batch 500",
                                  (bench / "train.bin").string()));
-  CHECK(many.outline.memory.activations.device > 4 * few.outline.memory.activations.device);
+  const int64_t most = foretold(many).memory.activations.device;
+  CHECK(most > 4 * foretold(few).memory.activations.device);
   const std::string line =
       fmt::format("--model {} --eval-only --data {} --seq-len 64 --micro-batch ",
                   (bench / "model").string(), (bench / "train.bin").string());
-  RunPlan only = make_plan(parse_line(line + "500"), 1);
-  measure_activations(only);
-  CHECK(only.outline.memory.activations.device == many.outline.memory.activations.device);
+  CHECK(foretold(make_plan(parse_line(line + "500"), 1)).memory.activations.device == most);
 }
 
 TEST_CASE("a micro-batch that cannot fit is refused at once, and one that does is named") {
   const Workbench bench;
-  RunPlan plan = plan_of(bench, "--micro-batch 100000");
-  CHECK(plan.outline.memory.activations.device > (int64_t{10} << 30));
-  plan.room.host = HostRoom{int64_t{4} << 30, "the limit"};
+  const RunPlan plan = plan_of(bench, "--micro-batch 100000");
+  engine::MachineRoom room;
+  room.host = HostRoom{int64_t{4} << 30, "the limit"};
+  const engine::RunMemory memory = foretold(plan, room);
+  CHECK(memory.memory.activations.device > (int64_t{10} << 30));
   std::string refusal;
   try {
-    engine::require_memory(plan.memory());
+    engine::require_memory(memory);
   } catch (const Error& error) {
     refusal = error.what();
   }
@@ -155,7 +160,7 @@ TEST_CASE("a micro-batch that cannot fit is refused at once, and one that does i
   const int64_t size = std::stoll(refusal.substr(refusal.find(way) + way.size()));
   const RunPlan smaller =
       plan_of(bench, fmt::format("--micro-batch {} --accumulation {}", size, 100000 / size));
-  CHECK(engine::memory_need(smaller.memory()).host <= plan.room.host->bytes);
+  CHECK(engine::memory_need(foretold(smaller)).host <= room.host->bytes);
   CHECK(size > 1000);
 
   const auto result = bench.zeroth(

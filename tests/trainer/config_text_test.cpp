@@ -12,10 +12,10 @@ TEST_CASE(
   RunPlan plan;
   plan.config.batch = {.train_batch_size = 8, .micro_batch_size = 4, .accumulation_steps = 2};
   plan.config.seed = 7;
-  plan.seq_len = 64;
+  plan.samples.seq_len = 64;
   CHECK_FALSE(has(config_text(plan), "--steps"));
   CHECK_FALSE(has(config_text(plan), "--gradient-checkpointing"));
-  plan.total_steps = 20;
+  plan.samples.total_steps = 20;
   plan.config.recompute.every_nth_block = 2;
   const std::string text = config_text(plan);
   for (const char* line :
@@ -33,7 +33,7 @@ TEST_CASE("every printed value says where it comes from") {
   RunPlan plan;
   plan.flags.values.seed = 7;
   plan.config.seed = 7;
-  plan.seq_len = 64;
+  plan.samples.seq_len = 64;
   plan.spec.attention_dropout = 0.1;
   plan.origins = {{"gradient_clipping", "file"}, {"optimizer.params.lr", "auto: --lr"}};
   std::string text;

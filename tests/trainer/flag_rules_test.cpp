@@ -68,7 +68,7 @@ TEST_CASE("evaluation alone takes its data from either flag") {
   CHECK(parse_line("--model m --eval-only --eval-data e").eval_data == "e");
   const Flags both = parse("--eval-only --eval-data e");
   REQUIRE(both.notes.size() == 1);
-  CHECK(has(both.notes[0], "--data is not read"));
+  CHECK(has(both.notes[0].text, "--data is not read"));
   CHECK(has(complaint_line("--model m --eval-only"), "--data is missing"));
 }
 

@@ -44,8 +44,8 @@ TEST_CASE("a command line of Hugging Face's scripts is understood") {
   CHECK(flags.values.schedule == configs::FlagValues::Schedule::kCosine);
   CHECK(flags.config == "ds.json");
   REQUIRE(flags.notes.size() == 2);
-  CHECK(has(flags.notes[0], "--do_train: no effect here: "));
-  CHECK(has(flags.notes[1], "--logging_steps: no effect here: every step is shown"));
+  CHECK(has(flags.notes[0].text, "--do_train: no effect here: "));
+  CHECK(has(flags.notes[1].text, "--logging_steps: no effect here: every step is shown"));
 }
 
 TEST_CASE("hyphens and underscores are one, and a truth value may follow our own switches") {

@@ -7,7 +7,7 @@
 #include "tests/support/child_cgroup.h"
 #include "tests/trainer/flag_line.h"
 #include "tests/trainer/workbench.h"
-#include "trainer/run_plan.h"
+#include "trainer/run_memory.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -16,9 +16,9 @@ using engine::memory_need;
 
 constexpr int64_t kMib = int64_t{1} << 20;
 
-std::string refusal_of(const RunPlan& plan) {
+std::string refusal_of(const RunPlan& plan, const engine::MachineRoom& room) {
   try {
-    engine::require_memory(plan.memory());
+    engine::require_memory(run_memory(plan, room));
   } catch (const Error& error) {
     return error.what();
   }
@@ -29,9 +29,13 @@ std::string refusal_of(const RunPlan& plan) {
 RunPlan two_ranks(const Workbench& bench) {
   const std::string line = fmt::format("--model {} --data {} --seq-len 16 --micro-batch 1",
                                        (bench / "model").string(), (bench / "train.bin").string());
-  RunPlan plan = make_plan(parse_line(line), 2);
-  plan.room.ranks = 2;
-  return plan;
+  return make_plan(parse_line(line), 2);
+}
+
+engine::MachineRoom of_two_ranks() {
+  engine::MachineRoom room;
+  room.ranks = 2;
+  return room;
 }
 
 int64_t need_with(const RunPlan& plan, int stage) {
@@ -63,19 +67,21 @@ constexpr const char* kTrain =
 
 TEST_CASE("a run that fits is not refused, nor one of which nothing is known") {
   const Workbench bench;
-  RunPlan plan = two_ranks(bench);
-  CHECK(refusal_of(plan).empty());
-  plan.room.host = HostRoom{memory_need(plan.memory()).host, "the limit"};
-  CHECK(refusal_of(plan).empty());
-  CHECK(memory_need(plan.memory()).host == 2 * plan.outline.memory.peak().device);
+  const RunPlan plan = two_ranks(bench);
+  engine::MachineRoom room = of_two_ranks();
+  CHECK(refusal_of(plan, room).empty());
+  room.host = HostRoom{memory_need(run_memory(plan, room)).host, "the limit"};
+  CHECK(refusal_of(plan, room).empty());
+  CHECK(memory_need(run_memory(plan, room)).host == 2 * plan.outline.memory.peak().device);
 }
 
 TEST_CASE("a run that host memory cannot hold is refused with the smallest change that fits") {
   const Workbench bench;
-  RunPlan plan = two_ranks(bench);
+  const RunPlan plan = two_ranks(bench);
+  engine::MachineRoom room = of_two_ranks();
   REQUIRE(need_with(plan, 2) < need_with(plan, 0));
-  plan.room.host = HostRoom{need_with(plan, 2), "/sys/fs/cgroup/job/memory.max: a limit"};
-  const std::string refusal = refusal_of(plan);
+  room.host = HostRoom{need_with(plan, 2), "/sys/fs/cgroup/job/memory.max: a limit"};
+  const std::string refusal = refusal_of(plan, room);
   CHECK_MESSAGE(refusal.starts_with("the run needs "), refusal);
   CHECK(has(refusal, " (/sys/fs/cgroup/job/memory.max: a limit); 2 ranks with parameters "));
   CHECK(has(refusal, ", gradients "));
@@ -86,35 +92,37 @@ TEST_CASE("a run that host memory cannot hold is refused with the smallest chang
 TEST_CASE("a run that only files can make fit is told what goes there") {
   const Workbench bench;
   make_large(bench, 2048, 16);
-  RunPlan plan = two_ranks(bench);
-  plan.room.host = HostRoom{need_with(plan, 3) - 1, "the limit"};
-  const std::string refusal = refusal_of(plan);
+  const RunPlan plan = two_ranks(bench);
+  engine::MachineRoom room = of_two_ranks();
+  room.host = HostRoom{need_with(plan, 3) - 1, "the limit"};
+  const std::string refusal = refusal_of(plan, room);
   CHECK_MESSAGE(has(refusal, "offload_optimizer.device \"nvme\""), refusal);
   CHECK(has(refusal, " in files"));
-  plan.room.host->bytes = 1000;
-  CHECK_MESSAGE(has(refusal_of(plan), "no sharding and no offload would fit; the least is"),
-                refusal_of(plan));
+  room.host->bytes = 1000;
+  CHECK_MESSAGE(has(refusal_of(plan, room), "no sharding and no offload would fit; the least is"),
+                refusal_of(plan, room));
 }
 
 TEST_CASE("a run whose files the disk cannot hold is refused") {
   const Workbench bench;
   RunPlan plan = two_ranks(bench);
+  engine::MachineRoom room = of_two_ranks();
   plan.config.zero.offload_optimizer.device = configs::RestingPlace::kNvme;
   plan.config.zero.offload_optimizer.nvme_path = "/nvme";
   plan.outline = outline_of(plan, plan.config);
-  const int64_t files = memory_need(plan.memory()).files.at("/nvme");
+  const int64_t files = memory_need(run_memory(plan, room)).files.at("/nvme");
   CHECK(files == 2 * plan.outline.memory.states.file);
-  plan.room.disks["/nvme"].free = files;
-  CHECK(refusal_of(plan).empty());
-  plan.room.disks["/nvme"].free = files - 1;
-  const std::string refusal = refusal_of(plan);
+  room.disks["/nvme"].free = files;
+  CHECK(refusal_of(plan, room).empty());
+  room.disks["/nvme"].free = files - 1;
+  const std::string refusal = refusal_of(plan, room);
   CHECK_MESSAGE(has(refusal, fmt::format("({} bytes) in files in /nvme, but its disk has ", files)),
                 refusal);
   CHECK(has(refusal, fmt::format("free ({} bytes)", files - 1)));
   CHECK(has(refusal, "would fit:\n  zero_optimization.stage 2: "));
-  plan.room.disks["/nvme"].free = 1000;
-  CHECK(
-      has(refusal_of(plan), "would fit:\n  zero_optimization.offload_optimizer.device \"cpu\": "));
+  room.disks["/nvme"].free = 1000;
+  CHECK(has(refusal_of(plan, room),
+            "would fit:\n  zero_optimization.offload_optimizer.device \"cpu\": "));
 }
 
 TEST_CASE("a model that no machine can hold is refused before anything is allocated") {

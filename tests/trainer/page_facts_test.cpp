@@ -11,7 +11,7 @@ namespace zeroth::trainer {
 TEST_CASE("the page lists every value of the configuration with its origin") {
   RunPlan plan;
   plan.flags.model = "/models/tiny-llama/";
-  plan.total_steps = 7;
+  plan.samples.total_steps = 7;
   plan.config.zero.stage = 2;
   plan.origins = {{"zero_optimization.stage", "file"}, {"optimizer.params.lr", "--lr"}};
   const auto facts = page_facts(plan, {{"model", "tiny"}}, {{"machine", "here"}});

@@ -33,7 +33,7 @@ std::string complaint_of(Action action) {
 
 bool notes_have(const RunPlan& plan, std::string_view part) {
   return std::any_of(plan.notes.begin(), plan.notes.end(),
-                     [&](const std::string& note) { return has(note, part); });
+                     [&](const configs::Note& note) { return has(note.text, part); });
 }
 
 }  // namespace
@@ -67,11 +67,11 @@ TEST_CASE("epochs beyond any run are an error, not one step") {
 TEST_CASE("steps of epochs are whole batches that leave no sample out, the last one may be short") {
   const Workbench bench;
   const std::string line = "--model @model --data @train.bin --seq-len 16 --global-batch 16 ";
-  CHECK(plan(bench, line).total_steps == 3);
-  CHECK(plan(bench, line).train_samples == 40);
-  CHECK(plan(bench, line + "--epochs 2").total_steps == 5);
-  CHECK(plan(bench, line + "--epochs 2.5").train_samples == 100);
-  CHECK(plan(bench, line + "--steps 3").train_samples > 3 * 16);
+  CHECK(plan(bench, line).samples.total_steps == 3);
+  CHECK(plan(bench, line).samples.train_samples == 40);
+  CHECK(plan(bench, line + "--epochs 2").samples.total_steps == 5);
+  CHECK(plan(bench, line + "--epochs 2.5").samples.train_samples == 100);
+  CHECK(plan(bench, line + "--steps 3").samples.train_samples > 3 * 16);
 }
 
 TEST_CASE("a data file that is missing is named with its flag, before any tokenizer") {
@@ -116,16 +116,16 @@ TEST_CASE("dataloader_drop_last leaves out what fills no whole batch of an epoch
   const std::string line = "--model @model --data @train.bin --seq-len 16 --global-batch 16 ";
   for (const char* asked : {"--drop-last ", "--deepspeed @drop.json "}) {
     const RunPlan made = plan(bench, line + asked + "--epochs 3");
-    CHECK(made.total_steps == 6);
-    CHECK(made.train_samples == 96);
-    CHECK(made.epoch_samples == 32);
+    CHECK(made.samples.total_steps == 6);
+    CHECK(made.samples.train_samples == 96);
+    CHECK(made.samples.epoch_samples == 32);
     CHECK(made.config.dataloader_drop_last);
     CHECK(notes_have(made, "dataloader_drop_last: 8 of 40 samples are left out of an epoch"));
-    CHECK(plan(bench, line + asked + "--steps 5").total_steps == 5);
+    CHECK(plan(bench, line + asked + "--steps 5").samples.total_steps == 5);
   }
   const RunPlan kept = plan(bench, line + "--deepspeed @keep.json");
-  CHECK(kept.total_steps == 3);
-  CHECK(kept.epoch_samples == 40);
+  CHECK(kept.samples.total_steps == 3);
+  CHECK(kept.samples.epoch_samples == 40);
   CHECK_THROWS_WITH_AS(plan(bench, line + "--deepspeed @keep.json --drop-last"),
                        doctest::Contains("dataloader_drop_last"), Error);
   CHECK_THROWS_WITH_AS(
@@ -174,11 +174,11 @@ TEST_CASE("a plan knows data, steps and batch of the run") {
                             "question --completion-field answer --seq-len 16 --global-batch 8 "
                             "--micro-batch 2 --max-eval-samples 5",
                             2);
-  CHECK(made.train->size() == 40);
-  CHECK(made.eval->size() == 13);
-  CHECK(made.eval_samples == 5);
-  CHECK(made.total_steps == 5);
-  CHECK(made.seq_len == 16);
+  CHECK(made.samples.train->size() == 40);
+  CHECK(made.samples.eval->size() == 13);
+  CHECK(made.samples.eval_samples == 5);
+  CHECK(made.samples.total_steps == 5);
+  CHECK(made.samples.seq_len == 16);
   CHECK(made.train_deal(1, 2).global_batch() == 8);
   CHECK(made.train_deal(1, 2).micro_steps == 2);
   CHECK(made.eval_deal(1, 2).micro_steps == 1);
@@ -188,7 +188,7 @@ TEST_CASE("a plan knows data, steps and batch of the run") {
 TEST_CASE("without --seq-len a sample has as many positions as the model, and that is said") {
   const Workbench bench;
   const RunPlan made = plan(bench, "--model @model --data @train.bin --global-batch 1");
-  CHECK(made.seq_len == 128);
+  CHECK(made.samples.seq_len == 128);
   CHECK(notes_have(made, "no --seq-len: 128 positions"));
 }
 
@@ -206,9 +206,9 @@ TEST_CASE("rotary embeddings go beyond the model's positions with a note, a tabl
 TEST_CASE("evaluation alone plans no training") {
   const Workbench bench;
   const RunPlan made = plan(bench, "--model @model --eval-only --data @train.bin --seq-len 16");
-  CHECK(made.train == nullptr);
-  CHECK(made.total_steps == 0);
-  CHECK(made.eval_samples == 40);
+  CHECK(made.samples.train == nullptr);
+  CHECK(made.samples.total_steps == 0);
+  CHECK(made.samples.eval_samples == 40);
   CHECK_FALSE(notes_have(made, "no batch size given"));
   CHECK(notes_have(plan(bench, "--model @model --data @train.bin --seq-len 16"),
                    "no batch size given"));
@@ -217,8 +217,8 @@ TEST_CASE("evaluation alone plans no training") {
 TEST_CASE("the configuration is resolved without data") {
   const Workbench bench;
   const RunPlan made = plan(bench, "--model @model --print-config --global-batch 4");
-  CHECK(made.train == nullptr);
-  CHECK(made.eval == nullptr);
+  CHECK(made.samples.train == nullptr);
+  CHECK(made.samples.eval == nullptr);
   CHECK(made.config.batch.train_batch_size == 4);
 }
 
@@ -231,12 +231,12 @@ TEST_CASE("a length in which most samples are lost is warned of") {
   }
   bench.write("long.jsonl", lines);
   const std::string line = "--model @model --data @long.jsonl --micro-batch 1 --seq-len ";
-  const auto warnings = plan(bench, line + "16").warnings;
+  const auto warnings = lines_of(plan(bench, line + "16").notes, configs::Note::Kind::kWarning);
   REQUIRE(warnings.size() == 1);
   CHECK(warnings[0].ends_with(
       "long.jsonl: 2 of 3 samples are dropped, nothing to train within 16 positions: raise "
       "--seq-len"));
-  CHECK(plan(bench, line + "128").warnings.empty());
+  CHECK(lines_of(plan(bench, line + "128").notes, configs::Note::Kind::kWarning).empty());
 }
 
 }  // namespace zeroth::trainer

@@ -7,49 +7,52 @@
 namespace zeroth::trainer {
 namespace {
 
-RunPlan small_plan() {
-  RunPlan plan;
-  plan.flags.model = "/models/tiny-llama/";
-  plan.spec.family = "llama";
-  plan.spec.num_layers = 2;
-  plan.spec.hidden_size = 64;
-  plan.spec.vocab_size = 512;
-  plan.config.batch = {.train_batch_size = 8, .micro_batch_size = 2, .accumulation_steps = 2};
-  plan.train = std::make_unique<CountingDataset>(32, 8);
-  plan.total_steps = 6;
-  return plan;
+constexpr configs::BatchConfig kBatch{
+    .train_batch_size = 8, .micro_batch_size = 2, .accumulation_steps = 2};
+
+Samples small_samples() {
+  Samples samples;
+  samples.train = std::make_unique<CountingDataset>(32, 8);
+  samples.total_steps = 6;
+  return samples;
 }
 
 }  // namespace
 
 TEST_CASE("the model's line names folder, family and sizes") {
-  CHECK(model_line(small_plan(), 3'100'000) ==
+  model::ModelSpec spec;
+  spec.family = "llama";
+  spec.num_layers = 2;
+  spec.hidden_size = 64;
+  spec.vocab_size = 512;
+  CHECK(model_line("/models/tiny-llama/", spec, 3'100'000) ==
         "tiny-llama (llama): 3.10M parameters, 2 layers, hidden 64, vocabulary 512");
 }
 
 TEST_CASE("the batch line is the equation, with steps and epochs") {
-  CHECK(batch_line(small_plan(), 2) ==
+  CHECK(batch_line(kBatch, small_samples(), 2) ==
         "8 samples = 2 per micro-batch x 2 accumulated x 2 ranks; 6 steps = 1.5 epochs");
 }
 
 TEST_CASE("epochs are rounded to two places and one is singular") {
-  RunPlan plan = small_plan();
-  plan.total_steps = 4;
-  CHECK(batch_line(plan, 2).ends_with("4 steps = 1 epoch"));
-  plan.total_steps = 1235;
-  CHECK(batch_line(plan, 2).ends_with("1235 steps = 308.75 epochs"));
-  plan.config.batch.train_batch_size = 10;
-  plan.total_steps = 7;
-  plan.train_samples = 64;  // the last step is short
-  CHECK(batch_line(plan, 2).ends_with("7 steps = 2 epochs"));
-  plan.train = std::make_unique<CountingDataset>(30000, 8);
-  CHECK(batch_line(plan, 2).ends_with("7 steps = 0.0021 epochs"));
+  Samples samples = small_samples();
+  samples.total_steps = 4;
+  CHECK(batch_line(kBatch, samples, 2).ends_with("4 steps = 1 epoch"));
+  samples.total_steps = 1235;
+  CHECK(batch_line(kBatch, samples, 2).ends_with("1235 steps = 308.75 epochs"));
+  configs::BatchConfig larger = kBatch;
+  larger.train_batch_size = 10;
+  samples.total_steps = 7;
+  samples.train_samples = 64;  // the last step is short
+  CHECK(batch_line(larger, samples, 2).ends_with("7 steps = 2 epochs"));
+  samples.train = std::make_unique<CountingDataset>(30000, 8);
+  CHECK(batch_line(larger, samples, 2).ends_with("7 steps = 0.0021 epochs"));
 }
 
 TEST_CASE("an evaluation alone accumulates nothing") {
-  RunPlan plan = small_plan();
-  plan.train = nullptr;
-  CHECK(batch_line(plan, 2) == "4 samples = 2 per micro-batch x 2 ranks");
+  Samples samples = small_samples();
+  samples.train = nullptr;
+  CHECK(batch_line(kBatch, samples, 2) == "4 samples = 2 per micro-batch x 2 ranks");
 }
 
 TEST_CASE("the data line counts samples and tokens") {
@@ -96,11 +99,11 @@ TEST_CASE("every optimizer is told by what shapes its update, and what it does n
 }
 
 TEST_CASE("the loss is told with its mean and dropout") {
-  RunPlan plan = small_plan();
-  CHECK(loss_line(plan) == "mean over the trained tokens of a step; no dropout");
-  plan.config.loss_mean = configs::LossMean::kMicroBatch;
-  plan.spec.attention_dropout = 0.1;
-  CHECK(loss_line(plan) ==
+  using configs::LossMean;
+  model::ModelSpec spec;
+  CHECK(loss_line(LossMean::kToken, spec) == "mean over the trained tokens of a step; no dropout");
+  spec.attention_dropout = 0.1;
+  CHECK(loss_line(LossMean::kMicroBatch, spec) ==
         "mean of the micro-batches' means; dropout: embedding 0, attention 0.1, residual 0");
 }
 
@@ -127,15 +130,14 @@ TEST_CASE("the precision line does not speak of fp32 masters where there are non
 }
 
 TEST_CASE("the evaluation's line names the file it takes and how much of it") {
-  RunPlan plan = small_plan();
-  plan.flags.data = "train.bin";
-  plan.eval = std::make_unique<CountingDataset>(16, 8);
-  plan.eval_samples = 16;
-  CHECK(eval_line(plan) == "train.bin: 16 samples of at most 8 positions, 72 tokens, 72 trained");
-  plan.flags.eval_data = "test.bin";
-  plan.eval_samples = 5;
-  CHECK(eval_line(plan).starts_with("test.bin: 16 samples"));
-  CHECK(eval_line(plan).ends_with("; the first 5 evaluated"));
+  Samples samples = small_samples();
+  samples.eval = std::make_unique<CountingDataset>(16, 8);
+  samples.eval_samples = 16;
+  CHECK(eval_line("train.bin", samples) ==
+        "train.bin: 16 samples of at most 8 positions, 72 tokens, 72 trained");
+  samples.eval_samples = 5;
+  CHECK(eval_line("test.bin", samples).starts_with("test.bin: 16 samples"));
+  CHECK(eval_line("test.bin", samples).ends_with("; the first 5 evaluated"));
 }
 
 }  // namespace zeroth::trainer
