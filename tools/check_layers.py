@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Holds the layers and the budgets: who may include whom, how long a file or a function may be, and a few habits.
 
-usage: check_layers.py [ROOT]   one line per breach: path:line: rule: text; exit code 1 when there is one.
+usage: check_layers.py [ROOT]      one line per breach: path:line: rule: text; exit code 1 when there is one
+       check_layers.py --picture   the rooms as docs/tour.md shows them
 """
 import pathlib
 import re
@@ -12,25 +13,26 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import cpp_scan  # noqa: E402
 
-# What each folder may include besides itself; what these include themselves is allowed too.
+# What each folder includes besides itself. docs/tour.md shows it.
 ARROWS = {
     "base": [],
     "configs": ["base"],
-    "monitor": ["configs"],
-    "comm": ["configs"],
-    "model": ["comm"],
-    "offload": ["configs"],
-    "optim": ["configs"],
-    "data": ["configs"],
-    "zero": ["model", "offload", "optim"],
-    "engine": ["zero"],
-    "trainer": ["engine", "data", "monitor"],
-    "launcher": ["configs"],
+    "monitor": ["base", "configs"],
+    "comm": ["base", "configs"],
+    "model": ["base"],
+    "offload": ["base", "configs"],
+    "optim": ["base", "configs"],
+    "data": ["base"],
+    "zero": ["base", "configs", "comm", "model", "offload", "optim"],
+    "engine": ["base", "configs", "comm", "model", "offload", "optim", "zero"],
+    "trainer": ["base", "configs", "monitor", "comm", "model", "data", "zero", "engine"],
+    "launcher": ["base", "configs"],
 }
 WITHOUT_TORCH = ("base", "configs", "monitor", "launcher")
 UNRESTRICTED = ("bench", "examples", "tests")  # these use any folder
 READS_ENVIRONMENT = ("base/cpu.cpp", "comm/bootstrap.cpp")  # what a process is held down to; what a rank is told
 PARSES_JSON = "base/json"  # the beginning of these files' paths
+TOUR = "docs/tour.md"
 TEXT_FOLDERS = ("tests", "tools")  # scripts here have the file budget too
 
 CMAKE_COLUMNS = 120  # clang-format keeps the columns of C++
@@ -89,12 +91,18 @@ TORCH = re.compile(r"(?:torch|ATen|c10)/")
 CALL = r"(?:(?:^|[^\w\s.>:~]|\b(?:return|else|do))\s*|(?<![\w>])(?:std)?::)"
 
 
-def allowed(folder):
-    """All folders that this one may include."""
-    found = {folder}
-    for below in ARROWS[folder]:
-        found |= allowed(below)
-    return found
+def reachable(folder):
+    """All folders below this one."""
+    return {found for below in ARROWS[folder] for found in (below, *reachable(below))}
+
+
+def picture():
+    """The arrows as a Mermaid graph, without those that others imply and those to base, which all use."""
+    lines = ["graph TD"]
+    for folder, below in ARROWS.items():
+        implied = {far for near in below for far in reachable(near)}
+        lines += [f"  {folder} --> {near}" for near in below if near not in implied and near != "base"]
+    return "\n".join(lines)
 
 
 class Source:
@@ -109,6 +117,7 @@ class Source:
         self.text = path.read_text(encoding="utf-8")
         self.code = cpp_scan.strip(self.text)
         self.breaches = []
+        self.folders = set()  # that it includes
 
     def breach(self, line, rule, text):
         self.breaches.append((self.path, line, rule, text))
@@ -121,7 +130,7 @@ class Source:
 
 
 def check_includes(source):
-    may = allowed(source.folder) if source.folder in ARROWS else None
+    may = (source.folder, *ARROWS[source.folder]) if source.folder in ARROWS else None
     for match in INCLUDE.finditer(source.text):
         if source.code[match.start() : match.start(1)].strip() == "":
             continue  # commented out
@@ -135,6 +144,8 @@ def check_includes(source):
             source.breach(line, "include", f'no file "{path}"; paths start at the repository root')
         elif may is not None and folder not in may:
             source.breach(line, "arrow", f'{source.folder} may not include {folder}: "{path}"')
+        else:
+            source.folders.add(folder)
 
 
 def check_budgets(source):
@@ -197,6 +208,18 @@ def check_exceptions(root):
             yield path, 1, "test", "no longer needs its entry in TESTED_BY of tools/check_layers.py"
 
 
+def check_arrows(root, used):
+    """An arrow that nobody takes, and a picture of other arrows. `used`: pairs of folders."""
+    tour = root / TOUR
+    if not tour.is_file():
+        return
+    for folder, below in ARROWS.items():
+        for unused in (near for near in below if (folder, near) not in used):
+            yield "tools/check_layers.py", 1, "arrow", f"{folder} does not include {unused}: remove it from ARROWS"
+    if f"```mermaid\n{picture()}\n```" not in tour.read_text(encoding="utf-8"):
+        yield TOUR, 1, "picture", "the graph of rooms is not what check_layers.py --picture prints"
+
+
 def cpp_files(root):
     for folder in (*ARROWS, *UNRESTRICTED):
         for path in sorted((root / folder).rglob("*")):
@@ -248,12 +271,15 @@ def check_format(root, files):
 
 def check(root):
     breaches = []
+    used = set()
     files = list(cpp_files(root))
     for path in files:
         source = Source(root, path)
         for rule in (check_includes, check_budgets, check_habits, check_has_test):
             rule(source)
         breaches += source.breaches
+        used |= {(source.folder, folder) for folder in source.folders}
+    breaches += check_arrows(root, used)
     breaches += check_scripts(root)
     breaches += check_cmake(root)
     breaches += check_exceptions(root)
@@ -263,6 +289,9 @@ def check(root):
 
 
 def main():
+    if sys.argv[1:] == ["--picture"]:
+        print(picture())
+        return 0
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
     count, breaches = check(root)
     for path, line, rule, text in breaches:

@@ -45,6 +45,25 @@ class CheckerTest(unittest.TestCase):
         self.write("model/block.h", '#pragma once\n#include "data/batch.h"\n')
         self.assert_breaches(("data/batch.h", 2, "arrow"), ("model/block.h", 2, "arrow"))
 
+    def test_what_a_folder_below_includes_is_not_included_over_it(self):
+        self.write("offload/access.h", "#pragma once\n")
+        self.write("zero/rests.h", '#pragma once\n#include "offload/access.h"\n')
+        self.source("trainer/run.cpp", '#include "offload/access.h"\n')
+        self.assert_breaches(("trainer/run.cpp", 1, "arrow"))
+
+    def test_an_arrow_that_nobody_takes_and_an_old_picture_are_breaches(self):
+        self.addCleanup(setattr, check_layers, "ARROWS", check_layers.ARROWS)
+        check_layers.ARROWS = {"base": [], "configs": ["base"], "zero": ["base", "configs"]}
+        self.assertEqual(check_layers.picture(), "graph TD\n  zero --> configs")
+        self.write("base/error.h", "#pragma once\n")
+        self.write("configs/config.h", '#pragma once\n#include "base/error.h"\n')
+        self.write("zero/unit.h", '#pragma once\n#include "configs/config.h"\n')
+        self.write("docs/tour.md", "```mermaid\ngraph TD\n```\n")
+        self.assert_breaches(("docs/tour.md", 1, "picture"), ("tools/check_layers.py", 1, "arrow"))
+        self.write("zero/strategy.h", '#pragma once\n#include "base/error.h"\n')
+        self.write("docs/tour.md", "```mermaid\ngraph TD\n  zero --> configs\n```\n")
+        self.assert_breaches()
+
     def test_tests_and_examples_may_include_any_folder(self):
         self.write("engine/engine.h", "#pragma once\n")
         self.write("tests/base/error_test.cpp", '#include "engine/engine.h"\n')
