@@ -9,9 +9,9 @@
 #include <cstdlib>
 #include <vector>
 
-#include "comm/gpu.h"
+#include "device/gpu.h"
+#include "device/host_link.h"
 #include "model/matrix_peak.h"
-#include "zero/host_link.h"
 
 namespace {
 
@@ -41,7 +41,7 @@ struct Rates {
 Rates measure(int64_t bytes) {
   const auto options = torch::device(kGpu).dtype(torch::kByte);
   const torch::Tensor from = torch::ones({bytes}, options), to = torch::empty_like(from);
-  const auto link = zero::make_host_link(kGpu, /*pin_memory=*/true);
+  const auto link = device::make_host_link(kGpu, /*pin_memory=*/true);
   const int64_t part = bytes / 8;
   const torch::Tensor in = link->memory.zeros(part, torch::kByte);
   const torch::Tensor out = link->memory.zeros(part, torch::kByte);
@@ -63,7 +63,7 @@ Rates measure(int64_t bytes) {
 
 // gpu_rates [MIB]
 int main(int argc, char** argv) {
-  comm::load_gpu().select(0);
+  device::load_gpu().select(0);
   const int64_t mib = argc > 1 ? std::max(1, std::atoi(argv[1])) : 1024;
   const Rates rates = measure(mib << 20);
   fmt::print(

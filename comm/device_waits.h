@@ -3,19 +3,20 @@
 #pragma once
 
 #include <c10/core/Device.h>
-#include <c10/core/Event.h>
 
 #include <deque>
-#include <vector>
+#include <optional>
 
 #include "comm/group.h"
+#include "device/events.h"
 
 namespace zeroth::comm {
 
 class DeviceWaits {
  public:
   struct Span {
-    c10::Event issued, before, after;
+    c10::Device device;
+    device::Event issued, before, after;
   };
 
   // The collective is issued now, from the current stream of the device.
@@ -29,10 +30,10 @@ class DeviceWaits {
   void collect(CommTimes& times);
 
  private:
-  c10::Event event(c10::Device device);
+  device::Event record(c10::Device device);
 
   std::deque<Span> spans_;
-  std::vector<c10::Event> spare_;  // to be recorded again
+  std::optional<device::EventPool> events_;  // of the device that was seen first
 };
 
 }  // namespace zeroth::comm

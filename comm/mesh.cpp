@@ -7,13 +7,14 @@
 #include "base/error.h"
 #include "comm/bootstrap.h"
 #include "comm/gloo_group.h"
-#include "comm/gpu.h"
 #include "comm/host_staged_group.h"
 #include "comm/join_host.h"
 #include "comm/logged_group.h"
+#include "comm/nccl.h"
 #include "comm/rendezvous.h"
 #include "comm/shared_memory_group.h"
 #include "comm/within.h"
+#include "device/gpu.h"
 
 namespace zeroth::comm {
 namespace {
@@ -123,19 +124,18 @@ std::unique_ptr<Mesh> cpu_mesh(const RankEnv& env) {
 // NCCL up to 2.29 refuses two ranks on one GPU.
 constexpr int kNcclSharesGpus = 23000;
 
-bool through_nccl(const RankEnv& env, const Gpu& gpu) {
+bool through_nccl(const RankEnv& env) {
   if (!env.share_gpus) return true;
-  return env.nccl_shares_gpus && gpu.nccl_version() >= kNcclSharesGpus;
+  return env.nccl_shares_gpus && load_nccl().version() >= kNcclSharesGpus;
 }
 
-std::unique_ptr<Mesh> gpu_mesh(const RankEnv& env, torch::Device device, Gpu& gpu,
-                               const OnStuck& on_stuck) {
+std::unique_ptr<Mesh> gpu_mesh(const RankEnv& env, torch::Device device, const OnStuck& on_stuck) {
   if (env.world_size == 1) return std::make_unique<Mesh>(device, make_solo_group());
-  if (through_nccl(env, gpu)) {
+  if (through_nccl(env)) {
     const Ranks ranks = gather_ranks(env, RankTable::bytes(env.world_size));
-    auto group =
-        gpu.make_nccl_group(ranks.place.store, env.rank, env.world_size,
-                            {.timeout = env.timeout, .table = ranks.table, .on_stuck = on_stuck});
+    auto group = load_nccl().make_group(
+        ranks.place.store, env.rank, env.world_size,
+        {.timeout = env.timeout, .table = ranks.table, .on_stuck = on_stuck});
     return std::make_unique<Mesh>(device, meeting_of(env, ranks.place), std::move(group));
   }
   HostGroup host = host_group(env);
@@ -147,7 +147,7 @@ std::unique_ptr<Mesh> gpu_mesh(const RankEnv& env, torch::Device device, Gpu& gp
 // Without a launcher's word: the GPU where the machine has one and this build can use it.
 bool use_cpu(const RankEnv& env) {
   if (env.accelerator) return *env.accelerator == "cpu";
-  return !std::filesystem::exists("/dev/nvidiactl") || !gpu_library();
+  return !std::filesystem::exists("/dev/nvidiactl") || !device::gpu_library();
 }
 
 }  // namespace
@@ -175,17 +175,17 @@ void barrier(const Mesh& mesh) {
 }
 
 void load_device(const RankEnv& env) {
-  if (!use_cpu(env)) load_gpu();
+  if (!use_cpu(env)) device::load_gpu();
 }
 
 torch::DeviceType device_type(const RankEnv& env) {
-  const bool on_cpu = use_cpu(env) || (!env.accelerator && load_gpu().device_count() == 0);
+  const bool on_cpu = use_cpu(env) || (!env.accelerator && device::load_gpu().device_count() == 0);
   return on_cpu ? torch::kCPU : torch::kCUDA;
 }
 
 std::unique_ptr<Mesh> make_mesh(const RankEnv& env, const OnStuck& on_stuck) {
   if (device_type(env) == torch::kCPU) return cpu_mesh(env);
-  Gpu& gpu = load_gpu();
+  device::Gpu& gpu = device::load_gpu();
   const int devices = gpu.device_count();
   if (devices == 0) throw Error("rank {}: DS_ACCELERATOR=cuda, but no GPU is visible", env.rank);
   if (env.local_rank >= devices && !env.share_gpus) {
@@ -195,8 +195,7 @@ std::unique_ptr<Mesh> make_mesh(const RankEnv& env, const OnStuck& on_stuck) {
   }
   const int index = env.local_rank % devices;
   gpu.select(index);
-  return gpu_mesh(env, torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(index)), gpu,
-                  on_stuck);
+  return gpu_mesh(env, torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(index)), on_stuck);
 }
 
 }  // namespace zeroth::comm

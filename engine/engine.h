@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "comm/mesh.h"
 #include "configs/config.h"
+#include "device/memory_use.h"
 #include "engine/loader.h"
-#include "engine/memory_use.h"
 #include "engine/model_sink.h"
 #include "engine/outline.h"
 #include "model/block.h"
@@ -54,7 +54,7 @@ struct BlockTime {
 
 struct MemoryPoint {
   std::string name;  // "after forward"
-  MemoryUse use;
+  device::MemoryUse use;
 };
 
 struct StepStats {

@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include "device/host_link.h"
 #include "offload/staging_slots.h"
-#include "zero/host_link.h"
 
 namespace zeroth::engine {
 namespace {
 
-using offload::Point;
+using device::Point;
 
 class InPlace final : public KeptInputs {
  public:
@@ -33,7 +33,7 @@ class InPlace final : public KeptInputs {
 
 class OnHost final : public KeptInputs {
  public:
-  OnHost(size_t num_blocks, std::shared_ptr<offload::HostLink> link)
+  OnHost(size_t num_blocks, std::shared_ptr<device::HostLink> link)
       : link_(std::move(link)), slots_(*link_, torch::kCPU, 1), inputs_(num_blocks) {}
   ~OnHost() override { link_->copies->drain(); }
 
@@ -127,7 +127,7 @@ class OnHost final : public KeptInputs {
     leaving_.erase(leaving);
   }
 
-  std::shared_ptr<offload::HostLink> link_;
+  std::shared_ptr<device::HostLink> link_;
   offload::StagingSlots slots_;
   std::vector<Input> inputs_;  // [block]
   size_t last_ = 0;            // the block whose input was kept last
@@ -141,7 +141,7 @@ std::unique_ptr<KeptInputs> keep_in_place(size_t num_blocks) {
 }
 
 std::unique_ptr<KeptInputs> keep_on_host(size_t num_blocks,
-                                         std::shared_ptr<offload::HostLink> link) {
+                                         std::shared_ptr<device::HostLink> link) {
   return std::make_unique<OnHost>(num_blocks, std::move(link));
 }
 
@@ -149,7 +149,7 @@ std::unique_ptr<KeptInputs> make_kept_inputs(size_t num_blocks,
                                              const configs::RecomputeConfig& config,
                                              torch::Device device) {
   if (!config.cpu_checkpointing || device.is_cpu()) return keep_in_place(num_blocks);
-  return keep_on_host(num_blocks, zero::make_host_link(device, /*pin_memory=*/true));
+  return keep_on_host(num_blocks, device::make_host_link(device, /*pin_memory=*/true));
 }
 
 }  // namespace zeroth::engine

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "configs/config.h"
-#include "offload/host_link.h"
+#include "device/host_link.h"
 
 namespace zeroth::engine {
 
@@ -37,8 +37,7 @@ std::unique_ptr<KeptInputs> keep_in_place(size_t num_blocks);
 // where an input needs more host memory than those before it, whose buffer it replaces, and where
 // that memory cannot be page-locked. On the device are these three at most until backward begins:
 // the current stream waits where the link is slower than what computes.
-std::unique_ptr<KeptInputs> keep_on_host(size_t num_blocks,
-                                         std::shared_ptr<offload::HostLink> link);
+std::unique_ptr<KeptInputs> keep_on_host(size_t num_blocks, std::shared_ptr<device::HostLink> link);
 
 // As recompute.cpu_checkpointing says: on the host only if there is a device beside it.
 std::unique_ptr<KeptInputs> make_kept_inputs(size_t num_blocks,

@@ -2,11 +2,12 @@
 #pragma once
 
 #include <c10/core/Device.h>
-#include <c10/core/Event.h>
 
 #include <chrono>
 #include <deque>
 #include <vector>
+
+#include "device/events.h"
 
 namespace zeroth::engine {
 
@@ -19,7 +20,8 @@ class LapClock {
     double seconds = 0;
   };
 
-  explicit LapClock(c10::Device device) : device_(device) {}
+  explicit LapClock(c10::Device device)
+      : device_(device), events_(device.type(), c10::EventFlag::BACKEND_DEFAULT) {}
 
   // The time until the next lap() starts here; what came since the last one belongs to nobody.
   void begin() { mark(kNobody); }
@@ -36,16 +38,16 @@ class LapClock {
   struct Mark {
     size_t part;
     Clock::time_point host;
-    c10::Event event;
+    device::Event event;  // on a GPU
   };
 
   void mark(size_t part);
-  bool reached(const Mark& mark) const { return device_.is_cpu() || mark.event.query(); }
+  bool reached(const Mark& mark) const { return device_.is_cpu() || mark.event->query(); }
   double between(const Mark& from, const Mark& to) const;
 
   c10::Device device_;
-  std::deque<Mark> marks_;         // the first one was taken already, but starts the next lap
-  std::vector<c10::Event> spare_;  // to be recorded again
+  device::EventPool events_;
+  std::deque<Mark> marks_;  // the first one was taken already, but starts the next lap
 };
 
 }  // namespace zeroth::engine

@@ -75,7 +75,7 @@ void StepWatch::ended(Phase phase) {
   // Of several micro-batches the last one's.
   const char* name = name_of(phase);
   std::erase_if(memory_, [&](const MemoryPoint& point) { return point.name == name; });
-  memory_.push_back({name, memory_use(mesh_.device())});
+  memory_.push_back({name, device::memory_use(mesh_.device())});
 }
 
 void StepWatch::tell(const model::Blocks& blocks, StepStats& stats) {

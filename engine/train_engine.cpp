@@ -13,7 +13,7 @@
 namespace zeroth::engine {
 
 TrainEngine::TrainEngine(model::Blocks blocks, const configs::Config& config,
-                         std::shared_ptr<comm::Mesh> mesh, std::shared_ptr<offload::HostLink> link,
+                         std::shared_ptr<comm::Mesh> mesh, std::shared_ptr<device::HostLink> link,
                          bool trains)
     : config_(config),
       mesh_(std::move(mesh)),

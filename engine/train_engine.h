@@ -24,7 +24,7 @@ class TrainEngine final : public Engine {
  public:
   // `link`: as in zero::make_strategy; `trains`: as InitOptions::trains.
   TrainEngine(model::Blocks blocks, const configs::Config& config, std::shared_ptr<comm::Mesh> mesh,
-              std::shared_ptr<offload::HostLink> link = nullptr, bool trains = true);
+              std::shared_ptr<device::HostLink> link = nullptr, bool trains = true);
 
   StepStats train_batch(Loader& data) override;
   EvalStats eval_batch(Loader& data, int64_t micro_batches) override;

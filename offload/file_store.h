@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "configs/offload_config.h"
-#include "offload/host_link.h"
+#include "device/host_link.h"
 #include "offload/shard_store.h"
 #include "offload/swap_file.h"
 
@@ -22,9 +22,10 @@ struct FileStoreOptions {
   // A tile has at most so many; rounded up to kFileAlignment. No more are taken than the largest
   // shard has.
   int64_t buffer_bytes = 0;
-  bool pipeline_read = true;                 // else a tile is read when it is borrowed
-  bool pipeline_write = true;                // else its release waits until it is written
-  std::shared_ptr<HostLink> link = nullptr;  // of the device that copies from and to the buffers
+  bool pipeline_read = true;   // else a tile is read when it is borrowed
+  bool pipeline_write = true;  // else its release waits until it is written
+  std::shared_ptr<device::HostLink> link =
+      nullptr;  // of the device that copies from and to the buffers
 };
 
 // The file and the buffers are made at the first expect() or borrow() of a tile that is not empty,

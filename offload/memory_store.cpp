@@ -71,8 +71,9 @@ std::unique_ptr<ShardStore> make_memory_store(torch::Device device) {
       [] { return std::vector<std::string>(); });
 }
 
-std::unique_ptr<ShardStore> make_host_store(std::shared_ptr<HostLink> link) {
-  const auto memory = std::make_shared<HostMemory>(link ? link->memory : HostMemory());
+std::unique_ptr<ShardStore> make_host_store(std::shared_ptr<device::HostLink> link) {
+  const auto memory =
+      std::make_shared<device::HostMemory>(link ? link->memory : device::HostMemory());
   return std::make_unique<MemoryStore>(
       torch::kCPU,
       [memory](int64_t numel, torch::Dtype dtype) { return memory->zeros(numel, dtype); },

@@ -6,14 +6,15 @@
 
 namespace zeroth::offload {
 
-Staging::Staging(std::shared_ptr<HostLink> link, torch::Device device, size_t slots, bool always)
+Staging::Staging(std::shared_ptr<device::HostLink> link, torch::Device device, size_t slots,
+                 bool always)
     : link_(std::move(link)),
       always_(always),
       host_slots_(*link_, torch::kCPU, slots),
       device_slots_(*link_, device, slots) {}
 
 TileLease Staging::lease(const torch::Tensor& resting, torch::Device device, Access access,
-                         const Point& idle) {
+                         const device::Point& idle) {
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
   ZEROTH_CHECK(resting.dim() == 1 && resting.is_contiguous(),
                "a lease of a tensor that is not flat");
@@ -32,8 +33,9 @@ void Staging::guarded(Body&& body) noexcept {
   }
 }
 
-TileLease Staging::for_host(const torch::Tensor& resting, Access access, const Point& idle) {
-  CopyStream& copies = *link_->copies;
+TileLease Staging::for_host(const torch::Tensor& resting, Access access,
+                            const device::Point& idle) {
+  device::CopyStream& copies = *link_->copies;
   auto slot = std::make_shared<StagingSlots::Slot>(
       host_slots_.take(static_cast<int64_t>(resting.nbytes())));
   copies.wait(slot->free);
@@ -52,7 +54,7 @@ TileLease Staging::for_host(const torch::Tensor& resting, Access access, const P
 }
 
 TileLease Staging::for_device(const torch::Tensor& resting) {
-  CopyStream& copies = *link_->copies;
+  device::CopyStream& copies = *link_->copies;
   auto slot = std::make_shared<StagingSlots::Slot>(
       device_slots_.take(static_cast<int64_t>(resting.nbytes())));
   const torch::Tensor values = slot->view(resting.numel(), resting.scalar_type());

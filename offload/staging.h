@@ -15,11 +15,11 @@ class Staging {
  public:
   // `device` is the one that is not the host. `slots`: buffers on each side that may wait for their
   // copies before one is waited for. `always`: copies from the CPU to the CPU, too, for tests.
-  Staging(std::shared_ptr<HostLink> link, torch::Device device, size_t slots = 2,
+  Staging(std::shared_ptr<device::HostLink> link, torch::Device device, size_t slots = 2,
           bool always = false);
 
   // What the current stream holds by now.
-  Point now() { return link_->copies->now(); }
+  device::Point now() { return link_->copies->now(); }
 
   // Up to so many bytes will be leased at a time on `device`: see StagingSlots.
   void expect(torch::Device device, int64_t bytes) {
@@ -35,7 +35,7 @@ class Staging {
   //   block. Used there by what is queued before the lease is destroyed; `resting` keeps its values
   //   until the current stream has come past that.
   TileLease lease(const torch::Tensor& resting, torch::Device device, Access access,
-                  const Point& idle);
+                  const device::Point& idle);
 
   int64_t host_bytes() const { return host_slots_.bytes(); }
   int64_t device_bytes() const { return device_slots_.bytes(); }
@@ -44,12 +44,12 @@ class Staging {
   bool goes_to_host(torch::Device device) const {
     return always_ ? device == torch::Device(torch::kCPU) : device.is_cpu();
   }
-  TileLease for_host(const torch::Tensor& resting, Access access, const Point& idle);
+  TileLease for_host(const torch::Tensor& resting, Access access, const device::Point& idle);
   TileLease for_device(const torch::Tensor& resting);
   template <typename Body>
   void guarded(Body&& body) noexcept;
 
-  std::shared_ptr<HostLink> link_;
+  std::shared_ptr<device::HostLink> link_;
   bool always_;
   StagingSlots host_slots_;
   StagingSlots device_slots_;

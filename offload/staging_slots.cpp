@@ -8,7 +8,7 @@
 
 namespace zeroth::offload {
 
-StagingSlots::StagingSlots(HostLink& link, torch::Device device, size_t most)
+StagingSlots::StagingSlots(device::HostLink& link, torch::Device device, size_t most)
     : link_(link), device_(device), most_(most) {}
 
 torch::Tensor StagingSlots::Slot::view(int64_t numel, torch::Dtype dtype) const {

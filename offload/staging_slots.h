@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <deque>
 
-#include "offload/host_link.h"
+#include "device/host_link.h"
 
 namespace zeroth::offload {
 
@@ -15,7 +15,7 @@ class StagingSlots {
  public:
   // Slots on `device`, or in the link's host memory. While a slot that is free is still waited for,
   // up to `most` are made before it is taken again. Keeps a reference to `link`.
-  StagingSlots(HostLink& link, torch::Device device, size_t most);
+  StagingSlots(device::HostLink& link, torch::Device device, size_t most);
   // Waits for the link's copies.
   ~StagingSlots() { link_.copies->drain(); }
   StagingSlots(const StagingSlots&) = delete;
@@ -23,7 +23,7 @@ class StagingSlots {
 
   struct Slot {
     torch::Tensor memory;  // [bytes] uint8
-    Point free;            // until then an earlier user is at it: copy behind it, or wait or order
+    device::Point free;    // until then an earlier user is at it: copy behind it, or wait or order
 
     torch::Tensor view(int64_t numel, torch::Dtype dtype) const;
   };
@@ -43,7 +43,7 @@ class StagingSlots {
  private:
   Slot make(int64_t bytes);
 
-  HostLink& link_;
+  device::HostLink& link_;
   torch::Device device_;
   size_t most_;
   std::deque<Slot> free_;  // in the order in which they were given back

@@ -23,7 +23,7 @@ bool may_share(Access a, Access b) {
 
 class StagingStore final : public ShardStore {
  public:
-  StagingStore(std::unique_ptr<ShardStore> inner, std::shared_ptr<HostLink> link,
+  StagingStore(std::unique_ptr<ShardStore> inner, std::shared_ptr<device::HostLink> link,
                torch::Device device, const StagingOptions& options)
       : inner_(std::move(inner)),
         link_(std::move(link)),
@@ -91,7 +91,7 @@ class StagingStore final : public ShardStore {
     TileLease inner;          // none when it only reads: that goes back when the copy has ended
     StagingSlots::Slot slot;  // free: the copy back of what was written before, if there is one
     torch::Tensor values;     // in the slot
-    Point arrived;            // the slot may be used behind it
+    device::Point arrived;    // the slot may be used behind it
   };
   struct Leased {
     Tile tile;
@@ -101,10 +101,10 @@ class StagingStore final : public ShardStore {
     Tile tile;
     Access access;
     TileLease inner;
-    Point end;
+    device::Point end;
   };
 
-  CopyStream& copies() { return *link_->copies; }
+  device::CopyStream& copies() { return *link_->copies; }
   size_t inner_leases() const { return inner_held_ + ending_.size(); }
 
   Held take(const Tile& tile, Access access) {
@@ -150,7 +150,7 @@ class StagingStore final : public ShardStore {
     no_longer_leased(held.tile, access);
     try {
       copies().order(held.slot.free);
-      const Point used = copies().now();
+      const device::Point used = copies().now();
       if (access == Access::kRead) {
         held.slot.free = used;
         end_inner(held, held.arrived);
@@ -173,7 +173,7 @@ class StagingStore final : public ShardStore {
     }));
   }
 
-  void end_inner(Held& held, const Point& end) {
+  void end_inner(Held& held, const device::Point& end) {
     if (held.access == Access::kRead) return;
     --inner_held_;
     ending_.push_back({held.tile, held.access, std::move(held.inner), end});
@@ -256,7 +256,7 @@ class StagingStore final : public ShardStore {
   }
 
   std::unique_ptr<ShardStore> inner_;
-  std::shared_ptr<HostLink> link_;
+  std::shared_ptr<device::HostLink> link_;
   torch::Device device_;
   StagingOptions options_;
   StagingSlots slots_;
@@ -273,7 +273,8 @@ class StagingStore final : public ShardStore {
 }  // namespace
 
 std::unique_ptr<ShardStore> make_staging_store(std::unique_ptr<ShardStore> inner,
-                                               std::shared_ptr<HostLink> link, torch::Device device,
+                                               std::shared_ptr<device::HostLink> link,
+                                               torch::Device device,
                                                const StagingOptions& options) {
   return std::make_unique<StagingStore>(std::move(inner), std::move(link), device, options);
 }

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "offload/host_link.h"
+#include "device/host_link.h"
 #include "offload/shard_store.h"
 
 namespace zeroth::offload {
@@ -20,7 +20,7 @@ struct StagingOptions {
 
 // Shards in memory of exactly their size, leased to the CPU; see make_memory_store. `link`: of the
 // device that copies from and to them; null: none does.
-std::unique_ptr<ShardStore> make_host_store(std::shared_ptr<HostLink> link);
+std::unique_ptr<ShardStore> make_host_store(std::shared_ptr<device::HostLink> link);
 
 // Borrowed for `device`, a tile of `inner` is copied there and, if it may have changed, back when
 // the lease is destroyed; both are ordered against the current stream and do not block it nor the
@@ -32,7 +32,8 @@ std::unique_ptr<ShardStore> make_host_store(std::shared_ptr<HostLink> link);
 // unless all of them only read.
 // traffic() is the inner store's; copies are told by the link.
 std::unique_ptr<ShardStore> make_staging_store(std::unique_ptr<ShardStore> inner,
-                                               std::shared_ptr<HostLink> link, torch::Device device,
+                                               std::shared_ptr<device::HostLink> link,
+                                               torch::Device device,
                                                const StagingOptions& options = {});
 
 }  // namespace zeroth::offload

@@ -59,14 +59,14 @@ StepChoice choose_step(const StepRates& rates, const StepBytes& bytes) {
   return choice;
 }
 
-StepRates measure_link(HostLink& link, torch::Device device, const Together& together,
+StepRates measure_link(device::HostLink& link, torch::Device device, const Together& together,
                        int64_t bytes) {
   const torch::Tensor here = link.memory.zeros(bytes, torch::kByte);
   const torch::Tensor landed = link.memory.zeros(bytes, torch::kByte);
   const torch::Tensor there =
       torch::empty({bytes}, torch::TensorOptions(device).dtype(torch::kByte));
-  CopyStream& copies = *link.copies;
-  const Point usable = copies.now();
+  device::CopyStream& copies = *link.copies;
+  const device::Point usable = copies.now();
   const auto amount = static_cast<double>(bytes);
   StepRates rates;
   rates.to_device_bytes_per_s =

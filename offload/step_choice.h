@@ -8,7 +8,7 @@
 #include <functional>
 #include <string>
 
-#include "offload/host_link.h"
+#include "device/host_link.h"
 
 namespace zeroth::offload {
 
@@ -48,7 +48,7 @@ using Together = std::function<void()>;
 // The link's rates with copies of `bytes` bytes, each way alone: the median of a few after one that
 // warms up. Takes twice so much memory of the host and so much of the device while it measures.
 StepRates measure_link(
-    HostLink& link, torch::Device device, const Together& together = [] {},
+    device::HostLink& link, torch::Device device, const Together& together = [] {},
     int64_t bytes = int64_t{64} << 20);
 // Elements per second of `update`, which works on `elements` elements each time it is called; more
 // than caches hold. Measured as the link is.

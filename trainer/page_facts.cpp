@@ -50,7 +50,7 @@ monitor::PageFacts page_facts(const RunPlan& plan, const SummaryLines& summary,
   return facts;
 }
 
-monitor::PageStep page_step(const StepRow& row, const engine::MemoryUse& memory) {
+monitor::PageStep page_step(const StepRow& row, const device::MemoryUse& memory) {
   const engine::StepStats& stats = row.stats;
   const StepSplit split = split_of(stats);
   return {.step = stats.step,

@@ -12,6 +12,6 @@ namespace zeroth::trainer {
 monitor::PageFacts page_facts(const RunPlan& plan, const SummaryLines& summary,
                               TitledLines environment);
 
-monitor::PageStep page_step(const StepRow& row, const engine::MemoryUse& memory);
+monitor::PageStep page_step(const StepRow& row, const device::MemoryUse& memory);
 
 }  // namespace zeroth::trainer

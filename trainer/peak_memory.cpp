@@ -1,23 +1,18 @@
 #include "trainer/peak_memory.h"
 
-#include "base/host_limits.h"
-#include "comm/gpu.h"
+#include "device/memory_use.h"
 
 namespace zeroth::trainer {
 namespace {
 
 constexpr double kMib = 1024.0 * 1024.0;
 
-double peak_gpu_mib(torch::Device device) {
-  if (!device.is_cuda()) return 0;
-  return static_cast<double>(comm::load_gpu().peak_allocated_bytes(device.index())) / kMib;
-}
-
 }  // namespace
 
 PeakMemory own_peak_memory(torch::Device device) {
-  return {.rss_mib = static_cast<double>(own_bytes("VmHWM:")) / kMib,
-          .gpu_mib = peak_gpu_mib(device)};
+  const device::MemoryUse use = device::memory_use(device);
+  return {.rss_mib = static_cast<double>(use.host_peak) / kMib,
+          .gpu_mib = static_cast<double>(use.device_peak) / kMib};
 }
 
 PeakMemory largest_peak_memory(comm::Mesh& mesh) {

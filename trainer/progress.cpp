@@ -62,7 +62,7 @@ std::string breakdown_text(const engine::StepStats& stats) {
 }
 
 std::string memory_text(const engine::MemoryPoint& point) {
-  const engine::MemoryUse& use = point.use;
+  const device::MemoryUse& use = point.use;
   std::string text = fmt::format("memory {}: host {} (peak {})", point.name, format_bytes(use.host),
                                  format_bytes(use.host_peak));
   if (use.device_reserved > 0) {

@@ -109,7 +109,7 @@ void Reporter::planned(comm::Mesh& mesh, int threads) {
   }
   if (mesh.device().is_cuda()) {
     const auto warning =
-        engine::gpu_warning(memory_.memory, engine::free_device_bytes(mesh.device()));
+        engine::gpu_warning(memory_.memory, device::free_device_bytes(mesh.device()));
     if (warning) summary_.push_back(warning_line(*warning));
   }
   for (const SummaryLine& line : summary_) show(line);
@@ -160,7 +160,7 @@ void Reporter::step(const engine::StepStats& stats) {
       monitors_.write(step_events(row, plan_.config, samples_after(stats.step)));
     }
     profile(stats);
-    if (page_) page_->step(page_step(row, engine::memory_use(engine_->mesh().device())));
+    if (page_) page_->step(page_step(row, device::memory_use(engine_->mesh().device())));
     if (stats.step == 1 || now - last_page_s_ >= kSecondsBetweenPages) update_page();
   }
   if (stats.step == 1 && plan_.samples.total_steps > 1) {

@@ -116,7 +116,7 @@ void GradExchange::aim(Piece& piece, const Transfer& transfer, const Range& part
 void GradExchange::retire(std::vector<Piece> pieces) {
   if (options_.landing) options_.landing->begin();
   for (Piece& piece : pieces) {
-    const offload::Point summed = piece.host.defined() ? land(piece) : offload::Point();
+    const device::Point summed = piece.host.defined() ? land(piece) : device::Point();
     if (piece.target.defined() || piece.squared.defined()) take_sum(piece, summed);
   }
   if (!options_.landing) return give_back(std::move(pieces));
@@ -125,16 +125,16 @@ void GradExchange::retire(std::vector<Piece> pieces) {
   landing_.push(std::move(pieces), numel);
 }
 
-offload::Point GradExchange::land(Piece& piece) {
+device::Point GradExchange::land(Piece& piece) {
   // The copy waits for the sum, and not for what the device has been given meanwhile.
-  offload::CopyStream& copies = options_.landing->copies();
+  device::CopyStream& copies = options_.landing->copies();
   const bool here = piece.pending.done();
-  const offload::Point summed = here ? copies.now() : copies.behind([&] { piece.pending.order(); });
+  const device::Point summed = here ? copies.now() : copies.behind([&] { piece.pending.order(); });
   piece.landed = options_.landing->land(piece.received, piece.host, piece.add, summed);
-  return here ? offload::Point() : summed;
+  return here ? device::Point() : summed;
 }
 
-void GradExchange::take_sum(Piece& piece, const offload::Point& summed) {
+void GradExchange::take_sum(Piece& piece, const device::Point& summed) {
   piece.pending.wait();
   if (options_.landing) options_.landing->copies().order(summed);
   const torch::Tensor& sum = piece.received;

@@ -43,7 +43,7 @@ class GradExchange {
     torch::Tensor received;  // what target shall hold; undefined where this rank wants nothing
     torch::Tensor target, host, squared;  // as the transfer's
     bool add = false;
-    offload::Point landed;                // received is free behind it
+    device::Point landed;                 // received is free behind it
     std::vector<torch::Tensor> borrowed;  // goes back to the pool
   };
 
@@ -54,9 +54,9 @@ class GradExchange {
   void push(std::vector<Piece> pieces);
   void retire(std::vector<Piece> pieces);
   // Returns the point behind which the current stream finds the sum.
-  offload::Point land(Piece& piece);
+  device::Point land(Piece& piece);
   // Uses the sum on the device, behind `summed`.
-  void take_sum(Piece& piece, const offload::Point& summed);
+  void take_sum(Piece& piece, const device::Point& summed);
   void give_back(std::vector<Piece> pieces);
 
   comm::Group& group_;

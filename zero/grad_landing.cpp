@@ -7,10 +7,10 @@
 
 namespace zeroth::zero {
 
-GradLanding::GradLanding(std::shared_ptr<offload::HostLink> link)
+GradLanding::GradLanding(std::shared_ptr<device::HostLink> link)
     : GradLanding(std::move(link), Options()) {}
 
-GradLanding::GradLanding(std::shared_ptr<offload::HostLink> link, const Options& options)
+GradLanding::GradLanding(std::shared_ptr<device::HostLink> link, const Options& options)
     : link_(std::move(link)), options_(options), slots_(*link_, options.host, /*most=*/1) {}
 
 torch::Tensor GradLanding::shard(int64_t numel, torch::Dtype dtype) {
@@ -24,9 +24,9 @@ void GradLanding::begin() {
   earlier_ = in_slots_;
 }
 
-offload::Point GradLanding::land(const torch::Tensor& from, const torch::Tensor& to, bool add,
-                                 const offload::Point& after) {
-  offload::Point end;
+device::Point GradLanding::land(const torch::Tensor& from, const torch::Tensor& to, bool add,
+                                const device::Point& after) {
+  device::Point end;
   if (!add && from.scalar_type() == to.scalar_type()) {
     end = copies().copy(to, from, {after});
     arrivals_.push_back({end, from, to});
@@ -44,8 +44,8 @@ offload::Point GradLanding::land(const torch::Tensor& from, const torch::Tensor&
   return end;
 }
 
-offload::Point GradLanding::land_piece(const torch::Tensor& from, const torch::Tensor& to, bool add,
-                                       const std::vector<offload::Point>& after) {
+device::Point GradLanding::land_piece(const torch::Tensor& from, const torch::Tensor& to, bool add,
+                                      const std::vector<device::Point>& after) {
   // All of one size, so that none is replaced by a larger one.
   Arrival arrival{.end = {}, .from = from, .to = to, .add = add};
   arrival.slot = slots_.take(options_.piece_bytes);

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "offload/host_link.h"
+#include "device/host_link.h"
 #include "offload/staging_slots.h"
 
 namespace zeroth::zero {
@@ -25,8 +25,8 @@ class GradLanding {
     torch::Device host = torch::kCPU;         // kMeta: only counts what landing takes
   };
 
-  explicit GradLanding(std::shared_ptr<offload::HostLink> link);
-  GradLanding(std::shared_ptr<offload::HostLink> link, const Options& options);
+  explicit GradLanding(std::shared_ptr<device::HostLink> link);
+  GradLanding(std::shared_ptr<device::HostLink> link, const Options& options);
   // Waits for what is under way: the memory of both its ends stays until then.
   ~GradLanding() { link_->copies->drain(); }
   GradLanding(const GradLanding&) = delete;
@@ -41,30 +41,30 @@ class GradLanding {
   // Starts to copy `from`, of the device, to `to`, or to add it; behind `after`. `to` has the
   // result after finish(). Returns the point from which `from` is free. Waits for nothing, but adds
   // what has come.
-  offload::Point land(const torch::Tensor& from, const torch::Tensor& to, bool add,
-                      const offload::Point& after);
+  device::Point land(const torch::Tensor& from, const torch::Tensor& to, bool add,
+                     const device::Point& after);
   // Waits until all has landed.
   void finish();
 
-  offload::CopyStream& copies() const { return *link_->copies; }
+  device::CopyStream& copies() const { return *link_->copies; }
   int64_t shard_bytes() const { return shard_bytes_; }
   int64_t buffer_bytes() const { return slots_.bytes(); }
 
  private:
   // A piece on its way.
   struct Arrival {
-    offload::Point end;
+    device::Point end;
     torch::Tensor from, to;
     torch::Tensor values = {};  // in the slot; undefined: it lands in place
     offload::StagingSlots::Slot slot = {};
     bool add = false;
   };
 
-  offload::Point land_piece(const torch::Tensor& from, const torch::Tensor& to, bool add,
-                            const std::vector<offload::Point>& after);
+  device::Point land_piece(const torch::Tensor& from, const torch::Tensor& to, bool add,
+                           const std::vector<device::Point>& after);
   void take_in_oldest();
 
-  std::shared_ptr<offload::HostLink> link_;
+  std::shared_ptr<device::HostLink> link_;
   Options options_;
   offload::StagingSlots slots_;
   std::deque<Arrival> arrivals_;

@@ -52,20 +52,20 @@ class DryGroup final : public comm::Group {
 };
 
 // Copies that move nothing and last until somebody waits.
-class DryCopies final : public offload::CopyStream {
+class DryCopies final : public device::CopyStream {
  public:
-  offload::Point now() override { return {}; }
-  offload::Point behind(const std::function<void()>& wait) override {
+  device::Point now() override { return {}; }
+  device::Point behind(const std::function<void()>& wait) override {
     wait();
     return {};
   }
-  offload::Point copy(const torch::Tensor&, const torch::Tensor&,
-                      const std::vector<offload::Point>&) override {
+  device::Point copy(const torch::Tensor&, const torch::Tensor&,
+                     const std::vector<device::Point>&) override {
     return std::make_shared<int>();
   }
-  void order(const offload::Point&) override {}
-  void wait(const offload::Point&) override {}
-  bool reached(const offload::Point& point) override { return !point; }
+  void order(const device::Point&) override {}
+  void wait(const device::Point&) override {}
+  bool reached(const device::Point& point) override { return !point; }
   void drain() noexcept override {}
 };
 
@@ -112,8 +112,8 @@ GradientBytes gradient_bytes(const UnitPlan& plan, const configs::Config& config
                              bool lands) {
   std::shared_ptr<GradLanding> landing;
   if (lands) {
-    const auto link = std::make_shared<offload::HostLink>(
-        offload::HostLink{offload::HostMemory(), std::make_unique<DryCopies>()});
+    const auto link = std::make_shared<device::HostLink>(
+        device::HostLink{device::HostMemory(), std::make_unique<DryCopies>()});
     landing = std::make_shared<GradLanding>(link, GradLanding::Options{.host = torch::kMeta});
   }
   const auto grads = make_reducer(plan, config, group, torch::kMeta, landing);

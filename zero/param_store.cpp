@@ -46,7 +46,7 @@ bool ParamStore::lent_whole(size_t unit) const {
 }
 
 offload::TileLease ParamStore::share(size_t unit, torch::Device device, offload::Access access,
-                                     const std::optional<offload::Point>& idle) {
+                                     const std::optional<device::Point>& idle) {
   const bool lent = on_device(unit) && device != device_;
   const Range own = range(unit);
   offload::TileLease lease =

@@ -73,7 +73,7 @@ class ParamStore {
   // This rank's share of a unit, 1-D, working precision, on `device`. Writers call updated() when
   // the lease is gone. `idle`: behind it nobody uses what rests on the device; by default now.
   offload::TileLease share(size_t unit, torch::Device device, offload::Access access,
-                           const std::optional<offload::Point>& idle = std::nullopt);
+                           const std::optional<device::Point>& idle = std::nullopt);
   // Range of the flat buffer that share() is.
   Range range(size_t unit) const { return plan_.units[unit].share(group_.rank()); }
   void updated(size_t unit);

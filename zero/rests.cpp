@@ -37,7 +37,7 @@ class Maker {
   Maker(const UnitPlan& plan, const configs::Config& config, const comm::Mesh& mesh)
       : config_(config), mesh_(mesh), places_(resting_places(plan, config.zero)) {}
 
-  Rests make(std::shared_ptr<offload::HostLink> link) {
+  Rests make(std::shared_ptr<device::HostLink> link) {
     rests_.link = std::move(link);
     if (rests_.link) {
       // On the CPU, as in tests, tensors do not tell on which side they are.
@@ -61,7 +61,7 @@ class Maker {
   }
 
   std::unique_ptr<offload::ShardStore> file_of_states(const FileTiles& tiles,
-                                                      std::shared_ptr<offload::HostLink> link) {
+                                                      std::shared_ptr<device::HostLink> link) {
     const auto& offload = config_.zero.offload_optimizer;
     return offload::make_file_store({.place = swap_place(mesh_, offload.nvme_path, "optimizer"),
                                      .aio = config_.aio,
@@ -199,7 +199,7 @@ offload::Traffic Rests::traffic() const {
   offload::Traffic sum;
   for (const auto& store : stores) sum += store->traffic();
   if (!link || sum.bytes_read + sum.bytes_written > 0) return sum;
-  const offload::LinkUse use = link->copies->use();
+  const device::LinkUse use = link->copies->use();
   sum.bytes_read = use.bytes_to_device;
   sum.bytes_written = use.bytes_to_host;
   sum.reading_s = use.to_device_s;
@@ -222,7 +222,7 @@ std::vector<std::string> Rests::notes() const {
 }
 
 Rests make_rests(const UnitPlan& plan, const configs::Config& config, const comm::Mesh& mesh,
-                 std::shared_ptr<offload::HostLink> link) {
+                 std::shared_ptr<device::HostLink> link) {
   return Maker(plan, config, mesh).make(std::move(link));
 }
 

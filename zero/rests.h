@@ -34,7 +34,7 @@ FileTiles parameter_tiles(const configs::OffloadParamConfig& config, int64_t lar
 
 struct Rests {
   // Null where the host is the device, or nothing rests on it.
-  std::shared_ptr<offload::HostLink> link;
+  std::shared_ptr<device::HostLink> link;
   std::shared_ptr<offload::Staging> staging;
   std::shared_ptr<GradLanding> landing;  // null: gradients rest on the device
   std::vector<std::unique_ptr<offload::ShardStore>> stores;
@@ -57,6 +57,6 @@ struct Rests {
 // is when the first tile is asked for. Throws an Error that names the key for sizes that cannot
 // work. Collective with a link: rates are measured.
 Rests make_rests(const UnitPlan& plan, const configs::Config& config, const comm::Mesh& mesh,
-                 std::shared_ptr<offload::HostLink> link = nullptr);
+                 std::shared_ptr<device::HostLink> link = nullptr);
 
 }  // namespace zeroth::zero

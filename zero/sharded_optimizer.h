@@ -96,7 +96,7 @@ class ShardedOptimizer {
   std::vector<bool> waiting_;       // [unit]: for step_
   std::optional<size_t> updating_;  // the unit that is updated, or whose update has thrown
   optim::UpdateRule::Step step_;    // the last one
-  offload::Point idle_;             // behind it nobody uses what waits on the device
+  device::Point idle_;              // behind it nobody uses what waits on the device
 };
 
 }  // namespace zeroth::zero

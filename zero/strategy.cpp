@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "device/host_link.h"
 #include "zero/dtype.h"
-#include "zero/host_link.h"
 #include "zero/resting_places.h"
 
 namespace zeroth::zero {
@@ -71,15 +71,15 @@ GradReducerOptions reducer_options(const configs::Config& config, int ranks, tor
 }
 
 // Of a GPU; null where nothing rests on the host or passes through it.
-std::shared_ptr<offload::HostLink> host_link(const UnitPlan& plan, const configs::ZeroConfig& zero,
-                                             torch::Device device) {
+std::shared_ptr<device::HostLink> host_link(const UnitPlan& plan, const configs::ZeroConfig& zero,
+                                            torch::Device device) {
   const auto kDevice = configs::RestingPlace::kDevice;
   const bool updates = plan.trains() && zero.offload_optimizer.device != kDevice;
   const bool params = zero.offload_param.device != kDevice;
   if (!updates && !params) return nullptr;
   const bool pins =
       (updates && zero.offload_optimizer.pin_memory) || (params && zero.offload_param.pin_memory);
-  return make_host_link(device, pins);
+  return device::make_host_link(device, pins);
 }
 
 // As DeepSpeed: a reduce-scatter sums what was divided by the number of ranks, unless
@@ -142,7 +142,7 @@ void check_sizes(const UnitPlan& plan, const configs::Config& config) {
 }
 
 Strategy make_strategy(UnitPlan& plan, const configs::Config& config, comm::Mesh& mesh,
-                       std::shared_ptr<offload::HostLink> link) {
+                       std::shared_ptr<device::HostLink> link) {
   comm::Group& group = mesh.data();
   const int stage = effective_stage(plan, config);
   if (!link && !mesh.device().is_cpu()) link = host_link(plan, config.zero, mesh.device());

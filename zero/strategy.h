@@ -54,6 +54,6 @@ void check_sizes(const UnitPlan& plan, const configs::Config& config);
 // cannot work. `link`: the host's side of the device, for tests that run both sides on the CPU; by
 // default a GPU's is made where something rests on the host.
 Strategy make_strategy(UnitPlan& plan, const configs::Config& config, comm::Mesh& mesh,
-                       std::shared_ptr<offload::HostLink> link = nullptr);
+                       std::shared_ptr<device::HostLink> link = nullptr);
 
 }  // namespace zeroth::zero

@@ -70,7 +70,7 @@ offload::StepBytes bytes_per_element(const configs::Config& config) {
 }
 
 bool updates_on_device(const configs::Config& config, const comm::Mesh& mesh,
-                       offload::HostLink& link, std::vector<std::string>& notes) {
+                       device::HostLink& link, std::vector<std::string>& notes) {
   const Step step = config.zero.offload_optimizer.step;
   if (step != Step::kAuto) return step == Step::kGpu;
   const auto together = [&mesh] { comm::barrier(mesh); };

@@ -21,6 +21,6 @@ offload::StepBytes bytes_per_element(const configs::Config& config);
 // at a time, which takes a part of a second, and the reason is added to `notes`. The same on every
 // rank. Collective with auto.
 bool updates_on_device(const configs::Config& config, const comm::Mesh& mesh,
-                       offload::HostLink& link, std::vector<std::string>& notes);
+                       device::HostLink& link, std::vector<std::string>& notes);
 
 }  // namespace zeroth::zero

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "comm/bootstrap.h"
-#include "comm/gpu.h"
+#include "device/gpu.h"
 
 namespace zeroth::comm {
 namespace {
@@ -110,7 +110,8 @@ TEST_CASE("a run on the CPU maps no CUDA library beyond what libtorch_cpu names"
 TEST_CASE("without the GPU library beside the program the error says how to get it") {
   // Test programs lie in bin/tests: the library is not among the folders that are searched from
   // there.
-  CHECK_THROWS_WITH_AS(load_gpu(), doctest::Contains("no GPU support in this build"), Error);
+  CHECK_THROWS_WITH_AS(device::load_gpu(), doctest::Contains("no GPU support in this build"),
+                       Error);
 }
 
 }  // namespace zeroth::comm

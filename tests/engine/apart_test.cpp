@@ -151,8 +151,8 @@ TEST_CASE("parameters on the host, and states on the host or in a file, change n
 TEST_CASE("with step auto both rates are measured, and the choice is told") {
   const comm::Mesh apart(kFakeDevice, comm::make_solo_group());
   Case c{.name = "auto", .optimizer = kCpu, .step = Step::kAuto};
-  const auto link = std::make_shared<offload::HostLink>(
-      offload::HostLink{offload::HostMemory(), offload::make_copy_stream(torch::kCPU)});
+  const auto link = std::make_shared<device::HostLink>(
+      device::HostLink{device::HostMemory(), device::make_copy_stream(torch::kCPU)});
   TrainEngine engine(testing::make_chain(), config_of(c, ""),
                      std::make_shared<comm::Mesh>(kFakeDevice, comm::make_solo_group()), link);
   REQUIRE(engine.notes().size() == 1);

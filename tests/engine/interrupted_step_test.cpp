@@ -159,7 +159,7 @@ Trained train_plain(const Case& c, const std::shared_ptr<comm::Mesh>& mesh,
 // What a GPU run does, on the CPU: gradients land on the host while the device goes on.
 std::unique_ptr<TrainEngine> make_apart(const Case& c, const std::shared_ptr<comm::Mesh>& mesh,
                                         CallsLeft& calls_left, const std::string& folder,
-                                        const std::shared_ptr<offload::HostLink>& link) {
+                                        const std::shared_ptr<device::HostLink>& link) {
   const auto apart = std::make_shared<comm::Mesh>(testing::kFakeDevice,
                                                   std::make_unique<testing::SameGroup>(mesh));
   auto engine = std::make_unique<TrainEngine>(

@@ -180,7 +180,7 @@ TEST_CASE("inputs keep shape and dtype, an undefined one stays undefined, the la
 }
 
 TEST_CASE("memory that cannot be page-locked is a note of the engine") {
-  struct Refusing final : offload::PageLocker {
+  struct Refusing final : device::PageLocker {
     std::string lock(std::span<std::byte>) override { return "no"; }
     void unlock(std::span<std::byte>) noexcept override {}
   };
@@ -188,9 +188,9 @@ TEST_CASE("memory that cannot be page-locked is a note of the engine") {
     configs::Config config = chain_config(6, 2, 1);
     config.recompute.every_nth_block = 1;
     const auto engine = testing::make_engine(testing::make_chain(), config, mesh);
-    engine->keep_inputs_in(keep_on_host(5, std::make_shared<offload::HostLink>(offload::HostLink{
-                                               offload::HostMemory(std::make_shared<Refusing>()),
-                                               offload::make_copy_stream(torch::kCPU)})));
+    engine->keep_inputs_in(keep_on_host(5, std::make_shared<device::HostLink>(device::HostLink{
+                                               device::HostMemory(std::make_shared<Refusing>()),
+                                               device::make_copy_stream(torch::kCPU)})));
     CHECK(engine->notes().empty());
     testing::ChainLoader loader({.accumulation = 2});
     engine->train_batch(loader);

@@ -8,9 +8,10 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include "comm/gpu.h"
 #include "comm/host_staged_group.h"
+#include "comm/nccl.h"
 #include "comm/shared_memory_group.h"
+#include "device/gpu.h"
 
 namespace zeroth::comm {
 namespace {
@@ -19,14 +20,14 @@ const torch::TensorOptions kOn = torch::device(torch::kCUDA);
 
 // A group of one rank, whose watchdog would end the test.
 std::unique_ptr<Group> nccl_group() {
-  return load_gpu().make_nccl_group(c10::make_intrusive<c10d::HashStore>(), 0, 1,
-                                    {.timeout = std::chrono::seconds(30)});
+  return load_nccl().make_group(c10::make_intrusive<c10d::HashStore>(), 0, 1,
+                                {.timeout = std::chrono::seconds(30)});
 }
 
 }  // namespace
 
 TEST_CASE("NCCL's collectives of one rank give back what went in, for each dtype") {
-  CHECK(load_gpu().nccl_version() > 20000);
+  CHECK(load_nccl().version() > 20000);
   const auto group = nccl_group();
   for (const auto dtype :
        {torch::kFloat, torch::kBFloat16, torch::kHalf, torch::kDouble, torch::kLong}) {
@@ -72,7 +73,7 @@ TEST_CASE("ranks that share the GPU sum through host memory, in rank order") {
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < kRanks; ++rank) {
     ranks.emplace_back([&, rank] {
-      load_gpu().select(0);
+      device::load_gpu().select(0);
       const auto group = make_host_staged_group(make_shared_memory_group(
           segment, std::make_shared<RankTable>(segment, rank, kRanks), rank, kRanks,
           {.timeout = std::chrono::seconds(30), .ring = ring}));

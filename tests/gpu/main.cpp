@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "comm/gpu.h"
+#include "device/gpu.h"
 
 // The exit code that ctest takes for "skipped".
 constexpr int kSkipped = 77;
@@ -18,10 +18,10 @@ int main(int argc, char** argv) {
     fmt::print("skipped: no GPU on this machine\n");
     return kSkipped;
   }
-  if (zeroth::comm::load_gpu().device_count() == 0) {
+  if (zeroth::device::load_gpu().device_count() == 0) {
     fmt::print("skipped: no GPU is visible\n");
     return kSkipped;
   }
-  zeroth::comm::load_gpu().select(0);
+  zeroth::device::load_gpu().select(0);
   return doctest::Context(argc, argv).run();
 }

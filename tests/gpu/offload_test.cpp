@@ -4,13 +4,13 @@
 #include <torch/torch.h>
 
 #include "base/error.h"
+#include "device/host_link.h"
 #include "offload/file_store.h"
 #include "offload/staging.h"
 #include "offload/staging_store.h"
 #include "offload/step_choice.h"
 #include "tests/support/temp_folder.h"
 #include "zero/grad_landing.h"
-#include "zero/host_link.h"
 
 namespace zeroth::offload {
 namespace {
@@ -19,11 +19,11 @@ using torch::Tensor;
 
 const torch::Device kGpu(torch::kCUDA, 0);
 
-std::shared_ptr<HostLink> gpu_link() {
-  return zero::make_host_link(kGpu, /*pin_memory=*/true);
+std::shared_ptr<device::HostLink> gpu_link() {
+  return device::make_host_link(kGpu, /*pin_memory=*/true);
 }
 
-struct RefusingLocker final : PageLocker {
+struct RefusingLocker final : device::PageLocker {
   std::string lock(std::span<std::byte>) override { return "the test says no"; }
   void unlock(std::span<std::byte>) noexcept override {}
 };
@@ -112,19 +112,19 @@ TEST_CASE("host memory is locked in whole pages, copies from and to it, and is g
 
 TEST_CASE("a copy waits for what it is told to wait for, and the current stream for it") {
   const auto link = gpu_link();
-  CopyStream& copies = *link->copies;
+  device::CopyStream& copies = *link->copies;
   const Tensor host = link->memory.zeros(1 << 22, torch::kFloat);
   const Tensor device = torch::zeros({1 << 22}, torch::device(kGpu));
   const Tensor zero = busy();
   device.add_(zero + 3);  // long after the next line
-  const Point out = copies.copy(host, device, {copies.now()});
+  const device::Point out = copies.copy(host, device, {copies.now()});
   if (kLate) CHECK_FALSE(copies.reached(out));
   copies.order(out);
   device.fill_(7);  // behind the copy
   copies.wait(out);
   CHECK(at::equal(host, torch::full({1 << 22}, 3.0)));
   host.fill_(5);
-  const Point in = copies.copy(device, host, {copies.now()});
+  const device::Point in = copies.copy(device, host, {copies.now()});
   copies.order(in);
   CHECK(device.sum().item<double>() == 5.0 * (1 << 22));
   if (kLate) CHECK(copies.use().waited_s > 0);
@@ -149,8 +149,8 @@ TEST_CASE("states in a file stream through the GPU with the same bits") {
 }
 
 TEST_CASE("where memory cannot be locked all is right, and told once") {
-  const auto link = std::make_shared<HostLink>(
-      HostLink{HostMemory(std::make_shared<RefusingLocker>()), make_copy_stream(kGpu)});
+  const auto link = std::make_shared<device::HostLink>(device::HostLink{
+      device::HostMemory(std::make_shared<RefusingLocker>()), device::make_copy_stream(kGpu)});
   auto store = make_host_store(link);
   check_as_on_device(make_staging_store(std::move(store), link, kGpu, {.depth = 4}));
   CHECK(link->memory.notes().size() == 1);
@@ -199,7 +199,7 @@ TEST_CASE("the host computes on tensors of the GPU") {
   const auto link = gpu_link();
   Staging staging(link, kGpu);
   const Tensor resting = torch::ones({8, 1 << 20}, torch::device(kGpu));
-  const Point idle = staging.now();
+  const device::Point idle = staging.now();
   const Tensor zero = busy();  // which the leases do not wait for
   for (int64_t row = 0; row < 8; ++row) {
     const TileLease lease = staging.lease(resting[row], torch::kCPU, Access::kReadWrite, idle);

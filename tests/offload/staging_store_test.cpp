@@ -21,7 +21,8 @@ constexpr torch::DeviceType kHost = torch::kCPU;
 // A host store that counts its leases, holds that they do not clash, and reads none that is named.
 class Watched final : public ShardStore {
  public:
-  explicit Watched(std::shared_ptr<HostLink> link) : store_(make_host_store(std::move(link))) {}
+  explicit Watched(std::shared_ptr<device::HostLink> link)
+      : store_(make_host_store(std::move(link))) {}
 
   size_t add(int64_t numel, torch::Dtype dtype) override { return store_->add(numel, dtype); }
   void expect(std::vector<Tile> tiles) override { expected = std::move(tiles); }
@@ -60,7 +61,7 @@ struct Staged {
     watched = inner.get();
     store = make_staging_store(std::move(inner), link, kFakeDevice, options);
   }
-  std::shared_ptr<HostLink> link;
+  std::shared_ptr<device::HostLink> link;
   Watched* watched;
   std::unique_ptr<ShardStore> store;
 };

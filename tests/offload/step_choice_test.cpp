@@ -98,7 +98,7 @@ TEST_CASE("a rate is that of the middle call, and ranks meet before each that co
 }
 
 TEST_CASE("the link is measured both ways") {
-  HostLink link{HostMemory(), make_copy_stream(torch::kCPU)};
+  device::HostLink link{device::HostMemory(), device::make_copy_stream(torch::kCPU)};
   int met = 0;
   const StepRates rates = measure_link(
       link, torch::kCPU, [&] { ++met; }, int64_t{1} << 20);

@@ -9,28 +9,23 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "comm/gpu.h"
-#include "comm/gpu/product_sums.h"
-#include "comm/gpu_stamp.h"
-#include "tests/simulated_gpu/device_memory.h"
+#include "comm/nccl.h"
+#include "device/gpu.h"
+#include "device/gpu/product_sums.h"
+#include "device/gpu_stamp.h"
 #include "tests/simulated_gpu/locked_pages.h"
 #include "tests/simulated_gpu/timeline.h"
 
 namespace zeroth::simulated {
 namespace {
 
-class SimulatedGpu final : public comm::Gpu {
+class SimulatedGpu final : public device::Gpu {
  public:
   int device_count() const override { return 1; }
   void select(int index) override {
     ZEROTH_CHECK(index == 0, "there is one simulated GPU, not number {}", index);
     at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
-    comm::sum_products_in_fp32();
-  }
-  int nccl_version() const override { return 0; }
-  std::unique_ptr<comm::Group> make_nccl_group(const c10::intrusive_ptr<c10d::Store>&, int, int,
-                                               const comm::NcclOptions&) override {
-    throw Error("the simulated GPU has no NCCL");
+    device::sum_products_in_fp32();
   }
   std::string lock_pages(std::span<std::byte> memory) override {
     LockedPages::get().lock(memory);
@@ -39,7 +34,15 @@ class SimulatedGpu final : public comm::Gpu {
   void unlock_pages(std::span<std::byte> memory) noexcept override {
     LockedPages::get().unlock(memory);
   }
-  int64_t peak_allocated_bytes(int) const override { return DeviceMemory::get().peak_bytes(); }
+};
+
+class NoNccl final : public comm::Nccl {
+ public:
+  int version() const override { return 0; }
+  std::unique_ptr<comm::Group> make_group(const c10::intrusive_ptr<c10d::Store>&, int, int,
+                                          const comm::NcclOptions&) override {
+    throw Error("the simulated GPU has no NCCL");
+  }
 };
 
 // Of LibTorch's own pinned tensors.
@@ -94,13 +97,18 @@ using zeroth::simulated::CUDAHooks;  // LibTorch looks for this name
 REGISTER_CUDA_HOOKS(CUDAHooks)
 }  // namespace at
 
-extern "C" __attribute__((visibility("default"))) zeroth::comm::Gpu& zeroth_gpu_entry() {
+extern "C" __attribute__((visibility("default"))) zeroth::device::Gpu& zeroth_gpu_entry() {
   static zeroth::simulated::SimulatedGpu gpu;
   return gpu;
 }
 
+extern "C" __attribute__((visibility("default"))) zeroth::comm::Nccl& zeroth_nccl_entry() {
+  static zeroth::simulated::NoNccl nccl;
+  return nccl;
+}
+
 extern "C" __attribute__((visibility("default"))) const char* zeroth_gpu_stamp() {
-  return zeroth::comm::kGpuStamp;
+  return zeroth::device::kGpuStamp;
 }
 
 // For tests that count them.

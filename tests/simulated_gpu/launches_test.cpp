@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <mutex>
 
+#include "device/events.h"
+#include "device/host_link.h"
 #include "engine/engine.h"
 #include "model/build.h"
 #include "model/checkpoint_source.h"
@@ -14,7 +16,6 @@
 #include "tests/engine/chain_config.h"
 #include "tests/simulated_gpu/call_observer.h"
 #include "tests/simulated_gpu/tokens.h"
-#include "zero/host_link.h"
 
 namespace zeroth::simulated {
 namespace {
@@ -180,14 +181,27 @@ TEST_CASE(
   CHECK(calls_in_step("zeroth::update_", {.no_decay = true}).size() == blocks);
 }
 
+TEST_CASE("an event is made anew only while the others are held") {
+  const auto stream = device::current_stream({torch::kCUDA, 0});
+  device::EventPool pool(torch::kCUDA, c10::EventFlag::BACKEND_DEFAULT);
+  const int64_t before = events();
+  for (int i = 0; i < 3; ++i) {
+    const device::Event from = pool.record(stream), to = pool.record(stream);
+    to->synchronize();
+    CHECK(from->query());
+    CHECK(device::seconds_between(from, to) >= 0);
+  }
+  CHECK(events() == before + 2);
+}
+
 TEST_CASE("copies make no events once they have made some") {
-  const auto link = zero::make_host_link(kGpu, /*pin_memory=*/true);
+  const auto link = device::make_host_link(kGpu, /*pin_memory=*/true);
   const Tensor host = link->memory.zeros(1000, torch::kFloat);
   const Tensor device = torch::zeros({1000}, torch::device(kGpu));
   const auto copy = [&] {
-    const offload::Point there = link->copies->copy(device, host, {link->copies->now()});
+    const device::Point there = link->copies->copy(device, host, {link->copies->now()});
     link->copies->order(there);
-    const offload::Point back = link->copies->copy(host, device, {link->copies->now()});
+    const device::Point back = link->copies->copy(host, device, {link->copies->now()});
     link->copies->wait(back);
     torch::cuda::synchronize();
   };

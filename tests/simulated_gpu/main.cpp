@@ -1,9 +1,9 @@
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
-#include "comm/gpu.h"
+#include "device/gpu.h"
 
 int main(int argc, char** argv) {
-  zeroth::comm::load_gpu().select(0);
+  zeroth::device::load_gpu().select(0);
   return doctest::Context(argc, argv).run();
 }

@@ -12,9 +12,9 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "comm/gpu.h"
-#include "offload/copy_stream.h"
-#include "zero/host_link.h"
+#include "device/copy_stream.h"
+#include "device/gpu.h"
+#include "device/host_link.h"
 
 namespace zeroth::simulated {
 namespace {
@@ -42,7 +42,7 @@ TEST_CASE("a selected GPU adds the parts of 16-bit products in fp32") {
   at::Context& context = at::globalContext();
   context.setAllowBF16ReductionCuBLAS(true);
   context.setAllowFP16ReductionCuBLAS(true);
-  comm::load_gpu().select(0);
+  device::load_gpu().select(0);
   const auto in_fp32 = at::CuBLASReductionOption::DisallowReducedPrecisionAllowSplitK;
   CHECK((context.allowBF16ReductionCuBLAS() == in_fp32));
   CHECK((context.allowFP16ReductionCuBLAS() == in_fp32));
@@ -114,7 +114,7 @@ TEST_CASE("memory that another stream still reads is overwritten, unless it was 
 
 TEST_CASE(
     "a copy from locked memory takes what is there when it runs, one from other memory at once") {
-  const auto link = zero::make_host_link(kGpu, /*pin_memory=*/true);
+  const auto link = device::make_host_link(kGpu, /*pin_memory=*/true);
   const Tensor locked = link->memory.zeros(1000, torch::kFloat), pageable = torch::zeros({1000});
   const Tensor from_locked = on_gpu(1), from_pageable = on_gpu(1);
   from_locked.copy_(locked, /*non_blocking=*/true);
@@ -128,10 +128,10 @@ TEST_CASE(
 }
 
 TEST_CASE("a value that comes too early from a copy to the host is the old one") {
-  const auto link = zero::make_host_link(kGpu, /*pin_memory=*/true);
+  const auto link = device::make_host_link(kGpu, /*pin_memory=*/true);
   const Tensor host = link->memory.zeros(1000, torch::kFloat);
   const Tensor device = on_gpu(5);
-  const offload::Point end = link->copies->copy(host, device, {link->copies->now()});
+  const device::Point end = link->copies->copy(host, device, {link->copies->now()});
   if (paced("late") || paced("default-first")) {
     CHECK_FALSE(link->copies->reached(end));
     CHECK(host.sum().item<double>() == 0);
@@ -141,7 +141,7 @@ TEST_CASE("a value that comes too early from a copy to the host is the old one")
 }
 
 TEST_CASE("a copy to locked memory that converts runs beside the host, too") {
-  const auto link = zero::make_host_link(kGpu, /*pin_memory=*/true);
+  const auto link = device::make_host_link(kGpu, /*pin_memory=*/true);
   const Tensor host = link->memory.zeros(1000, torch::kBFloat16);
   host.copy_(on_gpu(5), /*non_blocking=*/true);
   if (paced("late") || paced("others-first")) CHECK(host.sum().item<double>() == 0);

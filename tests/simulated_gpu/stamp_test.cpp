@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "comm/gpu_stamp.h"
+#include "device/gpu_stamp.h"
 #include "tests/trainer/workbench.h"
 
 namespace zeroth::simulated {
@@ -41,7 +41,7 @@ Workbench::Result run_with(const Workbench& bench, const std::string& old,
 
 TEST_CASE("a GPU library of another build is refused before it is used, with both stamps") {
   const Workbench bench;
-  const std::string stamp = comm::kGpuStamp;
+  const std::string stamp = device::kGpuStamp;
   CHECK(run_with(bench, stamp, stamp).code == 0);
   std::string other = stamp;
   other.back() = other.back() == '0' ? '1' : '0';

@@ -9,9 +9,9 @@
 #include <functional>
 #include <thread>
 
-#include "comm/gpu.h"
 #include "comm/host_staged_group.h"
 #include "comm/shared_memory_group.h"
+#include "device/gpu.h"
 #include "engine/engine.h"
 #include "model/build.h"
 #include "model/checkpoint_source.h"
@@ -36,7 +36,7 @@ void share_gpu(int count, const std::function<void(std::shared_ptr<comm::Mesh>)>
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < count; ++rank) {
     ranks.emplace_back([&, rank] {
-      comm::load_gpu().select(0);
+      device::load_gpu().select(0);
       auto group = comm::make_shared_memory_group(
           segment, std::make_shared<comm::RankTable>(segment, rank, count), rank, count,
           {.timeout = std::chrono::seconds(60), .ring = ring});

@@ -14,28 +14,28 @@
 #include <random>
 #include <vector>
 
-#include "offload/copy_stream.h"
-#include "offload/host_link.h"
+#include "device/copy_stream.h"
+#include "device/host_link.h"
 
 namespace zeroth::testing {
 
 // How the host's and the device's CPU are told apart where a device is named.
 inline const torch::Device kFakeDevice{torch::kCPU, 0};
 
-class LateCopies final : public offload::CopyStream {
+class LateCopies final : public device::CopyStream {
  public:
   // With seed 0 a copy is done when somebody waits for it, else at any time.
   explicit LateCopies(uint64_t seed = 0) : random_(seed), only_when_waited_for_(seed == 0) {}
   ~LateCopies() override { LateCopies::drain(); }
 
-  offload::Point now() override { return {}; }  // the CPU has always done all
-  offload::Point behind(const std::function<void()>& wait) override {
+  device::Point now() override { return {}; }  // the CPU has always done all
+  device::Point behind(const std::function<void()>& wait) override {
     wait();
     return {};
   }
 
-  offload::Point copy(const torch::Tensor& to, const torch::Tensor& from,
-                      const std::vector<offload::Point>& after) override {
+  device::Point copy(const torch::Tensor& to, const torch::Tensor& from,
+                     const std::vector<device::Point>& after) override {
     REQUIRE(to.is_contiguous());
     REQUIRE(from.is_contiguous());
     REQUIRE((to.scalar_type() == from.scalar_type()));
@@ -50,12 +50,12 @@ class LateCopies final : public offload::CopyStream {
     }
     return copy;
   }
-  void order(const offload::Point& point) override { end(point); }
-  void wait(const offload::Point& point) override {
+  void order(const device::Point& point) override { end(point); }
+  void wait(const device::Point& point) override {
     if (!reached(point)) ++waits_;
     end(point);
   }
-  bool reached(const offload::Point& point) override {
+  bool reached(const device::Point& point) override {
     return !point || std::static_pointer_cast<Copy>(point)->done;
   }
   void drain() noexcept override {
@@ -89,16 +89,16 @@ class LateCopies final : public offload::CopyStream {
   struct Copy {
     Place to, from;
     size_t bytes = 0;
-    std::vector<offload::Point> after;
+    std::vector<device::Point> after;
     bool done = false;
   };
 
-  void end(const offload::Point& point) {
+  void end(const device::Point& point) {
     if (point) perform(*std::static_pointer_cast<Copy>(point));
   }
   void perform(Copy& copy) {
     if (copy.done) return;
-    for (const offload::Point& point : copy.after) end(point);
+    for (const device::Point& point : copy.after) end(point);
     copy.done = true;
     if (!copy.to.there() || !copy.from.there()) {
       FAIL_CHECK("memory was given back while a copy was under way");
@@ -115,12 +115,12 @@ class LateCopies final : public offload::CopyStream {
   int copies_ = 0, waits_ = 0;
 };
 
-inline std::shared_ptr<offload::HostLink> late_link(uint64_t seed = 0) {
-  return std::make_shared<offload::HostLink>(
-      offload::HostLink{offload::HostMemory(), std::make_unique<LateCopies>(seed)});
+inline std::shared_ptr<device::HostLink> late_link(uint64_t seed = 0) {
+  return std::make_shared<device::HostLink>(
+      device::HostLink{device::HostMemory(), std::make_unique<LateCopies>(seed)});
 }
 
-inline LateCopies& copies_of(offload::HostLink& link) {
+inline LateCopies& copies_of(device::HostLink& link) {
   return dynamic_cast<LateCopies&>(*link.copies);
 }
 

@@ -11,10 +11,10 @@
 
 #include "base/error.h"
 #include "comm/gloo_group.h"
-#include "comm/gpu.h"
 #include "comm/host_staged_group.h"
 #include "comm/join_host.h"
 #include "comm/shared_memory_group.h"
+#include "device/gpu.h"
 
 namespace zeroth::testing {
 namespace {
@@ -40,7 +40,7 @@ std::unique_ptr<comm::Group> connect(const c10::intrusive_ptr<c10d::Store>& stor
 torch::Device device_of_tests() {
   const char* name = std::getenv("ZEROTH_TEST_DEVICE");
   if (name == nullptr || std::string_view(name) == "cpu") return torch::kCPU;
-  comm::load_gpu().select(0);
+  device::load_gpu().select(0);
   // Bits are compared. Where it only warns, LibTorch keeps the attention that adds in any order.
   setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);

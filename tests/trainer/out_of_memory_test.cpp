@@ -6,7 +6,7 @@
 
 #include <new>
 
-#include "offload/host_memory.h"
+#include "device/host_memory.h"
 #include "tests/trainer/workbench.h"
 
 namespace zeroth::trainer {
@@ -46,7 +46,7 @@ TEST_CASE("the CPU's allocator is understood with its real message") {
 
 TEST_CASE("host memory for offloaded state that is not given is known with its size") {
   const auto failed =
-      failure_of([] { offload::HostMemory().zeros(int64_t{1} << 60, torch::kByte); });
+      failure_of([] { device::HostMemory().zeros(int64_t{1} << 60, torch::kByte); });
   REQUIRE(failed);
   CHECK_FALSE(failed->on_gpu);
   CHECK(failed->requested == int64_t{1} << 60);

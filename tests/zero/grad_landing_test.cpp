@@ -24,7 +24,7 @@ TEST_CASE("sums over micro-batches on the host have the bits of sums on the devi
       for (int micro = 0; micro < 4; ++micro) {
         const torch::Tensor gradient = torch::randn({1000}).to(wire);
         micro == 0 ? device.copy_(gradient) : device.add_(gradient);
-        const offload::Point end = landing.land(gradient, host, micro > 0, /*after=*/{});
+        const device::Point end = landing.land(gradient, host, micro > 0, /*after=*/{});
         link->copies->order(end);
         gradient.zero_();  // free behind the point
       }

@@ -15,36 +15,36 @@ namespace zeroth::zero {
 namespace {
 
 // A device that is as slow as it may be: it has never reached a point by itself.
-class SlowDevice final : public offload::CopyStream {
+class SlowDevice final : public device::CopyStream {
  public:
   int queued = 0;                  // blocks whose backward it was given
   int awaited_block = 0;           // by the stream of copies, in behind()
   std::vector<int> copied_behind;  // per copy: the block it waits for
   std::vector<int> left;           // per wait of the host: blocks that it was given since
 
-  offload::Point now() override { return moment(queued); }
-  offload::Point behind(const std::function<void()>& wait) override {
+  device::Point now() override { return moment(queued); }
+  device::Point behind(const std::function<void()>& wait) override {
     wait();
     return moment(awaited_block);
   }
-  offload::Point copy(const torch::Tensor& to, const torch::Tensor& from,
-                      const std::vector<offload::Point>& after) override {
+  device::Point copy(const torch::Tensor& to, const torch::Tensor& from,
+                     const std::vector<device::Point>& after) override {
     int block = 0;
-    for (const offload::Point& point : after) block = std::max(block, block_of(point));
+    for (const device::Point& point : after) block = std::max(block, block_of(point));
     copied_behind.push_back(block);
     to.copy_(from);
     return moment(block);
   }
-  void order(const offload::Point&) override {}
-  void wait(const offload::Point& point) override {
+  void order(const device::Point&) override {}
+  void wait(const device::Point& point) override {
     if (point) left.push_back(queued - block_of(point));
   }
-  bool reached(const offload::Point& point) override { return !point; }
+  bool reached(const device::Point& point) override { return !point; }
   void drain() noexcept override {}
 
  private:
-  static offload::Point moment(int block) { return std::make_shared<int>(block); }
-  static int block_of(const offload::Point& point) {
+  static device::Point moment(int block) { return std::make_shared<int>(block); }
+  static int block_of(const device::Point& point) {
     return point ? *std::static_pointer_cast<int>(point) : 0;
   }
 };
@@ -90,9 +90,9 @@ class FirstRank final : public comm::Group {
   SlowDevice* device_;
 };
 
-std::shared_ptr<offload::HostLink> link_of(std::unique_ptr<offload::CopyStream> copies) {
-  return std::make_shared<offload::HostLink>(
-      offload::HostLink{offload::HostMemory(), std::move(copies)});
+std::shared_ptr<device::HostLink> link_of(std::unique_ptr<device::CopyStream> copies) {
+  return std::make_shared<device::HostLink>(
+      device::HostLink{device::HostMemory(), std::move(copies)});
 }
 
 std::unique_ptr<comm::Group> group_of(int ranks, SlowDevice* device = nullptr) {
@@ -125,7 +125,7 @@ struct BesideSlowDevice {
 
   model::Blocks blocks = testing::make_chain(kChain);
   UnitPlan plan;
-  std::shared_ptr<offload::HostLink> link = link_of(std::make_unique<SlowDevice>());
+  std::shared_ptr<device::HostLink> link = link_of(std::make_unique<SlowDevice>());
   SlowDevice& device = dynamic_cast<SlowDevice&>(*link->copies);
   std::unique_ptr<comm::Group> group;
 };

@@ -115,7 +115,7 @@ TEST_CASE("what rests in files waits for its use; ratio and max_in_cpu keep some
 }
 
 TEST_CASE("only what copies touch is page-locked: not what the host alone updates") {
-  struct Agreeing final : offload::PageLocker {
+  struct Agreeing final : device::PageLocker {
     std::string lock(std::span<std::byte>) override { return ""; }
     void unlock(std::span<std::byte>) noexcept override {}
   };
@@ -129,9 +129,9 @@ TEST_CASE("only what copies touch is page-locked: not what the host alone update
       config.zero.offload_optimizer.device = place;
       config.zero.offload_optimizer.step = step;
       config.zero.offload_param.device = RestingPlace::kDevice;
-      const auto link = std::make_shared<offload::HostLink>(
-          offload::HostLink{offload::HostMemory(std::make_shared<Agreeing>()),
-                            std::make_unique<testing::LateCopies>()});
+      const auto link = std::make_shared<device::HostLink>(
+          device::HostLink{device::HostMemory(std::make_shared<Agreeing>()),
+                           std::make_unique<testing::LateCopies>()});
       const Rests rests = make_rests(plan, config, mesh, link);
       const UpdatePlace& updates = rests.updates.front();
       const size_t shard = updates.states->add(100);

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace zeroth::engine {
+namespace zeroth::device {
 
 // Bytes. The device's are 0 on the CPU.
 struct MemoryUse {
@@ -21,4 +21,4 @@ MemoryUse memory_use(c10::Device device);
 // Bytes of a GPU that nobody holds now.
 int64_t free_device_bytes(c10::Device device);
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::device

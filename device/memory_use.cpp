@@ -1,10 +1,10 @@
-#include "engine/memory_use.h"
+#include "device/memory_use.h"
 
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include "base/host_limits.h"
 
-namespace zeroth::engine {
+namespace zeroth::device {
 
 MemoryUse memory_use(c10::Device device) {
   MemoryUse use;
@@ -24,4 +24,4 @@ int64_t free_device_bytes(c10::Device device) {
   return static_cast<int64_t>(info.first);
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::device

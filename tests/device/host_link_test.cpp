@@ -1,9 +1,9 @@
-#include "zero/host_link.h"
+#include "device/host_link.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>
 
-namespace zeroth::zero {
+namespace zeroth::device {
 
 TEST_CASE("on the CPU the host's side is plain memory, and copies end at once") {
   for (const bool pin : {true, false}) {
@@ -16,4 +16,4 @@ TEST_CASE("on the CPU the host's side is plain memory, and copies end at once") 
   }
 }
 
-}  // namespace zeroth::zero
+}  // namespace zeroth::device

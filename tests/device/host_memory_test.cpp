@@ -1,4 +1,4 @@
-#include "offload/host_memory.h"
+#include "device/host_memory.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>
@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 
-namespace zeroth::offload {
+namespace zeroth::device {
 namespace {
 
 struct CountingLocker final : PageLocker {
@@ -120,4 +120,4 @@ TEST_CASE("memory that the system does not have is an error with the bytes") {
                        doctest::Contains("1152921504606846976 bytes of host memory"), Error);
 }
 
-}  // namespace zeroth::offload
+}  // namespace zeroth::device

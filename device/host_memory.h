@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace zeroth::offload {
+namespace zeroth::device {
 
 // Keeps pages in place, which a device needs for copies that run beside the host.
 class PageLocker {
@@ -47,4 +47,4 @@ class HostMemory {
   std::shared_ptr<Book> book_;
 };
 
-}  // namespace zeroth::offload
+}  // namespace zeroth::device

@@ -1,6 +1,5 @@
-#include "offload/copy_stream.h"
+#include "device/copy_stream.h"
 
-#include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -10,12 +9,12 @@
 #include <vector>
 
 #include "base/error.h"
+#include "device/events.h"
 
-namespace zeroth::offload {
+namespace zeroth::device {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Moment = std::shared_ptr<c10::Event>;
 
 void check_copy(const torch::Tensor& to, const torch::Tensor& from) {
   ZEROTH_CHECK(to.is_contiguous() && from.is_contiguous() && to.numel() == from.numel() &&
@@ -27,42 +26,6 @@ void check_copy(const torch::Tensor& to, const torch::Tensor& from) {
 int64_t byte_size(const torch::Tensor& tensor) {
   return tensor.numel() * static_cast<int64_t>(tensor.element_size());
 }
-
-// Events of one kind, used again when nobody holds them any more: a copy takes some, and to make
-// one takes the driver longer than to record it. What waits for an earlier use of an event keeps
-// waiting for that when it is recorded again.
-class Events {
- public:
-  Events(torch::DeviceType device, c10::EventFlag flag)
-      : device_(device), flag_(flag), spare_(std::make_shared<Spare>()) {}
-
-  Moment record(const c10::Stream& stream) {
-    auto held = std::make_shared<Held>(take(), spare_);
-    held->event.record(stream);
-    return {held, &held->event};
-  }
-
- private:
-  using Spare = std::vector<c10::Event>;
-  struct Held {
-    Held(c10::Event used, std::shared_ptr<Spare> back)
-        : event(std::move(used)), spare(std::move(back)) {}
-    ~Held() { spare->push_back(std::move(event)); }
-    c10::Event event;
-    std::shared_ptr<Spare> spare;
-  };
-
-  c10::Event take() {
-    if (spare_->empty()) return {device_, flag_};
-    c10::Event event = std::move(spare_->back());
-    spare_->pop_back();
-    return event;
-  }
-
-  torch::DeviceType device_;
-  c10::EventFlag flag_;
-  std::shared_ptr<Spare> spare_;  // there for points that outlive this
-};
 
 class DeviceCopies final : public CopyStream {
  public:
@@ -103,12 +66,12 @@ class DeviceCopies final : public CopyStream {
       if (point) event(point).block(stream);
     }
     const torch::NoGradGuard no_grad;
-    const Moment begin = timed_.record(stream);
+    const Event begin = timed_.record(stream);
     {
       const c10::StreamGuard on(stream);
       to.copy_(from, /*non_blocking=*/true);
     }
-    const Moment end = timed_.record(stream);
+    const Event end = timed_.record(stream);
     collect();
     (to.is_cpu() ? use_.bytes_to_host : use_.bytes_to_device) += byte_size(to);
     (to.is_cpu() ? host_spans_ : device_spans_).push_back({begin, end});
@@ -117,7 +80,7 @@ class DeviceCopies final : public CopyStream {
 
   void order(const Point& point) override {
     if (reached(point)) return;
-    const Moment before = timed_.record(current());
+    const Event before = timed_.record(current());
     event(point).block(current());
     waits_.push_back({before, timed_.record(current())});
     collect();
@@ -139,15 +102,15 @@ class DeviceCopies final : public CopyStream {
 
  private:
   struct Span {
-    Moment begin, end;
+    Event begin, end;
   };
 
   static c10::Event& event(const Point& point) { return *static_cast<c10::Event*>(point.get()); }
-  c10::Stream current() const { return guard_.getStream(device_); }
+  c10::Stream current() const { return current_stream(device_); }
 
   static void collect(std::deque<Span>& spans, double& seconds) {
     while (!spans.empty() && spans.front().end->query()) {
-      seconds += spans.front().begin->elapsedTime(*spans.front().end) / 1000;  // milliseconds
+      seconds += seconds_between(spans.front().begin, spans.front().end);
       spans.pop_front();
     }
   }
@@ -161,7 +124,7 @@ class DeviceCopies final : public CopyStream {
   c10::impl::VirtualGuardImpl guard_;
   torch::Device device_;
   c10::Stream to_device_, to_host_;
-  Events timed_, untimed_;
+  EventPool timed_, untimed_;
   LinkUse use_;
   std::deque<Span> device_spans_, host_spans_, waits_;  // not yet in use_
 };
@@ -193,4 +156,4 @@ std::unique_ptr<CopyStream> make_copy_stream(torch::Device device) {
   return std::make_unique<DeviceCopies>(device);
 }
 
-}  // namespace zeroth::offload
+}  // namespace zeroth::device

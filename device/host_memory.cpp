@@ -1,4 +1,4 @@
-#include "offload/host_memory.h"
+#include "device/host_memory.h"
 
 #include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 #include "base/out_of_memory.h"
 #include "base/parallel.h"
 
-namespace zeroth::offload {
+namespace zeroth::device {
 namespace {
 
 size_t page_size() {
@@ -113,4 +113,4 @@ std::vector<std::string> HostMemory::notes() const {
                   book_->refused)};
 }
 
-}  // namespace zeroth::offload
+}  // namespace zeroth::device

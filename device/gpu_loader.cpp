@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/error.h"
-#include "comm/gpu.h"
-#include "comm/gpu_stamp.h"
+#include "device/gpu.h"
+#include "device/gpu_stamp.h"
 
-namespace zeroth::comm {
+namespace zeroth::device {
 namespace {
 
 namespace fs = std::filesystem;
@@ -69,7 +69,7 @@ std::optional<fs::path> gpu_library() {
   return std::nullopt;
 }
 
-Gpu& load_gpu() {
+void* gpu_entry(const char* name) {
   const auto path = gpu_library();
   if (!path) {
     throw Error(
@@ -81,9 +81,13 @@ Gpu& load_gpu() {
   void* library = dlopen(path->c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) throw Error("cannot load the GPU library: {}", dlerror());
   require_same_build(library, *path);
-  const auto entry = reinterpret_cast<GpuEntry>(dlsym(library, kGpuEntry));
-  ZEROTH_CHECK(entry != nullptr, "{} lacks {}", path->string(), kGpuEntry);
-  return entry();
+  void* const entry = dlsym(library, name);
+  ZEROTH_CHECK(entry != nullptr, "{} lacks {}", path->string(), name);
+  return entry;
 }
 
-}  // namespace zeroth::comm
+Gpu& load_gpu() {
+  return reinterpret_cast<GpuEntry>(gpu_entry(kGpuEntry))();
+}
+
+}  // namespace zeroth::device

@@ -1,10 +1,10 @@
-#include "engine/memory_use.h"
+#include "device/memory_use.h"
 
 #include <doctest/doctest.h>
 
 #include <vector>
 
-namespace zeroth::engine {
+namespace zeroth::device {
 
 TEST_CASE("the host's memory grows with what is written, and the peak stays") {
   constexpr size_t kBytes = 64 << 20;
@@ -20,4 +20,4 @@ TEST_CASE("the host's memory grows with what is written, and the peak stays") {
   CHECK(memory_use(c10::kCPU).device_reserved == 0);
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::device

@@ -3,9 +3,9 @@
 // (cmake/GpuStamp.cmake).
 #pragma once
 
-namespace zeroth::comm {
+namespace zeroth::device {
 
 // Not visible from outside: program and library each have their own.
 extern const char kGpuStamp[] __attribute__((visibility("hidden")));
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::device

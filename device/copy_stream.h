@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-namespace zeroth::offload {
+namespace zeroth::device {
 
 // A point in a device's work, understood by the CopyStream that made it; null: passed already.
 using Point = std::shared_ptr<void>;
@@ -54,4 +54,4 @@ class CopyStream {
 // For the CPU every copy has ended when copy() returns.
 std::unique_ptr<CopyStream> make_copy_stream(torch::Device device);
 
-}  // namespace zeroth::offload
+}  // namespace zeroth::device

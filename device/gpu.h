@@ -2,31 +2,14 @@
 // used, so that a CPU run maps no CUDA library.
 #pragma once
 
-#include <torch/types.h>
-
-#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 
-#include "comm/group.h"
-#include "comm/rank_table.h"
-#include "comm/watchdog.h"
-
-namespace c10d {
-class Store;
-}
-
-namespace zeroth::comm {
-
-struct NcclOptions {
-  std::chrono::milliseconds timeout{600'000};
-  std::shared_ptr<RankTable> table = nullptr;  // for errors; may be null
-  OnStuck on_stuck = {};                       // see Watchdog
-};
+namespace zeroth::device {
 
 class Gpu {
  public:
@@ -34,18 +17,10 @@ class Gpu {
   virtual int device_count() const = 0;
   // Makes `index` the current device of this thread.
   virtual void select(int index) = 0;
-  // As NCCL_VERSION_CODE: 23004 for 2.30.4.
-  virtual int nccl_version() const = 0;
-  // Of the selected device. Collective. Throws an Error that names rank and cause.
-  virtual std::unique_ptr<Group> make_nccl_group(const c10::intrusive_ptr<c10d::Store>& store,
-                                                 int rank, int size,
-                                                 const NcclOptions& options) = 0;
   // Page-locks memory for copies from and to the GPUs. Returns an empty text, or why not.
   virtual std::string lock_pages(std::span<std::byte> memory) = 0;
   // Of exactly what lock_pages() took; no copy uses it any more.
   virtual void unlock_pages(std::span<std::byte> memory) noexcept = 0;
-  // Most bytes of tensors that were live on `index` at a time.
-  virtual int64_t peak_allocated_bytes(int index) const = 0;
 };
 
 // Where libzeroth_gpu.so lies: in the folder of the running program, its sibling lib/ or an
@@ -55,8 +30,12 @@ std::optional<std::filesystem::path> gpu_library();
 
 // Loads that library. The first call must come before any other use of torch in the process. Throws
 // an Error that says what is missing (a CPU-only build, a driver), or that the library is of
-// another build (comm/gpu_stamp.h). The object lives as long as the process.
+// another build (device/gpu_stamp.h). The object lives as long as the process.
 Gpu& load_gpu();
+
+// Another entry of that library, which is loaded when it is not: a function that returns a
+// reference to what it is the door to.
+void* gpu_entry(const char* name);
 
 // The exported entries of the library: its door, and the kGpuStamp that it was built with.
 using GpuEntry = Gpu& (*)();
@@ -64,4 +43,4 @@ using GpuStamp = const char* (*)();
 inline constexpr const char* kGpuEntry = "zeroth_gpu_entry";
 inline constexpr const char* kGpuStampEntry = "zeroth_gpu_stamp";
 
-}  // namespace zeroth::comm
+}  // namespace zeroth::device

@@ -1,0 +1,41 @@
+// NCCL, which is in the library of the GPU side (device/gpu.h).
+#pragma once
+
+#include <torch/types.h>
+
+#include <chrono>
+#include <memory>
+
+#include "comm/group.h"
+#include "comm/rank_table.h"
+#include "comm/watchdog.h"
+
+namespace c10d {
+class Store;
+}
+
+namespace zeroth::comm {
+
+struct NcclOptions {
+  std::chrono::milliseconds timeout{600'000};
+  std::shared_ptr<RankTable> table = nullptr;  // for errors; may be null
+  OnStuck on_stuck = {};                       // see Watchdog
+};
+
+class Nccl {
+ public:
+  virtual ~Nccl() = default;
+  // As NCCL_VERSION_CODE: 23004 for 2.30.4.
+  virtual int version() const = 0;
+  // Of the GPU that is selected. Collective. Throws an Error that names rank and cause.
+  virtual std::unique_ptr<Group> make_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                            int size, const NcclOptions& options) = 0;
+};
+
+// Throws as device::load_gpu().
+Nccl& load_nccl();
+
+using NcclEntry = Nccl& (*)();
+inline constexpr const char* kNcclEntry = "zeroth_nccl_entry";
+
+}  // namespace zeroth::comm

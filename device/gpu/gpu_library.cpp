@@ -1,0 +1,48 @@
+// libzeroth_gpu.so: all that is CUDA. The programs do not link it, they load it when a GPU is used
+// (gpu_loader.cpp).
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAFunctions.h>
+
+#include "base/error.h"
+#include "device/gpu.h"
+#include "device/gpu/product_sums.h"
+#include "device/gpu_stamp.h"
+
+namespace zeroth::device {
+namespace {
+
+class CudaGpu final : public Gpu {
+ public:
+  int device_count() const override { return c10::cuda::device_count(); }
+
+  void select(int index) override {
+    at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
+    c10::cuda::set_device(static_cast<c10::DeviceIndex>(index));
+    sum_products_in_fp32();
+  }
+
+  std::string lock_pages(std::span<std::byte> memory) override {
+    const cudaError_t error =
+        cudaHostRegister(memory.data(), memory.size(), cudaHostRegisterPortable);
+    if (error == cudaSuccess) return "";
+    (void)cudaGetLastError();  // else the next call that looks would report it as its own
+    return fmt::format("{} bytes: {}", memory.size(), cudaGetErrorString(error));
+  }
+
+  void unlock_pages(std::span<std::byte> memory) noexcept override {
+    // At the end of a process the driver may be gone, and the lock with it.
+    if (cudaHostUnregister(memory.data()) != cudaSuccess) (void)cudaGetLastError();
+  }
+};
+
+}  // namespace
+}  // namespace zeroth::device
+
+extern "C" __attribute__((visibility("default"))) zeroth::device::Gpu& zeroth_gpu_entry() {
+  static zeroth::device::CudaGpu gpu;
+  return gpu;
+}
+
+extern "C" __attribute__((visibility("default"))) const char* zeroth_gpu_stamp() {
+  return zeroth::device::kGpuStamp;
+}
