@@ -89,8 +89,8 @@ Job::Actions Job::react(const StillStopped& event, milliseconds /*now*/) {
 }
 
 Job::Actions Job::react(const Signalled& event, milliseconds now) {
-  if (finishing_) return {Leave{}};
   if (event.signal == stop_signal_ && now < stop_time_ + kSameSignal) return {};
+  if (finishing_) return {Leave{}};
   if (phase_ != Phase::kRunning) return kill();
   stop_signal_ = event.signal;
   stop_time_ = now;

@@ -26,7 +26,7 @@ struct JobOptions {
 
 struct JobOutcome {
   int status = 0;       // to exit with
-  std::string message;  // for a person; empty if all ranks ended with 0
+  std::string message;  // for a person; empty where there is nothing to say
 };
 
 // What happens.
@@ -64,7 +64,7 @@ struct Grant {  // GraceOver after it; the one granted before is void
   std::chrono::milliseconds time;
   bool operator==(const Grant&) const = default;
 };
-struct LookForStopped {  // after it; as Grant
+struct LookForStopped {  // StillStopped after it; what was asked for before is void
   std::chrono::milliseconds time;
   bool operator==(const LookForStopped&) const = default;
 };
