@@ -119,6 +119,14 @@ constexpr Kernels all_kernels() {
 
 constexpr Kernels kAll = all_kernels();
 
+constexpr bool has_each_formula() {
+  for (const auto& of_formula : kAll.of) {
+    if (of_formula[kFp32][kNoCopy] == nullptr) return false;
+  }
+  return true;
+}
+static_assert(has_each_formula());
+
 }  // namespace
 
 namespace ZEROTH_ISA {

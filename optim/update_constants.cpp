@@ -1,6 +1,7 @@
 #include "optim/update_constants.h"
 
 #include <cmath>
+#include <iterator>
 
 #include "base/error.h"
 #include "configs/config.h"
@@ -77,7 +78,9 @@ Formula formula_of(const OptimizerConfig& config) {
 }
 
 size_t states_of(Formula formula) {
-  return formula == kAdam ? 2 : formula == kSgd ? 0 : 1;
+  constexpr size_t kStates[] = {2, 1, 1, 0, 1};  // in the order of Formula
+  static_assert(std::size(kStates) == kFormulas);
+  return kStates[formula];
 }
 
 Constants constants_of(const OptimizerConfig& config, const UpdateStep& step) {

@@ -26,9 +26,13 @@ void launch(const Rest& rest, const DeviceUpdate& update, cudaStream_t stream) {
 
 }  // namespace
 
+static_assert(kFormulas == 5, "launch_update has a case for each formula");
+
 void launch_update(Formula formula, const Rest& rest, const DeviceUpdate& update,
                    cudaStream_t stream) {
   switch (formula) {
+    case kAdam:
+      return launch<Adam>(rest, update, stream);
     case kLion:
       return launch<Lion>(rest, update, stream);
     case kAdagrad:
@@ -37,8 +41,8 @@ void launch_update(Formula formula, const Rest& rest, const DeviceUpdate& update
       return launch<Sgd>(rest, update, stream);
     case kSgdMomentum:
       return launch<SgdMomentum>(rest, update, stream);
-    default:
-      return launch<Adam>(rest, update, stream);
+    case kFormulas:  // their number
+      break;
   }
 }
 
