@@ -83,8 +83,9 @@ std::vector<size_t> GatherAhead::wanted(size_t position, const Now& now) const {
       if (holds(units, unit)) continue;
       more.push_back(unit);
       made_live += cost(plan_.units[unit]);
-      updates = updates || now.updates[unit] != Update::kNone;
-      if (plan_.units[unit].released() || !now.present[unit] || updates) {
+      const bool waits = now.updates[unit] != Update::kNone;
+      updates = updates || waits;
+      if (plan_.units[unit].released() || !now.present[unit] || waits) {
         elements += plan_.units[unit].layout.numel();
       }
     }

@@ -72,6 +72,19 @@ TEST_CASE("what is whole costs nothing ahead, and no update but the next block's
   CHECK(ahead.visit(1, now) == Units{1, 4, 2});
 }
 
+TEST_CASE("what is whole costs nothing ahead beside a unit that is updated, before or behind it") {
+  for (const Units& second : {Units{1, 2}, Units{2, 1}}) {
+    UnitPlan plan = one_each(4, Retention::kRefresh);
+    plan.block_units = {{0}, second, {3}};
+    GatherAhead ahead(plan, {.prefetch_elements = 256});
+    GatherAhead::Now now = nothing(4);
+    now.present = {true, true, true, false};
+    now.updates[1] = kChanges;
+    ahead.expect({0, 1, 2});
+    CHECK(ahead.visit(0, now).back() == 3);
+  }
+}
+
 TEST_CASE("without expected visits a block's own units are wanted") {
   const UnitPlan plan = one_each(3);
   GatherAhead ahead(plan, {.prefetch_elements = 10000});
