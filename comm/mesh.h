@@ -1,4 +1,4 @@
-// The ranks of a run: who I am, on which device, and the groups along the axes of the grid.
+// The ranks of a run: who I am, on which device, and the group of all of them.
 #pragma once
 
 #include <torch/types.h>

@@ -33,8 +33,8 @@ std::optional<std::filesystem::path> gpu_library();
 // another build (device/gpu_stamp.h). The object lives as long as the process.
 Gpu& load_gpu();
 
-// Another entry of that library, which is loaded when it is not: a function that returns a
-// reference to what it is the door to.
+// The address of an exported function of that library, which is loaded where it is not. Throws as
+// load_gpu().
 void* gpu_entry(const char* name);
 
 // The exported entries of the library: its door, and the kGpuStamp that it was built with.

@@ -33,7 +33,8 @@ class HostMemory {
   // bytes and the system's reason.
   torch::Tensor zeros(int64_t numel, torch::Dtype dtype);
 
-  // Locks memory of somebody else, who keeps it longer than the handle, if that is still agreed to.
+  // Locks memory of somebody else, who keeps it longer than the handle. Null where the locker
+  // refuses or has refused.
   std::shared_ptr<void> lock(std::span<std::byte> memory);
 
   // Of the tensors that live now.

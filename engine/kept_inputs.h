@@ -29,14 +29,15 @@ class KeptInputs {
   virtual std::vector<std::string> notes() const { return {}; }
 };
 
-// They stay where they are.
+// Kept inputs stay where they are.
 std::unique_ptr<KeptInputs> keep_in_place(size_t num_blocks);
 
-// They leave for host memory, which is kept for the next ones, and come back. The last one, which
-// is taken first, stays, and so do the two before it until then. A call waits for the device only
-// where an input needs more host memory than those before it, whose buffer it replaces, and where
-// that memory cannot be page-locked. On the device are these three at most until backward begins:
-// the current stream waits where the link is slower than what computes.
+// Kept inputs leave for host memory, which stays for the next step's, and come back. The last
+// input, which backward takes first, never leaves. The two before it are copied to the host, but
+// their memory on the device stays, so that backward need not wait for them. Until it begins no
+// more than three inputs are on the device: where the link is slower than what computes, the
+// current stream waits. The host waits for the device only where an input needs more host memory
+// than the one before in its buffer, and where host memory cannot be page-locked.
 std::unique_ptr<KeptInputs> keep_on_host(size_t num_blocks, std::shared_ptr<device::HostLink> link);
 
 // As recompute.cpu_checkpointing says: on the host only if there is a device beside it.

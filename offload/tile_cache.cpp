@@ -136,7 +136,7 @@ TileCache::Tile& TileCache::tile_of(const Extent& extent) {
   return tiles_.emplace_hint(next, extent.offset, Tile{.extent = extent})->second;
 }
 
-// Of the slot's tile in the list, or kNever.
+// Where the slot's tile stands next in the list of what is expected; kNever where it does not.
 size_t TileCache::next_place(const Slot& slot) {
   if (slot.tile == nullptr) return kNever;
   std::vector<size_t>& places = slot.tile->places;
@@ -144,7 +144,8 @@ size_t TileCache::next_place(const Slot& slot) {
   return places.empty() ? kNever : places.back();
 }
 
-// Further away, it is a tile that is borrowed once more, not a sign that the caller went on so far.
+// The caller has come to `tile` in the list of what is expected. A tile that stands there only
+// behind the window is borrowed once more: the caller has not come as far as that.
 void TileCache::advance(Tile& tile) {
   const size_t window = std::min(expected_.size(), next_ + slots_.size());
   for (size_t i = next_; i < window; ++i) {

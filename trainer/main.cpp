@@ -78,7 +78,7 @@ int main(int argc, char** argv) {
     engine::RunMemory memory = trainer::run_memory(
         plan, engine::machine_room(plan.config.zero, plan.outline.memory, env.local_size));
     engine::require_memory(memory);
-    if (env.rank == 0) {  // which alone tells it; the others have found the rest by themselves
+    if (env.rank == 0) {  // the only one that tells what activations take
       memory = trainer::run_memory(plan, memory.room, trainer::measure_activations(plan));
       engine::require_memory(memory);
     }

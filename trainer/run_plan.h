@@ -20,9 +20,10 @@ namespace zeroth::trainer {
 // What is trained and evaluated on, and how much of it a run takes.
 struct Samples {
   int64_t seq_len = 0;
-  std::unique_ptr<data::Dataset> train;  // null with --eval-only
-  std::unique_ptr<data::Dataset> eval;   // null when nothing is evaluated
-  int64_t total_steps = 0;               // 0 with --eval-only
+  std::unique_ptr<data::Dataset>
+      train;  // null with --eval-only, and where nothing but the plan is wanted
+  std::unique_ptr<data::Dataset> eval;  // null when nothing is evaluated
+  int64_t total_steps = 0;              // 0 with --eval-only
   // Samples of the whole run, repeated ones included: epochs end within the last step. With --steps
   // there is no such end.
   int64_t train_samples = std::numeric_limits<int64_t>::max();

@@ -15,8 +15,7 @@
 
 namespace zeroth::trainer {
 
-// Collective: every rank runs the same plan. Nothing is owned. `progress` and `metrics` of ranks
-// other than 0 write nowhere.
+// Collective: every rank runs the same plan. Keeps references to all that it is given.
 class Trainer {
  public:
   Trainer(const RunPlan& plan, engine::Engine& engine, Reporter& reporter, StopSignal& stop);

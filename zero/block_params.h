@@ -25,7 +25,8 @@ class BlockParams {
               const Options& options);
 
   // The block visits to come, in order; gathers run ahead along them, and reads of what rests
-  // elsewhere ahead of these. An empty list releases all that is not kept.
+  // elsewhere ahead of these. An empty list releases every kRelease unit that
+  // is not leased.
   void expect(std::vector<size_t> visits);
   // Whole, updated parameters of every unit of the block, ordered on the current stream. With
   // expected visits left, `block` must be the next of them. Collective when something has to be

@@ -67,7 +67,9 @@ class ParamStore {
   void release_all_but(const std::vector<size_t>& kept);
   // [unit]: the whole buffer holds, or is about to hold, the parameters.
   std::vector<bool> present() const;
-  // What gathers of these kRelease units, in order, read; of every store that is read at all.
+  // The tiles that gathers of these kRelease units read, in order. Every store has an entry, of
+  // which an empty one voids what that store expected; there is none where all shares are on the
+  // device.
   Reads reads(const std::vector<size_t>& units) const;
 
   // This rank's share of a unit, 1-D, working precision, on `device`. Writers call updated() when

@@ -38,8 +38,8 @@ const Row& row_of(int stage) {
   return kTable[stage];
 }
 
-// One rank has nothing to share: it is stage 0 whatever the config says, but where its parameters
-// rest elsewhere they are gathered from there.
+// A rank that is alone has nothing to share: it is stage 0 whatever the config says. Parameters
+// that rest on the host or in a file are gathered from there all the same (row_of_parameters).
 int effective_stage(const UnitPlan& plan, const configs::Config& config) {
   const bool alone = plan.units.empty() || plan.units.front().layout.num_shards() == 1;
   return alone ? 0 : config.zero.stage;
@@ -70,7 +70,7 @@ GradReducerOptions reducer_options(const configs::Config& config, int ranks, tor
   return options;
 }
 
-// Of a GPU; null where nothing rests on the host or passes through it.
+// The host's side of a GPU; null where nothing rests on the host or passes through it.
 std::shared_ptr<device::HostLink> host_link(const UnitPlan& plan, const configs::ZeroConfig& zero,
                                             torch::Device device) {
   const auto kDevice = configs::RestingPlace::kDevice;

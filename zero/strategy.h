@@ -1,4 +1,5 @@
-// The table from the ZeRO stage to the objects that act on it. No other file knows the stage.
+// The table from the ZeRO stage to the objects that act on it. No other file of zero/,
+// engine/ and trainer/ knows the stage.
 #pragma once
 
 #include <memory>
@@ -50,7 +51,7 @@ std::string describe(const UnitPlan& plan, const configs::Config& config);
 void check_sizes(const UnitPlan& plan, const configs::Config& config);
 
 // Takes the plan's parameters over (see ParamStore), and decides what becomes of its units. Keeps
-// references to `plan` and to the mesh's groups. Throws an Error that names the key for sizes that
+// references to `plan` and to the mesh's group. Throws an Error that names the key for sizes that
 // cannot work. `link`: the host's side of the device, for tests that run both sides on the CPU; by
 // default a GPU's is made where something rests on the host.
 Strategy make_strategy(UnitPlan& plan, const configs::Config& config, comm::Mesh& mesh,
