@@ -42,7 +42,7 @@ engine::RunMemory run_memory(const RunPlan& plan, const engine::MachineRoom& roo
   };
   return {.config = plan.config,
           .options = outline_options(plan, plan.config, chain),
-          .memory = with(plan.config),
+          .memory = chain ? with(plan.config) : plan.outline.memory,
           .room = room,
           .with = with};
 }
