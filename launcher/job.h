@@ -86,6 +86,8 @@ class Job {
   bool runs(int rank) const { return !endings_[static_cast<size_t>(rank)]; }
   // Ranks that end from now on were killed by us.
   bool kills() const { return phase_ == Phase::kKilled; }
+  // No rank is left.
+  bool finishing() const { return finishing_; }
 
   // When all ranks have ended. `tell`: a death with what the rank said last. `oom_kills`: processes
   // that the kernel ended for want of memory and that no reason has named yet; empty where nothing

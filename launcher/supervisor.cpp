@@ -78,7 +78,6 @@ class Supervisor {
   RunningTimer stopped_timer_;
   Console console_;
   std::vector<std::unique_ptr<RunningRank>> ranks_;
-  bool finishing_ = false;
 };
 
 bool is_ignored(int signal) {
@@ -190,7 +189,6 @@ void Supervisor::carry_out(const LookForStopped& action) {
 }
 
 void Supervisor::carry_out(const Finish& /*action*/) {
-  finishing_ = true;
   grace_timer_.cancel();
   end_processes();
   output_timer_.start(options_.output_grace, [this] { close_output(); });
@@ -202,7 +200,7 @@ void Supervisor::carry_out(const Leave& /*action*/) {
 }
 
 void Supervisor::look_at_ranks() {
-  if (finishing_) return;
+  if (job_.finishing()) return;
   const std::string warning = guard_->renew_if_ended();
   if (!warning.empty()) carry_out(Say{"warning: " + warning});
   RanksLookedAt seen;
@@ -262,7 +260,7 @@ void Supervisor::finish_output() {
   const auto is_open = [](const auto& rank) {
     return rank->out->is_open() || rank->err->is_open();
   };
-  if (!finishing_ || std::any_of(ranks_.begin(), ranks_.end(), is_open)) return;
+  if (!job_.finishing() || std::any_of(ranks_.begin(), ranks_.end(), is_open)) return;
   console_.keep_progress();
   console_.out().when_empty([this] { console_.err().when_empty([this] { io_.stop(); }); });
 }
