@@ -28,6 +28,13 @@ std::set<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
+// The weights of a model in out, which a later run is to replace.
+std::string weights_of_good_run(const Workbench& bench, const std::string& train) {
+  const auto result = bench.zeroth(2, train + "--steps 5");
+  REQUIRE_MESSAGE(result.code == 0, result.out << result.err);
+  return bench.read("out/model.safetensors");
+}
+
 // A rate of 1e-3 for six steps, and then 1e-3 * rate.
 void write_rate_that_jumps(const Workbench& bench, const char* rate) {
   bench.write("ds.json", fmt::format(R"({{"scheduler": {{"type": "LRRangeTest", "params": {{
@@ -108,9 +115,7 @@ TEST_CASE("a model whose loss is not finite is not saved: the run fails and the 
   const Workbench bench;
   write_rate_that_jumps(bench, "1e20");  // parameters stay finite, products of them do not
   const std::string train = fmt::format("{} --deepspeed ds.json --output out ", kTrain);
-  const auto first = bench.zeroth(2, train + "--steps 5");
-  REQUIRE_MESSAGE(first.code == 0, first.out << first.err);
-  const std::string good = bench.read("out/model.safetensors");
+  const std::string good = weights_of_good_run(bench, train);
   const auto result = bench.zeroth(2, train + "--overwrite --steps 12 --save-every 2");
   CHECK(result.code == 1);
   CHECK(has(result.out,
@@ -178,9 +183,7 @@ TEST_CASE("a model whose last evaluation is not finite gives its place back to t
   const Workbench bench;
   write_rate_that_jumps(bench, "1e20");
   const std::string train = fmt::format("{} --deepspeed ds.json --output out ", kTrain);
-  const auto first = bench.zeroth(2, train + "--steps 5");
-  REQUIRE_MESSAGE(first.code == 0, first.out << first.err);
-  const std::string good = bench.read("out/model.safetensors");
+  const std::string good = weights_of_good_run(bench, train);
   const auto result = bench.zeroth(2, train + "--overwrite --steps 7 --eval-data train.bin");
   CHECK(result.code == 1);
   const std::string said =

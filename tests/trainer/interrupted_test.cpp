@@ -38,11 +38,17 @@ void write_long_evaluation(const Workbench& bench) {
   bench.write("long.bin", text);
 }
 
-// Before the commands of two ranks that a shell starts one by one.
-std::string two_by_hand() {
-  return fmt::format(
-      "{}export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT={}\n", kWorks,
-      free_port());
+// Commands that start two ranks of one run, processes $r0 and $r1, each with these arguments. What
+// they print goes to the shell's output, or `apart` to said0 and said1.
+std::string two_ranks(const std::string& arguments, bool apart = true) {
+  std::string commands =
+      fmt::format("{}export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT={}\n",
+                  kWorks, free_port());
+  for (const int rank : {0, 1}) {
+    commands += fmt::format("RANK={0} LOCAL_RANK={0} {1} \"$FINETUNE\" {2}{3} & r{0}=$!\n", rank,
+                            kDefault, arguments, apart ? fmt::format(" > said{}", rank) : "");
+  }
+  return commands;
 }
 
 // Run, signalled while it trains; the last line of its output is the code.
@@ -86,12 +92,8 @@ TEST_CASE(
   };
   for (const auto& [hit, signal, code] : {Case{0, "INT", 130}, Case{1, "TERM", 143}}) {
     const Workbench bench;
-    const auto rank = [&](int number) {
-      return fmt::format("RANK={0} LOCAL_RANK={0} {1} \"$FINETUNE\" {2} --output out & r{0}=$!\n",
-                         number, kDefault, kEndless);
-    };
     const auto result = bench.shell(
-        two_by_hand() + rank(0) + rank(1) + kUntilTraining +
+        two_ranks(std::string(kEndless) + " --output out", /*apart=*/false) + kUntilTraining +
         fmt::format("kill -{} $r{}; wait $r0; a=$?; wait $r1; echo codes $a $?", signal, hit));
     CHECK(has(result.out, fmt::format("codes {0} {0}", code)));
     check_saved(bench, result, (std::string("SIG") + signal).c_str());
@@ -104,17 +106,13 @@ TEST_CASE(
     const Workbench bench;
     write_long_evaluation(bench);
     bench.write("ds.json", fmt::format(R"({{"zero_optimization": {{"stage": {}}}}})", stage));
-    const auto rank = [&](int number) {
-      return fmt::format(
-          "RANK={0} LOCAL_RANK={0} {1} \"$FINETUNE\" --model model --data train.bin --seq-len 16 "
-          "--global-batch 4 --micro-batch 2 --steps 2 --metrics m.jsonl --deepspeed ds.json "
-          "{2} --output out > said{0} & r{0}=$!\n",
-          number, kDefault, kLongEvaluation);
-    };
-    const auto result =
-        bench.shell(two_by_hand() + rank(0) + rank(1) +
-                    "until grep -q 'saved out' said0 || ! kill -0 $!; do sleep 0.02; done\n"
-                    "sleep 0.3; kill -TERM $r1; wait $r0; a=$?; wait $r1; echo codes $a $?");
+    const auto result = bench.shell(
+        two_ranks(fmt::format("--model model --data train.bin --seq-len 16 --global-batch 4 "
+                              "--micro-batch 2 --steps 2 --metrics m.jsonl --deepspeed ds.json {} "
+                              "--output out",
+                              kLongEvaluation)) +
+        "until grep -q 'saved out' said0 || ! kill -0 $!; do sleep 0.02; done\n"
+        "sleep 0.3; kill -TERM $r1; wait $r0; a=$?; wait $r1; echo codes $a $?");
     CAPTURE(result.err);
     CHECK(has(result.out, "codes 143 143"));
     CHECK(has(bench.read("said0"), "interrupted by SIGTERM after step 2/2; the model is saved"));
@@ -163,16 +161,11 @@ TEST_CASE("a signal leaves an evaluation on the way, and the model is saved") {
 TEST_CASE("a signal to one rank alone leaves an evaluation that is all that a run does") {
   const Workbench bench;
   write_long_evaluation(bench);
-  const auto rank = [&](int number) {
-    return fmt::format(
-        "RANK={0} LOCAL_RANK={0} {1} \"$FINETUNE\" --model model --seq-len 16 --eval-only "
-        "--metrics m.jsonl {2} > said{0} & r{0}=$!\n",
-        number, kDefault, kLongEvaluation);
-  };
-  const auto result =
-      bench.shell(two_by_hand() + rank(0) + rank(1) +
-                  "until grep -q 'model  ' said0 || ! kill -0 $!; do sleep 0.02; done\n"
-                  "works $r1 50; kill -TERM $r1; wait $r0; a=$?; wait $r1; echo codes $a $?");
+  const auto result = bench.shell(
+      two_ranks(fmt::format("--model model --seq-len 16 --eval-only --metrics m.jsonl {}",
+                            kLongEvaluation)) +
+      "until grep -q 'model  ' said0 || ! kill -0 $!; do sleep 0.02; done\n"
+      "works $r1 50; kill -TERM $r1; wait $r0; a=$?; wait $r1; echo codes $a $?");
   CAPTURE(result.err);
   CHECK(has(result.out, "codes 143 143"));
   const std::string said = bench.read("said0");
@@ -189,14 +182,8 @@ TEST_CASE("a signal to one rank while weights are read ends all of them, and not
     "num_attention_heads": 8, "num_key_value_heads": 8, "max_position_embeddings": 128,
     "rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false,
     "torch_dtype": "float32"})");
-  const auto rank = [&](int number) {
-    return fmt::format(
-        "RANK={0} LOCAL_RANK={0} {1} \"$FINETUNE\" {2} --output out > said{0} & "
-        "r{0}=$!\n",
-        number, kDefault, kEndless);
-  };
   const auto result =
-      bench.shell(two_by_hand() + rank(0) + rank(1) +
+      bench.shell(two_ranks(std::string(kEndless) + " --output out") +
                   "until grep -q 'loss  ' said0 || ! kill -0 $!; do sleep 0.02; done\n"
                   "works $r1 10; kill -TERM $r1; wait $r0; a=$?; wait $r1; echo codes $a $?");
   CAPTURE(result.err);
@@ -207,19 +194,13 @@ TEST_CASE("a signal to one rank while weights are read ends all of them, and not
 
 TEST_CASE("a second signal to one rank alone ends the others too, and the newest model stays") {
   const Workbench bench;
-  const auto rank = [&](int number) {
-    return fmt::format(
-        "RANK={0} LOCAL_RANK={0} {1} \"$FINETUNE\" --model model --data train.bin "
-        "--seq-len 16 --micro-batch 16 --accumulation 5000 --steps 2 --overwrite "
-        "--deepspeed ds.json --output out --timeout 60 > said{0} & r{0}=$!\n",
-        number, kDefault);
-  };
   // Its ranks need each other for every block: one that is gone is missed at once.
   bench.write("ds.json", R"({"zero_optimization": {"stage": 3}})");
   fs::create_directory(bench / "out");
   bench.write("out/model.safetensors", "of before");
   const auto result = bench.shell(
-      two_by_hand() + rank(0) + rank(1) +
+      two_ranks("--model model --data train.bin --seq-len 16 --micro-batch 16 --accumulation 5000 "
+                "--steps 2 --overwrite --deepspeed ds.json --output out --timeout 60") +
           "until grep -q 'loss  ' said0 || ! kill -0 $!; do sleep 0.02; done\n"
           "works $r1 50; kill -INT $r1; sleep 1; kill -0 $r1 && echo still there; kill -INT $r1\n"
           "wait $r1; a=$?; wait $r0; echo codes $a $?",
