@@ -12,10 +12,10 @@
 #include "base/heap.h"
 #include "comm/mesh.h"
 #include "engine/engine.h"
-#include "model/build.h"
+#include "model/blocks/build.h"
 #include "model/flops.h"
-#include "model/matrix_peak.h"
-#include "model/product.h"
+#include "model/kernels/matrix_peak.h"
+#include "model/kernels/product.h"
 #include "model/random_source.h"
 
 namespace {

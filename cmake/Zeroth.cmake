@@ -28,9 +28,9 @@ function(zeroth_library folder)
   if(NOT ARG_INTERNAL)
     set_target_properties(zeroth_${folder} PROPERTIES EXPORT_NAME ${folder})
     install(TARGETS zeroth_${folder} EXPORT Zeroth ARCHIVE DESTINATION lib)
-    file(GLOB headers *.h)
     cmake_path(GET CMAKE_CURRENT_SOURCE_DIR FILENAME folder_name)
-    install(FILES ${headers} DESTINATION include/zeroth/${folder_name})
+    install(DIRECTORY . DESTINATION include/zeroth/${folder_name}
+            FILES_MATCHING PATTERN "*.h" REGEX "/(cpu|gpu|presets)$" EXCLUDE)
   endif()
 endfunction()
 

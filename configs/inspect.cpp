@@ -4,7 +4,7 @@
 #include <set>
 
 #include "base/json.h"
-#include "configs/context.h"
+#include "configs/resolve/context.h"
 
 namespace zeroth::configs {
 namespace {

@@ -7,8 +7,8 @@
 #include "base/json.h"
 #include "base/printable.h"
 #include "base/regular_file.h"
-#include "configs/context.h"
-#include "configs/json_text.h"
+#include "configs/resolve/context.h"
+#include "configs/schema/json_text.h"
 
 namespace zeroth::configs {
 namespace {

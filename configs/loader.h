@@ -66,7 +66,7 @@ struct RunFacts {
   std::optional<int64_t> total_steps = {};
 };
 
-struct CheckedKeys;  // configs/check.h
+struct CheckedKeys;  // configs/schema/check.h
 
 // A configuration file whose keys were checked one by one. Cheap to copy. What is wrong with it is
 // kept, and thrown by resolve_batch and resolve together with their own complaints.

@@ -1,8 +1,8 @@
 #include "configs/print.h"
 
 #include "base/printable.h"
-#include "configs/context.h"
 #include "configs/loader.h"
+#include "configs/resolve/context.h"
 
 namespace zeroth::configs {
 namespace {

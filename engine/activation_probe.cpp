@@ -13,7 +13,7 @@
 #include "base/process_limits.h"
 #include "engine/allocations.h"
 #include "engine/tape.h"
-#include "model/open_gradient.h"
+#include "model/blocks/open_gradient.h"
 
 namespace zeroth::engine {
 namespace {

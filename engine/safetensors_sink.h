@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "engine/model_sink.h"
-#include "model/output_folder.h"
-#include "model/safetensors_writer.h"
+#include "model/hf/output_folder.h"
+#include "model/hf/safetensors_writer.h"
 
 namespace zeroth::engine {
 

@@ -11,7 +11,7 @@
 #include "base/flag_words.h"
 #include "base/printable.h"
 #include "configs/inspect.h"
-#include "launcher/cli.h"
+#include "launcher/flags/cli.h"
 
 namespace zeroth::launcher {
 namespace {

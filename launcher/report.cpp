@@ -13,8 +13,8 @@
 #include "base/cpu.h"
 #include "base/printable.h"
 #include "base/units.h"
-#include "launcher/find_program.h"
-#include "launcher/nvml.h"
+#include "launcher/machine/nvml.h"
+#include "launcher/run/find_program.h"
 
 namespace zeroth::launcher {
 namespace {

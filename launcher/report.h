@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/inventory.h"
-#include "launcher/machine.h"
+#include "launcher/machine/inventory.h"
+#include "launcher/machine/machine.h"
 
 namespace zeroth::launcher {
 

@@ -28,8 +28,9 @@ class Block : public torch::nn::Module {
   // vocab] when batch.targets is undefined.
   virtual torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) = 0;
 
-  // True: backward delivers the gradient of every parameter through model/open_gradient.h, and so
-  // begins it where nothing is to be added to. False costs a pass of zeros over the gradient.
+  // True: backward delivers the gradient of every parameter through model/blocks/open_gradient.h,
+  // and so begins it where nothing is to be added to. False costs a pass of zeros over the
+  // gradient.
   virtual bool delivers_gradients() const { return false; }
 
   const std::string& label() const { return label_; }

@@ -29,6 +29,14 @@ ARROWS = {
     "trainer": ["base", "configs", "device", "monitor", "comm", "model", "data", "zero", "engine"],
     "launcher": ["base", "configs"],
 }
+# The seams of a room: what stands in a sub-folder includes those before it; what stands in the room itself is common to
+# them or joins them.
+SEAMS = {
+    "configs": ["schema", "resolve"],
+    "model": ["kernels", "blocks", "hf"],
+    "trainer": ["flags", "report"],
+    "launcher": ["flags", "machine", "run"],
+}
 WITHOUT_TORCH = ("base", "configs", "monitor", "launcher")
 UNRESTRICTED = ("bench", "examples", "tests")  # these use any folder
 READS_ENVIRONMENT = ("base/cpu.cpp", "comm/bootstrap.cpp")  # what a process is held down to; what a rank is told
@@ -62,21 +70,20 @@ TESTED_BY = {
     "engine/initial_values.cpp": "tests/engine/initialize_test.cpp",
     "engine/safetensors_sink.cpp": "tests/engine/initialize_test.cpp",
     "engine/unit_place.cpp": "tests/engine/unused_test.cpp",
-    "model/cpu/kernels.cpp": "tests/model/fused_test.cpp",
-    "model/cpu/select.cpp": "tests/model/product_test.cpp",
-    "model/cpu/select_other.cpp": "tests/model/product_test.cpp",
-    "model/fused_cpu.cpp": "tests/model/fused_test.cpp",
-    "model/fused_formula.cpp": "tests/model/fused_test.cpp",
-    "model/gpu/add_rows.cu": "tests/gpu/fused_test.cpp",
-    "model/gpu/cross_entropy.cu": "tests/gpu/fused_test.cpp",
-    "model/gpu/elementwise.cu": "tests/gpu/fused_test.cpp",
-    "model/gpu/fused_ops.cpp": "tests/gpu/fused_test.cpp",
-    "model/gpu/rms_norm.cu": "tests/gpu/fused_test.cpp",
+    "model/kernels/cpu/kernels.cpp": "tests/model/fused_test.cpp",
+    "model/kernels/cpu/select.cpp": "tests/model/product_test.cpp",
+    "model/kernels/cpu/select_other.cpp": "tests/model/product_test.cpp",
+    "model/kernels/fused_cpu.cpp": "tests/model/fused_test.cpp",
+    "model/kernels/fused_formula.cpp": "tests/model/fused_test.cpp",
+    "model/kernels/gpu/add_rows.cu": "tests/gpu/fused_test.cpp",
+    "model/kernels/gpu/cross_entropy.cu": "tests/gpu/fused_test.cpp",
+    "model/kernels/gpu/elementwise.cu": "tests/gpu/fused_test.cpp",
+    "model/kernels/gpu/fused_ops.cpp": "tests/gpu/fused_test.cpp",
+    "model/kernels/gpu/rms_norm.cu": "tests/gpu/fused_test.cpp",
     "offload/file_lane_uring.cpp": "tests/offload/file_lane_test.cpp",
     "offload/file_lane_uring_none.cpp": "tests/offload/file_lane_test.cpp",
     "offload/memory_store.cpp": "tests/offload/shard_store_test.cpp",
     "optim/gpu/pack_update.cpp": "tests/optim/device_rule_test.cpp",
-    "optim/gpu/squared_norm.cu": "tests/gpu/norm_test.cpp",
     "optim/gpu/squared_norm_op.cpp": "tests/gpu/norm_test.cpp",
     "optim/gpu/update.cu": "tests/gpu/update_test.cpp",
     "optim/gpu/update_op.cpp": "tests/gpu/update_test.cpp",
@@ -148,8 +155,18 @@ def check_includes(source):
             source.breach(line, "include", f'no file "{path}"; paths start at the repository root')
         elif may is not None and folder not in may:
             source.breach(line, "arrow", f'{source.folder} may not include {folder}: "{path}"')
+        elif crosses_seam(source.path.split("/"), path.split("/")):
+            source.breach(line, "seam", f'{source.path.rsplit("/", 1)[0]} may not include "{path}"')
         else:
             source.folders.add(folder)
+
+
+def crosses_seam(source, included):
+    """Whether a file includes one of a later sub-folder of its room. Both: parts of a path."""
+    seams = SEAMS.get(source[0], []) if source[0] == included[0] else []
+    if source[1] not in seams or included[1] not in seams:
+        return False
+    return seams.index(source[1]) < seams.index(included[1])
 
 
 def check_budgets(source):
@@ -193,7 +210,9 @@ def check_habits(source):
 
 
 def test_of(path):
-    return "tests/" + path.rsplit(".", 1)[0] + "_test.cpp"
+    """Tests of a room stand side by side, whatever sub-folders it has."""
+    path = pathlib.PurePosixPath(path)
+    return f"tests/{path.parts[0]}/{path.stem}_test.cpp"
 
 
 def check_has_test(source):

@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "model/build.h"
-#include "model/temporary_folder.h"
+#include "model/blocks/build.h"
+#include "model/hf/temporary_folder.h"
 #include "trainer/agreement.h"
 #include "trainer/hf_output.h"
 

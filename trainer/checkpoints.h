@@ -10,8 +10,8 @@
 
 #include "comm/mesh.h"
 #include "engine/engine.h"
-#include "model/output_folder.h"
-#include "model/output_lock.h"
+#include "model/hf/output_folder.h"
+#include "model/hf/output_lock.h"
 #include "trainer/run_plan.h"
 
 namespace zeroth::trainer {

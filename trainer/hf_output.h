@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/model_sink.h"
-#include "model/model_writer.h"
+#include "model/hf/model_writer.h"
 
 namespace zeroth::trainer {
 

@@ -10,12 +10,12 @@
 #include "base/error.h"
 #include "comm/rank_threads.h"
 #include "configs/memory_remedies.h"
-#include "model/build.h"
-#include "model/checkpoint_source.h"
+#include "model/blocks/build.h"
+#include "model/hf/checkpoint_source.h"
 #include "trainer/agreement.h"
 #include "trainer/checkpoints.h"
 #include "trainer/out_of_memory.h"
-#include "trainer/reporter.h"
+#include "trainer/report/reporter.h"
 #include "trainer/trainer.h"
 
 namespace zeroth::trainer {

@@ -6,7 +6,7 @@
 #include "comm/bootstrap.h"
 #include "engine/engine.h"
 #include "engine/memory_check.h"
-#include "trainer/run_clock.h"
+#include "trainer/report/run_clock.h"
 #include "trainer/run_plan.h"
 #include "trainer/stop_signal.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "model/build.h"
+#include "model/blocks/build.h"
 
 namespace zeroth::trainer {
 namespace {

@@ -12,13 +12,13 @@
 
 #include "base/error.h"
 #include "base/process_limits.h"
-#include "configs/check.h"
 #include "configs/loader.h"
+#include "configs/schema/check.h"
 #include "data/tokenizer.h"
-#include "model/companions.h"
-#include "model/output_folder.h"
-#include "model/output_lock.h"
-#include "model/temporary_folder.h"
+#include "model/hf/companions.h"
+#include "model/hf/output_folder.h"
+#include "model/hf/output_lock.h"
+#include "model/hf/temporary_folder.h"
 #include "trainer/checkpoints.h"
 #include "trainer/run_memory.h"
 

@@ -13,7 +13,7 @@
 #include "data/sample_order.h"
 #include "engine/outline.h"
 #include "model/spec.h"
-#include "trainer/flags.h"
+#include "trainer/flags/flags.h"
 
 namespace zeroth::trainer {
 

@@ -9,7 +9,7 @@
 #include "engine/engine.h"
 #include "trainer/batch_loader.h"
 #include "trainer/checkpoints.h"
-#include "trainer/reporter.h"
+#include "trainer/report/reporter.h"
 #include "trainer/run_plan.h"
 #include "trainer/stop_signal.h"
 

@@ -19,7 +19,7 @@ class GradReducer {
   virtual ~GradReducer() = default;
 
   // Points mutable_grad() of the block's trainable parameters at buffers that backward adds into
-  // (or, where these hold nothing yet, writes: model/open_gradient.h).
+  // (or, where these hold nothing yet, writes: model/blocks/open_gradient.h).
   virtual void open(size_t block) = 0;
   // Backward of the block is done for this micro-batch. Starts the reduction, or only accumulates;
   // the reduction overlaps with the next block. `last`: no later micro-batch of this step visits

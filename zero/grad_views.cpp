@@ -1,6 +1,6 @@
 #include "zero/grad_views.h"
 
-#include "model/open_gradient.h"
+#include "model/blocks/open_gradient.h"
 
 namespace zeroth::zero {
 namespace {

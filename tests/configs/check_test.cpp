@@ -1,4 +1,4 @@
-#include "configs/check.h"
+#include "configs/schema/check.h"
 
 #include <ctime>
 

@@ -1,4 +1,4 @@
-#include "configs/json_text.h"
+#include "configs/schema/json_text.h"
 
 #include "tests/configs/support.h"
 

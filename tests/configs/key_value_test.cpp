@@ -1,4 +1,4 @@
-#include "configs/key_value.h"
+#include "configs/schema/key_value.h"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "configs/key_rows.h"
+#include "configs/schema/key_rows.h"
 #include "tests/configs/support.h"
 
 namespace zeroth::configs {

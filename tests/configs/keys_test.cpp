@@ -1,4 +1,4 @@
-#include "configs/keys.h"
+#include "configs/schema/keys.h"
 
 #include <algorithm>
 #include <set>

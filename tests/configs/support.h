@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "configs/keys.h"
 #include "configs/loader.h"
+#include "configs/schema/keys.h"
 
 namespace zeroth::configs {
 

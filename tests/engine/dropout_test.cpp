@@ -6,8 +6,8 @@
 #include <string>
 
 #include "engine/train_engine.h"
-#include "model/build.h"
-#include "model/checkpoint_source.h"
+#include "model/blocks/build.h"
+#include "model/hf/checkpoint_source.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
 

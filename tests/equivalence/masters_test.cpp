@@ -10,7 +10,7 @@
 
 #include "engine/initial_values.h"
 #include "engine/step_sums.h"
-#include "model/build.h"
+#include "model/blocks/build.h"
 #include "tests/equivalence/run_row.h"
 #include "tests/equivalence/samples.h"
 #include "tests/support/ranks.h"

@@ -11,8 +11,8 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "model/build.h"
-#include "model/checkpoint_source.h"
+#include "model/blocks/build.h"
+#include "model/hf/checkpoint_source.h"
 #include "tests/equivalence/samples.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"

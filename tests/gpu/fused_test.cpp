@@ -1,5 +1,5 @@
-// The CUDA kernels of model/fused.h against its formulas, taken in fp64 on the CPU.
-#include "model/fused.h"
+// The CUDA kernels of model/kernels/fused.h against its formulas, taken in fp64 on the CPU.
+#include "model/kernels/fused.h"
 
 #include <doctest/doctest.h>
 #include <torch/torch.h>
@@ -10,8 +10,8 @@
 #include <limits>
 #include <vector>
 
-#include "model/fused_formula.h"
-#include "model/matrix_peak.h"
+#include "model/kernels/fused_formula.h"
+#include "model/kernels/matrix_peak.h"
 
 namespace zeroth::model {
 namespace {

@@ -1,5 +1,5 @@
 // Products on the GPU whose sum is wider than their factors.
-#include "model/product.h"
+#include "model/kernels/product.h"
 
 #include <doctest/doctest.h>
 #include <torch/torch.h>

@@ -1,4 +1,4 @@
-#include "launcher/address.h"
+#include "launcher/machine/address.h"
 
 #include <doctest/doctest.h>
 #include <unistd.h>

@@ -6,7 +6,7 @@
 #include <csignal>
 #include <thread>
 
-#include "launcher/supervisor.h"
+#include "launcher/run/supervisor.h"
 #include "tests/launcher/launched.h"
 #include "tests/support/child_cgroup.h"
 #include "tests/support/fake_system.h"

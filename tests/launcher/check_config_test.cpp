@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "launcher/cli.h"
+#include "launcher/flags/cli.h"
 #include "tests/launcher/launched.h"
 
 namespace zeroth::launcher {

@@ -1,4 +1,4 @@
-#include "launcher/cli.h"
+#include "launcher/flags/cli.h"
 
 #include <doctest/doctest.h>
 

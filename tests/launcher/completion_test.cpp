@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <fstream>
 
-#include "launcher/cli.h"
+#include "launcher/flags/cli.h"
 #include "tests/launcher/launched.h"
 
 namespace zeroth::launcher {

@@ -1,8 +1,8 @@
-#include "launcher/cores.h"
+#include "launcher/machine/cores.h"
 
 #include <doctest/doctest.h>
 
-#include "launcher/cli.h"
+#include "launcher/flags/cli.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::launcher {

@@ -1,8 +1,8 @@
-#include "launcher/foreign_flags.h"
+#include "launcher/flags/foreign_flags.h"
 
 #include <doctest/doctest.h>
 
-#include "launcher/cli.h"
+#include "launcher/flags/cli.h"
 
 namespace zeroth::launcher {
 namespace {

@@ -1,4 +1,4 @@
-#include "launcher/guard.h"
+#include "launcher/run/guard.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "launcher/inventory.h"
+#include "launcher/machine/inventory.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

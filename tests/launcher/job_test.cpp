@@ -1,4 +1,4 @@
-#include "launcher/job.h"
+#include "launcher/run/job.h"
 
 #include <doctest/doctest.h>
 

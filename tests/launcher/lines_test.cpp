@@ -1,4 +1,4 @@
-#include "launcher/lines.h"
+#include "launcher/run/lines.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "launcher/machine.h"
+#include "launcher/machine/machine.h"
 
 #include <doctest/doctest.h>
 

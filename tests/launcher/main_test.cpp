@@ -8,7 +8,7 @@
 #include <chrono>
 #include <fstream>
 
-#include "launcher/machine.h"
+#include "launcher/machine/machine.h"
 #include "tests/launcher/launched.h"
 
 namespace zeroth::launcher {

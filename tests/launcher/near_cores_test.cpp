@@ -1,4 +1,4 @@
-#include "launcher/near_cores.h"
+#include "launcher/machine/near_cores.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "launcher/oom_watch.h"
+#include "launcher/run/oom_watch.h"
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-#include "launcher/orphans.h"
+#include "launcher/run/orphans.h"
 
 #include <doctest/doctest.h>
 #include <sys/wait.h>

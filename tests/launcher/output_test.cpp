@@ -1,4 +1,4 @@
-#include "launcher/output.h"
+#include "launcher/run/output.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>

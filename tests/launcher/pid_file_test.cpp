@@ -1,4 +1,4 @@
-#include "launcher/pid_file.h"
+#include "launcher/run/pid_file.h"
 
 #include <doctest/doctest.h>
 

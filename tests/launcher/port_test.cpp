@@ -1,4 +1,4 @@
-#include "launcher/port.h"
+#include "launcher/machine/port.h"
 
 #include <doctest/doctest.h>
 

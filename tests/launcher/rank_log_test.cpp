@@ -1,4 +1,4 @@
-#include "launcher/rank_log.h"
+#include "launcher/run/rank_log.h"
 
 #include <doctest/doctest.h>
 #include <unistd.h>

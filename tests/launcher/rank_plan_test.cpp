@@ -1,4 +1,4 @@
-#include "launcher/rank_plan.h"
+#include "launcher/run/rank_plan.h"
 
 #include <doctest/doctest.h>
 

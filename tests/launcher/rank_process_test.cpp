@@ -1,4 +1,4 @@
-#include "launcher/rank_process.h"
+#include "launcher/run/rank_process.h"
 
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include <array>
 #include <csignal>
 
-#include "launcher/find_program.h"
+#include "launcher/run/find_program.h"
 #include "tests/launcher/launched.h"
 
 namespace zeroth::launcher {

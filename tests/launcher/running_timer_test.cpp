@@ -1,4 +1,4 @@
-#include "launcher/running_timer.h"
+#include "launcher/run/running_timer.h"
 
 #include <doctest/doctest.h>
 #include <unistd.h>

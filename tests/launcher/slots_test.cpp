@@ -1,4 +1,4 @@
-#include "launcher/slots.h"
+#include "launcher/run/slots.h"
 
 #include <doctest/doctest.h>
 

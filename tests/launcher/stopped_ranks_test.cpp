@@ -1,4 +1,4 @@
-#include "launcher/stopped_ranks.h"
+#include "launcher/run/stopped_ranks.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "launcher/supervisor.h"
+#include "launcher/run/supervisor.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "launcher/suspend.h"
+#include "launcher/run/suspend.h"
 
 #include <doctest/doctest.h>
 

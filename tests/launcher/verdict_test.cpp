@@ -1,4 +1,4 @@
-#include "launcher/verdict.h"
+#include "launcher/run/verdict.h"
 
 #include <doctest/doctest.h>
 

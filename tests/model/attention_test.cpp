@@ -1,4 +1,4 @@
-#include "model/attention.h"
+#include "model/blocks/attention.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "model/build.h"
+#include "model/blocks/build.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "model/checkpoint_map.h"
+#include "model/hf/checkpoint_map.h"
 
 #include <doctest/doctest.h>
 

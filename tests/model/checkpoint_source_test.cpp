@@ -1,4 +1,4 @@
-#include "model/checkpoint_source.h"
+#include "model/hf/checkpoint_source.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "base/error.h"
-#include "model/checkpoint_map.h"
-#include "model/safetensors_writer.h"
+#include "model/hf/checkpoint_map.h"
+#include "model/hf/safetensors_writer.h"
 #include "tests/model/materialize.h"
 #include "tests/support/temp_folder.h"
 

@@ -1,4 +1,4 @@
-#include "model/companions.h"
+#include "model/hf/companions.h"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>

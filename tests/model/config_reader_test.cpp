@@ -1,4 +1,4 @@
-#include "model/config_reader.h"
+#include "model/hf/config_reader.h"
 
 #include <doctest/doctest.h>
 

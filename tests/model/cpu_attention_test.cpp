@@ -1,4 +1,4 @@
-#include "model/cpu_attention.h"
+#include "model/kernels/cpu_attention.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "model/dropout.h"
+#include "model/kernels/dropout.h"
 
 #include <doctest/doctest.h>
 

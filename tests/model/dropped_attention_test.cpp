@@ -1,4 +1,4 @@
-#include "model/dropped_attention.h"
+#include "model/kernels/dropped_attention.h"
 
 #include <doctest/doctest.h>
 

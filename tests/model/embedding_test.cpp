@@ -1,4 +1,4 @@
-#include "model/embedding.h"
+#include "model/blocks/embedding.h"
 
 #include <doctest/doctest.h>
 

@@ -15,7 +15,7 @@ float exponential(float x) {
 
 }  // namespace
 }  // namespace zeroth::model::gpu
-#include "model/gpu/exponential_sum.h"
+#include "model/kernels/gpu/exponential_sum.h"
 
 namespace zeroth::model::gpu {
 namespace {

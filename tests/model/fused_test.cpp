@@ -1,13 +1,13 @@
 // The operators on the CPU against their formulas. ctest runs them at each CPU level.
-#include "model/fused.h"
+#include "model/kernels/fused.h"
 
 #include <doctest/doctest.h>
 
 #include <limits>
 #include <vector>
 
-#include "model/cpu/tensors.h"
-#include "model/fused_formula.h"
+#include "model/kernels/cpu/tensors.h"
+#include "model/kernels/fused_formula.h"
 #include "tests/model/materialize.h"
 
 namespace zeroth::model {

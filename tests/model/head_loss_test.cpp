@@ -1,11 +1,11 @@
-#include "model/head_loss.h"
+#include "model/blocks/head_loss.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 
+#include "model/blocks/open_gradient.h"
 #include "model/micro_batch.h"
-#include "model/open_gradient.h"
 #include "tests/model/materialize.h"
 
 namespace zeroth::model {

@@ -1,4 +1,4 @@
-#include "model/head.h"
+#include "model/blocks/head.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "model/linear.h"
+#include "model/blocks/linear.h"
 
 #include <doctest/doctest.h>
 

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "model/safetensors.h"
+#include "model/hf/safetensors.h"
 
 namespace zeroth::model {
 

@@ -1,10 +1,10 @@
-#include "model/matrix_peak.h"
+#include "model/kernels/matrix_peak.h"
 
 #include <doctest/doctest.h>
 
 #include <ctime>
 
-#include "model/product.h"
+#include "model/kernels/product.h"
 
 namespace zeroth::model {
 namespace {

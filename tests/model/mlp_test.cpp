@@ -1,4 +1,4 @@
-#include "model/mlp.h"
+#include "model/blocks/mlp.h"
 
 #include <doctest/doctest.h>
 

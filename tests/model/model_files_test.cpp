@@ -1,4 +1,4 @@
-#include "model/model_files.h"
+#include "model/hf/model_files.h"
 
 #include <doctest/doctest.h>
 

@@ -1,8 +1,8 @@
 // Every family and variant against transformers.
 #include <doctest/doctest.h>
 
-#include "model/build.h"
-#include "model/checkpoint_source.h"
+#include "model/blocks/build.h"
+#include "model/hf/checkpoint_source.h"
 #include "tests/model/materialize.h"
 
 namespace zeroth::model {

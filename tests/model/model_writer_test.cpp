@@ -1,12 +1,12 @@
-#include "model/model_writer.h"
+#include "model/hf/model_writer.h"
 
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "model/build.h"
-#include "model/checkpoint_source.h"
+#include "model/blocks/build.h"
+#include "model/hf/checkpoint_source.h"
 #include "tests/model/materialize.h"
 #include "tests/support/temp_folder.h"
 

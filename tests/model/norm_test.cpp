@@ -1,4 +1,4 @@
-#include "model/norm.h"
+#include "model/blocks/norm.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "model/open_gradient.h"
+#include "model/blocks/open_gradient.h"
 
 #include <doctest/doctest.h>
 

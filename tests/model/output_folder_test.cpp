@@ -1,4 +1,4 @@
-#include "model/output_folder.h"
+#include "model/hf/output_folder.h"
 
 #include <doctest/doctest.h>
 #include <unistd.h>

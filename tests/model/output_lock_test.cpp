@@ -1,4 +1,4 @@
-#include "model/output_lock.h"
+#include "model/hf/output_lock.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>

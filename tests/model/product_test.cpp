@@ -1,4 +1,4 @@
-#include "model/product.h"
+#include "model/kernels/product.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-#include "model/rope.h"
+#include "model/blocks/rope.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "model/safetensors_folder.h"
+#include "model/hf/safetensors_folder.h"
 
 #include <doctest/doctest.h>
 

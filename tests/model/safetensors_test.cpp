@@ -1,4 +1,4 @@
-#include "model/safetensors.h"
+#include "model/hf/safetensors.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "model/safetensors_writer.h"
+#include "model/hf/safetensors_writer.h"
 
 #include <doctest/doctest.h>
 

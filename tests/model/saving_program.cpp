@@ -2,8 +2,8 @@
 // test of what a kill leaves. `saving_program SOURCE OUTPUT`; writes a byte after each model.
 #include <unistd.h>
 
-#include "model/build.h"
-#include "model/model_writer.h"
+#include "model/blocks/build.h"
+#include "model/hf/model_writer.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "model/spec_rope.h"
+#include "model/hf/spec_rope.h"
 
 #include <doctest/doctest.h>
 

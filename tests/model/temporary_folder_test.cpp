@@ -1,4 +1,4 @@
-#include "model/temporary_folder.h"
+#include "model/hf/temporary_folder.h"
 
 #include <doctest/doctest.h>
 #include <sys/mount.h>
@@ -10,9 +10,9 @@
 #include <set>
 #include <thread>
 
-#include "model/output_folder.h"
-#include "model/safetensors_folder.h"
-#include "model/safetensors_writer.h"
+#include "model/hf/output_folder.h"
+#include "model/hf/safetensors_folder.h"
+#include "model/hf/safetensors_writer.h"
 #include "tests/model/materialize.h"
 #include "tests/support/second_user.h"
 #include "tests/support/temp_folder.h"

@@ -1,4 +1,4 @@
-#include "model/transformer_layer.h"
+#include "model/blocks/transformer_layer.h"
 
 #include <doctest/doctest.h>
 

@@ -13,8 +13,8 @@
 #include "comm/shared_memory_group.h"
 #include "device/gpu.h"
 #include "engine/engine.h"
-#include "model/build.h"
-#include "model/checkpoint_source.h"
+#include "model/blocks/build.h"
+#include "model/hf/checkpoint_source.h"
 #include "tests/engine/chain_config.h"
 #include "tests/simulated_gpu/tokens.h"
 

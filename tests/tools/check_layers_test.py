@@ -27,7 +27,7 @@ class CheckerTest(unittest.TestCase):
     def source(self, path, text):
         """A source with its test."""
         self.write(path, text)
-        self.write("tests/" + path.replace(".cpp", "_test.cpp"), "\n")
+        self.write(check_layers.test_of(path), "\n")
 
     def assert_breaches(self, *expected):
         """Exactly these, each as (path, line, rule)."""
@@ -44,6 +44,12 @@ class CheckerTest(unittest.TestCase):
         self.write("data/batch.h", '#pragma once\n#include "model/block.h"\n')
         self.write("model/block.h", '#pragma once\n#include "data/batch.h"\n')
         self.assert_breaches(("data/batch.h", 2, "arrow"), ("model/block.h", 2, "arrow"))
+
+    def test_a_sub_folder_includes_those_before_it_and_its_room(self):
+        self.write("model/hf/map.h", '#pragma once\n#include "model/blocks/norm.h"\n#include "model/spec.h"\n')
+        self.write("model/blocks/norm.h", '#pragma once\n#include "model/hf/map.h"\n')
+        self.write("model/spec.h", '#pragma once\n#include "model/hf/map.h"\n')
+        self.assert_breaches(("model/blocks/norm.h", 2, "seam"))
 
     def test_what_a_folder_below_includes_is_not_included_over_it(self):
         self.write("offload/access.h", "#pragma once\n")
@@ -172,7 +178,8 @@ class CheckerTest(unittest.TestCase):
         self.write("comm/gpu/a.cpp", "\n")
         self.write("launcher/main.cpp", "\n")
         self.write("examples/own.cpp", "\n")
-        self.source("comm/gpu/b.cpp", "\n")
+        self.write("comm/gpu/b.cpp", "\n")
+        self.write("tests/comm/b_test.cpp", "\n")
         self.assert_breaches(("comm/gpu/a.cpp", 1, "test"))
 
     def test_an_exception_that_is_no_longer_needed_is_a_breach(self):

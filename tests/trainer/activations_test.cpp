@@ -1,5 +1,5 @@
 // What is foretold of activations against what training allocates.
-#include "trainer/activations.h"
+#include "trainer/report/activations.h"
 
 #include <ATen/record_function.h>
 #include <doctest/doctest.h>
@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "engine/allocations.h"
 #include "engine/engine.h"
-#include "model/build.h"
-#include "model/checkpoint_source.h"
+#include "model/blocks/build.h"
+#include "model/hf/checkpoint_source.h"
 #include "tests/support/ranks.h"
 #include "tests/trainer/flag_line.h"
 #include "tests/trainer/workbench.h"

@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "model/safetensors_writer.h"
+#include "model/hf/safetensors_writer.h"
 #include "tests/trainer/workbench.h"
 
 namespace zeroth::trainer {

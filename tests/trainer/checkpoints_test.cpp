@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "model/safetensors_folder.h"
+#include "model/hf/safetensors_folder.h"
 #include "tests/support/ranks.h"
 #include "tests/trainer/disk.h"
 #include "tests/trainer/workbench.h"

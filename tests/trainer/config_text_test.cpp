@@ -1,4 +1,4 @@
-#include "trainer/config_text.h"
+#include "trainer/report/config_text.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "trainer/environment.h"
+#include "trainer/report/environment.h"
 
 #include <doctest/doctest.h>
 

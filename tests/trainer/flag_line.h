@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "trainer/flags.h"
+#include "trainer/flags/flags.h"
 
 namespace zeroth::trainer {
 

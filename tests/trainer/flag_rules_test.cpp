@@ -1,4 +1,4 @@
-#include "trainer/flag_rules.h"
+#include "trainer/flags/flag_rules.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "trainer/flags.h"
+#include "trainer/flags/flags.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

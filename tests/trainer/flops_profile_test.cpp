@@ -1,4 +1,4 @@
-#include "trainer/flops_profile.h"
+#include "trainer/report/flops_profile.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "trainer/hf_flag_table.h"
+#include "trainer/flags/hf_flag_table.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "trainer/hf_flags.h"
+#include "trainer/flags/hf_flags.h"
 
 #include <doctest/doctest.h>
 

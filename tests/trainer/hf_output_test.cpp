@@ -4,8 +4,8 @@
 
 #include <filesystem>
 
-#include "model/build.h"
-#include "model/checkpoint_source.h"
+#include "model/blocks/build.h"
+#include "model/hf/checkpoint_source.h"
 #include "tests/trainer/workbench.h"
 
 namespace zeroth::trainer {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <set>
 
-#include "model/safetensors_folder.h"
+#include "model/hf/safetensors_folder.h"
 #include "tests/trainer/free_port.h"
 #include "tests/trainer/workbench.h"
 #include "trainer/checkpoints.h"

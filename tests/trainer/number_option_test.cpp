@@ -1,4 +1,4 @@
-#include "trainer/number_option.h"
+#include "trainer/flags/number_option.h"
 
 #include <doctest/doctest.h>
 

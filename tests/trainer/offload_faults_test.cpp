@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "model/safetensors_folder.h"
+#include "model/hf/safetensors_folder.h"
 #include "tests/trainer/disk.h"
 #include "tests/trainer/offload_bench.h"
 

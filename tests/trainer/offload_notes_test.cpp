@@ -1,4 +1,4 @@
-#include "trainer/offload_notes.h"
+#include "trainer/report/offload_notes.h"
 
 #include <doctest/doctest.h>
 

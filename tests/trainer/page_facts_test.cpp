@@ -1,4 +1,4 @@
-#include "trainer/page_facts.h"
+#include "trainer/report/page_facts.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "trainer/peak_memory.h"
+#include "trainer/report/peak_memory.h"
 
 #include <doctest/doctest.h>
 

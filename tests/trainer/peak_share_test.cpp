@@ -1,4 +1,4 @@
-#include "trainer/peak_share.h"
+#include "trainer/report/peak_share.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // Starts the real programs: what a run leaves for others to look at.
-#include "trainer/reporter.h"
+#include "trainer/report/reporter.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

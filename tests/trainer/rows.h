@@ -1,7 +1,7 @@
 // A step as the tests of metrics and progress need it.
 #pragma once
 
-#include "trainer/metrics.h"
+#include "trainer/report/metrics.h"
 
 namespace zeroth::trainer {
 

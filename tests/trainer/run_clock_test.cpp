@@ -1,4 +1,4 @@
-#include "trainer/run_clock.h"
+#include "trainer/report/run_clock.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "trainer/step_events.h"
+#include "trainer/report/step_events.h"
 
 #include <doctest/doctest.h>
 

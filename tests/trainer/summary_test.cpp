@@ -1,4 +1,4 @@
-#include "trainer/summary.h"
+#include "trainer/report/summary.h"
 
 #include <doctest/doctest.h>
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "model/open_gradient.h"
+#include "model/blocks/open_gradient.h"
 #include "tests/support/chain.h"
 #include "tests/support/late_copies.h"
 #include "zero/grad_landing.h"

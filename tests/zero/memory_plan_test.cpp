@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "model/open_gradient.h"
+#include "model/blocks/open_gradient.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
 #include "tests/support/temp_folder.h"

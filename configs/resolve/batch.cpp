@@ -1,0 +1,141 @@
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "configs/resolve/context.h"
+
+namespace zeroth::configs {
+namespace {
+
+constexpr char kBatch[] = "train_batch_size";
+constexpr char kMicro[] = "train_micro_batch_size_per_gpu";
+constexpr char kSteps[] = "gradient_accumulation_steps";
+constexpr int64_t kDefaultMicro = 8;  // as Hugging Face's Trainer
+
+struct Given {
+  std::optional<int64_t> batch, micro, steps;
+};
+
+// Where a user changes a value: its key, or the flag that gave it.
+const char* place(const Context& context, const char* path, const char* flag) {
+  return context.keys.get<int64_t>(path) ? path : flag;
+}
+
+int64_t at_least_one(int64_t value) {
+  return std::max<int64_t>(1, value);
+}
+
+int64_t nearest_multiple(int64_t value, int64_t of) {
+  return at_least_one((value + of / 2) / of) * of;
+}
+
+BatchConfig fill_missing(const Given& given, int64_t ranks) {
+  BatchConfig batch;
+  batch.micro_batch_size = given.micro.value_or(1);
+  batch.accumulation_steps = given.steps.value_or(1);
+  if (!given.batch) {
+    batch.train_batch_size = batch.micro_batch_size * batch.accumulation_steps * ranks;
+    return batch;
+  }
+  batch.train_batch_size = *given.batch;
+  if (!given.micro) {
+    batch.micro_batch_size = at_least_one(*given.batch / ranks / batch.accumulation_steps);
+  } else if (!given.steps) {
+    batch.accumulation_steps = at_least_one(*given.batch / *given.micro / ranks);
+  }
+  return batch;
+}
+
+void tell_origins(Context& context, const Given& given) {
+  if (!given.batch) context.origins[kBatch] = "micro-batch * accumulation * ranks";
+  if (!given.micro) context.origins[kMicro] = "global batch / accumulation / ranks";
+  if (!given.steps) {
+    context.origins[kSteps] =
+        given.batch && given.micro ? "global batch / micro-batch / ranks" : "default";
+  }
+}
+
+// The micro-batch and accumulation nearest to the given ones whose product is `samples`.
+std::pair<int64_t, int64_t> nearest_pair(const Given& given, int64_t samples) {
+  std::pair<int64_t, int64_t> best{samples, 1};
+  const auto distance = [&](const std::pair<int64_t, int64_t>& pair) {
+    return std::abs(pair.first - given.micro.value_or(pair.first)) +
+           std::abs(pair.second - given.steps.value_or(pair.second));
+  };
+  for (int64_t divisor = 1; divisor <= samples / divisor; ++divisor) {
+    if (samples % divisor != 0) continue;
+    const std::pair low(divisor, samples / divisor), high(samples / divisor, divisor);
+    best = std::min({best, low, high},
+                    [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+  }
+  return best;
+}
+
+// What to do where neither value alone can be changed to fit the global batch.
+std::string pair_remedy(const Context& context, const Given& given) {
+  const int64_t ranks = context.facts.world_size;
+  if (*given.batch % ranks != 0) {
+    return fmt::format("; no micro * accumulation gives {} on {} ranks", *given.batch, ranks);
+  }
+  const auto [micro, steps] = nearest_pair(given, *given.batch / ranks);
+  std::string text;
+  const auto offer = [&](const std::optional<int64_t>& value, const char* name, int64_t to) {
+    if (value) text += fmt::format("{} {} to {}", text.empty() ? ", or" : " and", name, to);
+  };
+  offer(given.micro, place(context, kMicro, "--micro-batch"), micro);
+  offer(given.steps, place(context, kSteps, "--accumulation"), steps);
+  return text;
+}
+
+// "set train_batch_size to 36, or train_micro_batch_size_per_gpu to 16"
+std::string remedies(const Context& context, const Given& given, const BatchConfig& batch) {
+  const int64_t ranks = context.facts.world_size;
+  const int64_t fixed = given.micro.value_or(1) * given.steps.value_or(1) * ranks;
+  std::string single;
+  const auto offer = [&](const std::optional<int64_t>& value, int64_t others, const char* name) {
+    if (value && *given.batch % others == 0) {
+      single += fmt::format(", or {} to {}", name, *given.batch / others);
+    }
+  };
+  offer(given.micro, batch.accumulation_steps * ranks, place(context, kMicro, "--micro-batch"));
+  offer(given.steps, batch.micro_batch_size * ranks, place(context, kSteps, "--accumulation"));
+  return fmt::format("set {} to {}{}", place(context, kBatch, "--global-batch"),
+                     given.micro && given.steps ? fixed : nearest_multiple(*given.batch, fixed),
+                     single.empty() ? pair_remedy(context, given) : single);
+}
+
+}  // namespace
+
+BatchConfig fill_batch(Context& context) {
+  const CheckedKeys& keys = context.keys;
+  const FlagValues& flags = context.flags;
+  const int64_t ranks = context.facts.world_size;
+  Given given{context.pick(kBatch, flags.global_batch, "--global-batch"),
+              context.pick(kMicro, flags.micro_batch, "--micro-batch"),
+              context.pick(kSteps, flags.accumulation, "--accumulation")};
+  if (keys.is_bad(kBatch) || keys.is_bad(kMicro) || keys.is_bad(kSteps)) return {};
+  if (!given.batch && !given.micro) {
+    const bool only_steps = keys.get<int64_t>(kSteps) && !keys.has(kBatch) && !keys.has(kMicro);
+    if (only_steps) {
+      context.complain(
+          "{} {} alone does not give the batch (train_batch_size = micro * accumulation {} * ranks "
+          "{}): add {} or {}, or give --micro-batch or --global-batch",
+          kSteps, *given.steps, *given.steps, ranks, kBatch, kMicro);
+      return {};
+    }
+    given.micro = kDefaultMicro;
+    context.origins[kMicro] = "default";
+    context.note(kMicro, "no batch size given: {} {}, {} {}", kMicro, *given.micro, kSteps,
+                 given.steps.value_or(1));
+  }
+  const BatchConfig batch = fill_missing(given, ranks);
+  tell_origins(context, given);
+  if (batch.train_batch_size != batch.micro_batch_size * batch.accumulation_steps * ranks) {
+    context.complain("train_batch_size {} != micro {} * accumulation {} * ranks {}: {}",
+                     batch.train_batch_size, batch.micro_batch_size, batch.accumulation_steps,
+                     ranks, remedies(context, given, batch));
+  }
+  return batch;
+}
+
+}  // namespace zeroth::configs

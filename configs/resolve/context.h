@@ -1,0 +1,120 @@
+// What the parts of resolve share: the checked file, the flags, the facts, and what they found to
+// say.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "configs/loader.h"
+#include "configs/schema/check.h"
+
+namespace zeroth::configs {
+
+inline constexpr double kFlagLr = 5e-5;  // the rate of the command line where nobody gives one
+
+struct Context {
+  const CheckedKeys& keys;
+  const FlagValues& flags;
+  RunFacts facts;
+  // False: hidden_size and total_steps come later, and nobody may miss them.
+  bool facts_known = true;
+  std::vector<std::string> complaints = {};
+  Notes notes = {};
+  // Where values come from that are neither in the file nor the key's default, by path.
+  Origins origins = {};
+  // Sections of an unknown type: what the check said of their keys is not shown.
+  std::vector<std::string> moot = {};
+
+  template <typename... Args>
+  void complain(fmt::format_string<Args...> format, Args&&... args) {
+    complaints.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  template <typename... Args>
+  void warn(std::string_view key, fmt::format_string<Args...> format, Args&&... args) {
+    notes.push_back(
+        {Note::Kind::kWarning, std::string(key), fmt::format(format, std::forward<Args>(args)...)});
+  }
+
+  template <typename... Args>
+  void note(std::string_view key, fmt::format_string<Args...> format, Args&&... args) {
+    notes.push_back(
+        {Note::Kind::kNote, std::string(key), fmt::format(format, std::forward<Args>(args)...)});
+  }
+
+  // The file's value, else the flag's. Both, and different: a complaint.
+  template <typename T>
+  std::optional<T> pick(const std::string& path, const std::optional<T>& flag,
+                        const char* flag_name) {
+    const std::optional<T> value = keys.get<T>(path);
+    if (value && flag && *value != *flag) {
+      complain("{}: {} in the file, but {} {}; make them equal or write \"auto\" in the file", path,
+               shown(*value), flag_name, shown(*flag));
+    }
+    if (!value && (flag || keys.is_auto(path))) {
+      origins[path] = flag ? flag_name : fmt::format("default of {}", flag_name);
+    }
+    return value ? value : flag;
+  }
+
+  // The file's value where it has one.
+  template <typename T>
+  void read(const std::string& path, T& into) {
+    into = keys.get<T>(path).value_or(into);
+  }
+
+  template <typename T>
+  static std::string shown(const T& value) {
+    return nlohmann::ordered_json(value).dump();
+  }
+};
+
+using Names = std::vector<std::string_view>;
+
+// The "type" at `path` in the spelling of `known`; nothing after a complaint or where it is bad.
+std::optional<std::string> known_type(Context& context, const std::string& path, const Names& known,
+                                      const Names& not_yet, bool any_case);
+
+// "bf16", "warning", "cpu".
+const char* name_of(Precision precision);
+const char* name_of(LogLevel level);
+const char* name_of(RestingPlace place);
+
+// Complains about keys of the section's params that the type does not take.
+void check_params(Context& context, const std::string& section, std::string_view type,
+                  std::string_view takes);
+
+// The three batch values by DeepSpeed's rules; complains where they do not fit together.
+BatchConfig fill_batch(Context& context);
+
+// The other sections, each into its part of the Config.
+void fill_precision(Context& context, Config& config);
+void fill_optimizer(Context& context, Config& config);
+void fill_scheduler(Context& context, Config& config);  // after the optimizer
+void fill_gradients(Context& context, Config& config);
+void fill_zero(Context& context, Config& config);
+void fill_offload(Context& context, Config& config);
+void fill_recompute(Context& context, Config& config);
+void fill_report(Context& context, Config& config);  // printing, monitors, profilers
+
+// All of it: every value that can be known. What is wrong stands in the context and in its keys.
+Config fill(Context& context);
+
+// The complaints about the file and about how its values fit, in this order.
+std::vector<std::string> all_complaints(const Context& context);
+
+// Of every honoured key.
+Origins all_origins(const Context& context);
+
+// Ranges of the flags.
+void check_flags(Context& context);
+
+// Rules that join several keys.
+void validate(Context& context, const Config& config);
+void check_offload(Context& context, const Config& config);  // its part of them
+
+}  // namespace zeroth::configs

@@ -1,0 +1,99 @@
+#include <algorithm>
+
+#include "configs/resolve/context.h"
+
+namespace zeroth::configs {
+namespace {
+
+using Kind = OptimizerConfig::Kind;
+
+struct Type {
+  std::string_view name;
+  Kind kind;
+  double lr, eps;          // defaults within a section
+  std::string_view takes;  // keys of optimizer.params
+};
+
+constexpr std::string_view kAdamTakes =
+    "lr betas eps weight_decay adam_w_mode torch_adam set_grad_none";
+
+// DeepSpeed's FusedAdam and FusedLion, and torch.optim's SGD and Adagrad, which it takes.
+constexpr Type kTypes[] = {
+    {"AdamW", Kind::kAdamW, 1e-3, 1e-8, kAdamTakes},
+    {"Adam", Kind::kAdamW, 1e-3, 1e-8, kAdamTakes},
+    {"Lion", Kind::kLion, 1e-3, 1e-8, "lr betas weight_decay set_grad_none"},
+    {"SGD", Kind::kSgd, 1e-3, 1e-8,
+     "lr momentum dampening weight_decay nesterov foreach fused differentiable"},
+    {"Adagrad", Kind::kAdagrad, 1e-2, 1e-10,
+     "lr lr_decay weight_decay initial_accumulator_value eps foreach fused differentiable"},
+};
+
+bool takes(const Type& type, std::string_view name) {
+  const auto names = split_values(type.takes, ' ');
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// AdamW where there is no section, or none of a known type.
+const Type& type_of(Context& context) {
+  if (context.keys.values.count("optimizer") == 0) return kTypes[0];
+  Names names;
+  for (const Type& type : kTypes) names.push_back(type.name);
+  const auto name = known_type(
+      context, "optimizer.type", names,
+      {"Muon", "Lamb", "OneBitAdam", "ZeroOneAdam", "OneBitLamb", "MuAdam", "MuAdamW", "MuSGD"},
+      true);
+  if (!name) return kTypes[0];
+  const auto* type = std::find_if(std::begin(kTypes), std::end(kTypes),
+                                  [&](const Type& known) { return known.name == *name; });
+  check_params(context, "optimizer", type->name, type->takes);
+  return *type;
+}
+
+// The file's value, the flag's, or what the struct holds; a complaint about a flag that the type
+// does not take.
+template <typename T>
+void fill(Context& context, const Type& type, std::string_view name, const std::optional<T>& flag,
+          const char* flag_name, T& into) {
+  if (takes(type, name)) {
+    into = context.pick(fmt::format("optimizer.params.{}", name), flag, flag_name).value_or(into);
+  } else if (flag) {
+    context.complain("{}: {} takes no {}", flag_name, type.name, name);
+  }
+}
+
+void check_nesterov(Context& context, const OptimizerConfig& optimizer) {
+  if (optimizer.nesterov && (optimizer.momentum == 0 || optimizer.dampening != 0)) {
+    context.complain(
+        "optimizer.params.nesterov: needs momentum > 0 and dampening 0, found {} and {}",
+        optimizer.momentum, optimizer.dampening);
+  }
+}
+
+}  // namespace
+
+void fill_optimizer(Context& context, Config& config) {
+  const FlagValues& flags = context.flags;
+  const Type& type = type_of(context);
+  OptimizerConfig& optimizer = config.optimizer;
+  optimizer.kind = type.kind;
+  if (type.name == "Adam" && context.keys.get<bool>("optimizer.params.adam_w_mode") == false) {
+    optimizer.kind = Kind::kAdam;
+  }
+  // Without a section, and for "auto", the flag's default; DeepSpeed's within a section.
+  const bool by_flag =
+      !context.keys.has("optimizer") || context.keys.is_auto("optimizer.params.lr");
+  optimizer.lr = by_flag ? kFlagLr : type.lr;
+  optimizer.eps = type.eps;
+  fill(context, type, "lr", flags.lr, "--lr", optimizer.lr);
+  fill(context, type, "betas", flags.betas, "--betas", optimizer.betas);
+  fill(context, type, "eps", flags.eps, "--eps", optimizer.eps);
+  fill(context, type, "weight_decay", flags.weight_decay, "--weight-decay", optimizer.weight_decay);
+  context.read("optimizer.params.momentum", optimizer.momentum);
+  context.read("optimizer.params.dampening", optimizer.dampening);
+  context.read("optimizer.params.nesterov", optimizer.nesterov);
+  context.read("optimizer.params.lr_decay", optimizer.lr_decay);
+  context.read("optimizer.params.initial_accumulator_value", optimizer.initial_accumulator_value);
+  check_nesterov(context, optimizer);
+}
+
+}  // namespace zeroth::configs

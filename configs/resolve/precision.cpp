@@ -1,0 +1,63 @@
+#include "configs/resolve/context.h"
+
+namespace zeroth::configs {
+namespace {
+
+const char* flag_of(Precision precision) {
+  switch (precision) {
+    case Precision::kFp16:
+      return "--fp16";
+    case Precision::kBf16:
+      return "--bf16";
+    case Precision::kFp32:
+      break;
+  }
+  return "--fp32";
+}
+
+// A switch in the file that says something else than the flag.
+void compare(Context& context, const char* path, Precision precision) {
+  const std::optional<bool> enabled = context.keys.get<bool>(path);
+  const Precision flag = *context.flags.precision;
+  if (enabled && *enabled != (flag == precision)) {
+    context.complain("{}: {} in the file, but {}; make them equal or write \"auto\" in the file",
+                     path, *enabled, flag_of(flag));
+  }
+}
+
+}  // namespace
+
+const char* name_of(Precision precision) {
+  return flag_of(precision) + 2;  // without the dashes
+}
+
+void fill_precision(Context& context, Config& config) {
+  const CheckedKeys& keys = context.keys;
+  for (const char* path : {"fp16.enabled", "bf16.enabled"}) {
+    if (keys.is_auto(path)) context.origins[path] = "no flag given";
+  }
+  if (context.flags.precision) {
+    compare(context, "fp16.enabled", Precision::kFp16);
+    compare(context, "bf16.enabled", Precision::kBf16);
+    config.precision = *context.flags.precision;
+    context.origins["fp16.enabled"] = context.origins["bf16.enabled"] = flag_of(config.precision);
+  } else if (keys.get<bool>("fp16.enabled").value_or(false)) {
+    config.precision = Precision::kFp16;
+  } else if (keys.get<bool>("bf16.enabled").value_or(false)) {
+    config.precision = Precision::kBf16;
+  } else if (keys.has("fp16") || keys.has("bf16")) {
+    context.note("bf16.enabled", "neither fp16 nor bf16 is enabled: fp32");
+  } else {
+    context.note("bf16.enabled", "no precision section: fp32");
+  }
+  LossScaleConfig& scale = config.loss_scale;
+  context.read("fp16.loss_scale", scale.static_scale);
+  context.read("fp16.initial_scale_power", scale.initial_scale_power);
+  context.read("fp16.loss_scale_window", scale.window);
+  context.read("fp16.hysteresis", scale.hysteresis);
+  context.read("fp16.consecutive_hysteresis", scale.consecutive_hysteresis);
+  context.read("fp16.min_loss_scale", scale.min_scale);
+  context.read("bf16.check_grad_overflow", config.check_grad_overflow);
+}
+
+}  // namespace zeroth::configs

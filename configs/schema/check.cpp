@@ -1,0 +1,209 @@
+#include "configs/schema/check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/json.h"
+#include "base/nearest.h"
+#include "base/printable.h"
+
+namespace zeroth::configs {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string join(std::string_view section, std::string_view name) {
+  return section.empty() ? std::string(name) : fmt::format("{}.{}", section, name);
+}
+
+class Checker {
+ public:
+  explicit Checker(CheckedKeys& out) : out_(out) {}
+
+  // `shown` is the section as the file spells it, `section` as the table does.
+  void check_section(const Json& object, const std::string& shown, const std::string& section) {
+    for (const auto& [name, value] : object.items()) {
+      const std::string path = join(shown, name), spelled = join(section, name);
+      const Alias* alias = find_alias(spelled);
+      const std::string key_path(alias != nullptr ? alias->path : std::string_view(spelled));
+      const Key* key = find_key(key_path);
+      out_.given.push_back({path, key, value});
+      if (key == nullptr) {
+        complain_unknown(join(shown, shortened(name)), section, name);
+      } else if (const auto [first, inserted] = seen_.emplace(key_path, path);
+                 !inserted && first->second != path) {
+        complain(path, "stands in the file also as {}: keep one", first->second);
+      } else if (alias != nullptr && alias->kind == Alias::Kind::kCpuDevice) {
+        check_cpu_device(value, path, *key);
+      } else {
+        if (alias != nullptr && alias->kind == Alias::Kind::kOldName) {
+          warn(path, "{} is the old name of {}", path, key_path);
+        }
+        check_known(value, path, *key);
+      }
+    }
+  }
+
+ private:
+  template <typename... Args>
+  void complain(const std::string& path, fmt::format_string<Args...> format, Args&&... args) {
+    out_.complaints.push_back(path + ": " + fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  template <typename... Args>
+  void warn(const std::string& path, fmt::format_string<Args...> format, Args&&... args) {
+    out_.notes.push_back(
+        {Note::Kind::kWarning, path, fmt::format(format, std::forward<Args>(args)...)});
+  }
+
+  void complain_unknown(const std::string& path, const std::string& section,
+                        const std::string& name) {
+    if (!guesses_.another()) return complain(path, "unknown key");
+    const std::string_view near = nearest_name(name, names_in(section));
+    if (!near.empty()) {
+      const std::string meant = join(section, near);
+      complain(path, "unknown key; did you mean {}?", meant);
+      const Alias* alias = find_alias(meant);
+      out_.bad.insert(std::string(
+          alias != nullptr ? alias->path
+                           : std::string_view(meant)));  // probably given: not to be missed later
+      return;
+    }
+    for (const Key& key : keys()) {
+      if (key.path == name) {
+        complain(path, "unknown key; did you mean {}, at the top level of the file?", name);
+        return;
+      }
+      if (key.path.ends_with("." + name)) {
+        complain(path, "unknown key; did you mean {}?", key.path);
+        return;
+      }
+    }
+    complain(path, "unknown key");
+  }
+
+  void check_known(const Json& value, const std::string& path, const Key& key) {
+    const size_t before = out_.complaints.size();
+    check_key(value, path, key);
+    const bool complained = out_.complaints.size() > before;
+    const std::string key_path(key.path);
+    if (complained && out_.values.count(key_path) == 0) out_.bad.insert(key_path);
+  }
+
+  // cpu_offload: true, false or null.
+  void check_cpu_device(const Json& value, const std::string& path, const Key& key) {
+    if (!value.is_boolean() && !value.is_null()) {
+      complain(path, "expected true or false, found {}", describe(value));
+    } else if (value == true) {
+      const Json meant = {{"device", "cpu"}};
+      warn(path, "{} true is the old form of {} {}", path, key.path, meant.dump());
+      check_known(meant, std::string(key.path), key);
+    }
+  }
+
+  void check_key(const Json& value, const std::string& path, const Key& key) {
+    if (key.path == "zero_optimization" && value.is_boolean()) {
+      const int stage = value.get<bool>() ? 1 : 0;
+      out_.values["zero_optimization.stage"] = stage;
+      warn(path, "{}: {} is the old form of {{\"stage\": {}}}", path, quoted(value), stage);
+    } else if (key.state == KeyState::kRefused) {
+      check_refused(value, path, key);
+    } else if (value == "auto" && key.type != KeyType::kSection) {
+      check_auto(path, key);
+    } else if (value.is_null() && key.fallback == "null") {
+      return;
+    } else {
+      check_value(value, path, key);
+    }
+  }
+
+  void check_auto(const std::string& path, const Key& key) {
+    if (key.automatic.empty()) {
+      complain(path, "\"auto\" has no meaning here: give a value (default {})", key.fallback);
+    } else if (key.state == KeyState::kHonoured) {
+      out_.values[std::string(key.path)] = "auto";
+    }
+  }
+
+  void check_value(const Json& value, const std::string& path, const Key& key) {
+    const std::optional<Json> typed = typed_value(value, key);
+    if (!typed) {
+      complain(path, "expected {}, found {}", type_name(key.type), describe(value));
+    } else if (key.type == KeyType::kSection) {
+      out_.values[std::string(key.path)] = Json::object();
+      check_section(value, path, std::string(key.path));
+    } else if (!is_accepted(*typed, key)) {
+      complain(path, "expected {}, found {}", accepted_text(key), describe(value));
+    } else if (key.state == KeyState::kHonoured) {
+      out_.values[std::string(key.path)] = *typed;
+    } else if (value != own_json(key.fallback)) {
+      warn(path, "{} {} has no effect: {}", path, quoted(value), key.text);
+    }
+  }
+
+  void check_refused(const Json& value, const std::string& path, const Key& key) {
+    if (key.type == KeyType::kSection) {
+      check_refused_section(value, path, key);
+    } else if (!is_one_of(value, key.fallback) && !is_one_of(value, key.accepts)) {
+      complain(path, "{} is refused: {}; accepted: {}{}", quoted(value), key.text, key.fallback,
+               key.accepts.empty() ? "" : fmt::format(" | {}", key.accepts));
+    }
+  }
+
+  void check_refused_section(const Json& value, const std::string& path, const Key& key) {
+    if (value.is_null()) return;
+    if (!value.is_object()) {
+      complain(path, "expected {}, found {}", type_name(key.type), describe(value));
+      return;
+    }
+    const auto parts = split_values(key.accepts, '=');
+    const std::string off = parts.empty() ? "" : std::string(parts[0]);
+    const bool is_off = !parts.empty() && (!value.contains(off) || is_one_of(value[off], parts[1]));
+    if (!is_off) {
+      complain(path, "refused: {}; leave the section out{}", key.text,
+               parts.empty() ? "" : fmt::format(" or set {} to {}", off, parts[1]));
+    }
+    std::vector<std::string_view> inside = split_values(key.inside, ' ');
+    if (!off.empty()) inside.push_back(parts[0]);
+    check_names(value, path, "", inside);
+  }
+
+  // Names only: what a section that is switched off says has no effect.
+  void check_names(const Json& object, const std::string& path, const std::string& relative,
+                   const std::vector<std::string_view>& inside) {
+    for (const auto& [name, value] : object.items()) {
+      const std::string inner = join(relative, name);
+      const bool open = std::any_of(inside.begin(), inside.end(), [&](std::string_view known) {
+        return known == "*" || known == inner + ".*";
+      });
+      if (open) continue;
+      if (std::find(inside.begin(), inside.end(), inner) == inside.end()) {
+        const std::string_view near = guesses_.another() ? nearest_name(inner, inside) : "";
+        complain(join(path, shortened(name)), "unknown key{}",
+                 near.empty() ? "" : fmt::format("; did you mean {}?", near));
+      } else if (value.is_object()) {
+        check_names(value, join(path, name), inner, inside);
+      }
+    }
+  }
+
+  CheckedKeys& out_;
+  Guesses guesses_;
+  std::map<std::string, std::string> seen_;  // table path -> path in the file
+};
+
+}  // namespace
+
+CheckedKeys check_keys(const Json& root, const std::string& name) {
+  CheckedKeys out;
+  out.name = name;
+  if (root.is_object()) {
+    Checker(out).check_section(root, "", "");
+  } else {
+    out.complaints.push_back("expected an object at the top level, found " + describe(root));
+  }
+  return out;
+}
+
+}  // namespace zeroth::configs

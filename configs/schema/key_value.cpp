@@ -1,0 +1,133 @@
+#include "configs/schema/key_value.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+
+#include "base/json.h"
+
+namespace zeroth::configs {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+bool same_text(const Json& left, const Json& right) {
+  if (!left.is_string() || !right.is_string()) return false;
+  const auto &a = left.get_ref<const std::string&>(), &b = right.get_ref<const std::string&>();
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
+    return std::tolower(x) == std::tolower(y);
+  });
+}
+
+// The spelling of the table.
+Json canonical(const Json& text, const Key& key) {
+  if (!key.any_case) return text;
+  for (const std::string_view listed : split_values(key.accepts)) {
+    if (const Json value = own_json(listed); same_text(text, value)) return value;
+  }
+  return text;
+}
+
+// A path or a name would end there for the system, whatever follows.
+bool holds_nul(const Json& value) {
+  if (value.is_array()) return std::any_of(value.begin(), value.end(), holds_nul);
+  return value.is_string() && value.get_ref<const std::string&>().find('\0') != std::string::npos;
+}
+
+}  // namespace
+
+std::string type_name(KeyType type) {
+  switch (type) {
+    case KeyType::kBool:
+      return "true or false";
+    case KeyType::kInteger:
+      return "an integer";
+    case KeyType::kNumber:
+      return "a number";
+    case KeyType::kString:
+      return "a string";
+    case KeyType::kPair:
+      return "a list of two numbers";
+    case KeyType::kList:
+      return "a list of names";
+    case KeyType::kSection:
+      return "an object";
+  }
+  return {};
+}
+
+// "an integer > 0", "an integer in 0..3", "\"log\" | \"linear\"".
+std::string accepted_text(const Key& key) {
+  if (key.type == KeyType::kString) return std::string(key.accepts);
+  return fmt::format("{} {}{}", type_name(key.type), key.accepts.starts_with(">") ? "" : "in ",
+                     key.accepts);
+}
+
+// The value in the type of its key; nothing when it has another type, or a NUL in a text.
+std::optional<Json> typed_value(const Json& value, const Key& key) {
+  constexpr double kInt64End = 9223372036854775808.0;
+  if (holds_nul(value)) return std::nullopt;
+  switch (key.type) {
+    case KeyType::kBool:
+      return value.is_boolean() ? std::optional(value) : std::nullopt;
+    case KeyType::kInteger: {
+      if (!value.is_number()) return std::nullopt;
+      const double number = value.get<double>();
+      if (number == INFINITY && key.accepts.ends_with("Infinity")) return Json(kInfinity);
+      if (number != std::floor(number) || std::abs(number) > kInt64End) return std::nullopt;
+      if (number == kInt64End && value != Json(INT64_MAX)) return std::nullopt;
+      return Json(value.is_number_float() ? static_cast<int64_t>(number) : value.get<int64_t>());
+    }
+    case KeyType::kNumber:
+      return value.is_number() ? std::optional(Json(value.get<double>())) : std::nullopt;
+    case KeyType::kString:
+      return value.is_string() ? std::optional(canonical(value, key)) : std::nullopt;
+    case KeyType::kPair: {
+      const bool is_pair =
+          value.is_array() && value.size() == 2 && value[0].is_number() && value[1].is_number();
+      return is_pair ? std::optional(value) : std::nullopt;
+    }
+    case KeyType::kList: {
+      const auto is_name = [](const Json& entry) { return entry.is_string(); };
+      const bool names = value.is_array() && std::all_of(value.begin(), value.end(), is_name);
+      return names ? std::optional(value) : std::nullopt;
+    }
+    case KeyType::kSection:
+      return value.is_object() ? std::optional(value) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+bool is_one_of(const Json& value, std::string_view list) {
+  const auto values = split_values(list);
+  return std::any_of(values.begin(), values.end(),
+                     [&](std::string_view text) { return value == own_json(text); });
+}
+
+bool is_accepted(const Json& value, const Key& key) {
+  switch (key.type) {
+    case KeyType::kInteger:
+    case KeyType::kNumber:
+      return in_range(value.get<double>(), key.accepts);
+    case KeyType::kPair:
+      return in_range(value[0].get<double>(), key.accepts) &&
+             in_range(value[1].get<double>(), key.accepts);
+    default:
+      return key.accepts.empty() || is_one_of(value, key.accepts);
+  }
+}
+
+std::string describe(const Json& value) {
+  const char* const nul = holds_nul(value) ? " with a NUL in it" : "";
+  if (value.is_string()) return fmt::format("the string {}{}", quoted(value), nul);
+  if (value.is_object()) return "an object";
+  if (value.is_array()) return fmt::format("the list {}{}", quoted(value), nul);
+  if (value.is_number_float() && !std::isfinite(value.get<double>())) {
+    return fmt::format("{}", value.get<double>());
+  }
+  return value.dump();
+}
+
+}  // namespace zeroth::configs

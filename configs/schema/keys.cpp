@@ -1,0 +1,104 @@
+#include "configs/schema/keys.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "base/error.h"
+#include "configs/schema/key_rows.h"
+
+namespace zeroth::configs {
+namespace {
+
+std::string_view trim(std::string_view text) {
+  const size_t first = text.find_first_not_of(' ');
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(' ') - first + 1);
+}
+
+double number(std::string_view text) {
+  text = trim(text);
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  ZEROTH_CHECK(error == std::errc() && end == text.data() + text.size(), "bad bound '{}'", text);
+  return value;
+}
+
+std::string_view parent_of(std::string_view path) {
+  const size_t dot = path.rfind('.');
+  return dot == std::string_view::npos ? std::string_view() : path.substr(0, dot);
+}
+
+std::string_view last_of(std::string_view path) {
+  return path.substr(path.rfind('.') + 1);
+}
+
+}  // namespace
+
+const std::vector<Key>& keys() {
+  static const std::vector<Key> all = [] {
+    std::vector<Key> rows;
+    for (const auto& part : {training_rows(), update_rows(), zero_rows(), offload_rows(),
+                             gradient_rows(), report_rows(), other_rows()}) {
+      rows.insert(rows.end(), part.begin(), part.end());
+    }
+    return rows;
+  }();
+  return all;
+}
+
+const Key* find_key(std::string_view path) {
+  const auto found =
+      std::find_if(keys().begin(), keys().end(), [&](const Key& key) { return key.path == path; });
+  return found == keys().end() ? nullptr : &*found;
+}
+
+const Alias* find_alias(std::string_view other) {
+  const auto found = std::find_if(aliases().begin(), aliases().end(),
+                                  [&](const Alias& alias) { return alias.other == other; });
+  return found == aliases().end() ? nullptr : &*found;
+}
+
+std::vector<std::string_view> names_in(std::string_view section) {
+  std::vector<std::string_view> names;
+  const auto add = [&](std::string_view path) {
+    if (parent_of(path) == section) names.push_back(last_of(path));
+  };
+  for (const Key& key : keys()) add(key.path);
+  for (const Alias& alias : aliases()) add(alias.other);
+  return names;
+}
+
+bool in_range(double value, std::string_view range) {
+  constexpr std::string_view kOrInfinity = " or Infinity";
+  if (range.ends_with(kOrInfinity)) {
+    range.remove_suffix(kOrInfinity.size());
+    if (value == INFINITY) return true;
+  }
+  if (!std::isfinite(value)) return false;
+  if (range.empty()) return true;
+  if (range.starts_with(">=")) return value >= number(range.substr(2));
+  if (range.starts_with(">")) return value > number(range.substr(1));
+  if (range.starts_with("[")) {
+    const size_t comma = range.find(',');
+    return value >= number(range.substr(1, comma - 1)) &&
+           value < number(range.substr(comma + 1, range.size() - comma - 2));
+  }
+  const size_t dots = range.find("..");
+  ZEROTH_CHECK(dots != std::string_view::npos, "bad range '{}'", range);
+  return value >= number(range.substr(0, dots)) && value <= number(range.substr(dots + 2));
+}
+
+std::vector<std::string_view> split_values(std::string_view list, char separator) {
+  std::vector<std::string_view> values;
+  while (!list.empty()) {
+    const size_t end = std::min(list.find(separator), list.size());
+    if (const std::string_view value = trim(list.substr(0, end)); !value.empty()) {
+      values.push_back(value);
+    }
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+  return values;
+}
+
+}  // namespace zeroth::configs

@@ -1,0 +1,108 @@
+#include "configs/schema/key_rows.h"
+
+namespace zeroth::configs {
+namespace {
+
+constexpr KeyType kBool = KeyType::kBool;
+constexpr std::string_view kEnabled = "enabled = false";
+constexpr std::string_view kWholeModels =
+    "rank 0 writes whole models, at the end and by --save-every";
+
+std::vector<Key> parallel_rows() {
+  return {
+      section("pipeline", "split of the model's blocks over ranks"),
+      refused("pipeline.stages", "\"auto\"", "not supported yet: every rank holds every block",
+              "1 | null"),
+      no_effect("pipeline.partition", KeyType::kString, "\"best\"", "there is one stage"),
+      no_effect("pipeline.seed_layers", kBool, "false", "there is one stage"),
+      no_effect("pipeline.activation_checkpoint_interval", KeyType::kInteger, "0",
+                "--gradient-checkpointing and activation_checkpointing switch recompute on"),
+      no_effect("pipeline.pipe_partitioned", kBool, "true", "there is one stage"),
+      no_effect("pipeline.grad_partitioned", kBool, "true", "there is one stage"),
+      refused("sequence_parallel_size", "1", "not supported yet", "null"),
+      refused("data_parallel_size", "null", "all ranks are data-parallel: give none"),
+      refused_section("tensor_parallel", "autotp_size = 0 | 1",
+                      "dtype tp_overlap_comm vocab_parallel_lm_head vocab_parallel_ce_backend tp "
+                      "tp.tp_size tp.tp_grain_size tensor_parallel tensor_parallel.tp_size "
+                      "tensor_parallel.tp_grain_size injection_policy_tuple partition_config.* "
+                      "preset_model keep_module_on_host replace_with_kernel_inject kernel_inject",
+                      "not supported yet: every rank holds whole layers"),
+      refused_section("expert_parallel", kEnabled, "*", "not supported yet"),
+      refused("use_data_before_expert_parallelism", "false", "not supported yet"),
+  };
+}
+
+std::vector<Key> service_rows() {
+  return {
+      section("checkpoint", "how checkpoints are written"),
+      {"checkpoint.tag_validation",
+       KeyType::kString,
+       KeyState::kNoEffect,
+       "\"Warn\"",
+       "\"Ignore\" | \"Warn\" | \"Fail\"",
+       "the default",
+       kWholeModels,
+       {},
+       true},
+      refused("checkpoint.load_universal", "false", "not supported yet"),
+      no_effect("checkpoint.use_node_local_storage", kBool, "false", kWholeModels),
+      no_effect("checkpoint.checkpoint_serialization", kBool, "true", kWholeModels),
+      no_effect("checkpoint.parallel_write", KeyType::kSection, "null", kWholeModels),
+      no_effect("checkpoint.parallel_write.pipeline_stage", kBool, "false", kWholeModels),
+      refused_section("checkpoint.writer", "",
+                      "type decoupled io_buffer_size io_buffer_double data_parallel io_multiplier "
+                      "show_statistics",
+                      "not supported yet"),
+      refused("datastates_ckpt", "false", "not supported yet", "null"),
+      refused_section("data_efficiency", kEnabled, "seed data_sampling.* data_routing.*",
+                      "not supported yet: it changes which samples are trained"),
+      refused_section("autotuning", kEnabled,
+                      "fast results_dir exps_dir overwrite metric metric_path start_profile_step "
+                      "end_profile_step tuner_type tuner_early_stopping tuner_num_trials mp_size "
+                      "arg_mappings.* model_info.* model_info_path max_train_batch_size "
+                      "min_train_batch_size max_train_micro_batch_size_per_gpu "
+                      "min_train_micro_batch_size_per_gpu num_tuning_micro_batch_sizes",
+                      "not supported yet"),
+      refused_section("compile", "deepcompile = false",
+                      "autoep_non_moe free_activation free_activation_threshold "
+                      "offload_activation offload_activation_pin_memory offload_opt_states "
+                      "double_buffer symmetric_memory debug_log offload_parameters "
+                      "sync_before_reduce sync_after_reduce sync_before_allgather "
+                      "sync_after_allgather keep_int_input_tensors keep_all_input_tensors passes",
+                      "there is no Python to compile"),
+      refused_section("hybrid_engine", kEnabled,
+                      "max_out_tokens inference_tp_size release_inference_cache pin_parameters "
+                      "tp_gather_partition_size enable_cuda_graph",
+                      "not supported: there is no generation"),
+      refused_section("weight_quantization", kEnabled,
+                      "num_bits q_type q_groups quantized_initialization.* post_init_quant.*",
+                      "not supported yet"),
+  };
+}
+
+std::vector<Key> legacy_rows() {
+  constexpr std::string_view kGone = "not supported, by DeepSpeed neither";
+  return {
+      refused_section("elasticity", kEnabled, "*", kGone),
+      refused_section("curriculum_learning", kEnabled, "*", kGone),
+      refused_section("progressive_layer_drop", kEnabled, "theta gamma", kGone),
+      refused_section("eigenvalue", kEnabled, "*", kGone),
+      refused_section("quantize_training", kEnabled, "*", kGone),
+      refused_section("compression_training", "", "*", kGone),
+      refused_section("sparse_attention", "", "*", kGone),
+      refused_section("nebula", kEnabled, "*", kGone),
+      refused("graph_harvesting", "false", kGone),
+  };
+}
+
+}  // namespace
+
+std::vector<Key> other_rows() {
+  std::vector<Key> rows;
+  for (const auto& part : {parallel_rows(), service_rows(), legacy_rows()}) {
+    rows.insert(rows.end(), part.begin(), part.end());
+  }
+  return rows;
+}
+
+}  // namespace zeroth::configs

@@ -1,0 +1,132 @@
+#include "configs/schema/key_rows.h"
+
+namespace zeroth::configs {
+namespace {
+
+constexpr KeyType kBool = KeyType::kBool;
+constexpr KeyType kInteger = KeyType::kInteger;
+constexpr KeyState kHonoured = KeyState::kHonoured;
+constexpr std::string_view kDefault = "the default";
+
+std::vector<Key> honoured_rows() {
+  return {
+      section("zero_optimization",
+              "what is sharded; true and false are accepted as stage 1 and stage 0"),
+      {"zero_optimization.stage", kInteger, kHonoured, "0", "0..3", "",
+       "0: nothing sharded; 1: optimizer state; 2: and gradients; 3: and parameters"},
+      {"zero_optimization.reduce_bucket_size", kInteger, kHonoured, "500000000", "> 0",
+       "hidden size squared",
+       "reductions under way together hold at most this many elements, or one block"},
+      {"zero_optimization.allgather_bucket_size", kInteger, kHonoured, "500000000", "> 0", kDefault,
+       "stages 1 and 2: updated parameters of whole blocks that fit in this many elements are "
+       "gathered ahead of use"},
+      {"zero_optimization.overlap_comm", kBool, kHonoured, "true", "", kDefault,
+       "gathers and reductions run beside compute; results are the same, so it is on at every "
+       "stage (DeepSpeed: only at stage 3)"},
+      {"zero_optimization.stage3_prefetch_bucket_size", kInteger, kHonoured, "50000000", ">= 0",
+       "0.9 * hidden size squared; below stage 3 the default",
+       "stage 3: as many whole blocks as fit are gathered ahead of use, at least one unless 0"},
+      {"zero_optimization.stage3_param_persistence_threshold", kInteger, kHonoured, "100000",
+       ">= 0", "10 * hidden size; below stage 3 the default",
+       "stage 3: units of at most this many elements stay whole on every rank"},
+      {"zero_optimization.stage3_max_live_parameters", kInteger, kHonoured, "1000000000", ">= 0",
+       kDefault,
+       "stage 3: at most this many gathered elements at a time; has to hold two neighbouring "
+       "blocks; 0: only the block in use"},
+      {"zero_optimization.sub_group_size", kInteger, kHonoured, "1000000000", ">= 0", kDefault,
+       "the optimizer updates a shard in tiles of at most this many elements; 0: the default"},
+      {"zero_optimization.reduce_scatter", kBool, kHonoured, "true", "", kDefault,
+       "stages 1, 2, 3: a rank receives only its shard of a sum; false: all of it"},
+      {"zero_optimization.ignore_unused_parameters", kBool, kHonoured, "true", "", kDefault,
+       "false: a trainable parameter without a gradient is an error"},
+      {"zero_optimization.stage3_gather_16bit_weights_on_model_save", kBool, kHonoured, "false", "",
+       kDefault, "a saved model holds the whole weights, at stage 3 also without it"},
+  };
+}
+
+std::vector<Key> no_effect_rows() {
+  return {
+      no_effect("zero_optimization.stage3_max_reuse_distance", kInteger, "1000000000",
+                "the order of use is known; stage3_max_live_parameters alone decides"),
+      no_effect("zero_optimization.stage3_model_persistence_threshold", kInteger,
+                "9223372036854775807", "stage3_param_persistence_threshold alone decides"),
+      no_effect("zero_optimization.stage3_module_granularity_threshold", kInteger, "0",
+                "a block is always gathered as one"),
+      no_effect("zero_optimization.stage3_use_all_reduce_for_fetch_params", kBool, "false",
+                "a gather needs no copy into buckets"),
+      no_effect("zero_optimization.stage3_allgather_sequential", kBool, "false",
+                "a gather needs no copy into buckets"),
+      no_effect("zero_optimization.contiguous_gradients", kBool, "true",
+                "gradients are always produced in one flat buffer"),
+      no_effect("zero_optimization.allgather_partitions", kBool, "true",
+                "each stage uses the collective that it needs; the values are the same"),
+      no_effect("zero_optimization.use_multi_rank_bucket_allreduce", kBool, "true",
+                "each stage uses the collective that it needs; the sums are the same"),
+      no_effect("zero_optimization.round_robin_gradients", kBool, "false",
+                "shards are even, and each rank moves its own"),
+      no_effect("zero_optimization.compute_grad_norm", kBool, "true",
+                "the norm is always computed and printed"),
+      no_effect("zero_optimization.load_from_fp32_weights", kBool, "true",
+                "masters are read from the model's files at their own precision"),
+      no_effect("zero_optimization.parameter_alignment", kBool, "false",
+                "flat buffers have their own alignment"),
+      no_effect("zero_optimization.memory_efficient_linear", kBool, "true",
+                "linear layers never keep a second copy of a weight"),
+      no_effect("zero_optimization.override_module_apply", kBool, "true",
+                "concerns Python modules"),
+      no_effect("zero_optimization.pipeline_loading_checkpoint", kBool, "false",
+                "each rank reads only what it needs"),
+      no_effect("zero_optimization.log_trace_cache_warnings", kBool, "false",
+                "the order of use is known, there is no trace"),
+      no_effect("zero_optimization.enable_sanity_checks", kBool, "false",
+                "invariants are always checked"),
+      no_effect("zero_optimization.save_muon_momentum_buffer_in_memory", kBool, "false",
+                "concerns the Muon optimizer only"),
+      no_effect("zero_optimization.cpu_offload_use_pin_memory", kBool, "null",
+                "old; its name today is pin_memory, in offload_optimizer and offload_param"),
+      no_effect("zero_optimization.leaf_module", KeyType::kSection, "null",
+                "a block is always gathered as one"),
+      no_effect("zero_optimization.leaf_module.classes", KeyType::kList, "[]", "concerns Python"),
+      no_effect("zero_optimization.leaf_module.names", KeyType::kList, "[]", "concerns Python"),
+      no_effect("zero_optimization.leaf_module.name_suffixes", KeyType::kList, "[]",
+                "concerns Python"),
+  };
+}
+
+std::vector<Key> refused_rows() {
+  return {
+      refused_section("zero_optimization.zenflow", "",
+                      "topk_ratio select_strategy select_interval update_interval overlap_step "
+                      "offload auto_ratio full_warm_up_rounds pt_reserved_cores_perc "
+                      "steps_per_epoch",
+                      "not supported yet: it delays updates, which changes the training"),
+      refused("zero_optimization.elastic_checkpoint", "false",
+              "not supported, by DeepSpeed neither"),
+      refused("zero_optimization.legacy_stage1", "false", "not supported, by DeepSpeed neither"),
+      refused("zero_optimization.zero_hpz_partition_size", "1",
+              "not supported yet: parameters are sharded over all ranks", "0"),
+      refused("zero_optimization.zero_quantized_weights", "false",
+              "not supported yet: it rounds the gathered weights"),
+      refused("zero_optimization.zero_quantized_nontrainable_weights", "false",
+              "not supported yet: it rounds the frozen weights"),
+      refused("zero_optimization.zero_quantized_gradients", "false",
+              "not supported yet: it rounds the reduced gradients"),
+      refused("zero_optimization.zeropp_loco_param", "null",
+              "not supported yet: it concerns quantized gradients"),
+      refused("zero_optimization.mics_shard_size", "-1",
+              "not supported yet: parameters are sharded over all ranks"),
+      refused("zero_optimization.mics_hierarchical_params_gather", "false", "not supported yet"),
+  };
+}
+
+}  // namespace
+
+std::vector<Key> zero_rows() {
+  std::vector<Key> rows;
+  for (const auto& part : {honoured_rows(), no_effect_rows(), refused_rows()}) {
+    rows.insert(rows.end(), part.begin(), part.end());
+  }
+  return rows;
+}
+
+}  // namespace zeroth::configs

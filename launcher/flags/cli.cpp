@@ -1,0 +1,268 @@
+#include "launcher/flags/cli.h"
+
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <climits>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <string_view>
+
+#include "base/complaints.h"
+#include "base/flag_words.h"
+#include "base/printable.h"
+#include "launcher/flags/foreign_flags.h"
+
+namespace zeroth::launcher {
+namespace {
+
+// DeepSpeed's levels.
+const std::map<std::string, Verbosity> kLevels = {{"debug", Verbosity::kDebug},
+                                                  {"info", Verbosity::kNotes},
+                                                  {"warning", Verbosity::kWarnings},
+                                                  {"error", Verbosity::kErrors},
+                                                  {"critical", Verbosity::kErrors}};
+
+// Programs often have flags of these names themselves.
+constexpr std::string_view kCommonNames[] = {"-h",      "--help",      "--version", "-q",
+                                             "--quiet", "--log_level", "--timeout", "--grace"};
+
+constexpr const char* kUsage =
+    "Usage: zeroth [flags] PROGRAM [arguments of PROGRAM]\n"
+    "       zeroth report\n"
+    "       zeroth check-config FILE\n";
+
+// Lines of a message behind its first are indented: no text within it can look like another
+// message.
+std::string indented(std::string text) {
+  for (size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 3) {
+    text.replace(at, 1, "\n  ");
+  }
+  return text;
+}
+
+class Formatter : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return std::string(kUsage) +
+           "Example: zeroth --num_gpus 2 finetune --model DIR --data train.jsonl "
+           "--deepspeed ds_config.json\n"
+           "report tells what this machine and this build offer, check-config what a "
+           "ds_config.json says; both start nothing.\n";
+  }
+};
+
+void add_ranks(CLI::App& app, LaunchOptions& options) {
+  app.option_defaults()->group("Ranks");
+  app.add_option("--num_gpus,--num_accelerators", options.num_ranks,
+                 "Number of ranks (default: one per GPU; on the CPU one)")
+      ->option_text("N");
+  app.add_option("-i,--include", options.include,
+                 "Use only these slots, as localhost:0,2 or localhost (a slot is a GPU id; on the "
+                 "CPU a node has as many slots as cores)")
+      ->option_text("SLOTS");
+  app.add_option("-e,--exclude", options.exclude, "Use all slots but these, written as above")
+      ->option_text("SLOTS");
+  app.add_flag("--share-gpus,--share_gpus", options.share_gpus,
+               "Allow more ranks than GPUs; they exchange data through host memory");
+}
+
+void choose_binding(LaunchOptions& options, bool bind) {
+  if (options.bind_cores == !bind)
+    throw UsageError("--bind_cores_to_rank and --no_bind_cores_to_rank contradict each other");
+  options.bind_cores = bind;
+}
+
+void add_cores(CLI::App& app, LaunchOptions& options) {
+  app.option_defaults()->group("Cores");
+  app.add_flag_callback(
+      "--bind_cores_to_rank", [&] { choose_binding(options, true); },
+      "Split the cores over the ranks, near to their GPUs, and set OMP_NUM_THREADS (default)");
+  app.add_flag_callback(
+      "--no_bind_cores_to_rank", [&] { choose_binding(options, false); },
+      "Let ranks run on any core");
+  app.add_option("--bind_core_list", options.bind_core_list,
+                 "The cores to split, as 0-3,8 (default: all that this process may use)")
+      ->option_text("CORES");
+}
+
+void add_connection(CLI::App& app, LaunchOptions& options) {
+  app.option_defaults()->group("Connection of the ranks");
+  app.add_option("--master_addr", options.master_addr,
+                 "Address on which rank 0 is reached (default: 127.0.0.1)")
+      ->option_text("ADDRESS");
+  app.add_option("--master_port", options.master_port,
+                 "Port on which rank 0 listens (default: a free one)")
+      ->option_text("PORT");
+  app.add_option("--timeout", options.timeout_seconds,
+                 "A collective that waits longer ends the run (default: DEEPSPEED_TIMEOUT, in "
+                 "minutes, or 600)")
+      ->option_text("SECONDS");
+}
+
+Verbosity verbosity_of(const std::string& level) {
+  const auto found = kLevels.find(level);
+  if (found != kLevels.end()) return found->second;
+  throw UsageError("--log_level {}: must be one of debug, info, warning, error, critical",
+                   shortened(level));
+}
+
+void add_end(CLI::App& app, LaunchOptions& options) {
+  app.option_defaults()->group("Output and end");
+  app.add_option("--enable_each_rank_log", options.rank_log_folder,
+                 "Write what each rank prints also to DIR/<time>_rank<N>.log")
+      ->option_text("DIR");
+  app.add_flag("--save_pid", options.save_pid,
+               "Keep this process's number in /tmp/<number>.deepspeed while it runs");
+  app.add_option("--grace", options.grace_seconds,
+                 "How long ranks may take to finish and save after SIGTERM or SIGINT (default: "
+                 "300); a second signal ends them at once")
+      ->option_text("SECONDS");
+  app.add_option_function<std::string>(
+         "--log_level", [&](const std::string& level) { options.verbosity = verbosity_of(level); },
+         "What the launcher itself says: debug, info (default), warning, error or critical")
+      ->option_text("LEVEL");
+  app.add_flag_callback(
+      "-q,--quiet", [&] { options.verbosity = Verbosity::kErrors; },
+      "The same as --log_level error");
+  app.set_help_flag("-h,--help", "Show this text");
+  app.set_version_flag("--version", "zeroth " ZEROTH_VERSION, "Show the version");
+}
+
+void add_flags(CLI::App& app, LaunchOptions& options, ForeignFlags& foreign) {
+  app.formatter(std::make_shared<Formatter>());
+  add_ranks(app, options);
+  add_cores(app, options);
+  add_connection(app, options);
+  add_end(app, options);
+  app.option_defaults()->group("Flags of DeepSpeed's launcher that change nothing here");
+  add_foreign_flags(app, foreign);
+  app.footer(
+      "Flags of DeepSpeed's launcher that are about several machines, Python or tuning are refused "
+      "with a reason.\n"
+      "DS_ACCELERATOR=cpu|cuda in the environment chooses the device. "
+      "ZEROTH_CPU=plain|avx2|avx512|avx512_bf16|avx512_fp16 holds the CPU's kernels down.");
+}
+
+// Where PROGRAM stands: the first word that is neither a flag nor the value of one.
+size_t program_position(const CLI::App& app, const std::vector<std::string>& arguments) {
+  size_t i = 0;
+  while (i < arguments.size() && arguments[i].size() > 1 && arguments[i][0] == '-') {
+    if (arguments[i] == "--") return i + 1;
+    const CLI::Option* option = app.get_option_no_throw(arguments[i]);
+    const bool takes_next = option != nullptr && option->get_items_expected_min() > 0;
+    i += takes_next ? 2 : 1;
+  }
+  return std::min(i, arguments.size());
+}
+
+std::string flag_of(const std::string& word) {
+  return word.substr(0, word.find('='));
+}
+
+bool is_ours_alone(const CLI::App& app, const std::string& flag) {
+  if (!flag.starts_with("-")) return false;
+  const CLI::Option* option = app.get_option_no_throw(flag);
+  return option != nullptr && !option->get_group().empty() &&
+         std::find(std::begin(kCommonNames), std::end(kCommonNames), flag) ==
+             std::end(kCommonNames);
+}
+
+std::vector<std::string> misplaced_flag_warnings(const CLI::App& app,
+                                                 const std::vector<std::string>& command) {
+  std::vector<std::string> warnings;
+  for (size_t i = 1; i < command.size(); ++i) {
+    const std::string name = flag_of(command[i]);
+    if (!is_ours_alone(app, name)) continue;
+    warnings.push_back(
+        fmt::format("{0} after {1} is handed to {1}; to reach zeroth, put it before {1}", name,
+                    shortened(command[0])));
+  }
+  return warnings;
+}
+
+void check_values(const LaunchOptions& options) {
+  if (options.num_ranks && *options.num_ranks < 1)
+    throw UsageError("--num_gpus {}: at least one rank is needed", *options.num_ranks);
+  if (options.master_port && (*options.master_port < 1 || *options.master_port > 65535))
+    throw UsageError("--master_port {}: a port lies between 1 and 65535", *options.master_port);
+  if (options.master_addr.empty()) throw UsageError("--master_addr is empty");
+  if (options.timeout_seconds && *options.timeout_seconds < 1)
+    throw UsageError("--timeout {}: at least one second is needed", *options.timeout_seconds);
+  if (options.grace_seconds < 0)
+    throw UsageError("--grace {}: seconds cannot be negative", options.grace_seconds);
+  if (options.rank_log_folder.size() >= PATH_MAX)
+    throw UsageError("--enable_each_rank_log {}: a path has at most {} bytes",
+                     shortened(options.rank_log_folder), PATH_MAX - 1);
+  if (!options.bind_core_list.empty() && options.bind_cores == false)
+    throw UsageError("--bind_core_list {} contradicts --no_bind_cores_to_rank",
+                     shortened(options.bind_core_list));
+}
+
+void check_program(const LaunchOptions& options) {
+  if (options.command.empty() || options.command[0].empty())
+    throw UsageError("no PROGRAM to start\n  {}zeroth --help lists the flags", indented(kUsage));
+  if (options.command[0].ends_with(".py"))
+    throw UsageError(
+        "{0} is a Python script, but zeroth starts programs and trains without Python: use "
+        "'zeroth finetune ...' (see finetune --help), or name the interpreter yourself: "
+        "'zeroth python3 {0} ...'",
+        shortened(options.command[0]));
+}
+
+// `report` is no program but a command of our own.
+void take_report(LaunchOptions& options, bool has_flags) {
+  if (options.command.empty() || options.command[0] != "report") return;
+  if (has_flags || options.command.size() > 1)
+    throw UsageError(
+        "report stands alone: 'zeroth report' takes no flags and no arguments (a program of this "
+        "name needs its path, as ./report)");
+  options.report = true;
+  options.command.clear();
+}
+
+// CLI11 sets groups apart by two empty lines.
+std::string without_double_gaps(std::string text) {
+  for (size_t at; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
+  return text;
+}
+
+}  // namespace
+
+LaunchOptions parse_command_line(const std::vector<std::string>& arguments) {
+  LaunchOptions options;
+  ForeignFlags foreign;
+  CLI::App app("Starts one rank of PROGRAM per GPU, or per group of CPU cores, of this machine.",
+               "zeroth");
+  add_flags(app, options, foreign);
+  const size_t program = program_position(app, arguments);
+  const auto split = arguments.begin() + static_cast<std::ptrdiff_t>(program);
+  std::vector<std::string> flags(arguments.begin(), split);
+  std::reverse(flags.begin(), flags.end());  // the order that CLI11 takes
+  try {
+    app.parse(flags);
+  } catch (const CLI::CallForHelp&) {
+    options.answer = without_double_gaps(app.help());
+    return options;
+  } catch (const CLI::CallForVersion& version) {
+    options.answer = fmt::format("{}\n", version.what());
+    return options;
+  } catch (const CLI::ParseError& error) {
+    throw UsageError("{} (zeroth --help lists the flags)", flag_complaint(app, error));
+  }
+  if (!foreign.refusals.empty()) throw UsageError("{}", listed(foreign.refusals));
+  if (app.count("--num_nodes") > 0 && !(options.include + options.exclude).empty())
+    throw UsageError("--num_nodes and --include or --exclude cannot be combined");
+  options.notes = foreign.notes;
+  options.command.assign(split, arguments.end());
+  check_values(options);
+  take_report(options, program > 0);
+  if (options.report) return options;
+  check_program(options);
+  options.warnings = misplaced_flag_warnings(app, options.command);
+  return options;
+}
+
+}  // namespace zeroth::launcher

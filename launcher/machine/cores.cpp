@@ -1,0 +1,91 @@
+#include "launcher/machine/cores.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+#include <sstream>
+
+#include "base/printable.h"
+#include "launcher/flags/cli.h"
+
+namespace zeroth::launcher {
+namespace {
+
+bool contains(const std::vector<int>& cores, int core) {
+  return std::find(cores.begin(), cores.end(), core) != cores.end();
+}
+
+// `list`: as messages show it.
+int parse_core(const std::string& digits, const std::string& list) {
+  int core = 0;
+  const char* end = digits.data() + digits.size();
+  const auto parsed = std::from_chars(digits.data(), end, core);
+  if (parsed.ec != std::errc() || parsed.ptr != end || core < 0)
+    throw UsageError("--bind_core_list {}: expected cores and ranges as in 0-3,8", list);
+  return core;
+}
+
+}  // namespace
+
+std::vector<int> parse_core_list(const std::string& text, const std::vector<int>& allowed) {
+  std::vector<int> cores;
+  const std::string list = shortened(text);
+  std::istringstream parts(text);
+  std::string part;
+  while (std::getline(parts, part, ',')) {
+    const size_t dash = part.find('-');
+    const int first = parse_core(part.substr(0, dash), list);
+    const int last = dash == std::string::npos ? first : parse_core(part.substr(dash + 1), list);
+    if (last < first)
+      throw UsageError("--bind_core_list {}: {} runs backwards", list, shortened(part));
+    for (int core = first; core <= last; ++core) {
+      if (!contains(allowed, core))
+        throw UsageError("--bind_core_list {}: core {} is not available; available are {}", list,
+                         core, shortened(fmt::format("{}", fmt::join(allowed, ","))));
+      if (contains(cores, core))
+        throw UsageError("--bind_core_list {}: core {} is repeated", list, core);
+      cores.push_back(core);
+    }
+  }
+  if (cores.empty()) throw UsageError("--bind_core_list '{}' names no core", list);
+  return cores;
+}
+
+std::vector<std::vector<int>> split_cores(const std::vector<int>& cores,
+                                          const std::vector<std::vector<int>>& near) {
+  const size_t parts = near.size();
+  std::vector<std::vector<int>> split(parts, cores);
+  if (cores.size() < parts) return split;
+  for (std::vector<int>& part : split) part.clear();
+  std::vector<int> left = cores;
+  const auto lacks = [&](size_t part) {
+    return cores.size() / parts + (part < cores.size() % parts ? 1 : 0) - split[part].size();
+  };
+  const auto give = [&](size_t part, const std::vector<int>& from, size_t count) {
+    for (auto core = left.begin(); core != left.end() && count > 0;) {
+      if (!contains(from, *core)) {
+        ++core;
+        continue;
+      }
+      split[part].push_back(*core);
+      core = left.erase(core);
+      --count;
+    }
+  };
+  for (const std::vector<int>& group : std::set(near.begin(), near.end())) {
+    auto takers = static_cast<size_t>(std::count(near.begin(), near.end(), group));
+    for (size_t part = 0; part < parts; ++part) {
+      if (near[part] != group) continue;
+      const size_t there = static_cast<size_t>(
+          std::count_if(left.begin(), left.end(), [&](int core) { return contains(group, core); }));
+      give(part, group, std::min(lacks(part), (there + takers - 1) / takers));
+      --takers;
+    }
+  }
+  for (size_t part = 0; part < parts; ++part) give(part, cores, lacks(part));
+  return split;
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,134 @@
+#include "launcher/machine/machine.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <tuple>
+
+#include "base/affinity.h"
+#include "base/error.h"
+#include "base/printable.h"
+#include "launcher/machine/near_cores.h"
+#include "launcher/machine/nvml.h"
+
+namespace zeroth::launcher {
+namespace {
+
+std::optional<std::string> variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+int count_gpu_device_files() {
+  int count = 0;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev", ignored)) {
+    const std::string name = entry.path().filename().string();
+    const std::string digits = name.starts_with("nvidia") ? name.substr(6) : "";
+    if (!digits.empty() && digits.find_first_not_of("0123456789") == std::string::npos) ++count;
+  }
+  return count;
+}
+
+int read_topology(int core, const char* file) {
+  std::ifstream in(fmt::format("/sys/devices/system/cpu/cpu{}/topology/{}", core, file));
+  int value = -1;
+  in >> value;
+  return in ? value : -1;
+}
+
+// Contiguous ranges of the result share as few physical cores and sockets as possible.
+std::vector<int> order_by_topology(const std::vector<int>& cores) {
+  std::vector<std::tuple<int, int, int>> keyed;
+  for (int core : cores)
+    keyed.emplace_back(read_topology(core, "physical_package_id"), read_topology(core, "core_id"),
+                       core);
+  std::sort(keyed.begin(), keyed.end());
+  std::vector<int> ordered;
+  for (const auto& key : keyed) ordered.push_back(std::get<2>(key));
+  return ordered;
+}
+
+}  // namespace
+
+const char* name_of(Accelerator accelerator) {
+  return accelerator == Accelerator::kCuda ? "cuda" : "cpu";
+}
+
+LaunchEnvironment LaunchEnvironment::from_process() {
+  return {variable("DS_ACCELERATOR"),    variable("CUDA_VISIBLE_DEVICES"),
+          variable("OMP_NUM_THREADS"),   variable("PATH").value_or(""),
+          variable("DEEPSPEED_TIMEOUT"), variable("NCCL_SOCKET_IFNAME")};
+}
+
+Machine probe_machine(const LaunchEnvironment& environment) {
+  Machine machine{order_by_topology(allowed_cores()), {}};
+  if (environment.ds_accelerator == "cpu") return machine;
+  const auto report = report_gpus_by_nvml();
+  const int count = report ? static_cast<int>(report->gpus.size()) : count_gpu_device_files();
+  machine.gpus = visible_gpus(count, environment.cuda_visible_devices);
+  if (report) machine.near_cores = near_cores(machine.gpus, report->gpus, machine.cores);
+  return machine;
+}
+
+std::vector<std::string> visible_gpus(int count,
+                                      const std::optional<std::string>& visible_devices) {
+  std::vector<std::string> ids;
+  if (count == 0) return ids;
+  if (!visible_devices) {
+    for (int i = 0; i < count; ++i) ids.push_back(std::to_string(i));
+    return ids;
+  }
+  std::istringstream entries(*visible_devices);
+  std::string id;
+  while (std::getline(entries, id, ',')) {
+    id.erase(std::remove(id.begin(), id.end(), ' '), id.end());
+    int index = 0;
+    const auto parsed = std::from_chars(id.data(), id.data() + id.size(), index);
+    const bool is_number = parsed.ec == std::errc() && parsed.ptr == id.data() + id.size();
+    if (id.empty() || (is_number && (index < 0 || index >= count))) break;
+    if (std::find(ids.begin(), ids.end(), id) != ids.end()) return {};
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+Accelerator resolve_accelerator(const std::optional<std::string>& ds_accelerator,
+                                const Machine& machine) {
+  if (!ds_accelerator || ds_accelerator->empty())
+    return machine.gpus.empty() ? Accelerator::kCpu : Accelerator::kCuda;
+  if (ds_accelerator == "cpu") return Accelerator::kCpu;
+  if (ds_accelerator != "cuda")
+    throw Error("DS_ACCELERATOR is '{}'; zeroth knows cpu and cuda", shortened(*ds_accelerator));
+  if (machine.gpus.empty())
+    throw Error("DS_ACCELERATOR is cuda, but no GPU is visible (see CUDA_VISIBLE_DEVICES)");
+  return Accelerator::kCuda;
+}
+
+void check_timeout(const std::optional<std::string>& deepspeed_timeout) {
+  if (!deepspeed_timeout || deepspeed_timeout->empty()) return;
+  int minutes = 0;
+  const char* end = deepspeed_timeout->data() + deepspeed_timeout->size();
+  const auto parsed = std::from_chars(deepspeed_timeout->data(), end, minutes);
+  if (parsed.ec != std::errc() || parsed.ptr != end || minutes < 1)
+    throw Error(
+        "DEEPSPEED_TIMEOUT is '{}'; it takes whole minutes, at least 1 (zeroth --timeout takes "
+        "seconds)",
+        shortened(*deepspeed_timeout));
+}
+
+std::optional<int> terminal_columns(int fd) {
+  if (::isatty(fd) == 0) return std::nullopt;
+  winsize size{};
+  if (::ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
+  return size.ws_col;
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,149 @@
+#include "launcher/run/guard.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <thread>
+
+#include "base/error.h"
+#include "base/process_limits.h"
+
+namespace zeroth::launcher {
+namespace {
+
+constexpr int kMaxSearches = 200;
+constexpr int kUsualFiles = 1024;
+constexpr std::chrono::milliseconds kPause{10};
+
+std::string unique_mark() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return fmt::format("{}.{}", ::getpid(), now.count());
+}
+
+bool has_mark(const std::filesystem::path& process, const std::string& entry) {
+  std::ifstream in(process / "environ", std::ios::binary);
+  const std::string environment{std::istreambuf_iterator<char>(in), {}};
+  return ('\0' + environment).find('\0' + entry + '\0') != std::string::npos;
+}
+
+std::set<pid_t> marked(const std::string& mark) {
+  const std::string entry = std::string(Guard::kVariable) + "=" + mark;
+  std::set<pid_t> found;
+  std::error_code ignored;
+  for (const auto& process : std::filesystem::directory_iterator("/proc", ignored)) {
+    const std::string name = process.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (has_mark(process.path(), entry)) found.insert(std::stoi(name));
+  }
+  return found;
+}
+
+// No handler of the launcher's may run in the guard, which would speak through its pipes.
+class SignalsHeldBack {
+ public:
+  SignalsHeldBack() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsHeldBack() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsHeldBack(const SignalsHeldBack&) = delete;
+  SignalsHeldBack& operator=(const SignalsHeldBack&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+// Holds nothing of the launcher's: whoever reads its outputs must see their end.
+void let_go_of_everything_but(int fd) {
+  ::setsid();
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGTSTP}) ::signal(signal, SIG_IGN);
+  ::signal(SIGCHLD, SIG_DFL);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
+  ::dup2(fd, STDIN_FILENO);
+  if (::close_range(STDIN_FILENO + 1, ~0U, 0) != 0)  // a kernel before 5.9
+    for (int other = STDIN_FILENO + 1; other < kUsualFiles; ++other) ::close(other);
+  ::prctl(PR_SET_NAME, "zeroth-guard");
+}
+
+// A byte means that the launcher ended as it should, the end of the pipe that it was killed.
+[[noreturn]] void watch(int pipe, const std::string& mark) {
+  let_go_of_everything_but(pipe);
+  char byte = 0;
+  ssize_t count = 0;
+  do {
+    count = ::read(STDIN_FILENO, &byte, 1);
+  } while (count < 0 && errno == EINTR);
+  if (count == 0) kill_marked(mark);
+  while (true) ::raise(SIGKILL);  // no destructor of the launcher's objects may run here
+}
+
+}  // namespace
+
+Guard::Guard() : mark_(unique_mark()) {
+  start();
+}
+
+// Ranks that run already do not hold the pipe: it is closed when they execute.
+void Guard::start() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw Error("no pipe: {}", system_reason(errno));
+  const FileDescriptor read_end(ends[0]);
+  pipe_ = FileDescriptor(ends[1]);
+  const SignalsHeldBack held_back;
+  pid_ = ::fork();
+  if (pid_ < 0) throw Error("no process to guard the ranks: {}", system_reason(errno));
+  if (pid_ == 0) watch(read_end.get(), mark_);
+}
+
+std::string Guard::renew_if_ended() {
+  if (pid_ < 0 || ::waitpid(pid_, nullptr, WNOHANG) != pid_) return "";
+  pid_ = -1;
+  try {
+    if (--renewals_left_ < 0) throw Error("somebody ends each one");
+    start();
+  } catch (const Error& error) {
+    return fmt::format(
+        "the process that guards the job was ended, and there is no other one ({}): the ranks may "
+        "outlive a launcher that is killed",
+        error.what());
+  }
+  return "the process that guards the job was ended; another one has taken its place";
+}
+
+Guard::~Guard() {
+  if (pid_ < 0) return;
+  // Were it gone already, this write would be a SIGPIPE of our own: the launcher ignores it.
+  [[maybe_unused]] const auto written = ::write(pipe_.get(), "", 1);
+  pipe_.close();
+  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+int kill_marked(const std::string& mark) {
+  std::set<pid_t> killed;
+  for (int i = 0; i < kMaxSearches; ++i) {
+    const std::set<pid_t> found = marked(mark);
+    if (found.empty()) break;
+    for (const pid_t pid : found) {
+      ::kill(pid, SIGKILL);
+      killed.insert(pid);
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+  return static_cast<int>(killed.size());
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,182 @@
+#include "launcher/run/job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+
+#include "base/process_limits.h"
+
+namespace zeroth::launcher {
+
+using std::chrono::milliseconds;
+
+namespace {
+
+// timeout(1) and others send a signal to the process and to its group: nobody means the second one.
+constexpr milliseconds kSameSignal{250};
+// Whoever suspends a whole job stops one process after the other, the launcher among them.
+constexpr milliseconds kStoppedForLong{1000};
+
+std::string describe_stopped(const std::vector<StoppedRank>& stopped) {
+  std::string text;
+  for (const StoppedRank& rank : stopped) {
+    text += fmt::format(
+        "\nzeroth: rank {} was stopped (SIGSTOP or a debugger) when that happened: others may have "
+        "waited for it",
+        rank.rank);
+  }
+  return text;
+}
+
+}  // namespace
+
+Job::Job(size_t num_ranks, const JobOptions& options) : options_(options), endings_(num_ranks) {}
+
+std::vector<JobAction> Job::on(const JobEvent& event, milliseconds now) {
+  return std::visit([&](const auto& happened) { return react(happened, now); }, event);
+}
+
+Job::Actions Job::react(const RanksLookedAt& event, milliseconds now) {
+  if (finishing_) return {};
+  const size_t known = deaths_.size();
+  for (const RankEnded& ended : event.ended) note(ended, now);
+  if (running() == 0) {
+    finishing_ = true;
+    return {Finish{}};
+  }
+  Actions actions;
+  if (deaths_.size() > known)
+    actions = on_failures(std::span(deaths_).subspan(known), event.stopped);
+  if (told_stopped_.any() || !event.stopped.empty()) {
+    actions.emplace_back(LookForStopped{kStoppedForLong});
+  }
+  return actions;
+}
+
+void Job::note(const RankEnded& ended, milliseconds now) {
+  endings_[static_cast<size_t>(ended.rank)] = ended.ending;
+  if (!ended.ending.failed()) return;
+  if (deaths_.empty()) first_death_ = now;
+  deaths_.push_back({.rank = ended.rank,
+                     .ending = ended.ending,
+                     .since_first = now - first_death_,
+                     .ours = is_ours(ended.ending),
+                     .reason = ended.reason});
+}
+
+// While ranks finish on a signal, one that fails leaves the others waiting for it.
+Job::Actions Job::on_failures(std::span<const Death> fresh,
+                              const std::vector<StoppedRank>& stopped) {
+  if (phase_ == Phase::kRunning) {
+    stopped_meanwhile_ = describe_stopped(stopped);
+    phase_ = Phase::kHurried;
+    told_signal_ = SIGTERM;
+    return {SignalRanks{SIGTERM}, Grant{options_.failure_grace}};
+  }
+  const auto is_bad = [this](const Death& death) { return is_unforeseen(death); };
+  if (phase_ != Phase::kStopping || std::none_of(fresh.begin(), fresh.end(), is_bad)) return {};
+  phase_ = Phase::kHurried;
+  return {Grant{options_.failure_grace}};
+}
+
+Job::Actions Job::react(const StillStopped& event, milliseconds /*now*/) {
+  if (finishing_ || phase_ != Phase::kRunning) return {};
+  const std::string text = told_stopped_.tell(event.stopped, running());
+  if (text.empty()) return {};
+  return {Say{text}};
+}
+
+Job::Actions Job::react(const Signalled& event, milliseconds now) {
+  if (event.signal == stop_signal_ && now < stop_time_ + kSameSignal) return {};
+  if (finishing_) return {Leave{}};
+  if (phase_ != Phase::kRunning) return kill();
+  stop_signal_ = event.signal;
+  stop_time_ = now;
+  phase_ = Phase::kStopping;
+  told_signal_ = event.signal == SIGHUP ? SIGTERM : event.signal;
+  Actions actions;
+  if (!options_.quiet) {
+    actions.emplace_back(
+        Say{fmt::format("{}: ranks have {} s to finish and save; a second signal ends them at once",
+                        signal_name(event.signal), options_.signal_grace.count() / 1000)});
+  }
+  actions.emplace_back(SignalRanks{told_signal_});
+  actions.emplace_back(Grant{options_.signal_grace});
+  actions.emplace_back(SignalRanks{SIGCONT});  // one that is stopped could not obey
+  return actions;
+}
+
+Job::Actions Job::react(const GraceOver& /*event*/, milliseconds /*now*/) {
+  if (finishing_) return {};
+  return kill();
+}
+
+// How a run ends does not depend on who watches it.
+Job::Actions Job::react(const OutputLost& event, milliseconds /*now*/) {
+  output_error_ = event.error;
+  if (options_.output_is_all) return {};
+  return {Say{fmt::format("warning: standard output is lost from here on: {}; the job goes on",
+                          system_reason(event.error))}};
+}
+
+Job::Actions Job::kill() {
+  phase_ = Phase::kKilled;
+  return {SignalRanks{SIGKILL}};
+}
+
+bool Job::is_ours(Ending ending) const {
+  return (phase_ != Phase::kRunning && ending == Ending{true, SIGTERM}) ||
+         (phase_ == Phase::kKilled && ending == Ending{true, SIGKILL});
+}
+
+// Neither what the ranks were told to do nor what we did to them.
+bool Job::is_unforeseen(const Death& death) const {
+  return !(death.ours && death.ending.number == SIGKILL) && !obeyed(death.ending, told_signal_);
+}
+
+size_t Job::running() const {
+  return static_cast<size_t>(std::count(endings_.begin(), endings_.end(), std::nullopt));
+}
+
+JobOutcome Job::outcome(const std::function<std::string(const Death&)>& tell,
+                        std::optional<int64_t> oom_kills) const {
+  if (deaths_.empty() && output_error_ != 0 && options_.output_is_all) return output_lost();
+  if (deaths_.empty()) return {0, ""};
+  JobOutcome outcome = stop_signal_ != 0 ? stopped(tell) : failed(tell, oom_kills);
+  if (phase_ == Phase::kKilled) {
+    outcome.message += "\nzeroth: ranks that did not end by themselves were killed";
+  }
+  return outcome;
+}
+
+// A reader that leaves is no error: other commands end by SIGPIPE then, without a word.
+JobOutcome Job::output_lost() const {
+  if (output_error_ == EPIPE) return {128 + SIGPIPE, ""};
+  return {
+      1, fmt::format("error: standard output cannot be written: {}", system_reason(output_error_))};
+}
+
+JobOutcome Job::stopped(const std::function<std::string(const Death&)>& tell) const {
+  std::string message = "stopped by " + signal_name(stop_signal_);
+  for (const Death& death : deaths_) {
+    if (is_unforeseen(death)) message += "\nzeroth: " + tell(death);
+  }
+  return {128 + stop_signal_, message};
+}
+
+JobOutcome Job::failed(const std::function<std::string(const Death&)>& tell,
+                       std::optional<int64_t> oom_kills) const {
+  const Death& cause = find_cause(deaths_, options_.same_failure);
+  std::string message = tell(cause) + stopped_meanwhile_;
+  if (oom_kills.value_or(0) > 0) {
+    message += fmt::format(
+        "\nzeroth: the kernel's out-of-memory killer ended {} process{} meanwhile, perhaps one "
+        "that a rank had started",
+        *oom_kills, *oom_kills == 1 ? "" : "es");
+  }
+  return {exit_status(cause.ending), message};
+}
+
+}  // namespace zeroth::launcher

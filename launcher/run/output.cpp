@@ -1,0 +1,182 @@
+#include "launcher/run/output.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <utility>
+
+namespace zeroth::launcher {
+namespace {
+
+using boost::asio::posix::stream_descriptor;
+
+constexpr size_t kTailLines = 20;
+constexpr size_t kTailLineBytes = 1000;
+constexpr std::string_view kClearLine = "\r\x1b[K";
+
+// O_NONBLOCK belongs to the open file, which other programs share: opening it again gives a flag of
+// our own.
+int reopen_without_blocking(int fd) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) return -1;
+  if (!S_ISFIFO(status.st_mode) && ::isatty(fd) == 0) return -1;
+  const std::string path = fmt::format("/proc/self/fd/{}", fd);
+  return ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+}
+
+bool are_one_file(int first, int second) {
+  struct stat a {
+  }, b{};
+  if (::fstat(first, &a) != 0 || ::fstat(second, &b) != 0) return false;
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+}  // namespace
+
+OutputSink::OutputSink(boost::asio::io_context& io, int fd, std::function<void(int)> on_broken)
+    : fd_(fd), is_terminal_(::isatty(fd) != 0), on_broken_(std::move(on_broken)) {
+  const int reopened = reopen_without_blocking(fd);
+  if (reopened < 0) return;
+  reopened_.emplace(io, reopened);
+  fd_ = reopened;
+}
+
+void OutputSink::write(std::string_view text) {
+  if (!on_broken_) return;
+  pending_ += text;
+  if (!waiting_) flush();
+}
+
+void OutputSink::write_line(std::string_view text) {
+  ++num_lines_;
+  write(fmt::format("{}\n", text));
+}
+
+void OutputSink::when_empty(std::function<void()> callback) {
+  if (empty()) return callback();
+  callbacks_.push_back(std::move(callback));
+}
+
+void OutputSink::flush() {
+  size_t written = 0;
+  while (written < pending_.size()) {
+    const ssize_t count = ::write(fd_, pending_.data() + written, pending_.size() - written);
+    if (count >= 0) {
+      written += static_cast<size_t>(count);
+    } else if (errno == EAGAIN && reopened_) {
+      waiting_ = true;
+      reopened_->async_wait(stream_descriptor::wait_write, [this](boost::system::error_code error) {
+        waiting_ = false;
+        if (!error) flush();
+      });
+      break;
+    } else if (errno != EINTR) {
+      written = pending_.size();
+      std::exchange(on_broken_, nullptr)(errno);
+    }
+  }
+  pending_.erase(0, written);
+  if (!pending_.empty()) return;
+  for (auto& callback : std::exchange(callbacks_, {})) callback();
+}
+
+Console::Console(boost::asio::io_context& io, const std::function<void(int, int)>& on_broken)
+    : out_(io, STDOUT_FILENO, [on_broken](int error) { on_broken(STDOUT_FILENO, error); }) {
+  if (are_one_file(STDOUT_FILENO, STDERR_FILENO)) return;
+  err_.emplace(io, STDERR_FILENO, [on_broken](int error) { on_broken(STDERR_FILENO, error); });
+}
+
+void Console::write_line(OutputSink& sink, std::string_view text) {
+  const bool replaces = progress_shown_ && sink.is_terminal();
+  if (replaces) progress_shown_ = false;
+  sink.write_line(fmt::format("{}{}", replaces ? kClearLine : "", text));
+}
+
+void Console::write_progress(std::string_view text) {
+  progress_shown_ = true;
+  out_.write(fmt::format("{}{}\r", kClearLine, text));
+}
+
+void Console::keep_progress() {
+  if (std::exchange(progress_shown_, false)) out_.write("\n");
+}
+
+void Tail::add(std::string_view line, const OutputSink& sink) {
+  sink_ = &sink;
+  line_number_ = sink.num_lines();
+  lines_.emplace_back(line.substr(0, kTailLineBytes));
+  if (lines_.size() > kTailLines) lines_.pop_front();
+}
+
+bool Tail::ends(const OutputSink& sink) const {
+  return sink_ == &sink && line_number_ == sink.num_lines();
+}
+
+RankStream::RankStream(boost::asio::io_context& io, FileDescriptor source, Console& console,
+                       Route route)
+    : source_(io, source.give_away()),
+      console_(console),
+      route_(std::move(route)),
+      splitter_(route_.progress) {
+  source_.non_blocking(true);
+}
+
+void RankStream::start(std::function<void()> on_closed) {
+  on_closed_ = std::move(on_closed);
+  wait();
+}
+
+void RankStream::wait() {
+  // Waits and then reads itself: with no read of Asio's own in flight, drain() keeps the bytes in
+  // order.
+  source_.async_wait(stream_descriptor::wait_read, [this](boost::system::error_code error) {
+    if (error) return;
+    read_some();
+    if (!is_open()) return;
+    route_.sink.full() ? route_.sink.when_empty([this] {
+      if (is_open()) wait();
+    })
+                       : wait();
+  });
+}
+
+bool RankStream::read_some() {
+  if (!is_open()) return false;
+  std::array<char, 65536> buffer;
+  const ssize_t count = ::read(source_.native_handle(), buffer.data(), buffer.size());
+  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return errno == EINTR;
+  if (count <= 0) {
+    close();
+    return false;
+  }
+  splitter_.feed({buffer.data(), static_cast<size_t>(count)},
+                 [this](std::string_view text, LineEnd end) { emit(text, end); });
+  return true;
+}
+
+void RankStream::drain() {
+  constexpr int kMaxReads =
+      32;  // above any pipe's capacity: a process that still writes must not hold us here
+  for (int i = 0; i < kMaxReads && read_some(); ++i) {
+  }
+}
+
+void RankStream::close() {
+  if (!is_open()) return;
+  splitter_.flush([this](std::string_view text, LineEnd end) { emit(text, end); });
+  source_.close();
+  if (on_closed_) std::exchange(on_closed_, nullptr)();
+}
+
+void RankStream::emit(std::string_view text, LineEnd end) {
+  const std::string line = route_.prefix + std::string(text);
+  if (end == LineEnd::kReturn) return console_.write_progress(line);
+  console_.write_line(route_.sink, line);
+  if (route_.log != nullptr) route_.log->write_line(text);
+  route_.tail.add(text, route_.sink);
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,122 @@
+// What ranks print, on its way to the launcher's own output: whole lines, prefixed, never blocking
+// the launcher.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launcher/run/lines.h"
+#include "launcher/run/rank_process.h"
+
+namespace zeroth::launcher {
+
+// One of the launcher's outputs. Text that a pipe or terminal cannot take now is kept and written
+// when it can; files are written at once. Callbacks run in the io_context's thread.
+class OutputSink {
+ public:
+  // `on_broken(errno)` is called once when writing fails (EPIPE: nobody reads any more); later text
+  // is dropped.
+  OutputSink(boost::asio::io_context& io, int fd, std::function<void(int)> on_broken);
+
+  void write(std::string_view text);
+  void write_line(std::string_view text);  // whole lines are counted
+
+  size_t num_lines() const { return num_lines_; }
+  bool full() const { return pending_.size() > kMaxPendingBytes; }
+  bool empty() const { return pending_.empty(); }
+  bool is_terminal() const { return is_terminal_; }
+
+  // Calls back once all text is written, which may be at once.
+  void when_empty(std::function<void()> callback);
+
+ private:
+  static constexpr size_t kMaxPendingBytes = size_t{1} << 20;
+
+  void flush();
+
+  int fd_;
+  bool is_terminal_;
+  std::optional<boost::asio::posix::stream_descriptor>
+      reopened_;  // a non-blocking twin, where there is one
+  bool waiting_ = false;
+  size_t num_lines_ = 0;
+  std::string pending_;
+  std::vector<std::function<void()>> callbacks_;
+  std::function<void(int)> on_broken_;
+};
+
+// Both outputs of the launcher, and the progress line that may stand on a terminal.
+class Console {
+ public:
+  // `on_broken(fd, errno)`: of STDOUT_FILENO or STDERR_FILENO, see OutputSink.
+  Console(boost::asio::io_context& io, const std::function<void(int, int)>& on_broken);
+
+  void write_line(OutputSink& sink, std::string_view text);
+  void write_progress(std::string_view text);  // to `out`; the next line or progress replaces it
+  void keep_progress();                        // what stands there stays
+
+  OutputSink& out() { return out_; }
+  OutputSink& err() { return err_ ? *err_ : out_; }
+
+ private:
+  OutputSink out_;
+  std::optional<OutputSink>
+      err_;  // none if both are one file: two writers would cut each other's lines
+  bool progress_shown_ = false;
+};
+
+// The last lines of a rank, of both its outputs.
+class Tail {
+ public:
+  // To be called right after the line was written to `sink`.
+  void add(std::string_view line, const OutputSink& sink);
+  const std::deque<std::string>& lines() const { return lines_; }
+
+  // Whether a reader of `sink` has the last line before the eyes: nobody wrote a line since.
+  bool ends(const OutputSink& sink) const;
+
+ private:
+  std::deque<std::string> lines_;
+  const OutputSink* sink_ = nullptr;
+  size_t line_number_ = 0;  // of the last line, in its sink
+};
+
+// One output of one rank. Reading pauses while the sink is full.
+class RankStream {
+ public:
+  struct Route {
+    OutputSink& sink;
+    Tail& tail;
+    std::string prefix;
+    bool progress = false;      // '\r' redraws a progress line
+    OutputSink* log = nullptr;  // gets every line too, without the prefix
+  };
+
+  RankStream(boost::asio::io_context& io, FileDescriptor source, Console& console, Route route);
+
+  // Reads until the end of the stream, then calls back once.
+  void start(std::function<void()> on_closed);
+
+  void drain();  // takes what is there now, even if the sink is full
+  void close();  // ends the stream, its last partial line included
+  bool is_open() const { return source_.is_open(); }
+
+ private:
+  void wait();
+  bool read_some();  // false: nothing there now, or closed
+  void emit(std::string_view text, LineEnd end);
+
+  boost::asio::posix::stream_descriptor source_;
+  Console& console_;
+  Route route_;
+  LineSplitter splitter_;
+  std::function<void()> on_closed_;
+};
+
+}  // namespace zeroth::launcher

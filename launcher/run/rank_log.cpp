@@ -1,0 +1,66 @@
+#include "launcher/run/rank_log.h"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+
+#include <cerrno>
+
+#include "base/error.h"
+#include "base/folder.h"
+#include "base/process_limits.h"
+
+namespace zeroth::launcher {
+namespace {
+
+constexpr int kMostJobs = 100'000;  // in one second and one folder
+
+// Empty where one of the files exists, of which none is left then. Throws Error.
+std::vector<FileDescriptor> open_new_files(const std::filesystem::path& folder,
+                                           const std::string& job, int num_ranks) {
+  std::vector<FileDescriptor> logs;
+  std::vector<std::string> files;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    const std::string file = (folder / fmt::format("{}_rank{}.log", job, rank)).string();
+    logs.emplace_back(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (logs.back().get() < 0 && errno != EEXIST)
+      throw Error("--enable_each_rank_log: {} cannot be made: {}", file, system_reason(errno));
+    if (logs.back().get() < 0) {
+      for (const std::string& made : files) ::unlink(made.c_str());
+      return {};
+    }
+    files.push_back(file);
+  }
+  return logs;
+}
+
+void refuse_strangers_links(const std::filesystem::path& folder) {
+  try {
+    resolve_links(folder);
+  } catch (const Error& error) {
+    throw Error("--enable_each_rank_log {}", error.what());
+  }
+}
+
+}  // namespace
+
+std::vector<FileDescriptor> open_rank_logs(const std::filesystem::path& folder, std::time_t now,
+                                           int num_ranks) {
+  refuse_strangers_links(folder);
+  std::error_code error;
+  if (std::filesystem::exists(folder, error) && !std::filesystem::is_directory(folder, error))
+    throw Error("--enable_each_rank_log {}: it is a file, but should be a folder", folder.string());
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    throw Error("--enable_each_rank_log {}: the folder cannot be made: {}", folder.string(),
+                system_reason(error.value()));
+  const std::string second = fmt::format("{:%Y%m%d%H%M%S}", fmt::localtime(now));
+  for (int job = 1; job <= kMostJobs; ++job) {
+    const std::string name = job == 1 ? second : fmt::format("{}-{}", second, job);
+    auto logs = open_new_files(folder, name, num_ranks);
+    if (!logs.empty()) return logs;
+  }
+  throw Error("--enable_each_rank_log {}: there are {} jobs of one second, {}", folder.string(),
+              kMostJobs, second);
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,105 @@
+#include "launcher/run/rank_plan.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "launcher/machine/cores.h"
+
+namespace zeroth::launcher {
+namespace {
+
+void add_identity(RankSpec& spec, const LaunchOptions& options, const PlanRequest& request) {
+  const std::string rank = std::to_string(spec.rank);
+  const std::string size = std::to_string(request.choice.num_ranks);
+  spec.env = {{"RANK", rank},
+              {"LOCAL_RANK", std::to_string(spec.local_rank)},
+              {"WORLD_SIZE", size},
+              {"LOCAL_SIZE", size},
+              {"CROSS_RANK", "0"},
+              {"CROSS_SIZE", "1"},
+              {"MASTER_ADDR", options.master_addr},
+              {"MASTER_PORT", std::to_string(request.master_port)},
+              {"DS_ACCELERATOR", name_of(request.accelerator)},
+              {"ZEROTH_LAUNCH_TIME", fmt::format("{:.6f}", request.launch_time)}};
+  if (!request.meeting.empty()) spec.env.emplace_back("ZEROTH_MEETING", request.meeting);
+}
+
+void add_timeout(RankSpec& spec, const LaunchOptions& options) {
+  if (options.timeout_seconds)
+    spec.env.emplace_back("ZEROTH_TIMEOUT", std::to_string(*options.timeout_seconds));
+}
+
+void add_device(RankSpec& spec, const PlanRequest& request) {
+  if (request.accelerator != Accelerator::kCuda) return;
+  spec.env.emplace_back("CUDA_VISIBLE_DEVICES",
+                        fmt::format("{}", fmt::join(request.choice.slots, ",")));
+  if (!request.user_sets_nccl_socket) spec.env.emplace_back("NCCL_SOCKET_IFNAME", "lo");
+  if (request.choice.shared) spec.env.emplace_back("ZEROTH_SHARE_GPUS", "1");
+}
+
+void add_terminal(RankSpec& spec, const PlanRequest& request) {
+  if (spec.rank != 0 || !request.terminal_columns) return;
+  const int prefix = static_cast<int>(line_prefix(spec.rank, request.choice.num_ranks).size());
+  spec.env.emplace_back("ZEROTH_TTY", "1");
+  spec.env.emplace_back("ZEROTH_COLUMNS",
+                        std::to_string(std::max(1, *request.terminal_columns - prefix)));
+}
+
+// For each rank the cores near to its GPU. As ranks choose their GPUs: the first rank has the first
+// slot, and so on in turns.
+std::vector<std::vector<int>> near_ranks(const PlanRequest& request) {
+  std::vector<std::vector<int>> near(static_cast<size_t>(request.choice.num_ranks));
+  if (request.accelerator != Accelerator::kCuda) return near;
+  const std::vector<std::string>& slots = request.choice.slots;
+  for (size_t rank = 0; rank < near.size(); ++rank) {
+    const auto found = request.machine.near_cores.find(slots[rank % slots.size()]);
+    if (found != request.machine.near_cores.end()) near[rank] = found->second;
+  }
+  return near;
+}
+
+void bind_cores(RankPlan& plan, const LaunchOptions& options, const PlanRequest& request) {
+  const std::vector<int> cores =
+      options.bind_core_list.empty()
+          ? request.machine.cores
+          : parse_core_list(options.bind_core_list, request.machine.cores);
+  const int num_ranks = request.choice.num_ranks;
+  const bool shared = num_ranks > static_cast<int>(cores.size());
+  if (shared)
+    plan.notes.push_back(fmt::format("warning: {} ranks share {} core{}, so they run in turns",
+                                     num_ranks, cores.size(), cores.size() == 1 ? "" : "s"));
+  const std::vector<std::vector<int>> parts = split_cores(cores, near_ranks(request));
+  for (RankSpec& spec : plan.ranks) {
+    spec.cores = parts[static_cast<size_t>(spec.local_rank)];
+    if (request.user_sets_threads) continue;
+    const size_t threads = shared ? 1 : spec.cores.size();
+    spec.env.emplace_back("OMP_NUM_THREADS", std::to_string(threads));
+  }
+}
+
+}  // namespace
+
+std::string line_prefix(int rank, int num_ranks) {
+  return num_ranks == 1 ? "" : fmt::format("[{}] ", rank);
+}
+
+RankPlan plan_ranks(const LaunchOptions& options, const PlanRequest& request) {
+  RankPlan plan;
+  for (int rank = 0; rank < request.choice.num_ranks; ++rank) {
+    RankSpec spec{rank, rank, {}, {}};
+    add_identity(spec, options, request);
+    add_timeout(spec, options);
+    add_device(spec, request);
+    add_terminal(spec, request);
+    plan.ranks.push_back(std::move(spec));
+  }
+  if (options.bind_cores.value_or(true)) bind_cores(plan, options, request);
+  if (request.choice.shared)
+    plan.notes.push_back(fmt::format(
+        "{} ranks share {} GPU{}: they exchange data through host memory", request.choice.num_ranks,
+        request.choice.slots.size(), request.choice.slots.size() == 1 ? "" : "s"));
+  return plan;
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,53 @@
+// From what was asked and what is there to one description per rank. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/flags/cli.h"
+#include "launcher/machine/machine.h"
+#include "launcher/run/slots.h"
+
+namespace zeroth::launcher {
+
+struct RankSpec {
+  int rank = 0;
+  int local_rank = 0;
+  std::vector<std::pair<std::string, std::string>>
+      env;                 // set on top of the launcher's own environment
+  std::vector<int> cores;  // empty: not bound
+};
+
+struct RankPlan {
+  std::vector<RankSpec> ranks;
+  std::vector<std::string> notes;  // to be shown, one line each
+};
+
+struct PlanRequest {
+  Accelerator accelerator = Accelerator::kCpu;
+  SlotChoice choice;
+  Machine machine;
+  int master_port = 0;     // the resolved one
+  std::string meeting;     // ticket of the memory in which the ranks meet; empty: they do not
+  double launch_time = 0;  // seconds since the epoch when the launcher began
+  bool user_sets_threads = false;       // OMP_NUM_THREADS is in the environment: it stays
+  bool user_sets_nccl_socket = false;   // NCCL_SOCKET_IFNAME is, likewise
+  std::optional<int> terminal_columns;  // of the launcher's standard output; empty: not a terminal
+};
+
+// "[3] " before each line of rank 3; nothing when a rank is alone.
+std::string line_prefix(int rank, int num_ranks);
+
+// Throws UsageError on a bad --bind_core_list. Variables of each rank: RANK, LOCAL_RANK,
+// WORLD_SIZE, LOCAL_SIZE, CROSS_RANK, CROSS_SIZE, MASTER_ADDR, MASTER_PORT, DS_ACCELERATOR,
+// ZEROTH_LAUNCH_TIME (seconds since the epoch); ZEROTH_MEETING, unless it is empty; ZEROTH_TIMEOUT
+// (seconds) with
+// --timeout; on CUDA CUDA_VISIBLE_DEVICES (all chosen GPUs, the same for each rank) and
+// NCCL_SOCKET_IFNAME=lo, because all ranks are here; OMP_NUM_THREADS when bound, one thread when
+// cores are shared; ZEROTH_SHARE_GPUS=1 when ranks share GPUs; ZEROTH_TTY=1 and ZEROTH_COLUMNS for
+// rank 0 on a terminal.
+RankPlan plan_ranks(const LaunchOptions& options, const PlanRequest& request);
+
+}  // namespace zeroth::launcher

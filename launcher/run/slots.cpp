@@ -1,0 +1,113 @@
+#include "launcher/run/slots.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/printable.h"
+
+namespace zeroth::launcher {
+namespace {
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  while (true) {
+    const size_t end = text.find(separator);
+    parts.emplace_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+bool contains(const std::vector<std::string>& list, const std::string& item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
+
+// The slots that `NODE[:slot,slot]` names; a node without slots means all of them.
+std::vector<std::string> parse_filter(std::string_view flag, const std::string& text,
+                                      const std::vector<std::string>& node_slots) {
+  const std::vector<std::string> nodes = split(text, '@');
+  const std::string list = shortened(text);
+  for (const std::string& node : nodes) {
+    const std::string host = node.substr(0, node.find(':'));
+    if (host != "localhost")
+      throw UsageError("{} {}: unknown host '{}'; the only one is localhost", flag, list,
+                       shortened(host));
+  }
+  if (nodes.size() > 1) throw UsageError("{} {}: localhost is named twice", flag, list);
+  const size_t colon = text.find(':');
+  if (colon == std::string::npos) return node_slots;
+  std::vector<std::string> named;
+  for (const std::string& slot : split(std::string_view(text).substr(colon + 1), ',')) {
+    if (slot.empty()) throw UsageError("{} {}: a slot is missing", flag, list);
+    if (contains(named, slot)) throw UsageError("{} {}: slot {} is repeated", flag, list, slot);
+    if (!contains(node_slots, slot))
+      throw UsageError("{} {}: unknown slot {}; localhost has {}", flag, list, shortened(slot),
+                       shortened(fmt::format("{}", fmt::join(node_slots, ","))));
+    named.push_back(slot);
+  }
+  return named;
+}
+
+std::vector<std::string> filter_slots(const LaunchOptions& options,
+                                      const std::vector<std::string>& node_slots) {
+  const bool include = !options.include.empty();
+  const std::string_view flag = include ? "--include" : "--exclude";
+  const std::string& text = include ? options.include : options.exclude;
+  const std::vector<std::string> named = parse_filter(flag, text, node_slots);
+  std::vector<std::string> chosen;
+  for (const std::string& slot : node_slots)
+    if (contains(named, slot) == include) chosen.push_back(slot);
+  if (chosen.empty()) throw UsageError("{} {}: no slot is left", flag, shortened(text));
+  return chosen;
+}
+
+std::vector<std::string> slots_of(Accelerator accelerator, const Machine& machine) {
+  if (accelerator == Accelerator::kCuda) return machine.gpus;
+  std::vector<std::string> slots;
+  for (size_t i = 0; i < machine.cores.size(); ++i) slots.push_back(std::to_string(i));
+  return slots;
+}
+
+SlotChoice first_gpus(const LaunchOptions& options, const std::vector<std::string>& gpus) {
+  const int num_gpus = static_cast<int>(gpus.size());
+  const int num_ranks = options.num_ranks.value_or(num_gpus);
+  if (num_ranks > num_gpus) {
+    if (!options.share_gpus)
+      throw UsageError(
+          "--num_gpus {}, but only {} GPU{} visible (--share-gpus lets several ranks use one)",
+          num_ranks, num_gpus, num_gpus == 1 ? " is" : "s are");
+    return {gpus, num_ranks, true};
+  }
+  return {{gpus.begin(), gpus.begin() + num_ranks}, num_ranks, false};
+}
+
+SlotChoice first_cpu_slots(const LaunchOptions& options) {
+  SlotChoice choice{{}, options.num_ranks.value_or(1), false};
+  for (int i = 0; i < choice.num_ranks; ++i) choice.slots.push_back(std::to_string(i));
+  return choice;
+}
+
+}  // namespace
+
+SlotChoice choose_slots(const LaunchOptions& options, Accelerator accelerator,
+                        const Machine& machine) {
+  const bool include = !options.include.empty();
+  const bool exclude = !options.exclude.empty();
+  if (include && exclude)
+    throw UsageError("--include {} and --exclude {} cannot be combined", shortened(options.include),
+                     shortened(options.exclude));
+  if ((include || exclude) && options.num_ranks)
+    throw UsageError("--num_gpus {} and {} cannot be combined", *options.num_ranks,
+                     include ? "--include" : "--exclude");
+  if (include || exclude) {
+    SlotChoice choice{filter_slots(options, slots_of(accelerator, machine)), 0, false};
+    choice.num_ranks = static_cast<int>(choice.slots.size());
+    return choice;
+  }
+  return accelerator == Accelerator::kCuda ? first_gpus(options, machine.gpus)
+                                           : first_cpu_slots(options);
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,50 @@
+#include "launcher/run/verdict.h"
+
+#include <fmt/format.h>
+
+#include <csignal>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace zeroth::launcher {
+
+const Death& find_cause(std::span<const Death> deaths, std::chrono::milliseconds window) {
+  ZEROTH_CHECK(!deaths.empty(), "no rank died");
+  for (const Death& death : deaths) {
+    if (death.since_first <= window && death.ending.by_signal && !death.ours) return death;
+  }
+  return deaths.front();
+}
+
+std::string signal_name(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
+}
+
+std::string describe(Ending ending) {
+  return ending.by_signal ? fmt::format("was killed by {}", signal_name(ending.number))
+                          : fmt::format("ended with exit code {}", ending.number);
+}
+
+int exit_status(Ending ending) {
+  return ending.by_signal ? 128 + ending.number : ending.number;
+}
+
+bool obeyed(Ending ending, int signal) {
+  return !ending.failed() || exit_status(ending) == 128 + signal;
+}
+
+std::string describe_death(const Death& death) {
+  const std::string reason = death.reason.empty() ? "" : fmt::format(" ({})", death.reason);
+  return fmt::format("rank {} {}{}", death.rank, describe(death.ending), reason);
+}
+
+std::string describe_last_lines(const std::deque<std::string>& lines) {
+  if (lines.empty()) return "; it had printed nothing";
+  std::string text = "; its last lines:";
+  for (const std::string& line : lines) text += "\n  | " + line;
+  return text;
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,78 @@
+// Causal self-attention with grouped key and value heads.
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/types.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "model/blocks/linear.h"
+#include "model/blocks/norm.h"
+#include "model/blocks/rope.h"
+#include "model/kernels/dropout.h"
+#include "model/micro_batch.h"
+#include "model/spec.h"
+
+namespace zeroth::model {
+
+// The additive mask of a window, remembered for the last length asked for. Not thread-safe.
+class WindowMask {
+ public:
+  // window: how many tokens a token sees, itself included; 0: all before it.
+  explicit WindowMask(int64_t window) : window_(window) {}
+
+  // [seq, seq]: 0 where a row sees a column, -inf elsewhere; in the dtype and on the device of
+  // `like`.
+  const torch::Tensor& get(int64_t seq, const torch::Tensor& like);
+
+ private:
+  int64_t window_;
+  torch::Tensor cached_;
+};
+
+// What the layers of one chain share.
+struct SequenceTables {
+  explicit SequenceTables(const ModelSpec& spec)
+      : rope(spec.rope, spec.head_dim, spec.max_positions),
+        causal(0),
+        window(spec.sliding_window) {}
+
+  RopeTable rope;
+  WindowMask causal;
+  WindowMask window;
+};
+
+class Attention : public torch::nn::Module {
+ public:
+  // window: as WindowMask. `drop` is where probabilities are dropped.
+  Attention(const ModelSpec& spec, int64_t window, std::shared_ptr<SequenceTables> tables,
+            const DropSite& drop = {});
+
+  // x [batch, seq, hidden] -> the same shape.
+  torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch);
+
+ private:
+  struct Heads {
+    torch::Tensor q, k, v;  // [batch, seq, heads, head_dim]
+    Heads widened() const;  // in fp32
+  };
+  Heads project(const torch::Tensor& x) const;
+  // [batch, seq, heads * head_dim]
+  torch::Tensor attend(const Heads& heads);
+  torch::Tensor attend_dropping(const Heads& heads, const MicroBatch& batch);
+
+  int64_t num_heads_;
+  int64_t head_dim_;
+  int64_t window_;
+  double scale_;
+  bool rotary_;
+  DropSite drop_;
+  std::shared_ptr<SequenceTables> tables_;
+  std::shared_ptr<Linear> q_, k_, v_;  // or
+  std::shared_ptr<Linear> qkv_;
+  std::shared_ptr<Linear> o_;
+  std::shared_ptr<Norm> q_norm_, k_norm_;
+};
+
+}  // namespace zeroth::model

@@ -1,0 +1,82 @@
+#include "model/blocks/norm.h"
+
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "model/blocks/open_gradient.h"
+#include "model/kernels/fused.h"
+
+namespace zeroth::model {
+namespace {
+
+using torch::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct RmsNorm : torch::autograd::Function<RmsNorm> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight, double eps) {
+    auto [y, scale] = rms_norm(x, weight, eps);
+    ctx->save_for_backward({x, weight, scale});
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list dys) {
+    const torch::NoGradGuard no_grad;
+    const variable_list saved = ctx->get_saved_variables();
+    const Tensor& weight = saved[1];
+    const RmsNormWanted wanted{.dx = ctx->needs_input_grad(0), .dweight = ctx->needs_input_grad(1)};
+    auto [dx, dweight] = rms_norm_backward(dys[0], saved[0], weight, saved[2], wanted);
+    if (dweight.defined()) dweight = deliver_gradient(weight, dweight);
+    return {dx, dweight, Tensor()};
+  }
+};
+
+// On a CPU torch's LayerNorm sums the gradients of weight and bias over the rows in the dtype of x,
+// where a sum in 16 bits soon stops growing, and keeps the rows' means in the dtype of the weight.
+Tensor wide_on_cpu(const Tensor& tensor) {
+  const bool is_16_bit = at::isReducedFloatingType(tensor.scalar_type());
+  return tensor.is_cpu() && is_16_bit ? tensor.to(torch::kFloat) : tensor;
+}
+
+struct LayerNorm : torch::autograd::Function<LayerNorm> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight,
+                        const Tensor& bias, double eps) {
+    auto [y, mean, scale] =
+        at::native_layer_norm(x, weight.sizes(), wide_on_cpu(weight), wide_on_cpu(bias), eps);
+    ctx->save_for_backward({x, weight, bias, mean, scale});
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list dys) {
+    const torch::NoGradGuard no_grad;
+    const variable_list saved = ctx->get_saved_variables();
+    const Tensor& weight = saved[1];
+    const Tensor& bias = saved[2];
+    const std::array<bool, 3> wanted = {ctx->needs_input_grad(0), ctx->needs_input_grad(1),
+                                        ctx->needs_input_grad(2)};
+    auto [dx, dweight, dbias] = at::native_layer_norm_backward(
+        wide_on_cpu(dys[0]).contiguous(), wide_on_cpu(saved[0]), weight.sizes(), saved[3], saved[4],
+        wide_on_cpu(weight), wide_on_cpu(bias), wanted);
+    if (dx.defined()) dx = dx.to(saved[0].scalar_type());
+    if (dweight.defined()) dweight = deliver_gradient(weight, dweight);
+    if (dbias.defined()) dbias = deliver_gradient(bias, dbias);
+    return {dx, dweight, dbias, Tensor()};
+  }
+};
+
+Tensor meta_parameter(int64_t size) {
+  return torch::empty({size}, torch::dtype(torch::kFloat32).device(torch::kMeta));
+}
+
+}  // namespace
+
+Norm::Norm(NormKind kind, int64_t size, double eps) : kind_(kind), eps_(eps) {
+  weight_ = register_parameter("weight", meta_parameter(size));
+  if (kind == NormKind::kLayer) bias_ = register_parameter("bias", meta_parameter(size));
+}
+
+Tensor Norm::forward(const Tensor& x) const {
+  if (kind_ == NormKind::kRms) return RmsNorm::apply(x, weight_, eps_);
+  return LayerNorm::apply(x, weight_, bias_, eps_);
+}
+
+}  // namespace zeroth::model

@@ -1,0 +1,124 @@
+#include "model/hf/checkpoint_source.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "model/blocks/build.h"
+#include "model/hf/checkpoint_map.h"
+#include "model/random_source.h"
+
+namespace zeroth::model {
+namespace {
+
+// Elements converted and checked at once: they stay in the cache.
+constexpr int64_t kChunk = 1 << 18;
+
+std::optional<torch::ScalarType> float_type(const std::string& dtype) {
+  if (dtype == "F32") return torch::kFloat32;
+  if (dtype == "F16") return torch::kFloat16;
+  if (dtype == "BF16") return torch::kBFloat16;
+  return std::nullopt;
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  return shortened(fmt::format("{}", fmt::join(shape, ", ")));
+}
+
+bool is_finite(const torch::Tensor& values) {
+  const auto [low, high] = at::aminmax(values);
+  return std::isfinite(low.item<double>()) && std::isfinite(high.item<double>());
+}
+
+std::set<std::string> parameter_names(const ModelSpec& spec) {
+  std::set<std::string> names;
+  for (const auto& block : build_blocks(spec)) {
+    for (const auto& item : block->named_parameters()) {
+      names.insert(block->label() + "." + item.key());
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
+CheckpointSource::CheckpointSource(const std::filesystem::path& folder, const ModelSpec& spec)
+    : spec_(spec), files_(folder) {
+  const std::set<std::string> parameters = parameter_names(spec);
+  for (const auto& [stored, entry] : files_.entries()) {
+    if (is_ignored_buffer(spec, stored)) continue;
+    const auto name = canonical_name(spec, stored);
+    if (!name || !parameters.contains(*name)) {
+      throw Error("{} holds tensor {}, which a {} model of this config.json does not have",
+                  entry.file->path().string(), shortened(stored), spec.family);
+    }
+    const auto [it, added] = found_.try_emplace(*name, Found{stored, entry});
+    if (!added) {
+      throw Error("{} holds {} and {}, which are one parameter", folder.string(),
+                  shortened(it->second.stored_name), shortened(stored));
+    }
+  }
+  if (!spec.tied) return;
+  // A tied pair may be stored under either name or both.
+  const auto head = found_.find("head.weight");
+  if (head != found_.end()) found_.try_emplace("embedding.weight", head->second);
+}
+
+const CheckpointSource::Found& CheckpointSource::find(const std::string& name) const {
+  const auto it = found_.find(name);
+  if (it == found_.end()) {
+    throw Error("{} lacks tensor {}", files_.folder().string(), stored_name(spec_, name));
+  }
+  return it->second;
+}
+
+void CheckpointSource::check(const std::string& name, const std::vector<int64_t>& shape) {
+  const Found& found = find(name);
+  const StoredTensor& tensor = *found.entry.tensor;
+  const std::string path = found.entry.file->path().string();
+  if (!float_type(tensor.dtype)) {
+    throw Error("{}: tensor {} is {}; supported are F32, F16, BF16", path, found.stored_name,
+                shortened(tensor.dtype));
+  }
+  if (tensor.shape != shape) {
+    throw Error("{}: tensor {} is [{}], but config.json asks for [{}]", path, found.stored_name,
+                shape_text(tensor.shape), shape_text(shape));
+  }
+}
+
+void CheckpointSource::read(const std::string& name, int64_t begin, torch::Tensor out) {
+  const Found& found = find(name);
+  const SafetensorsFile& file = *found.entry.file;
+  const auto dtype = float_type(found.entry.tensor->dtype);
+  ZEROTH_CHECK(dtype.has_value(), "{} was not checked", name);
+  const size_t width = stored_element_size(found.entry.tensor->dtype);
+  const std::span<const std::byte> all = file.bytes(*found.entry.tensor);
+  ZEROTH_CHECK((begin + out.numel()) * width <= all.size(), "{} + {} of {}", begin, out.numel(),
+               name);
+  const auto range = all.subspan(begin * width, out.numel() * width);
+  torch::Tensor stored = torch::empty({std::min(kChunk, out.numel())}, *dtype);
+  for (int64_t done = 0; done < out.numel(); done += kChunk) {
+    const int64_t count = std::min(kChunk, out.numel() - done);
+    std::memcpy(stored.data_ptr(), range.data() + done * width, count * width);
+    torch::Tensor part = out.narrow(0, done, count);
+    part.copy_(stored.narrow(0, 0, count));
+    if (!is_finite(part)) {
+      throw Error("{}: tensor {} has a value that is NaN, infinite or too large for {}",
+                  file.path().string(), found.stored_name, c10::toString(out.scalar_type()));
+    }
+  }
+  file.forget(range);
+}
+
+std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& folder,
+                                           const ModelSpec& spec, uint64_t seed) {
+  if (has_weights(folder)) return std::make_unique<CheckpointSource>(folder, spec);
+  return std::make_unique<RandomSource>(spec, seed);
+}
+
+}  // namespace zeroth::model

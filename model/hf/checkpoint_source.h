@@ -1,0 +1,41 @@
+// First values from a folder of safetensors.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/hf/safetensors_folder.h"
+#include "model/spec.h"
+#include "model/weight_source.h"
+
+namespace zeroth::model {
+
+class CheckpointSource : public WeightSource {
+ public:
+  // Throws an Error when the files hold a tensor that is no parameter of the model: a layer too
+  // many, a bias that config.json does not ask for.
+  CheckpointSource(const std::filesystem::path& folder, const ModelSpec& spec);
+
+  void check(const std::string& name, const std::vector<int64_t>& shape) override;
+  void read(const std::string& name, int64_t begin, torch::Tensor out) override;
+
+ private:
+  struct Found {
+    std::string stored_name;
+    SafetensorsFolder::Entry entry;
+  };
+  const Found& find(const std::string& name) const;
+
+  ModelSpec spec_;
+  SafetensorsFolder files_;
+  std::map<std::string, Found> found_;  // by canonical name
+};
+
+// The folder's weights, or random ones seeded with `seed` when it holds none.
+std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& folder,
+                                           const ModelSpec& spec, uint64_t seed);
+
+}  // namespace zeroth::model

@@ -1,0 +1,34 @@
+#include "model/hf/model_files.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace zeroth::model {
+namespace {
+
+constexpr std::array<std::string_view, 5> kCompanions = {"generation_config.json",
+                                                         "special_tokens_map.json", "vocab.json",
+                                                         "merges.txt", "added_tokens.json"};
+
+bool is_weights(const std::string& name) {
+  return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json") ||
+         (name.starts_with("pytorch_model") && name.find(".bin") != std::string::npos);
+}
+
+bool is_adapter(const std::string& name) {
+  return name.starts_with("adapter_") && (name.ends_with(".json") || name.ends_with(".bin"));
+}
+
+}  // namespace
+
+bool is_companion(const std::string& name) {
+  return std::find(kCompanions.begin(), kCompanions.end(), name) != kCompanions.end() ||
+         name.starts_with("tokenizer") || name.starts_with("chat_template");
+}
+
+bool is_model_file(const std::string& name) {
+  return name == "config.json" || is_weights(name) || is_adapter(name) || is_companion(name);
+}
+
+}  // namespace zeroth::model

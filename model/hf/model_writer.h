@@ -1,0 +1,61 @@
+// Writes a model folder that transformers loads.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/hf/output_folder.h"
+#include "model/hf/safetensors_writer.h"
+#include "model/spec.h"
+
+namespace zeroth::model {
+
+struct WriterOptions {
+  std::filesystem::path source;  // the folder whose config.json, tokenizer and templates are copied
+  std::filesystem::path output;
+  ModelSpec spec;
+  torch::ScalarType dtype = torch::kFloat32;  // precision on the disk
+  // Shards end before they grow beyond this. One tensor may be larger.
+  int64_t max_shard_bytes = 5'000'000'000;
+  bool overwrite = false;
+};
+
+struct SavedParameter {
+  std::string name;  // canonical; a tied weight once
+  std::vector<int64_t> shape;
+};
+
+// Holds one tensor at a time. Nothing appears at the output before commit(); see OutputFolder. For
+// one rank only.
+class ModelWriter {
+ public:
+  ModelWriter(const WriterOptions& options, const std::vector<SavedParameter>& parameters);
+
+  // Any order, each once; any floating dtype and device. Throws an Error that names the parameter
+  // when it holds a value that is not finite: such a model is no use, and would replace one that
+  // is.
+  void write(const std::string& name, const torch::Tensor& tensor);
+
+  // Every parameter must have been written. Blocks until all is on the disk, and returns the model
+  // that was replaced, if any.
+  std::unique_ptr<FormerModel> commit();
+
+ private:
+  void plan_shards(const WriterOptions& options, const std::vector<SavedParameter>& parameters);
+  void write_index(const WriterOptions& options, const std::vector<SavedParameter>& parameters);
+
+  std::filesystem::path target_;
+  ModelSpec spec_;
+  OutputFolder folder_;
+  std::vector<std::unique_ptr<SafetensorsWriter>> shards_;
+  std::map<std::string, size_t> shard_of_;  // by canonical name
+  std::vector<std::string> shard_names_;
+};
+
+}  // namespace zeroth::model

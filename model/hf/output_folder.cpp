@@ -1,0 +1,183 @@
+#include "model/hf/output_folder.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/folder.h"
+#include "base/process_limits.h"
+#include "model/hf/model_files.h"
+
+namespace zeroth::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kRunPage = "train_log.html";
+constexpr const char* kPagePart = "train_log.html.part";  // of a run that was killed
+
+bool is_mount_point(const fs::path& path) {
+  struct statx facts {};
+  return ::statx(AT_FDCWD, path.c_str(), 0, STATX_BASIC_STATS, &facts) == 0 &&
+         (facts.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+}
+
+// The page of a run that was stopped is no reason to refuse the next one.
+bool is_free(const fs::path& folder) {
+  return std::all_of(fs::directory_iterator(folder), fs::directory_iterator(),
+                     [](const auto& entry) {
+                       const fs::path name = entry.path().filename();
+                       return name == kRunPage || name == kPagePart;
+                     });
+}
+
+// In a folder like /tmp another user could put anything in the place of what is theirs.
+void refuse_strangers(const fs::path& target) {
+  struct stat own {};
+  struct stat around {};
+  if (::stat(target.c_str(), &own) != 0 || ::stat(target.parent_path().c_str(), &around) != 0)
+    return;
+  const bool trusted = own.st_uid == ::geteuid() || own.st_uid == 0 || own.st_uid == around.st_uid;
+  if (trusted || (around.st_mode & S_IWOTH) == 0) return;
+  throw Error(
+      "{} belongs to another user (uid {}), in a folder to which all may write: choose "
+      "another place",
+      target.string(), own.st_uid);
+}
+
+void check_existing(const fs::path& target, bool overwrite) {
+  if (!fs::is_directory(target)) throw Error("{} is not a folder", target.string());
+  if (!overwrite && !is_free(target)) {
+    throw Error(
+        "{} is not empty: choose another folder, or overwrite (--overwrite) to replace the model "
+        "in it",
+        target.string());
+  }
+  if (is_mount_point(target)) {
+    throw Error("{} is where a disk is mounted and cannot be replaced: choose a folder in it",
+                target.string());
+  }
+}
+
+// Makes a folder where the first missing part of `path` will be made, and removes it. `path` is
+// clean; `target` is how the user wrote it.
+void check_place(const fs::path& path, const fs::path& target) {
+  fs::path place = path.parent_path();
+  while (!fs::exists(place)) place = place.parent_path();
+  if (!fs::is_directory(place)) {
+    throw Error("{} cannot be made: {} is not a folder", target.string(), place.string());
+  }
+  std::string probe = (place / path.filename()).string() + ".zeroth-tmp-XXXXXX";
+  if (::mkdtemp(probe.data()) == nullptr) {
+    throw Error("{} cannot be made: no folder can be made in {}: {}", target.string(),
+                place.string(), system_reason(errno));
+  }
+  ::rmdir(probe.c_str());
+}
+
+void sync(const fs::path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool done = fd >= 0 && ::fsync(fd) == 0;
+  const int reason = errno;
+  if (fd >= 0) ::close(fd);
+  if (!done) throw Error("{} cannot be written: {}", path.string(), system_reason(reason));
+}
+
+bool holds_model(const fs::path& folder) {
+  return std::any_of(
+      fs::directory_iterator(folder), fs::directory_iterator(),
+      [](const auto& entry) { return is_model_file(entry.path().filename().string()); });
+}
+
+}  // namespace
+
+void OutputFolder::check(const fs::path& target, bool overwrite) {
+  naming_errors([&] {
+    const fs::path path = resolve_links(target);
+    if (fs::exists(path)) {
+      refuse_strangers(path);
+      check_existing(target, overwrite);
+    } else if (fs::is_symlink(target)) {
+      throw Error("{} is a link to nothing", target.string());
+    }
+    check_place(path, target);
+  });
+}
+
+void OutputFolder::clear_leftovers(const fs::path& target) {
+  const fs::path whole = resolve_links(target);
+  const std::string own = whole.filename().string();
+  model::clear_leftovers(whole.parent_path(), [&](const auto& name) { return name == own; });
+}
+
+OutputFolder::OutputFolder(const fs::path& target, bool overwrite)
+    : target_(resolve_links(target)), overwrite_(overwrite) {
+  naming_errors([&] { check_place(target_, target_); });
+  temporary_.emplace(target_);
+}
+
+std::unique_ptr<FormerModel> OutputFolder::put_in_place() {
+  const fs::path& fresh = temporary_->path();
+  if (fs::is_symlink(target_)) throw Error("{} is a link by now", target_.string());
+  if (!fs::exists(target_) || fs::is_empty(target_)) {
+    if (::rename(fresh.c_str(), target_.c_str()) != 0) {  // also onto an empty folder
+      throw Error("{} cannot be renamed to {}: {}", fresh.string(), target_.string(),
+                  system_reason(errno));
+    }
+    placed_ = true;
+    return nullptr;
+  }
+  if (!overwrite_ && holds_model(target_)) {
+    throw Error("{} holds another model by now", target_.string());
+  }
+  const fs::path old = exchange(fresh, target_);
+  placed_ = true;
+  bring_home(old, target_);  // before anything of it may be removed
+  auto former = std::make_unique<FormerModel>(old, target_);
+  return holds_model(old) ? std::move(former) : nullptr;
+}
+
+std::unique_ptr<FormerModel> OutputFolder::commit() {
+  naming_errors([&] {
+    for (const auto& entry : fs::recursive_directory_iterator(path())) sync(entry.path());
+    sync(path());
+  });
+  temporary_->keep();
+  std::unique_ptr<FormerModel> former;
+  try {
+    naming_errors([&] { former = put_in_place(); });
+  } catch (const Error& error) {
+    if (placed_) throw;
+    throw Error("{}: the new model is complete and stays in {}", error.what(),
+                temporary_->set_aside().string());
+  }
+  sync(target_);
+  sync(target_.parent_path());
+  return former;
+}
+
+FormerModel::~FormerModel() {
+  std::error_code ignored;  // what stays is a leftover
+  if (!kept_) fs::remove_all(folder_, ignored);
+}
+
+fs::path FormerModel::put_back() {
+  kept_ = true;
+  fs::path other = folder_;
+  try {
+    other = exchange(folder_, target_);
+    bring_home(other, target_);
+  } catch (const Error& error) {
+    throw Error("{}: the other model is in {}", error.what(), set_aside(other, target_).string());
+  }
+  return set_aside(other, target_);
+}
+
+}  // namespace zeroth::model

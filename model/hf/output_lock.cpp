@@ -1,0 +1,167 @@
+#include "model/hf/output_lock.h"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <limits.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <chrono>
+#include <ctime>
+#include <sstream>
+#include <thread>
+
+#include "base/error.h"
+#include "base/process_limits.h"
+
+namespace zeroth::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kAsItIs = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;  // no link, and no wait for a FIFO
+
+std::string name_of(const fs::path& target) {
+  return target.filename().string() + ".zeroth-lock";
+}
+
+struct flock whole_file(short type) {
+  struct flock lock {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  return lock;
+}
+
+bool is_held(int file) {
+  struct flock lock = whole_file(F_RDLCK);
+  return ::fcntl(file, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+std::string who_we_are() {
+  char host[HOST_NAME_MAX + 1] = {};
+  ::gethostname(host, sizeof(host) - 1);
+  return fmt::format("{} {} {}\n", host, ::getpid(), std::time(nullptr));
+}
+
+// From what who_we_are() wrote, by whatever hand: empty where it is something else.
+std::string read_holder(int file) {
+  char text[512] = {};
+  if (::pread(file, text, sizeof(text) - 1, 0) <= 0) return "";
+  std::istringstream words(text);
+  std::string host;
+  int64_t pid = 0;
+  std::time_t since = 0;
+  words >> host >> pid >> since;
+  const bool plain = std::all_of(host.begin(), host.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_';
+  });
+  std::tm date{};
+  if (!words || !plain || ::gmtime_r(&since, &date) == nullptr) return "";
+  return fmt::format("process {} on {}, since {:%Y-%m-%d %H:%M:%S} UTC", pid, host, date);
+}
+
+[[noreturn]] void refuse(const fs::path& target, int file) {
+  std::string holder = read_holder(file);
+  for (int attempt = 0; holder.empty() && attempt < 20; ++attempt) {  // it may have just begun
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    holder = read_holder(file);
+  }
+  throw Error(
+      "{} is the output of a run that goes on ({}): choose another folder, or wait for its "
+      "end",
+      target.string(), holder.empty() ? "which does not say who it is" : holder);
+}
+
+}  // namespace
+
+void OutputLock::require_free(const fs::path& target) {
+  const fs::path path = resolve_links(target);
+  const auto place = Folder::find(path.parent_path());
+  if (!place) return;
+  const FileDescriptor file(::openat(place->get(), name_of(path).c_str(), O_RDONLY | kAsItIs));
+  if (file.get() >= 0 && is_held(file.get())) refuse(target, file.get());
+}
+
+OutputLock::OutputLock(const fs::path& target)
+    : place_(Folder::make(resolve_links(target).parent_path())),
+      name_(name_of(resolve_links(target))) {
+  constexpr int kAttempts = 1000;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    if (!open_file(target) || !take(target)) continue;
+    write_holder();
+    return;
+  }
+  throw Error("{} cannot be locked: others make and remove it again and again", path());
+}
+
+std::string OutputLock::path() const {
+  return (place_.path() / name_).string();
+}
+
+// False where the file came or went meanwhile, with a run that holds or held it.
+bool OutputLock::open_file(const fs::path& target) {
+  const auto open = [&](int how) {
+    return FileDescriptor(::openat(place_.get(), name_.c_str(), how | kAsItIs, 0644));
+  };
+  file_ = open(O_RDWR);
+  if (file_.get() < 0 && errno == ENOENT) {
+    file_ = open(O_RDWR | O_CREAT | O_EXCL);
+    if (file_.get() < 0 && errno == EEXIST) return false;
+  }
+  struct stat status {};
+  if (file_.get() < 0 || ::fstat(file_.get(), &status) != 0) {
+    throw Error("{} cannot be made: {}", path(), system_reason(errno));
+  }
+  if (status.st_nlink == 0) return false;
+  // What has a second name may be any file.
+  const bool ours = S_ISREG(status.st_mode) && status.st_uid == ::geteuid() && status.st_nlink == 1;
+  if (ours) return true;
+  if (is_held(file_.get())) refuse(target, file_.get());
+  throw Error("{} is no lock of ours (it belongs to uid {}): remove it, or choose another output",
+              path(), status.st_uid);
+}
+
+// False where what is locked by now has lost its name.
+bool OutputLock::take(const fs::path& target) {
+  const struct flock lock = whole_file(F_WRLCK);
+  if (::fcntl(file_.get(), F_OFD_SETLK, &lock) != 0) {
+    if (errno == EAGAIN || errno == EACCES) refuse(target, file_.get());
+    note_ = fmt::format("{} cannot be locked ({}): a second run into {} would not be noticed",
+                        path(), system_reason(errno), target.string());
+  }
+  return stands();
+}
+
+// Whether the name is still that of our file.
+bool OutputLock::stands() const {
+  struct stat file {};
+  struct stat named {};
+  return ::fstat(file_.get(), &file) == 0 &&
+         ::fstatat(place_.get(), name_.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+         file.st_ino == named.st_ino && file.st_dev == named.st_dev;
+}
+
+void OutputLock::write_holder() const {
+  const std::string text = who_we_are();
+  const auto length = static_cast<ssize_t>(text.size());
+  if (::ftruncate(file_.get(), 0) == 0 &&
+      ::pwrite(file_.get(), text.data(), text.size(), 0) == length) {
+    return;
+  }
+  const int reason = errno;
+  ::unlinkat(place_.get(), name_.c_str(), 0);
+  throw Error("{} cannot be written: {}", path(), system_reason(reason));
+}
+
+OutputLock::~OutputLock() {
+  if (stands()) ::unlinkat(place_.get(), name_.c_str(), 0);
+  fs::path folder = place_.path();
+  for (int left = place_.made(); left > 0 && ::rmdir(folder.c_str()) == 0; --left) {
+    folder = folder.parent_path();
+  }
+}
+
+}  // namespace zeroth::model

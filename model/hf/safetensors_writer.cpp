@@ -1,0 +1,134 @@
+#include "model/hf/safetensors_writer.h"
+
+#include <fcntl.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/process_limits.h"
+#include "base/units.h"
+#include "model/hf/temporary_folder.h"
+
+namespace zeroth::model {
+namespace {
+
+const char* dtype_name(torch::ScalarType dtype) {
+  if (dtype == torch::kFloat32) return "F32";
+  if (dtype == torch::kFloat16) return "F16";
+  ZEROTH_CHECK(dtype == torch::kBFloat16, "no checkpoint holds {}", c10::toString(dtype));
+  return "BF16";
+}
+
+int64_t element_count(const std::vector<int64_t>& shape) {
+  int64_t count = 1;
+  for (const int64_t extent : shape) count *= extent;
+  return count;
+}
+
+// What fp16 cannot hold would be infinite for whoever loads the file.
+void require_in_range(const std::string& name, const torch::Tensor& from, const torch::Tensor& to) {
+  if (!at::isinf(to).any().item<bool>() || at::isinf(from).any().item<bool>()) return;
+  throw Error("{} has a value of {:g}, beyond the 65504 that fp16 holds: save in bf16 or fp32",
+              name, from.detach().abs().max().item<double>());
+}
+
+}  // namespace
+
+void require_finite(const std::filesystem::path& target, const std::string& name,
+                    const torch::Tensor& tensor) {
+  if (tensor.numel() == 0) return;
+  const auto [low, high] = at::aminmax(tensor.detach());  // a NaN is both
+  for (const double value : {low.item<double>(), high.item<double>()}) {
+    if (!std::isfinite(value)) {
+      throw Error("{} is not saved: parameter {} holds {}", target.string(), name,
+                  without_sign_of_nan(value));
+    }
+  }
+}
+
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, torch::ScalarType dtype,
+                                     const std::vector<PlannedTensor>& tensors)
+    : path_(path), dtype_(dtype) {
+  const auto width = static_cast<int64_t>(c10::elementSize(dtype));
+  nlohmann::ordered_json header;
+  header["__metadata__"] = {{"format", "pt"}};
+  int64_t offset = 0;
+  for (const PlannedTensor& tensor : tensors) {
+    const int64_t end = offset + element_count(tensor.shape) * width;
+    header[tensor.name] = {
+        {"dtype", dtype_name(dtype)}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
+    const bool added = slots_.try_emplace(tensor.name, Slot{tensor.shape, offset}).second;
+    ZEROTH_CHECK(added, "{} is planned twice", tensor.name);
+    offset = end;
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  const uint64_t length = text.size();
+  for (auto& [name, slot] : slots_) slot.offset += static_cast<int64_t>(8 + length);
+
+  fd_.value = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd_.value < 0) throw Error("{} cannot be created: {}", path.string(), system_reason(errno));
+  reserve(static_cast<int64_t>(8 + length) + offset);
+  write_bytes(&length, 8, 0);
+  write_bytes(text.data(), text.size(), 8);
+}
+
+SafetensorsWriter::Descriptor::~Descriptor() {
+  if (value >= 0) ::close(value);
+}
+
+// A full disk shows before the first tensor is written, where the file system can tell.
+void SafetensorsWriter::reserve(int64_t size) {
+  if (::fallocate(fd_.value, 0, 0, size) == 0) return;
+  if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
+    fail(fmt::format("reserving {} bytes", size));
+}
+
+void SafetensorsWriter::fail(const std::string& doing) const {
+  const int reason = errno;
+  throw Error("{}: {} failed: {}", path_.string(), doing,
+              write_reason(reason, path_.parent_path()));
+}
+
+void SafetensorsWriter::write_bytes(const void* data, size_t size, int64_t offset) {
+  const char* bytes = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t done = ::pwrite(fd_.value, bytes, size, offset);
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) fail(fmt::format("writing {} bytes at offset {}", size, offset));
+    bytes += done;
+    offset += done;
+    size -= static_cast<size_t>(done);
+  }
+}
+
+void SafetensorsWriter::write(const std::string& name, const torch::Tensor& tensor) {
+  const auto it = slots_.find(name);
+  ZEROTH_CHECK(it != slots_.end(), "{} is not planned for {}", name, path_.string());
+  Slot& slot = it->second;
+  ZEROTH_CHECK(!slot.written, "{} is written twice", name);
+  ZEROTH_CHECK(tensor.sizes() == torch::IntArrayRef(slot.shape), "{} is [{}], planned [{}]", name,
+               fmt::join(tensor.sizes(), ", "), fmt::join(slot.shape, ", "));
+  const torch::Tensor bytes = tensor.detach().to(torch::kCPU, dtype_).contiguous();
+  if (dtype_ == torch::kFloat16 && tensor.scalar_type() != torch::kFloat16) {
+    require_in_range(name, tensor, bytes);
+  }
+  write_bytes(bytes.data_ptr(), bytes.nbytes(), slot.offset);
+  slot.written = true;
+}
+
+void SafetensorsWriter::finish() {
+  for (const auto& [name, slot] : slots_) ZEROTH_CHECK(slot.written, "{} was not written", name);
+  if (::fsync(fd_.value) != 0 || ::close(std::exchange(fd_.value, -1)) != 0) {
+    throw Error("{} cannot be written: {}", path_.string(),
+                write_reason(errno, path_.parent_path()));
+  }
+}
+
+}  // namespace zeroth::model

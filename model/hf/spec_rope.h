@@ -1,0 +1,12 @@
+// The rotary part of config.json, in its old and its new spelling.
+#pragma once
+
+#include "model/hf/config_reader.h"
+#include "model/spec.h"
+
+namespace zeroth::model {
+
+// Reads rope_theta, rope_scaling and rope_parameters; complaints go to `config`.
+RopeSpec read_rope(ConfigReader& config, int64_t max_positions);
+
+}  // namespace zeroth::model

@@ -1,0 +1,200 @@
+#include "model/hf/temporary_folder.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "base/error.h"
+#include "base/folder.h"
+#include "base/process_limits.h"
+#include "model/hf/model_files.h"
+
+namespace zeroth::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+// No user's folder has such a name. The first is written or, after an exchange, the old one; the
+// second is the old one where there is no exchange; the third goes away.
+constexpr std::string_view kTemporary = ".zeroth-tmp-";
+constexpr std::string_view kOld = ".zeroth-old-";
+constexpr std::string_view kRemoved = ".zeroth-del-";
+constexpr std::string_view kKept = ".new-";
+constexpr size_t kRandom = 6;  // characters that mkdtemp chooses
+
+fs::path make_sibling(const fs::path& target, std::string_view mark) {
+  Folder::make(target.parent_path());
+  std::string name = target.string() + std::string(mark) + std::string(kRandom, 'X');
+  if (::mkdtemp(name.data()) == nullptr) {
+    throw Error("no folder can be made beside {}: {}", target.string(), system_reason(errno));
+  }
+  return name;
+}
+
+void move_to(const fs::path& from, const fs::path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) {
+    throw Error("{} cannot be renamed to {}: {}", from.string(), to.string(), system_reason(errno));
+  }
+}
+
+// A descriptor that holds the folder's lock, if there is one to be had here.
+FileDescriptor lock(const fs::path& folder) {
+  FileDescriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (fd.get() >= 0) ::flock(fd.get(), LOCK_EX | LOCK_NB);
+  return fd;
+}
+
+// NFS and others lack the exchange.
+bool lacks_exchange(int reason) {
+  return reason == EINVAL || reason == ENOSYS || reason == ENOTSUP || reason == EXDEV;
+}
+
+// The name of the target, where `name` is one with `mark`; empty otherwise.
+std::string target_of(const std::string& name, std::string_view mark) {
+  if (name.size() <= mark.size() + kRandom) return "";
+  const size_t at = name.size() - kRandom - mark.size();
+  const bool random = std::all_of(name.end() - kRandom, name.end(),
+                                  [](unsigned char c) { return std::isalnum(c) != 0; });
+  return random && name.compare(at, mark.size(), mark) == 0 ? name.substr(0, at) : "";
+}
+
+bool only_model_files(const Folder& folder) {
+  const std::vector<std::string> names = folder.names();
+  return std::all_of(names.begin(), names.end(), is_model_file);
+}
+
+// Never onto something that came there meanwhile, where the file system can tell.
+int move_within(const Folder& from, const std::string& name, const Folder& to,
+                const std::string& new_name) {
+  const auto move = [&](unsigned flags) {
+    return ::renameat2(from.get(), name.c_str(), to.get(), new_name.c_str(), flags);
+  };
+  if (move(RENAME_NOREPLACE) == 0) return 0;
+  return lacks_exchange(errno) && !to.holds(new_name) ? move(0) : -1;
+}
+
+void bring_home(const Folder& old, const Folder& target) {
+  for (const std::string& name : old.names()) {
+    if (is_model_file(name) || target.holds(name)) continue;
+    if (move_within(old, name, target, name) != 0) {
+      throw Error("{} cannot be moved to {}: {}", (old.path() / name).string(),
+                  target.path().string(), system_reason(errno));
+    }
+  }
+}
+
+struct Leftover {
+  std::string name;
+  std::string target;
+  std::string_view mark;
+};
+
+void clear(const Folder& place, const Leftover& left) {
+  const auto folder = place.inside(left.name);
+  if (!folder || !folder->is_ours()) return;
+  if (::flock(folder->get(), LOCK_EX | LOCK_NB) != 0) return;  // somebody writes it
+  auto target = place.inside(left.target);
+  if (target && !target->is_ours() && target->owner() != place.owner()) target.reset();
+  if (left.mark == kOld && !target) {
+    if (place.holds(left.target)) return;
+    if (move_within(place, left.name, place, left.target) == 0) return;
+    throw Error("{} cannot be renamed to {}: {}", folder->path().string(), left.target,
+                system_reason(errno));
+  }
+  if (left.mark != kRemoved && target) bring_home(*folder, *target);
+  // Without its target, what is not a model's in it is the user's.
+  const bool ours = left.mark == kRemoved || target;
+  if (ours || only_model_files(*folder)) place.remove(left.name, *folder);
+}
+
+}  // namespace
+
+TemporaryFolder::TemporaryFolder(const fs::path& target)
+    : target_(target), path_(make_sibling(target, kTemporary)), lock_(lock(path_)) {
+  ::chmod(path_.c_str(), 0755);
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  if (!kept_) fs::remove_all(path_, ignored);
+}
+
+fs::path TemporaryFolder::set_aside() {
+  keep();
+  return path_ = model::set_aside(path_, target_);
+}
+
+fs::path set_aside(const fs::path& folder, const fs::path& target) {
+  const std::string random = folder.string().substr(folder.string().size() - kRandom);
+  const fs::path aside = target.string() + std::string(kKept) + random;
+  return ::rename(folder.c_str(), aside.c_str()) == 0 ? aside : folder;
+}
+
+std::string write_reason(int error, const fs::path& folder) {
+  const std::string reason = system_reason(error);
+  std::error_code unknown;
+  const fs::space_info space = fs::space(folder, unknown);
+  if (unknown || error == EFBIG) return reason;
+  return fmt::format("{}; {} bytes are free there", reason, space.available);
+}
+
+fs::path exchange(const fs::path& fresh, const fs::path& target) {
+  if (::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
+    return fresh;
+  }
+  if (!lacks_exchange(errno)) {
+    throw Error("{} cannot take the place of {}: {}", fresh.string(), target.string(),
+                system_reason(errno));
+  }
+  const fs::path old = make_sibling(target, kOld);
+  move_to(target, old);
+  try {
+    move_to(fresh, target);
+  } catch (const Error&) {
+    move_to(old, target);
+    throw;
+  }
+  return old;
+}
+
+void bring_home(const fs::path& old, const fs::path& target) {
+  const auto from = Folder::make(old.parent_path()).inside(old.filename());
+  const auto to = Folder::make(target.parent_path()).inside(target.filename());
+  if (!from || !to) throw Error("{} is no folder by now", (from ? target : old).string());
+  bring_home(*from, *to);
+}
+
+void remove_folder(const fs::path& folder) {
+  const fs::path gone = make_sibling(folder, kRemoved);
+  try {
+    move_to(folder, gone);
+  } catch (const Error&) {
+    ::rmdir(gone.c_str());
+    throw;
+  }
+  naming_errors([&] { fs::remove_all(gone); });
+}
+
+void clear_leftovers(const fs::path& folder,
+                     const std::function<bool(const std::string& name)>& ours) {
+  const auto place = Folder::find(folder);
+  if (!place) return;
+  for (const std::string& name : place->names()) {
+    for (const std::string_view mark : {kTemporary, kOld, kRemoved}) {
+      const std::string target = target_of(name, mark);
+      if (!target.empty() && ours(target)) clear(*place, {name, target, mark});
+    }
+  }
+}
+
+}  // namespace zeroth::model

@@ -1,0 +1,119 @@
+// Gradients of attention: scores are computed again from the log-sum-exp of the forward. Included
+// by kernels.cpp.
+#pragma once
+
+#include "model/kernels/cpu/tiles.h"
+
+namespace zeroth::model::cpu {
+namespace {
+
+// What the backward of all query tiles shares.
+template <typename T, typename Tile>
+struct Backward {
+  const AttentionHeads<T, Tile>& heads;
+  const AttentionGradients<T>& gradients;
+  Tile *k_transposed, *k, *v_transposed;  // packed right operands of all tiles
+  float *dk, *dv;                         // transposed sums of all tiles, [tiles][dim, kTile]
+};
+
+// out . dout of each query of the tile: what the softmax's gradient subtracts.
+template <typename T>
+void dot_rows(const Part<T>& out, const Part<T>& dout, float* dots) {
+  for (int64_t row = 0; row < kTile; ++row) {
+    Vec total = {};
+    for (int64_t i = 0; row < out.rows && i < out.columns; i += kLanes) {
+      total += load(out.data + row * out.stride + i) * load(dout.data + row * dout.stride + i);
+    }
+    dots[row] = sum(total);
+  }
+}
+
+// scores -> probabilities, and dp -> the scores' gradients, in place.
+inline void softmax_gradient(float scale, const float* lse, const float* dots, float* scores,
+                             float* dp) {
+  for (int64_t row = 0; row < kTile; ++row) {
+    for (int64_t i = row * kTile; i < (row + 1) * kTile; i += kLanes) {
+      const Vec p = exponential(load(scores + i) * scale - lse[row]);
+      store(scores + i, p);
+      store(dp + i, p * (load(dp + i) - dots[row]) * scale);
+    }
+  }
+}
+
+template <typename T, typename Tile>
+void backward_tile(const Backward<T, Tile>& b, int64_t head, int64_t query_tile, Arena arena) {
+  const AttentionHeads<T, Tile>& heads = b.heads;
+  const int64_t dim = heads.dim, size = kTile * dim, area = kTile * kTile;
+  const auto part = [&](const T* data, int64_t stride) {
+    return tile_part(data + head * dim, stride, query_tile, heads.seq, dim);
+  };
+  const Part<T> q_part = part(heads.q, heads.q_stride);
+  const Part<T> dout_part = part(b.gradients.dout, b.gradients.dout_stride);
+  Tile *q = arena.take<Tile>(size), *q_transposed = arena.take<Tile>(size);
+  Tile *dout = arena.take<Tile>(size), *dout_transposed = arena.take<Tile>(size);
+  copy_tile(q_part, q);
+  transpose_tile(q_part, q_transposed);
+  copy_tile(dout_part, dout);
+  transpose_tile(dout_part, dout_transposed);
+  float dots[kTile], lse[kTile] = {};
+  dot_rows(part(heads.out, heads.out_stride), dout_part, dots);
+  for (int64_t row = 0; row < q_part.rows; ++row) {
+    lse[row] = heads.lse[head * heads.seq + query_tile * kTile + row];
+  }
+  float *scores = arena.take<float>(area), *dp = arena.take<float>(area);
+  Tile *left = arena.take<Tile>(area), *right = arena.take<Tile>(area);
+  float* dq = arena.take<float>(size);
+  const Sight sight{heads.seq, heads.window};
+  const int64_t first = sight.first_tile(query_tile);
+  for (int64_t tile = first; tile <= query_tile; ++tile) {
+    heads.multiply({kTile, kTile, dim, false}, q, b.k_transposed + tile * size, scores);
+    mask_tile(sight, query_tile, tile, scores);
+    heads.multiply({kTile, kTile, dim, false}, dout, b.v_transposed + tile * size, dp);
+    softmax_gradient(heads.scale, lse, dots, scores, dp);
+    heads.multiply({dim, kTile, kTile, true}, dout_transposed, pack_tile(scores, right),
+                   b.dv + tile * size);
+    heads.multiply({dim, kTile, kTile, true}, q_transposed, pack_tile(dp, right),
+                   b.dk + tile * size);
+    heads.multiply({kTile, dim, kTile, tile > first}, round_tile(dp, left), b.k + tile * size, dq);
+  }
+  write_rows(dq, dim, b.gradients.dq + head * dim + query_tile * kTile * b.gradients.dq_stride,
+             b.gradients.dq_stride, q_part.rows, [](int64_t) { return 1.0F; });
+}
+
+template <typename T, typename Tile>
+void attention_backward(const AttentionHeads<T, Tile>& heads,
+                        const AttentionGradients<T>& gradients, float* scratch) {
+  Arena arena(scratch);
+  const int64_t dim = heads.dim, size = kTile * dim;
+  const int64_t tiles = tiles_of(heads.seq), all = tiles * size;
+  const Backward<T, Tile> b{heads,
+                            gradients,
+                            arena.take<Tile>(all),
+                            arena.take<Tile>(all),
+                            arena.take<Tile>(all),
+                            arena.take<float>(all),
+                            arena.take<float>(all)};
+  std::memset(b.dk, 0, static_cast<size_t>(all) * sizeof(float));
+  std::memset(b.dv, 0, static_cast<size_t>(all) * sizeof(float));
+  for (int64_t tile = 0; tile < tiles; ++tile) {
+    const auto k = tile_part(heads.k, heads.k_stride, tile, heads.seq, dim);
+    pack_transposed(k, b.k_transposed + tile * size);
+    pack_rows(k, b.k + tile * size);
+    pack_transposed(tile_part(heads.v, heads.v_stride, tile, heads.seq, dim),
+                    b.v_transposed + tile * size);
+  }
+  for (int64_t head = 0; head < heads.group; ++head) {
+    for (int64_t tile = 0; tile < tiles; ++tile) backward_tile(b, head, tile, arena);
+  }
+  for (int64_t tile = 0; tile < tiles; ++tile) {
+    const int64_t first = tile * kTile, left = heads.seq - first;
+    const int64_t rows = left < kTile ? left : kTile;
+    write_transposed(b.dk + tile * size, dim, gradients.dk + first * gradients.dk_stride,
+                     gradients.dk_stride, rows);
+    write_transposed(b.dv + tile * size, dim, gradients.dv + first * gradients.dv_stride,
+                     gradients.dv_stride, rows);
+  }
+}
+
+}  // namespace
+}  // namespace zeroth::model::cpu

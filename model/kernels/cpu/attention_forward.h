@@ -1,0 +1,76 @@
+// Attention, a tile of queries after the other; see kernels.h. Tiles of keys that no query of it
+// sees are not computed. Included by kernels.cpp.
+#pragma once
+
+#include "model/kernels/cpu/tiles.h"
+
+namespace zeroth::model::cpu {
+namespace {
+
+// One tile of queries against all keys that it sees. packed: of all tiles, k transposed and v, as
+// right operands.
+template <typename T, typename Tile>
+void attend_tile(const AttentionHeads<T, Tile>& heads, int64_t head, int64_t query_tile,
+                 Tile* const* packed, Arena arena) {
+  const int64_t dim = heads.dim, area = kTile * kTile;
+  const Sight sight{heads.seq, heads.window};
+  const int64_t first = sight.first_tile(query_tile), count = query_tile - first + 1;
+  Tile* q = arena.take<Tile>(kTile * dim);
+  Tile* p = arena.take<Tile>(area);
+  float* out = arena.take<float>(kTile * dim);
+  float* scores = arena.take<float>(count * area);
+  const auto part = tile_part(heads.q + head * dim, heads.q_stride, query_tile, heads.seq, dim);
+  copy_tile(part, q);
+  for (int64_t i = 0; i < count; ++i) {
+    float* tile = scores + i * area;
+    heads.multiply({kTile, kTile, dim, false}, q, packed[0] + (first + i) * kTile * dim, tile);
+    mask_tile(sight, query_tile, first + i, tile);
+  }
+  float inverse[kTile];
+  for (int64_t row = 0; row < kTile; ++row) {
+    Vec most = spread(kHidden);
+    for (int64_t i = 0; i < count; ++i) {
+      const float* line = scores + i * area + row * kTile;
+      for (int64_t j = 0; j < kTile; j += kLanes) most = larger(load(line + j), most);
+    }
+    const float top = largest(most) * heads.scale;
+    Vec total = {};
+    for (int64_t i = 0; i < count; ++i) {
+      float* line = scores + i * area + row * kTile;
+      for (int64_t j = 0; j < kTile; j += kLanes) {
+        const Vec e = exponential(load(line + j) * heads.scale - top);
+        total += e;
+        store(line + j, e);
+      }
+    }
+    const float length = sum(total);
+    inverse[row] = 1 / length;
+    const int64_t query = query_tile * kTile + row;
+    if (row < part.rows) heads.lse[head * heads.seq + query] = top + __builtin_logf(length);
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    heads.multiply({kTile, dim, kTile, i > 0}, round_tile(scores + i * area, p),
+                   packed[1] + (first + i) * kTile * dim, out);
+  }
+  write_rows(out, dim, heads.out + head * dim + query_tile * kTile * heads.out_stride,
+             heads.out_stride, part.rows, [&](int64_t row) { return inverse[row]; });
+}
+
+template <typename T, typename Tile>
+void attention(const AttentionHeads<T, Tile>& heads, float* scratch) {
+  Arena arena(scratch);
+  const int64_t tiles = tiles_of(heads.seq), size = kTile * heads.dim;
+  Tile* const packed[2] = {arena.take<Tile>(tiles * size), arena.take<Tile>(tiles * size)};
+  for (int64_t tile = 0; tile < tiles; ++tile) {
+    pack_transposed(tile_part(heads.k, heads.k_stride, tile, heads.seq, heads.dim),
+                    packed[0] + tile * size);
+    pack_rows(tile_part(heads.v, heads.v_stride, tile, heads.seq, heads.dim),
+              packed[1] + tile * size);
+  }
+  for (int64_t head = 0; head < heads.group; ++head) {
+    for (int64_t tile = 0; tile < tiles; ++tile) attend_tile(heads, head, tile, packed, arena);
+  }
+}
+
+}  // namespace
+}  // namespace zeroth::model::cpu

@@ -1,0 +1,178 @@
+// Norm, rotation, gated activation and cross-entropy; see kernels.h. Included by kernels.cpp.
+#pragma once
+
+#include "model/kernels/cpu/vector.h"
+
+namespace zeroth::model::cpu {
+namespace {
+
+template <typename T>
+void rms_norm(const NormRows<T>& rows, double eps, T* y) {
+  const int64_t n = rows.size;
+  for (int64_t row = 0; row < rows.rows; ++row) {
+    const T* x = rows.x + row * n;
+    T* out = y + row * n;
+    Vec squares[2] = {};
+    int64_t turn = 0;
+    const auto square = [&](Vec v) {
+      squares[turn] += v * v;
+      turn ^= 1;
+    };
+    sweep(
+        n, [&](int64_t i) { square(load(x + i)); },
+        [&](int64_t i, int64_t count) { square(load_part(x + i, count)); });
+    const float mean = sum(squares[0] + squares[1]) / static_cast<float>(n);
+    const float scale = 1 / __builtin_sqrtf(mean + static_cast<float>(eps));
+    rows.scale[row] = scale;
+    const auto scaled = [&](Vec v, Vec weight) { return rounded(v * scale, x) * weight; };
+    sweep(
+        n, [&](int64_t i) { store(out + i, scaled(load(x + i), load(rows.weight + i))); },
+        [&](int64_t i, int64_t count) {
+          store_part(out + i, scaled(load_part(x + i, count), load_part(rows.weight + i, count)),
+                     count);
+        });
+  }
+}
+
+// dx = scale * (w dy - x scale^2 mean(w dy x)); dw = sum over rows of dy x scale.
+template <typename T>
+void rms_norm_backward(const NormRows<T>& rows, const T* all_dy, T* all_dx, float* dweight) {
+  const int64_t n = rows.size;
+  for (int64_t row = 0; row < rows.rows; ++row) {
+    const T *x = rows.x + row * n, *dy = all_dy + row * n;
+    const float scale = rows.scale[row];
+    Vec dots = {};
+    const auto first = [&](Vec g, Vec v, Vec weight, Vec more) {
+      dots += g * v * weight;
+      return more + g * v * scale;
+    };
+    sweep(
+        n,
+        [&](int64_t i) {
+          const Vec old = dweight ? load(dweight + i) : Vec{};
+          const Vec next = first(load(dy + i), load(x + i), load(rows.weight + i), old);
+          if (dweight) store(dweight + i, next);
+        },
+        [&](int64_t i, int64_t count) {
+          const Vec old = dweight ? load_part(dweight + i, count) : Vec{};
+          const Vec next = first(load_part(dy + i, count), load_part(x + i, count),
+                                 load_part(rows.weight + i, count), old);
+          if (dweight) store_part(dweight + i, next, count);
+        });
+    if (!all_dx) continue;
+    T* dx = all_dx + row * n;
+    const float along = sum(dots) / static_cast<float>(n) * scale * scale * scale;
+    const auto second = [&](Vec g, Vec v, Vec weight) { return g * weight * scale - v * along; };
+    sweep(
+        n,
+        [&](int64_t i) { store(dx + i, second(load(dy + i), load(x + i), load(rows.weight + i))); },
+        [&](int64_t i, int64_t count) {
+          store_part(dx + i,
+                     second(load_part(dy + i, count), load_part(x + i, count),
+                            load_part(rows.weight + i, count)),
+                     count);
+        });
+  }
+}
+
+template <typename T>
+void rotate(const HeadPairs<T>& pairs, float direction) {
+  const int64_t half = pairs.half;
+  for (int64_t line = 0; line < pairs.lines; ++line) {
+    const T *x = pairs.x + line * 2 * half, *x2 = x + half;
+    T *y = pairs.y + line * 2 * half, *y2 = y + half;
+    sweep(
+        half,
+        [&](int64_t i) {
+          const Vec a = load(x + i), b = load(x2 + i);
+          const Vec cos = load(pairs.cos + i), sin = load(pairs.sin + i) * direction;
+          store(y + i, a * cos - b * sin);
+          store(y2 + i, b * cos + a * sin);
+        },
+        [&](int64_t i, int64_t count) {
+          const Vec a = load_part(x + i, count), b = load_part(x2 + i, count);
+          const Vec cos = load_part(pairs.cos + i, count);
+          const Vec sin = load_part(pairs.sin + i, count) * direction;
+          store_part(y + i, a * cos - b * sin, count);
+          store_part(y2 + i, b * cos + a * sin, count);
+        });
+  }
+}
+
+inline Vec sigmoid(Vec x) {
+  return 1.0F / (1.0F + exponential(-x));
+}
+
+template <typename T>
+void swiglu(const T* gate, const T* up, T* y, int64_t size) {
+  const auto value = [&](Vec g, Vec u) { return rounded(g * sigmoid(g), gate) * u; };
+  sweep(
+      size, [&](int64_t i) { store(y + i, value(load(gate + i), load(up + i))); },
+      [&](int64_t i, int64_t count) {
+        store_part(y + i, value(load_part(gate + i, count), load_part(up + i, count)), count);
+      });
+}
+
+template <typename T>
+void swiglu_backward(const T* dy, const T* gate, const T* up, T* dgate, T* dup, int64_t size) {
+  struct Both {
+    Vec dgate, dup;
+  };
+  const auto value = [&](Vec d, Vec g, Vec u) {
+    const Vec s = sigmoid(g);
+    return Both{rounded(d * u, gate) * s * (1.0F + g * (1.0F - s)), rounded(g * s, gate) * d};
+  };
+  sweep(
+      size,
+      [&](int64_t i) {
+        const Both both = value(load(dy + i), load(gate + i), load(up + i));
+        store(dgate + i, both.dgate);
+        store(dup + i, both.dup);
+      },
+      [&](int64_t i, int64_t count) {
+        const Both both =
+            value(load_part(dy + i, count), load_part(gate + i, count), load_part(up + i, count));
+        store_part(dgate + i, both.dgate, count);
+        store_part(dup + i, both.dup, count);
+      });
+}
+
+template <typename T>
+float log_sum_exp(const LogitRow<T>& row) {
+  const T* x = row.logits;
+  Vec most = spread(-__builtin_inff());
+  const auto padded = [&](int64_t i, int64_t count) {  // zeros behind the end would count
+    float part[kLanes];
+    store(part, load_part(x + i, count));
+    for (int64_t lane = count; lane < kLanes; ++lane) part[lane] = -__builtin_inff();
+    return load(part);
+  };
+  sweep(
+      row.size, [&](int64_t i) { most = larger(load(x + i), most); },
+      [&](int64_t i, int64_t count) { most = larger(padded(i, count), most); });
+  const float top = largest(most);
+  Vec total = {};
+  sweep(
+      row.size, [&](int64_t i) { total += exponential(load(x + i) - top); },
+      [&](int64_t i, int64_t count) { total += exponential(padded(i, count) - top); });
+  return top + __builtin_logf(sum(total));
+}
+
+template <typename T>
+void logit_gradient(const LogitRow<T>& row, float lse, int64_t target, float scale) {
+  T* x = row.logits;
+  const int64_t start = target / kLanes * kLanes;
+  const auto value = [&](int64_t i, Vec v) {
+    Vec p = exponential(v - lse);
+    if (i == start) p[target - start] -= 1;
+    return p * scale;
+  };
+  sweep(
+      row.size, [&](int64_t i) { store(x + i, value(i, load(x + i))); },
+      [&](int64_t i, int64_t count) {
+        store_part(x + i, value(i, load_part(x + i, count)), count);
+      });
+}
+
+}  // namespace
+}  // namespace zeroth::model::cpu

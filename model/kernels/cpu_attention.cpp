@@ -1,0 +1,168 @@
+#include "model/kernels/cpu_attention.h"
+
+#include <ATen/native/CPUBlas.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <functional>
+
+#include "base/parallel.h"
+#include "model/kernels/cpu/tensors.h"
+
+namespace zeroth::model {
+namespace {
+
+using cpu::Bf16;
+using cpu::data;
+using torch::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// oneDNN's kernel for products of small tiles.
+void multiply(const cpu::TileProduct& p, const float* a, const float* b, float* c) {
+  at::native::cpublas::brgemm(p.m, p.n, p.k, p.k, p.n, p.n, p.add, a, b, c, /*is_vnni=*/false);
+}
+
+void multiply(const cpu::TileProduct& p, const Bf16* a, const Bf16* b, float* c) {
+  at::native::cpublas::brgemm(p.m, p.n, p.k, p.k, p.n, p.n, p.add,
+                              reinterpret_cast<const at::BFloat16*>(a),
+                              reinterpret_cast<const at::BFloat16*>(b), c, /*is_vnni=*/true);
+}
+
+// Heads and channels without gaps: what the kernels read. A view of a wider product is fine.
+Tensor with_dense_heads(const Tensor& x) {
+  const bool dense = x.stride(3) == 1 && x.stride(2) == x.size(3) &&
+                     (x.size(0) == 1 || x.stride(0) == x.size(1) * x.stride(1));
+  return dense ? x : x.contiguous();
+}
+
+struct Inputs {
+  Tensor q, k, v, out, lse;  // lse [batch, kv_heads, group, seq]
+};
+
+template <typename T, typename Tile>
+cpu::AttentionHeads<T, Tile> heads_of(const Inputs& in, int64_t row, int64_t kv_head,
+                                      const CausalAttention& options) {
+  const int64_t seq = in.q.size(1), dim = in.q.size(3), group = in.q.size(2) / in.k.size(2);
+  const auto at = [&](const Tensor& x, int64_t head) {
+    return data<T>(x) + row * seq * x.stride(1) + head * dim;
+  };
+  return {.q = at(in.q, kv_head * group),
+          .k = at(in.k, kv_head),
+          .v = at(in.v, kv_head),
+          .out = at(in.out, kv_head * group),
+          .lse = data<float>(in.lse) + (row * in.k.size(2) + kv_head) * group * seq,
+          .q_stride = in.q.stride(1),
+          .k_stride = in.k.stride(1),
+          .v_stride = in.v.stride(1),
+          .out_stride = in.out.stride(1),
+          .seq = seq,
+          .group = group,
+          .dim = dim,
+          .window = options.window,
+          .scale = static_cast<float>(options.scale),
+          .multiply = multiply};
+}
+
+// work(kernels) for these tensors' dtype, by tiles of it or of fp32.
+template <typename Work>
+void with_attention(torch::ScalarType dtype, const Work& work) {
+  if (dtype == torch::kBFloat16 && cpu::multiplies(dtype)) {
+    work(cpu::kernels().bf16_attention);
+  } else {
+    cpu::with_kernels(dtype, [&](const auto& kernels, auto) { work(kernels.attention); });
+  }
+}
+
+// work(row of the batch, head of keys, scratch memory) for all of them.
+void for_each_key_head(const Tensor& k, int64_t scratch,
+                       const std::function<void(int64_t, int64_t, float*)>& work) {
+  parallel_for(k.size(0) * k.size(2), 1, [&](int64_t begin, int64_t end) {
+    const torch::NoGradGuard no_grad;  // of this thread
+    const Tensor memory = at::empty({scratch}, torch::kFloat32);
+    for (int64_t i = begin; i < end; ++i) {
+      work(i / k.size(2), i % k.size(2), memory.data_ptr<float>());
+    }
+    at::native::cpublas::brgemm_release();
+  });
+}
+
+template <typename T, typename Tile>
+void attend(const cpu::AttentionKernels<T, Tile>& kernels, const Inputs& in,
+            const CausalAttention& options) {
+  const int64_t scratch = kernels.scratch(in.k.size(1), in.k.size(3));
+  for_each_key_head(in.k, scratch, [&](int64_t row, int64_t head, float* memory) {
+    kernels.forward(heads_of<T, Tile>(in, row, head, options), memory);
+  });
+}
+
+struct Gradients {
+  Tensor dy, dq, dk, dv;
+};
+
+template <typename T, typename Tile>
+void attend_backward(const cpu::AttentionKernels<T, Tile>& kernels, const Inputs& in,
+                     const Gradients& to, const CausalAttention& options) {
+  const int64_t scratch = kernels.scratch(in.k.size(1), in.k.size(3));
+  for_each_key_head(in.k, scratch, [&](int64_t row, int64_t head, float* memory) {
+    const auto heads = heads_of<T, Tile>(in, row, head, options);
+    const auto at = [&](const Tensor& x, int64_t first) {
+      return data<T>(x) + row * heads.seq * x.stride(1) + first * heads.dim;
+    };
+    kernels.backward(heads,
+                     {.dout = at(to.dy, head * heads.group),
+                      .dq = at(to.dq, head * heads.group),
+                      .dk = at(to.dk, head),
+                      .dv = at(to.dv, head),
+                      .dout_stride = to.dy.stride(1),
+                      .dq_stride = to.dq.stride(1),
+                      .dk_stride = to.dk.stride(1),
+                      .dv_stride = to.dv.stride(1)},
+                     memory);
+  });
+}
+
+struct Attend : torch::autograd::Function<Attend> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& q, const Tensor& k, const Tensor& v,
+                        const CausalAttention& options) {
+    const Inputs in{
+        with_dense_heads(q), with_dense_heads(k), with_dense_heads(v),
+        at::empty(q.sizes(), q.options()),
+        at::empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(torch::kFloat32))};
+    with_attention(q.scalar_type(), [&](const auto& kernels) { attend(kernels, in, options); });
+    ctx->save_for_backward({in.q, in.k, in.v, in.out, in.lse});
+    ctx->saved_data["scale"] = options.scale;
+    ctx->saved_data["window"] = options.window;
+    return in.out;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list dys) {
+    const torch::NoGradGuard no_grad;
+    const variable_list saved = ctx->get_saved_variables();
+    const Inputs in{saved[0], saved[1], saved[2], saved[3], saved[4]};
+    const CausalAttention options{ctx->saved_data["scale"].toDouble(),
+                                  ctx->saved_data["window"].toInt()};
+    const Gradients to{with_dense_heads(dys[0]), at::empty(in.q.sizes(), in.q.options()),
+                       at::empty(in.k.sizes(), in.k.options()),
+                       at::empty(in.v.sizes(), in.v.options())};
+    with_attention(in.q.scalar_type(),
+                   [&](const auto& kernels) { attend_backward(kernels, in, to, options); });
+    return {to.dq, to.dk, to.dv, Tensor()};
+  }
+};
+
+}  // namespace
+
+bool cpu_attention_takes(const Tensor& q) {
+  const auto dtype = q.scalar_type();
+  const bool has_kernels =
+      dtype == torch::kFloat32 || dtype == torch::kBFloat16 || dtype == torch::kFloat16;
+  return q.is_cpu() && has_kernels && q.size(3) % 16 == 0 && q.size(3) <= 256 &&
+         cpu::multiplies_tiles();
+}
+
+Tensor cpu_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                     const CausalAttention& options) {
+  return Attend::apply(q, k, v, options);
+}
+
+}  // namespace zeroth::model

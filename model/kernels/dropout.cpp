@@ -1,0 +1,148 @@
+#include "model/kernels/dropout.h"
+
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace zeroth::model {
+namespace {
+
+using torch::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr uint64_t kGolden = 0x9e3779b97f4a7c15;
+constexpr int64_t kLow32 = 0xffffffff;
+
+// The finaliser of splitmix64.
+uint64_t mix64(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+// A 32-bit finaliser of low bias (Wellons, "Prospecting for Hash Functions"), for numbers and for
+// int64 tensors of 32-bit values alike.
+uint32_t mix32(uint32_t x) {
+  x = (x ^ (x >> 16)) * 0x7feb352dU;
+  x = (x ^ (x >> 15)) * 0x846ca68bU;
+  return x ^ (x >> 16);
+}
+
+Tensor mix32(const Tensor& x) {
+  Tensor y = x.bitwise_xor(x.bitwise_right_shift(16)).mul_(0x7feb352d).bitwise_and_(kLow32);
+  y = y.bitwise_xor(y.bitwise_right_shift(15)).mul_(0x846ca68b).bitwise_and_(kLow32);
+  return y.bitwise_xor_(y.bitwise_right_shift(16));
+}
+
+struct LineKey {
+  uint32_t first, second;
+};
+
+LineKey line_key(int64_t row_seed, uint64_t site, int64_t line) {
+  const uint64_t key = mix64(mix64(static_cast<uint64_t>(row_seed) + site) +
+                             kGolden * (static_cast<uint64_t>(line) + 1));
+  return {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)};
+}
+
+// 24 bits of the hash are compared with it.
+int64_t threshold(double p) {
+  return std::llround(p * (1 << 24));
+}
+
+Tensor mask_on_host(int64_t row_seed, const DropSite& site, const std::vector<int64_t>& lines,
+                    int64_t size) {
+  Tensor mask = at::empty({static_cast<int64_t>(lines.size()), size}, torch::kBool);
+  bool* out = mask.data_ptr<bool>();
+  const auto least = static_cast<uint32_t>(threshold(site.p));
+  for (const int64_t line : lines) {
+    const LineKey key = line_key(row_seed, site.key, line);
+    for (uint32_t e = 0; e < static_cast<uint32_t>(size); ++e) {
+      *out++ = mix32(mix32(e + key.first) ^ key.second) >> 8 >= least;
+    }
+  }
+  return mask;
+}
+
+// All rows: [batch, lines, size].
+Tensor apply_masks(const Tensor& x, const std::vector<int64_t>& row_seeds, const DropSite& site) {
+  std::vector<int64_t> lines(static_cast<size_t>(x.size(1)));
+  std::iota(lines.begin(), lines.end(), 0);
+  Tensor y = at::empty_like(x, at::MemoryFormat::Contiguous);
+  for (int64_t row = 0; row < x.size(0); ++row) {
+    const Tensor keep = keep_mask(row_seeds[row], site, lines, x.size(2), x.device());
+    Tensor out = y.select(0, row);
+    at::mul_out(out, x.select(0, row), keep);
+  }
+  return y.div_(1 - site.p);  // mul_ would round the factor to bf16
+}
+
+struct Dropout : torch::autograd::Function<Dropout> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x,
+                        const std::vector<int64_t>& row_seeds, const DropSite& site) {
+    ctx->saved_data["row_seeds"] = row_seeds;
+    ctx->saved_data["p"] = site.p;
+    ctx->saved_data["key"] = static_cast<int64_t>(site.key);
+    return apply_masks(x, row_seeds, site);
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list dys) {
+    const torch::NoGradGuard no_grad;
+    const DropSite site{ctx->saved_data["p"].toDouble(),
+                        static_cast<uint64_t>(ctx->saved_data["key"].toInt())};
+    const std::vector<int64_t> row_seeds = ctx->saved_data["row_seeds"].toIntVector();
+    return {apply_masks(dys[0], row_seeds, site), Tensor(), Tensor()};
+  }
+};
+
+}  // namespace
+
+DropSite drop_site(double p, const std::string& name) {
+  uint64_t key = 0xcbf29ce484222325;  // FNV-1a
+  for (const char c : name) key = (key ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return {p, mix64(key)};
+}
+
+Tensor keep_mask_by_tensors(int64_t row_seed, const DropSite& site,
+                            const std::vector<int64_t>& lines, int64_t size, torch::Device device) {
+  std::vector<int64_t> first, second;
+  for (const int64_t line : lines) {
+    const LineKey key = line_key(row_seed, site.key, line);
+    first.push_back(key.first);
+    second.push_back(key.second);
+  }
+  const auto column = [&](const std::vector<int64_t>& keys) {
+    return torch::tensor(keys, torch::kInt64).to(device).unsqueeze(1);
+  };
+  const Tensor e = torch::arange(size, torch::TensorOptions(device).dtype(torch::kInt64));
+  const Tensor inner = mix32((e + column(first)).bitwise_and_(kLow32));
+  return mix32(inner.bitwise_xor(column(second))).bitwise_right_shift_(8).ge(threshold(site.p));
+}
+
+Tensor keep_mask(int64_t row_seed, const DropSite& site, const std::vector<int64_t>& lines,
+                 int64_t size, torch::Device device) {
+  const torch::NoGradGuard no_grad;
+  return device.is_cpu() ? mask_on_host(row_seed, site, lines, size)
+                         : keep_mask_by_tensors(row_seed, site, lines, size, device);
+}
+
+bool drops(const DropSite& site, const MicroBatch& batch) {
+  if (site.p == 0) return false;
+  const auto rows = static_cast<int64_t>(batch.row_seeds.size());
+  if (rows == 0 && !torch::GradMode::is_enabled()) return false;
+  if (rows != batch.tokens.size(0)) {
+    throw Error("a dropout of {} needs row_seeds from the loader: {} for {} rows", site.p, rows,
+                batch.tokens.size(0));
+  }
+  return true;
+}
+
+Tensor dropout(const Tensor& x, const DropSite& site, const MicroBatch& batch) {
+  if (!drops(site, batch)) return x;
+  return Dropout::apply(x, batch.row_seeds, site);
+}
+
+}  // namespace zeroth::model

@@ -1,0 +1,72 @@
+#include "model/kernels/fused_formula.h"
+
+namespace zeroth::model::formula {
+
+using torch::Tensor;
+
+std::tuple<Tensor, Tensor> rms_norm(const Tensor& x, const Tensor& weight, double eps) {
+  const Tensor wide = x.to(torch::kFloat32);
+  const Tensor length = at::linalg_vector_norm(wide, 2, at::IntArrayRef({-1}), true);
+  const Tensor scale = length.square_().div_(x.size(-1)).add_(eps).rsqrt_();  // [..., 1]
+  return {(wide * scale).to(x.scalar_type()).mul_(weight), scale.flatten()};
+}
+
+// dx = scale * (w dy - x scale^2 mean(w dy x)); dw = sum over rows of dy x scale.
+std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& dy, const Tensor& x,
+                                             const Tensor& weight, const Tensor& scale,
+                                             bool dx_wanted, bool dweight_wanted) {
+  const int64_t size = weight.size(0);
+  const Tensor rows = x.to(torch::kFloat32).reshape({-1, size});
+  const Tensor wide_dy = dy.to(torch::kFloat32).reshape({-1, size});
+  const Tensor product = wide_dy * rows;
+  Tensor dx = at::empty({0}, x.options());
+  Tensor dweight = at::empty({0}, scale.options());
+  if (dweight_wanted) dweight = at::mv(product.t(), scale);
+  if (dx_wanted) {
+    const Tensor wide = weight.to(torch::kFloat32);
+    const Tensor along = at::mv(product, wide).mul_(scale.pow(3)).div_(size);
+    dx = (wide_dy * wide).mul_(scale.unsqueeze(1)).addcmul_(rows, along.unsqueeze(1), -1);
+    dx = dx.to(x.scalar_type()).view(x.sizes());
+  }
+  return {dx, dweight};
+}
+
+Tensor rotate_pairs(const Tensor& x, const Tensor& cos, const Tensor& sin, double direction) {
+  const int64_t half = x.size(-1) / 2;
+  const Tensor first = x.narrow(-1, 0, half);
+  const Tensor second = x.narrow(-1, half, half);
+  Tensor out = at::empty(x.sizes(), x.options());
+  Tensor out_first = out.narrow(-1, 0, half);
+  Tensor out_second = out.narrow(-1, half, half);
+  at::mul_out(out_first, first, cos).addcmul_(second, sin, -direction);
+  at::mul_out(out_second, second, cos).addcmul_(first, sin, direction);
+  return out;
+}
+
+Tensor swiglu(const Tensor& gate, const Tensor& up) {
+  return at::silu(gate).mul_(up);
+}
+
+std::tuple<Tensor, Tensor> swiglu_backward(const Tensor& dy, const Tensor& gate, const Tensor& up) {
+  return {at::silu_backward(dy * up, gate), at::silu(gate).mul_(dy)};
+}
+
+void add_rows_(Tensor table, const Tensor& rows, const Tensor& dy) {
+  if (table.element_size() >= 4) {
+    table.index_add_(0, rows, dy.to(table.scalar_type()));
+  } else {
+    table.copy_(table.to(torch::kFloat32).index_add_(0, rows, dy.to(torch::kFloat32)));
+  }
+}
+
+Tensor log_sum_exp(const Tensor& logits) {
+  return at::logsumexp(logits.to(torch::kFloat32), {1});
+}
+
+void logit_gradient_(Tensor logits, const Tensor& lse, const Tensor& targets, const Tensor& scale) {
+  const Tensor wide = at::sub(logits, lse.unsqueeze(1)).exp_();  // fp32
+  const Tensor ones = torch::ones({targets.size(0), 1}, wide.options());
+  at::mul_out(logits, wide.scatter_add_(1, targets.unsqueeze(1), ones.neg()), scale);
+}
+
+}  // namespace zeroth::model::formula

@@ -1,0 +1,109 @@
+// The gradient of an embedding: positions, sorted by the row that they come to, are summed in fp32,
+// in one order. A block takes a piece of them; a row whose positions reach beyond one piece is put
+// together from the pieces' parts by a second kernel.
+#include "model/kernels/gpu/fused.h"
+#include "model/kernels/gpu/vector.cuh"
+
+namespace zeroth::model::gpu {
+namespace {
+
+constexpr int kColumns = 128;       // of a block, one a thread
+constexpr int64_t kPositions = 32;  // of a piece
+
+int64_t pieces_of(int64_t count) {
+  return (count + kPositions - 1) / kPositions;
+}
+
+// Of a piece: the positions [begin, end), and where the sums of its first and last row go if their
+// positions reach beyond it.
+struct Piece {
+  int64_t begin, end;
+  float* from_before;
+  float* to_next;
+
+  __device__ Piece(const AddRows& call, int64_t number, int64_t column)
+      : begin(number * kPositions),
+        end(min(begin + kPositions, call.count)),
+        from_before(call.parts + 2 * number * call.width + column),
+        to_next(from_before + call.width) {}
+  __device__ bool begins_before(const AddRows& call, int64_t row) const {
+    return begin > 0 && call.rows[begin - 1] == row;
+  }
+  __device__ bool goes_on(const AddRows& call, int64_t row) const {
+    return end < call.count && call.rows[end] == row;
+  }
+};
+
+template <typename Table>
+__device__ void add_to(const AddRows& call, int64_t row, int64_t column, float sum) {
+  Table* const at = static_cast<Table*>(call.table) + row * call.width + column;
+  *at = narrow<Table>(widen(*at) + sum);
+}
+
+template <typename Table, typename Dy>
+__global__ void sum_pieces(AddRows call) {
+  const int64_t column = int64_t{blockIdx.y} * kColumns + threadIdx.x;
+  if (column >= call.width) return;
+  const Piece piece(call, blockIdx.x, column);
+  const Dy* const dy = static_cast<const Dy*>(call.dy) + column;
+  float sum = 0;
+  for (int64_t i = piece.begin; i < piece.end; ++i) {
+    const int64_t row = call.rows[i];
+    sum += widen(dy[call.order[i] * call.width]);
+    if (i + 1 < piece.end && call.rows[i + 1] == row) continue;
+    if (piece.begins_before(call, row)) {
+      *piece.from_before = sum;
+    } else if (i + 1 == piece.end && piece.goes_on(call, row)) {
+      *piece.to_next = sum;
+    } else {
+      add_to<Table>(call, row, column, sum);
+    }
+    sum = 0;
+  }
+}
+
+// A row belongs to the piece in which its positions begin.
+template <typename Table>
+__global__ void join_pieces(AddRows call) {
+  const int64_t column = int64_t{blockIdx.y} * kColumns + threadIdx.x;
+  if (column >= call.width) return;
+  const Piece first(call, blockIdx.x, column);
+  const int64_t row = call.rows[first.end - 1];
+  if (!first.goes_on(call, row) || first.begins_before(call, row)) return;
+  float sum = *first.to_next;
+  for (int64_t number = int64_t{blockIdx.x} + 1; number * kPositions < call.count; ++number) {
+    const Piece piece(call, number, column);
+    if (call.rows[piece.begin] != row) break;
+    sum += *piece.from_before;
+  }
+  add_to<Table>(call, row, column, sum);
+}
+
+template <typename Table, typename Dy>
+void launch(const AddRows& call, cudaStream_t stream) {
+  const dim3 blocks(static_cast<unsigned>(pieces_of(call.count)),
+                    static_cast<unsigned>((call.width + kColumns - 1) / kColumns));
+  sum_pieces<Table, Dy><<<blocks, kColumns, 0, stream>>>(call);
+  join_pieces<Table><<<blocks, kColumns, 0, stream>>>(call);
+}
+
+}  // namespace
+
+int64_t add_rows_parts(int64_t count) {
+  return 2 * pieces_of(count);
+}
+
+void add_rows(Element table, Element dy, const AddRows& call, cudaStream_t stream) {
+  const bool wide = table == Element::kFloat;
+  switch (dy) {
+    case Element::kFloat:
+      return launch<float, float>(call, stream);
+    case Element::kBfloat16:
+      return wide ? launch<float, __nv_bfloat16>(call, stream)
+                  : launch<__nv_bfloat16, __nv_bfloat16>(call, stream);
+    case Element::kHalf:
+      return wide ? launch<float, __half>(call, stream) : launch<__half, __half>(call, stream);
+  }
+}
+
+}  // namespace zeroth::model::gpu

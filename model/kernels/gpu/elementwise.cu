@@ -1,0 +1,136 @@
+// Rotary embedding and SwiGLU: one vector of 16 bytes per thread and operand.
+#include "model/kernels/gpu/fused.h"
+#include "model/kernels/gpu/vector.cuh"
+
+namespace zeroth::model::gpu {
+namespace {
+
+constexpr int kBlock = 256;
+
+unsigned blocks_of(int64_t threads) {
+  return static_cast<unsigned>((threads + kBlock - 1) / kBlock);
+}
+
+__device__ int64_t this_thread() {
+  return int64_t{blockIdx.x} * kBlock + threadIdx.x;
+}
+
+template <typename T>
+__global__ void rotate_kernel(Rotate call, int64_t threads) {
+  constexpr int kSize = Vector<T>::kSize;
+  if (this_thread() >= threads) return;
+  const int64_t per_head = call.half / kSize;
+  const int64_t offset = this_thread() % per_head * kSize;
+  const int64_t head = this_thread() / per_head;  // of all samples and positions
+  const int64_t position = head / call.heads % call.seq;
+  const int64_t sample = head / call.heads / call.seq;
+  const int64_t angle = sample * call.table_batch_stride + position * call.half + offset;
+  const int64_t first = head * 2 * call.half + offset;
+
+  const Vector<T> cos = load(static_cast<const T*>(call.cos) + angle);
+  const Vector<T> sin = load(static_cast<const T*>(call.sin) + angle);
+  const Vector<T> a = load(static_cast<const T*>(call.x) + first);
+  const Vector<T> b = load(static_cast<const T*>(call.x) + first + call.half);
+  Vector<T> turned_a, turned_b;
+#pragma unroll
+  for (int i = 0; i < kSize; ++i) {
+    const float c = widen(cos.at[i]), s = call.direction * widen(sin.at[i]);
+    turned_a.at[i] = narrow<T>(widen(a.at[i]) * c - widen(b.at[i]) * s);
+    turned_b.at[i] = narrow<T>(widen(b.at[i]) * c + widen(a.at[i]) * s);
+  }
+  store(static_cast<T*>(call.y) + first, turned_a);
+  store(static_cast<T*>(call.y) + first + call.half, turned_b);
+}
+
+__device__ float sigmoid(float x) {
+  return 1.f / (1.f + __expf(-x));
+}
+
+template <typename T>
+__global__ void swiglu_kernel(const T* gate, const T* up, T* y, int64_t threads) {
+  if (this_thread() >= threads) return;
+  const int64_t at = this_thread() * Vector<T>::kSize;
+  const Vector<T> g = load(gate + at), u = load(up + at);
+  Vector<T> out;
+#pragma unroll
+  for (int i = 0; i < Vector<T>::kSize; ++i) {
+    const float wide = widen(g.at[i]);
+    out.at[i] = narrow<T>(wide * sigmoid(wide) * widen(u.at[i]));
+  }
+  store(y + at, out);
+}
+
+template <typename T>
+__global__ void swiglu_backward_kernel(SwiGluBackward call, int64_t threads) {
+  if (this_thread() >= threads) return;
+  const int64_t at = this_thread() * Vector<T>::kSize;
+  const Vector<T> d = load(static_cast<const T*>(call.dy) + at);
+  const Vector<T> g = load(static_cast<const T*>(call.gate) + at);
+  const Vector<T> u = load(static_cast<const T*>(call.up) + at);
+  Vector<T> dgate, dup;
+#pragma unroll
+  for (int i = 0; i < Vector<T>::kSize; ++i) {
+    const float wide = widen(g.at[i]), dy = widen(d.at[i]), s = sigmoid(wide);
+    dgate.at[i] = narrow<T>(dy * widen(u.at[i]) * s * (1.f + wide * (1.f - s)));
+    dup.at[i] = narrow<T>(dy * wide * s);
+  }
+  store(static_cast<T*>(call.dgate) + at, dgate);
+  store(static_cast<T*>(call.dup) + at, dup);
+}
+
+template <typename T>
+void launch_rotate(const Rotate& call, cudaStream_t stream) {
+  const int64_t threads = call.batch * call.seq * call.heads * call.half / Vector<T>::kSize;
+  rotate_kernel<T><<<blocks_of(threads), kBlock, 0, stream>>>(call, threads);
+}
+
+template <typename T>
+void launch_swiglu(const void* gate, const void* up, void* y, int64_t count, cudaStream_t stream) {
+  const int64_t threads = count / Vector<T>::kSize;
+  swiglu_kernel<<<blocks_of(threads), kBlock, 0, stream>>>(
+      static_cast<const T*>(gate), static_cast<const T*>(up), static_cast<T*>(y), threads);
+}
+
+template <typename T>
+void launch_swiglu_backward(const SwiGluBackward& call, cudaStream_t stream) {
+  const int64_t threads = call.count / Vector<T>::kSize;
+  swiglu_backward_kernel<T><<<blocks_of(threads), kBlock, 0, stream>>>(call, threads);
+}
+
+}  // namespace
+
+void rotate(Element element, const Rotate& call, cudaStream_t stream) {
+  switch (element) {
+    case Element::kFloat:
+      return launch_rotate<float>(call, stream);
+    case Element::kBfloat16:
+      return launch_rotate<__nv_bfloat16>(call, stream);
+    case Element::kHalf:
+      return launch_rotate<__half>(call, stream);
+  }
+}
+
+void swiglu_forward(Element element, const void* gate, const void* up, void* y, int64_t count,
+                    cudaStream_t stream) {
+  switch (element) {
+    case Element::kFloat:
+      return launch_swiglu<float>(gate, up, y, count, stream);
+    case Element::kBfloat16:
+      return launch_swiglu<__nv_bfloat16>(gate, up, y, count, stream);
+    case Element::kHalf:
+      return launch_swiglu<__half>(gate, up, y, count, stream);
+  }
+}
+
+void swiglu_backward(Element element, const SwiGluBackward& call, cudaStream_t stream) {
+  switch (element) {
+    case Element::kFloat:
+      return launch_swiglu_backward<float>(call, stream);
+    case Element::kBfloat16:
+      return launch_swiglu_backward<__nv_bfloat16>(call, stream);
+    case Element::kHalf:
+      return launch_swiglu_backward<__half>(call, stream);
+  }
+}
+
+}  // namespace zeroth::model::gpu

@@ -1,0 +1,245 @@
+// The CUDA kernels of the operators in model/kernels/fused.h. Loading the library registers them.
+// What a kernel cannot take (odd sizes, unaligned views) goes the way of the formula.
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <torch/library.h>
+
+#include <optional>
+
+#include "model/kernels/fused_formula.h"
+#include "model/kernels/gpu/fused.h"
+
+namespace zeroth::model::gpu {
+namespace {
+
+using torch::Tensor;
+
+std::optional<Element> element_of(const Tensor& x) {
+  switch (x.scalar_type()) {
+    case torch::kFloat32:
+      return Element::kFloat;
+    case torch::kBFloat16:
+      return Element::kBfloat16;
+    case torch::kHalf:
+      return Element::kHalf;
+    default:
+      return std::nullopt;
+  }
+}
+
+bool aligned(const Tensor& x) {
+  return x.is_contiguous() && reinterpret_cast<uintptr_t>(x.const_data_ptr()) % 16 == 0;
+}
+
+int64_t vector_size(const Tensor& x) {
+  return 16 / x.element_size();
+}
+
+cudaStream_t stream_of(const Tensor& x) {
+  return c10::cuda::getCurrentCUDAStream(x.device().index()).stream();
+}
+
+bool rms_norm_takes(const Tensor& x, const Tensor& weight) {
+  const auto element = element_of(x);
+  return element && x.numel() > 0 && x.scalar_type() == weight.scalar_type() && aligned(weight) &&
+         rms_norm_fits(*element, weight.size(0));
+}
+
+std::tuple<Tensor, Tensor> rms_norm_cuda(const Tensor& any_x, const Tensor& weight, double eps) {
+  const Tensor x = any_x.contiguous();
+  if (!rms_norm_takes(x, weight) || !aligned(x)) return formula::rms_norm(x, weight, eps);
+  const c10::cuda::CUDAGuard guard(x.device());
+  const int64_t width = weight.size(0);
+  const int64_t rows = x.numel() / width;
+  Tensor y = at::empty_like(x);
+  Tensor scale = at::empty({rows}, x.options().dtype(torch::kFloat32));
+  rms_norm_forward(*element_of(x),
+                   {.x = x.const_data_ptr(),
+                    .weight = weight.const_data_ptr(),
+                    .y = y.data_ptr(),
+                    .scale = scale.data_ptr<float>(),
+                    .rows = rows,
+                    .width = width,
+                    .eps = static_cast<float>(eps)},
+                   stream_of(x));
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return {y, scale};
+}
+
+std::tuple<Tensor, Tensor> rms_norm_backward_cuda(const Tensor& any_dy, const Tensor& any_x,
+                                                  const Tensor& weight, const Tensor& scale,
+                                                  bool dx_wanted, bool dweight_wanted) {
+  const Tensor x = any_x.contiguous(), dy = any_dy.contiguous();
+  if (!rms_norm_takes(x, weight) || !aligned(x) || !aligned(dy) ||
+      dy.scalar_type() != x.scalar_type()) {
+    return formula::rms_norm_backward(dy, x, weight, scale, dx_wanted, dweight_wanted);
+  }
+  const c10::cuda::CUDAGuard guard(x.device());
+  const int64_t width = weight.size(0);
+  const int64_t rows = x.numel() / width;
+  Tensor dx = at::empty_like(x);
+  Tensor parts =
+      at::empty({dweight_wanted ? rms_norm_parts(rows, width) : 0, width}, scale.options());
+  rms_norm_backward(*element_of(x),
+                    {.dy = dy.const_data_ptr(),
+                     .x = x.const_data_ptr(),
+                     .weight = weight.const_data_ptr(),
+                     .scale = scale.const_data_ptr<float>(),
+                     .dx = dx.data_ptr(),
+                     .dweight_parts = dweight_wanted ? parts.data_ptr<float>() : nullptr,
+                     .rows = rows,
+                     .width = width},
+                    stream_of(x));
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return {dx, dweight_wanted ? parts.sum(0) : parts};
+}
+
+Tensor rotate_pairs_cuda(const Tensor& any_x, const Tensor& cos, const Tensor& sin,
+                         double direction) {
+  const Tensor x = any_x.contiguous();
+  const int64_t half = x.size(-1) / 2;
+  const bool fits = element_of(x) && x.numel() > 0 && x.size(-1) % 2 == 0 &&
+                    half % vector_size(x) == 0 && aligned(x) && aligned(cos) && aligned(sin) &&
+                    cos.scalar_type() == x.scalar_type() && sin.scalar_type() == x.scalar_type();
+  if (!fits) return formula::rotate_pairs(x, cos, sin, direction);
+  const c10::cuda::CUDAGuard guard(x.device());
+  Tensor y = at::empty_like(x);
+  rotate(*element_of(x),
+         {.x = x.const_data_ptr(),
+          .cos = cos.const_data_ptr(),
+          .sin = sin.const_data_ptr(),
+          .y = y.data_ptr(),
+          .batch = x.size(0),
+          .seq = x.size(1),
+          .heads = x.size(2),
+          .half = half,
+          .table_batch_stride = cos.size(0) == 1 ? 0 : x.size(1) * half,
+          .direction = static_cast<float>(direction)},
+         stream_of(x));
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return y;
+}
+
+bool swiglu_takes(const Tensor& gate, const Tensor& up) {
+  return element_of(gate) && gate.numel() > 0 && gate.numel() % vector_size(gate) == 0 &&
+         gate.scalar_type() == up.scalar_type() && aligned(gate) && aligned(up);
+}
+
+Tensor swiglu_cuda(const Tensor& any_gate, const Tensor& any_up) {
+  const Tensor gate = any_gate.contiguous(), up = any_up.contiguous();
+  if (!swiglu_takes(gate, up)) return formula::swiglu(gate, up);
+  const c10::cuda::CUDAGuard guard(gate.device());
+  Tensor y = at::empty_like(gate);
+  swiglu_forward(*element_of(gate), gate.const_data_ptr(), up.const_data_ptr(), y.data_ptr(),
+                 gate.numel(), stream_of(gate));
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return y;
+}
+
+std::tuple<Tensor, Tensor> swiglu_backward_cuda(const Tensor& any_dy, const Tensor& any_gate,
+                                                const Tensor& any_up) {
+  const Tensor dy = any_dy.contiguous(), gate = any_gate.contiguous(), up = any_up.contiguous();
+  if (!swiglu_takes(gate, up) || !swiglu_takes(gate, dy)) {
+    return formula::swiglu_backward(dy, gate, up);
+  }
+  const c10::cuda::CUDAGuard guard(gate.device());
+  Tensor dgate = at::empty_like(gate), dup = at::empty_like(up);
+  swiglu_backward(*element_of(gate),
+                  {.dy = dy.const_data_ptr(),
+                   .gate = gate.const_data_ptr(),
+                   .up = up.const_data_ptr(),
+                   .dgate = dgate.data_ptr(),
+                   .dup = dup.data_ptr(),
+                   .count = gate.numel()},
+                  stream_of(gate));
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return {dgate, dup};
+}
+
+bool add_rows_takes(const Tensor& table, const Tensor& rows, const Tensor& dy) {
+  const bool kinds =
+      element_of(table) && element_of(dy) &&
+      (table.scalar_type() == dy.scalar_type() || table.scalar_type() == torch::kFloat32);
+  return kinds && table.dim() == 2 && dy.dim() == 2 && rows.dim() == 1 && dy.numel() > 0 &&
+         table.is_contiguous();
+}
+
+void add_rows_cuda(Tensor table, const Tensor& rows, const Tensor& any_dy) {
+  if (!add_rows_takes(table, rows, any_dy)) return formula::add_rows_(table, rows, any_dy);
+  const c10::cuda::CUDAGuard guard(table.device());
+  const Tensor dy = any_dy.contiguous();
+  const auto [sorted, order] =
+      at::sort(rows, std::optional<bool>(true), /*dim=*/0, /*descending=*/false);
+  const Tensor parts =
+      at::empty({add_rows_parts(dy.size(0)), dy.size(1)}, dy.options().dtype(torch::kFloat32));
+  add_rows(*element_of(table), *element_of(dy),
+           {.table = table.data_ptr(),
+            .dy = dy.const_data_ptr(),
+            .rows = sorted.const_data_ptr<int64_t>(),
+            .order = order.const_data_ptr<int64_t>(),
+            .parts = parts.data_ptr<float>(),
+            .count = dy.size(0),
+            .width = dy.size(1)},
+           stream_of(table));
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+// Rows of logits whose elements lie side by side.
+bool is_2d(const Tensor& logits) {
+  return element_of(logits) && logits.dim() == 2 && logits.numel() > 0 && logits.stride(1) == 1;
+}
+
+bool in_vectors(const Tensor& logits) {
+  return reinterpret_cast<uintptr_t>(logits.const_data_ptr()) % 16 == 0 &&
+         logits.stride(0) % vector_size(logits) == 0;
+}
+
+Tensor log_sum_exp_cuda(const Tensor& logits) {
+  if (!is_2d(logits)) return formula::log_sum_exp(logits);
+  const c10::cuda::CUDAGuard guard(logits.device());
+  Tensor lse = at::empty({logits.size(0)}, logits.options().dtype(torch::kFloat32));
+  log_sum_exp(*element_of(logits),
+              {.logits = logits.const_data_ptr(),
+               .lse = lse.data_ptr<float>(),
+               .rows = logits.size(0),
+               .vocab = logits.size(1),
+               .row_stride = logits.stride(0),
+               .vectors = in_vectors(logits)},
+              stream_of(logits));
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return lse;
+}
+
+void logit_gradient_cuda(Tensor logits, const Tensor& lse, const Tensor& targets,
+                         const Tensor& scale) {
+  if (!is_2d(logits) || !lse.is_contiguous() || !targets.is_contiguous()) {
+    return formula::logit_gradient_(logits, lse, targets, scale);
+  }
+  const c10::cuda::CUDAGuard guard(logits.device());
+  logit_gradient(*element_of(logits),
+                 {.logits = logits.data_ptr(),
+                  .lse = lse.const_data_ptr<float>(),
+                  .targets = targets.const_data_ptr<int64_t>(),
+                  .scale = scale.const_data_ptr<float>(),
+                  .rows = logits.size(0),
+                  .vocab = logits.size(1),
+                  .row_stride = logits.stride(0),
+                  .vectors = in_vectors(logits)},
+                 stream_of(logits));
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(zeroth, CUDA, library) {
+  library.impl("rms_norm", rms_norm_cuda);
+  library.impl("rms_norm_backward", rms_norm_backward_cuda);
+  library.impl("rotate_pairs", rotate_pairs_cuda);
+  library.impl("swiglu", swiglu_cuda);
+  library.impl("swiglu_backward", swiglu_backward_cuda);
+  library.impl("add_rows_", add_rows_cuda);
+  library.impl("log_sum_exp", log_sum_exp_cuda);
+  library.impl("logit_gradient_", logit_gradient_cuda);
+}
+
+}  // namespace zeroth::model::gpu

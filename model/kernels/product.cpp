@@ -1,0 +1,101 @@
+#include "model/kernels/product.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include "base/cpu.h"
+#include "model/kernels/cpu/select.h"
+#include "model/kernels/tiled_product.h"
+
+namespace zeroth::model {
+namespace {
+
+using torch::Tensor;
+
+// x [m, k], weight [n, k] -> x weight^T.
+using LinearOp = Tensor(const Tensor&, const Tensor&, const std::optional<Tensor>&,
+                        c10::string_view, c10::List<std::optional<at::Scalar>>,
+                        std::optional<c10::string_view>);
+
+std::optional<c10::TypedOperatorHandle<LinearOp>> find_onednn() {
+  if (cpu_is_intel() || cpu_level() < CpuLevel::kAvx2) return std::nullopt;
+  const auto op = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
+  if (!op) return std::nullopt;
+  return op->typed<LinearOp>();
+}
+
+// Undefined where LibTorch's own product shall run.
+Tensor onednn_product(const Tensor& a, const Tensor& b) {
+  static const auto op = find_onednn();
+  constexpr int64_t kWorthTheCall =
+      1 << 20;  // multiplications; below that the set-up of a call weighs more
+  const bool fits = op && a.is_cpu() && a.scalar_type() == torch::kFloat &&
+                    a.size(0) * a.size(1) * b.size(1) >= kWorthTheCall;
+  if (!fits) return {};
+  return op->call(a, b.t(), std::nullopt, "none", c10::List<std::optional<at::Scalar>>(), "");
+}
+
+Tensor widened_product(const Tensor& a, const Tensor& b) {
+  Tensor product = at::empty({a.size(0), b.size(1)}, a.options());
+  tiled_product(product, a, b, /*add=*/false);
+  return product;
+}
+
+}  // namespace
+
+bool widens(const Tensor& a) {
+  return a.is_cpu() && !cpu::multiplies(a.scalar_type());
+}
+
+bool adds_wider(const Tensor& out, const Tensor& a) {
+  return out.scalar_type() == torch::kFloat && a.element_size() == 2 && (a.is_cuda() || widens(a));
+}
+
+Tensor matrix_product(const Tensor& a, const Tensor& b) {
+  const torch::NoGradGuard no_grad;
+  if (widens(a)) return widened_product(a, b);
+  Tensor product = onednn_product(a, b);
+  return product.defined() ? product : at::mm(a, b);
+}
+
+Tensor matrix_product_plus(const Tensor& bias, const Tensor& a, const Tensor& b) {
+  const torch::NoGradGuard no_grad;
+  if (widens(a)) {
+    Tensor sum = bias.expand({a.size(0), b.size(1)}).contiguous();
+    tiled_product(sum, a, b, /*add=*/true);
+    return sum;
+  }
+  Tensor product = onednn_product(a, b);
+  return product.defined() ? product.add_(bias) : at::addmm(bias, a, b);
+}
+
+void write_matrix_product(Tensor out, const Tensor& a, const Tensor& b) {
+  const torch::NoGradGuard no_grad;
+  if (widens(a)) return tiled_product(out, a, b, /*add=*/false);
+  if (adds_wider(out, a)) {
+    at::mm_out(out, a, b, torch::kFloat);
+    return;
+  }
+  const Tensor product = onednn_product(a, b);
+  if (product.defined()) {
+    out.copy_(product);
+  } else {
+    at::mm_out(out, a, b);
+  }
+}
+
+void add_matrix_product(Tensor out, const Tensor& a, const Tensor& b) {
+  const torch::NoGradGuard no_grad;
+  if (widens(a)) return tiled_product(out, a, b, /*add=*/true);
+  if (adds_wider(out, a)) {
+    at::addmm_out(out, out, a, b, torch::kFloat);
+    return;
+  }
+  const Tensor product = onednn_product(a, b);
+  if (product.defined()) {
+    out.add_(product);
+  } else {
+    out.addmm_(a, b);
+  }
+}
+
+}  // namespace zeroth::model

@@ -1,0 +1,225 @@
+#include "model/kernels/tiled_product.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/native/CPUBlas.h>
+#include <c10/core/impl/alloc_cpu.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <memory>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "model/kernels/cpu/tensors.h"
+
+namespace zeroth::model {
+namespace {
+
+using cpu::Part;
+using torch::Tensor;
+
+// One call of oneDNN's kernel: [kSide, kDeep] times [kDeep, kSide], both within the second cache.
+// Rows and depth are filled up with zeros to kFill, so that the number of different calls, for each
+// of which oneDNN compiles a kernel, stays small.
+constexpr int64_t kSide = 64, kDeep = 512, kFill = 16;
+// A block of the result, which one thread computes: at most so many of its rows and columns, and
+// fewer, down to kLeast, where threads would be left without work.
+constexpr int64_t kMost = 512, kLeast = 128;
+constexpr int64_t kThreadBlocks = 2;
+
+constexpr int64_t parts(int64_t count, int64_t size) {
+  return (count + size - 1) / size;
+}
+constexpr int64_t filled(int64_t count, int64_t size) {
+  return parts(count, size) * size;
+}
+
+struct Range {
+  int64_t begin, count;
+};
+
+// A factor, as fp32 tiles are cut out of it.
+class Factor {
+ public:
+  explicit Factor(const Tensor& matrix) {
+    const bool turned = matrix.stride(1) != 1 && matrix.stride(0) == 1;
+    dense_ = turned || matrix.stride(1) == 1 ? matrix : matrix.contiguous();
+    cpu::with_kernels(dense_.scalar_type(), [&](const auto& kernels, auto t) {
+      using T = decltype(t);
+      const T* const data = cpu::data<T>(dense_);
+      const int64_t stride = dense_.stride(turned ? 1 : 0);
+      cut_ = [=, &kernels](const Range& rows, const Range& columns, float* to, int64_t to_stride) {
+        if (turned) {
+          const T* const from = data + columns.begin * stride + rows.begin;
+          kernels.widen_transposed({from, stride, columns.count, rows.count}, to, to_stride);
+        } else {
+          const T* const from = data + rows.begin * stride + columns.begin;
+          kernels.widen({from, stride, rows.count, columns.count}, to, to_stride);
+        }
+      };
+    });
+  }
+
+  // to [tall, stride] = these rows and columns, zeros around them.
+  void cut(const Range& rows, const Range& columns, int64_t tall, float* to, int64_t stride) const {
+    if (rows.count < tall || columns.count < stride) {
+      std::memset(to, 0, static_cast<size_t>(tall * stride) * sizeof(float));
+    }
+    cut_(rows, columns, to, stride);
+  }
+
+ private:
+  Tensor dense_;
+  std::function<void(const Range&, const Range&, float*, int64_t)> cut_;
+};
+
+// The blocks of a result [m, n].
+struct Grid {
+  int64_t rows, columns;  // of a block
+
+  Grid(int64_t m, int64_t n, int64_t threads)
+      : rows(std::min(filled(m, kSide), kMost)), columns(std::min(filled(n, kSide), kMost)) {
+    while (threads > 1 && parts(m, rows) * parts(n, columns) < kThreadBlocks * threads &&
+           std::max(rows, columns) > kLeast) {
+      int64_t& side = rows >= columns ? rows : columns;
+      side = filled(side / 2, kLeast);
+    }
+  }
+};
+
+// One block, by one thread.
+class Block {
+ public:
+  Block(const Factor& a, const Factor& b, const Range& rows, const Range& columns)
+      : a_(a), b_(b), rows_(rows), columns_(columns) {}
+
+  static constexpr int64_t floats(int64_t rows, int64_t columns) {
+    return kSide * kDeep + columns * kDeep + rows * columns;
+  }
+
+  // Sums stay in tiles of `memory`; `start`: what they are added to, or null.
+  void multiply(int64_t depth, const Factor* start, float* memory) {
+    float* const left = memory;
+    float* const right = left + kSide * kDeep;
+    sums_ = right + tiles() * kSide * kDeep;
+    if (start != nullptr) {
+      for_each_tile([&](const Range& rows, const Range& columns, float* sums) {
+        start->cut(rows, columns, filled(rows.count, kFill), sums, kSide);
+      });
+    }
+    for (int64_t first = 0; first < depth; first += kDeep) {
+      const Range deep = {first, std::min(kDeep, depth - first)};
+      const int64_t fill = filled(deep.count, kFill);
+      for (int64_t tile = 0; tile < tiles(); ++tile) {
+        b_.cut(deep, wide(tile), fill, right + tile * kSide * kDeep, kSide);
+      }
+      for (int64_t row = 0; row < rows_.count; row += kSide) {
+        const int64_t high = filled(tall(row).count, kFill);
+        a_.cut(tall(row), deep, high, left, fill);
+        for (int64_t tile = 0; tile < tiles(); ++tile) {
+          at::native::cpublas::brgemm(high, kSide, fill, fill, kSide, kSide,
+                                      first > 0 || start != nullptr, left,
+                                      right + tile * kSide * kDeep, sums(row, tile),
+                                      /*is_vnni=*/false);
+        }
+      }
+    }
+  }
+
+  template <typename T>
+  void write(const cpu::KernelsOf<T>& kernels, T* out, int64_t stride) const {
+    for_each_tile([&](const Range& rows, const Range& columns, const float* sums) {
+      kernels.narrow({sums, kSide, rows.count, columns.count},
+                     out + rows.begin * stride + columns.begin, stride);
+    });
+  }
+
+ private:
+  int64_t tiles() const { return parts(columns_.count, kSide); }
+  Range tall(int64_t row) const { return {rows_.begin + row, std::min(kSide, rows_.count - row)}; }
+  Range wide(int64_t tile) const {
+    const int64_t at = tile * kSide;
+    return {columns_.begin + at, std::min(kSide, columns_.count - at)};
+  }
+  float* sums(int64_t row, int64_t tile) const {
+    return sums_ + (row * tiles() + tile * kSide) * kSide;
+  }
+  template <typename Work>
+  void for_each_tile(const Work& work) const {
+    for (int64_t row = 0; row < rows_.count; row += kSide) {
+      for (int64_t tile = 0; tile < tiles(); ++tile) work(tall(row), wide(tile), sums(row, tile));
+    }
+  }
+
+  const Factor& a_;
+  const Factor& b_;
+  Range rows_, columns_;
+  float* sums_ = nullptr;
+};
+
+// Of LibTorch's allocator, whose alignment brgemm wants, but no tensor: what a step's tensors take
+// is measured (engine/activation_probe.h) and scaled to more rows, with which this does not grow.
+class Scratch {
+ public:
+  explicit Scratch(int64_t floats)
+      : memory_(c10::alloc_cpu(static_cast<size_t>(floats) * sizeof(float)), &c10::free_cpu) {}
+  float* get() const { return static_cast<float*>(memory_.get()); }
+
+ private:
+  std::unique_ptr<void, decltype(&c10::free_cpu)> memory_;
+};
+
+static_assert(Block::floats(kMost, kMost) * sizeof(float) <= kTiledProductScratch);
+
+// `out` has rows without gaps.
+void multiply(const Tensor& out, const Tensor& a, const Tensor& b, bool add) {
+  const int64_t m = a.size(0), n = b.size(1);
+  const Factor left(a), right(b), start(out);
+  const Grid grid(m, n, at::get_num_threads());
+  const int64_t across = parts(n, grid.columns);
+  parallel_for(parts(m, grid.rows) * across, 1, [&](int64_t begin, int64_t end) {
+    const torch::NoGradGuard no_grad;  // of this thread
+    const Scratch memory(Block::floats(grid.rows, grid.columns));
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t row = i / across * grid.rows, column = i % across * grid.columns;
+      Block block(left, right, {row, std::min(grid.rows, m - row)},
+                  {column, std::min(grid.columns, n - column)});
+      block.multiply(a.size(1), add ? &start : nullptr, memory.get());
+      cpu::with_kernels(out.scalar_type(), [&](const auto& kernels, auto t) {
+        block.write(kernels, cpu::data<decltype(t)>(out), out.stride(0));
+      });
+    }
+    at::native::cpublas::brgemm_release();
+  });
+}
+
+bool is_taken(const Tensor& x) {
+  const auto dtype = x.scalar_type();
+  return x.is_cpu() && x.dim() == 2 &&
+         (dtype == torch::kFloat32 || dtype == torch::kBFloat16 || dtype == torch::kFloat16);
+}
+
+}  // namespace
+
+void tiled_product(const Tensor& out, const Tensor& a, const Tensor& b, bool add) {
+  ZEROTH_CHECK(is_taken(out) && is_taken(a) && is_taken(b) && a.size(1) == b.size(0) &&
+                   out.size(0) == a.size(0) && out.size(1) == b.size(1),
+               "{} = {} {} x {} {}", fmt::join(out.sizes(), "x"), c10::toString(a.scalar_type()),
+               fmt::join(a.sizes(), "x"), c10::toString(b.scalar_type()),
+               fmt::join(b.sizes(), "x"));
+  out.unsafeGetTensorImpl()->bump_version();  // as every operator that writes in place
+  if (out.numel() == 0) return;
+  if (a.size(1) == 0) {
+    if (!add) out.zero_();
+  } else if (out.stride(1) == 1 || out.size(1) == 1) {
+    multiply(out, a, b, add);
+  } else {
+    const Tensor dense = out.contiguous();
+    multiply(dense, a, b, add);
+    out.copy_(dense);
+  }
+}
+
+}  // namespace zeroth::model

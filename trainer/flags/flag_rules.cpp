@@ -1,0 +1,219 @@
+#include "trainer/flags/flag_rules.h"
+
+#include <fmt/ranges.h>
+
+#include <charconv>
+#include <climits>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+#include "base/printable.h"
+
+namespace zeroth::trainer {
+namespace {
+
+using Complaints = std::vector<std::string>;
+
+void settle_config(RawFlags& raw, Complaints& complaints) {
+  // DeepSpeed's own scripts write `--deepspeed --deepspeed_config FILE`, Hugging Face's
+  // `--deepspeed FILE`.
+  const std::string file = raw.deepspeed.empty() ? "" : raw.deepspeed.front();
+  if (!file.empty() && !raw.deepspeed_config.empty()) {
+    complaints.push_back(fmt::format("--deepspeed {} and --deepspeed_config {}: give one of them",
+                                     shortened(file), shortened(raw.deepspeed_config)));
+  } else if (!raw.deepspeed.empty() && file.empty() && raw.deepspeed_config.empty()) {
+    complaints.push_back("--deepspeed needs the name of a configuration file");
+  }
+  raw.flags.config = file.empty() ? raw.deepspeed_config : file;
+}
+
+void settle_precision(RawFlags& raw, Complaints& complaints) {
+  if (raw.bf16 + raw.fp16 + raw.fp32 > 1) {
+    complaints.push_back("--bf16, --fp16 and --fp32 exclude each other: give one of them");
+  }
+  auto& precision = raw.flags.values.precision;
+  if (raw.bf16) precision = configs::Precision::kBf16;
+  if (raw.fp16) precision = configs::Precision::kFp16;
+  if (raw.fp32) precision = configs::Precision::kFp32;
+}
+
+void settle_recompute(RawFlags& raw, Complaints& complaints) {
+  for (const std::string& text : raw.gradient_checkpointing) {
+    int64_t every = text == "true" ? 1 : 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), every);
+    const bool whole = text == "true" || (error == std::errc{} && end == text.data() + text.size());
+    if (!whole || every < 1) {
+      complaints.push_back(fmt::format(
+          "--gradient-checkpointing={}: must be a whole number above 0", shortened(text)));
+    }
+    raw.flags.values.gradient_checkpointing = every;
+  }
+}
+
+void settle_seed(RawFlags& raw, Complaints& complaints) {
+  if (!raw.seed) return;
+  if (*raw.seed < 0) complaints.push_back(fmt::format("--seed {}: must be at least 0", *raw.seed));
+  raw.flags.values.seed = static_cast<uint64_t>(*raw.seed);
+}
+
+// The value that stands beside `text`; a complaint that lists all of them where none does.
+template <typename T>
+std::optional<T> choose(const char* name, const std::string& text,
+                        const std::vector<std::pair<std::string_view, T>>& values,
+                        Complaints& complaints) {
+  if (text.empty() || text.starts_with("--")) return std::nullopt;
+  std::vector<std::string_view> words;
+  for (const auto& [word, value] : values) {
+    if (word == text) return value;
+    words.push_back(word);
+  }
+  complaints.push_back(
+      fmt::format("{} {}: must be one of {}", name, shortened(text), fmt::join(words, ", ")));
+  return std::nullopt;
+}
+
+void settle_choices(RawFlags& raw, Complaints& complaints) {
+  using configs::LossMean, configs::OnNonFinite;
+  auto& values = raw.flags.values;
+  values.loss_mean = choose<LossMean>(
+      "--loss-mean", raw.loss_mean,
+      {{"token", LossMean::kToken}, {"micro-batch", LossMean::kMicroBatch}}, complaints);
+  values.on_non_finite =
+      choose<OnNonFinite>("--on-non-finite", raw.on_non_finite,
+                          {{"skip", OnNonFinite::kSkip}, {"fail", OnNonFinite::kFail}}, complaints);
+  using Schedule = configs::FlagValues::Schedule;
+  values.schedule = choose<Schedule>("--lr_scheduler_type", raw.lr_scheduler_type,
+                                     {{"constant", Schedule::kConstant},
+                                      {"constant_with_warmup", Schedule::kConstant},
+                                      {"linear", Schedule::kLinear},
+                                      {"cosine", Schedule::kCosine}},
+                                     complaints);
+  raw.flags.save_dtype = choose<c10::ScalarType>(
+      "--save-dtype", raw.save_dtype,
+      {{"fp32", c10::kFloat}, {"bf16", c10::kBFloat16}, {"fp16", c10::kHalf}}, complaints);
+  if (raw.no_decay) values.no_decay = true;
+  if (raw.drop_last) values.drop_last = true;
+}
+
+// A shell hands \n over as two characters.
+void settle_separator(Flags& flags, Complaints& complaints) {
+  std::string text;
+  for (size_t i = 0; i < flags.separator.size(); ++i) {
+    const char c = flags.separator[i];
+    if (c != '\\') {
+      text.push_back(c);
+      continue;
+    }
+    const char next = i + 1 < flags.separator.size() ? flags.separator[++i] : '\0';
+    const size_t known = std::string_view("nt\\").find(next);
+    if (known == std::string_view::npos) {
+      complaints.push_back(fmt::format("--separator {}: a \\ stands before n, t or \\ only",
+                                       shortened(flags.separator)));
+      return;
+    }
+    text.push_back("\n\t\\"[known]);
+  }
+  flags.separator = text;
+}
+
+template <typename T>
+void require_positive(const char* name, const std::optional<T>& value, Complaints& complaints) {
+  if (value && !(*value > 0 && std::isfinite(static_cast<double>(*value)))) {
+    complaints.push_back(fmt::format("{} {}: must be above 0", name, *value));
+  }
+}
+
+void check_numbers(const Flags& flags, Complaints& complaints) {
+  require_positive("--steps", flags.steps, complaints);
+  require_positive("--epochs", flags.epochs, complaints);
+  require_positive("--seq-len", flags.seq_len, complaints);
+  require_positive("--eval-every", flags.eval_every, complaints);
+  require_positive("--max-eval-samples", flags.max_eval_samples, complaints);
+  require_positive("--eval-micro-batch", flags.eval_micro_batch, complaints);
+  require_positive("--save-every", flags.save_every, complaints);
+  require_positive("--timeout", flags.timeout_s, complaints);
+}
+
+// No file of the run can have prompts and completions.
+bool is_without_pairs(const Flags& flags) {
+  return !flags.data.ends_with(".jsonl") && !flags.eval_data.ends_with(".jsonl");
+}
+
+// What no file can be called stands in no later message.
+void check_lengths(const Flags& flags, Complaints& complaints) {
+  const std::pair<const char*, const std::string&> paths[] = {{"--model", flags.model},
+                                                              {"--data", flags.data},
+                                                              {"--eval-data", flags.eval_data},
+                                                              {"--metrics", flags.metrics},
+                                                              {"--output", flags.output}};
+  for (const auto& [name, path] : paths) {
+    if (path.size() < PATH_MAX) continue;
+    complaints.push_back(
+        fmt::format("{} {}: a path has at most {} bytes", name, shortened(path), PATH_MAX - 1));
+  }
+}
+
+void check_files(const Flags& flags, Complaints& complaints) {
+  if (flags.model.empty()) complaints.push_back("--model is missing: a Hugging Face directory");
+  const bool has_data = !flags.data.empty() || (flags.eval_only && !flags.eval_data.empty());
+  if (!has_data && !flags.print_config) {
+    complaints.push_back("--data is missing: a .jsonl, .txt or .bin file");
+  }
+  if (flags.prompt_field.empty() != flags.completion_field.empty()) {
+    complaints.push_back("--prompt-field and --completion-field are given together or not at all");
+  }
+  if (!flags.separator.empty() && is_without_pairs(flags)) {
+    complaints.push_back("--separator stands between prompt and completion of .jsonl data");
+  }
+  const auto needs_output = [&](const char* name, bool given) {
+    if (given && flags.output.empty()) complaints.push_back(fmt::format("{} needs --output", name));
+  };
+  needs_output("--overwrite", flags.overwrite);
+  needs_output("--save-every", flags.save_every.has_value());
+  needs_output("--save-dtype", flags.save_dtype.has_value());
+}
+
+void check_evaluation(const Flags& flags, Complaints& complaints) {
+  const auto excludes = [&](const char* name, bool given) {
+    if (flags.eval_only && given) {
+      complaints.push_back(fmt::format("--eval-only trains nothing: leave {} out", name));
+    }
+  };
+  excludes("--steps", flags.steps.has_value());
+  excludes("--epochs", flags.epochs.has_value());
+  excludes("--eval-every", flags.eval_every.has_value());
+  excludes("--output", !flags.output.empty());
+  if (flags.eval_only || !flags.eval_data.empty()) return;
+  if (flags.eval_every) complaints.push_back("--eval-every needs --eval-data");
+  if (flags.max_eval_samples) {
+    complaints.push_back("--max-eval-samples needs --eval-data or --eval-only");
+  }
+}
+
+}  // namespace
+
+Flags settle(RawFlags raw, Complaints& complaints) {
+  settle_config(raw, complaints);
+  settle_precision(raw, complaints);
+  settle_recompute(raw, complaints);
+  settle_seed(raw, complaints);
+  settle_choices(raw, complaints);
+  settle_separator(raw.flags, complaints);
+  raw.flags.shuffle = !raw.no_shuffle;
+  if (!raw.betas.empty()) raw.flags.values.betas = {raw.betas.at(0), raw.betas.at(1)};
+  if (raw.flags.steps && raw.flags.epochs) {
+    complaints.push_back("--steps and --epochs exclude each other: give one of them");
+  }
+  check_numbers(raw.flags, complaints);
+  check_lengths(raw.flags, complaints);
+  check_files(raw.flags, complaints);
+  check_evaluation(raw.flags, complaints);
+  if (raw.flags.eval_only && !raw.flags.eval_data.empty() && !raw.flags.data.empty()) {
+    raw.flags.notes.push_back(
+        {.key = "--data", .text = "--data is not read: --eval-only evaluates on --eval-data"});
+  }
+  return std::move(raw.flags);
+}
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,38 @@
+// What must hold between flags, whatever the configuration file says.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/flags/flags.h"
+
+namespace zeroth::trainer {
+
+// Flags as CLI11 reads them, before they are checked.
+struct RawFlags {
+  Flags flags;
+  std::vector<std::string> deepspeed;  // --deepspeed FILE, or bare beside --deepspeed_config FILE
+  std::string deepspeed_config;
+  std::vector<double> betas;
+  std::vector<std::string> gradient_checkpointing;  // "true" without =N
+  std::optional<int64_t> seed;
+  bool bf16 = false;
+  bool fp16 = false;
+  bool fp32 = false;
+  bool no_shuffle = false;
+  bool drop_last = false;
+  bool no_decay = false;
+  std::string lr_scheduler_type;
+  std::string loss_mean;
+  std::string on_non_finite;
+  std::string save_dtype;
+  std::vector<std::string> complaints;  // about values that do not parse
+  int local_rank = 0;  // passed by DeepSpeed's launcher; the environment says the same
+};
+
+// The flags for the run. What is wrong is appended to `complaints`, one line each.
+Flags settle(RawFlags raw, std::vector<std::string>& complaints);
+
+}  // namespace zeroth::trainer

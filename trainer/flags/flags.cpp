@@ -1,0 +1,251 @@
+#include "trainer/flags/flags.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/complaints.h"
+#include "base/error.h"
+#include "base/flag_words.h"
+#include "base/nearest.h"
+#include "base/printable.h"
+#include "trainer/flags/flag_rules.h"
+#include "trainer/flags/hf_flag_table.h"
+#include "trainer/flags/hf_flags.h"
+#include "trainer/flags/number_option.h"
+
+namespace zeroth::trainer {
+namespace {
+
+constexpr const char* kIntroduction =
+    "Fine-tunes a Hugging Face checkpoint by a DeepSpeed configuration:\n"
+    "  zeroth --num_gpus 2 finetune --model DIR --data train.jsonl --deepspeed ds_config.json "
+    "--output out/\n";
+
+void add_files(CLI::App& app, RawFlags& raw) {
+  Flags& flags = raw.flags;
+  app.option_defaults()->group("Files");
+  app.add_option("--model", flags.model, "Hugging Face directory; random weights if it has none")
+      ->option_text("DIR");
+  app.add_option("--data", flags.data, "training samples: .jsonl, .txt or .bin (token ids)")
+      ->option_text("FILE");
+  app.add_option("--eval-data", flags.eval_data, "samples to evaluate on")->option_text("FILE");
+  app.add_option("--deepspeed", raw.deepspeed, "ds_config.json, or base64 of its text")
+      ->expected(0, 1)
+      ->option_text("FILE");
+  app.add_option("--deepspeed_config", raw.deepspeed_config, "the same")->option_text("FILE");
+  app.add_option("--metrics", flags.metrics, "one JSON object per step")->option_text("FILE");
+  app.add_option("--prompt-field", flags.prompt_field, "field of a .jsonl line that is not trained")
+      ->option_text("NAME");
+  app.add_option("--completion-field", flags.completion_field,
+                 "field of a .jsonl line that is trained")
+      ->option_text("NAME");
+  app.add_option("--separator", flags.separator,
+                 "text between prompt and completion, not trained; \\n and \\t are known")
+      ->option_text("TEXT");
+}
+
+void add_saving(CLI::App& app, RawFlags& raw) {
+  Flags& flags = raw.flags;
+  NumberOptions numbers(app, raw.complaints);
+  app.option_defaults()->group("Saving");
+  app.add_option("--output", flags.output, "where the fine-tuned model goes")->option_text("DIR");
+  app.add_flag("--deterministic", flags.deterministic,
+               "a GPU repeats a run bit by bit, with a slower attention; a CPU does so anyway");
+  app.add_flag("--overwrite", flags.overwrite, "replace an --output that is not empty");
+  numbers.add("--save-every", flags.save_every, kMostSteps,
+              "save into DIR/step-N every so many steps; the newest two stay");
+  app.add_option("--save-dtype", raw.save_dtype,
+                 "precision of saved weights: fp32 (masters), bf16 or fp16 (that of training)")
+      ->option_text("TYPE");
+}
+
+void add_length(CLI::App& app, RawFlags& raw) {
+  Flags& flags = raw.flags;
+  NumberOptions numbers(app, raw.complaints);
+  app.option_defaults()->group("Length");
+  numbers.add("--steps", flags.steps, kMostSteps, "optimizer steps; the data repeats as needed");
+  numbers.add("--epochs", flags.epochs,
+              "passes over the data (1); the last step takes what is left of them");
+  numbers.add("--seq-len", flags.seq_len, kMostRows,
+              "positions per sample (as many as the model has, at most 1024)");
+  app.add_flag("--no-shuffle", raw.no_shuffle, "take the samples in file order");
+  app.add_flag("--drop-last", raw.drop_last,
+               "leave out what fills no whole global batch at the end of an epoch");
+  numbers.add("--seed", raw.seed, std::numeric_limits<int64_t>::max(),
+              "of sample order and random weights (42)");
+}
+
+void add_batch(CLI::App& app, RawFlags& raw) {
+  auto& values = raw.flags.values;
+  NumberOptions numbers(app, raw.complaints);
+  app.option_defaults()->group("Batch and memory");
+  numbers.add("--micro-batch", values.micro_batch, kMostRows, "samples that a rank runs at once");
+  numbers.add("--accumulation", values.accumulation, kMostRows, "micro-batches per step and rank");
+  numbers.add("--global-batch", values.global_batch, kMostRows, "samples per step over all ranks");
+  app.add_flag("--gradient-checkpointing", raw.gradient_checkpointing,
+               "every N-th block (1) keeps only its input and runs again")
+      ->option_text("[=N]");
+  app.add_flag("--bf16", raw.bf16, "train in bfloat16 with fp32 masters");
+  app.add_flag("--fp16", raw.fp16, "train in float16 with fp32 masters and loss scaling");
+  app.add_flag("--fp32", raw.fp32, "train in float32 (the default)");
+}
+
+void add_optimizer(CLI::App& app, RawFlags& raw) {
+  auto& values = raw.flags.values;
+  NumberOptions numbers(app, raw.complaints);
+  app.option_defaults()->group("Optimizer");
+  numbers.add("--lr", values.lr, "learning rate (5e-5)");
+  numbers.add("--weight-decay", values.weight_decay, "weight decay (0)");
+  app.add_option("--betas", raw.betas, "decay rates of both moments (0.9 0.999)")
+      ->expected(2)
+      ->delimiter(',')
+      ->option_text("X X");
+  numbers.add("--eps", values.eps, "epsilon of Adam (1e-8)");
+  numbers.add("--warmup-steps", values.warmup_steps, kMostSteps, "steps of linear warm-up (0)");
+  numbers.add("--warmup-ratio", values.warmup_ratio, "the same as a part of all steps");
+  app.add_option("--lr_scheduler_type", raw.lr_scheduler_type,
+                 "constant (default), linear or cosine, as in Hugging Face's Trainer")
+      ->option_text("TYPE");
+  numbers.add("--max-grad-norm", values.max_grad_norm, "clip to this norm, 0: never (1.0)");
+  app.add_flag("--no-decay", raw.no_decay, "no weight decay of norms and biases");
+  numbers.add("--dropout", values.dropout, "every dropout of the model (as config.json says)");
+  app.add_option("--loss-mean", raw.loss_mean,
+                 "token: over all trained tokens (default); micro-batch: mean of means")
+      ->option_text("OVER");
+  app.add_option("--on-non-finite", raw.on_non_finite,
+                 "a step whose gradient is not finite: skip it (default), or fail")
+      ->option_text("DO");
+}
+
+void add_evaluation(CLI::App& app, RawFlags& raw) {
+  Flags& flags = raw.flags;
+  NumberOptions numbers(app, raw.complaints);
+  app.option_defaults()->group("Evaluation");
+  numbers.add("--eval-every", flags.eval_every, kMostSteps, "evaluate also every so many steps");
+  app.add_flag("--eval-only", flags.eval_only, "evaluate on --eval-data (or --data), and end");
+  numbers.add("--max-eval-samples", flags.max_eval_samples, kMostSteps,
+              "only the first so many samples");
+  numbers.add("--eval-micro-batch", flags.eval_micro_batch, kMostRows,
+              "samples that a rank evaluates at once (--micro-batch)");
+}
+
+void add_other(CLI::App& app, RawFlags& raw) {
+  app.option_defaults()->group("Other");
+  NumberOptions(app, raw.complaints)
+      .add("--timeout", raw.flags.timeout_s, kMostSeconds,
+           "seconds that a collective may wait for a rank (600)");
+  app.add_flag("--print-config", raw.flags.print_config, "print the resolved values, and end");
+  app.set_version_flag("--version", "finetune (Zeroth) " ZEROTH_VERSION, "print it, and end");
+  app.set_help_flag("-h,--help", "print this text, and end");
+  app.add_option("--local_rank,--local-rank", raw.local_rank)->group("");  // hidden
+}
+
+// Long names of all options, "--" included.
+std::vector<std::string> known_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group().empty()) continue;
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  for (const HfFlag& flag : hf_flags()) names.push_back(fmt::format("--{}", flag.name));
+  return names;
+}
+
+// One complaint per argument that no flag took; the value after an unknown flag, or after the first
+// flag when another one took it for a value, belongs to it.
+void refuse(const CLI::App& app, bool flag_taken, std::vector<std::string>& complaints) {
+  const std::vector<std::string> known = known_names(app);
+  bool value_may_follow = flag_taken;
+  Guesses guesses;
+  for (const std::string& argument : app.remaining()) {
+    if (!argument.starts_with("-")) {
+      if (!value_may_follow)
+        complaints.push_back(fmt::format("'{}': unexpected", shortened(argument)));
+      value_may_follow = false;
+      continue;
+    }
+    const std::string name = argument.substr(0, argument.find('='));
+    value_may_follow = name == argument;
+    const auto near =
+        guesses.another() ? nearest_name(name, {known.begin(), known.end()}) : std::string_view();
+    complaints.push_back(
+        fmt::format("{}: no such flag; {}", shortened(name),
+                    near.empty() ? "--help lists all" : fmt::format("did you mean {}?", near)));
+  }
+}
+
+// CLI11 takes the next argument as a value whatever it looks like, and ends at the first flag that
+// is repeated. True if a flag was taken for a value.
+bool refuse_uses(const CLI::App& app, std::vector<std::string>& complaints) {
+  bool flag_taken = false;
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = flag_name(*option);
+    const auto& values = option->results();
+    const auto flag = std::find_if(values.begin(), values.end(),
+                                   [](const auto& value) { return value.starts_with("--"); });
+    if (flag != values.end()) {
+      complaints.push_back(fmt::format("{} needs a value before {}", name, shortened(*flag)));
+      flag_taken = true;
+    } else if (std::string count = miscounted(*option); !count.empty()) {
+      complaints.push_back(std::move(count));
+    }
+  }
+  return flag_taken;
+}
+
+Flags answer(std::string text) {
+  Flags flags;
+  flags.answer = std::move(text);
+  return flags;
+}
+
+// One empty line between groups.
+std::string tidy(std::string text) {
+  for (size_t at = 0; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
+  while (text.ends_with("\n\n")) text.pop_back();
+  return text;
+}
+
+}  // namespace
+
+Flags parse_flags(std::vector<std::string> arguments) {
+  RawFlags raw;
+  HfTranslation translated = translate_hf_flags(arguments, raw.complaints);
+  arguments = std::move(translated.arguments);
+  raw.flags.notes = std::move(translated.notes);
+  CLI::App app(kIntroduction, "finetune");
+  app.footer(hf_flags_help());
+  app.allow_extras();
+  add_files(app, raw);
+  add_saving(app, raw);
+  add_length(app, raw);
+  add_batch(app, raw);
+  add_optimizer(app, raw);
+  add_evaluation(app, raw);
+  add_other(app, raw);
+  std::string unparsed;
+  try {
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
+    app.parse(std::move(arguments));
+  } catch (const CLI::CallForHelp&) {
+    return answer(tidy(app.help()));
+  } catch (const CLI::CallForVersion& version) {
+    return answer(fmt::format("{}\n", version.what()));
+  } catch (const CLI::ParseError& error) {
+    unparsed = flag_complaint(app, error);
+  }
+  std::vector<std::string> complaints = std::move(raw.complaints);
+  const size_t before = complaints.size();
+  const bool flag_taken = refuse_uses(app, complaints);
+  if (!unparsed.empty() && complaints.size() == before) complaints.push_back(unparsed);
+  refuse(app, flag_taken, complaints);
+  Flags flags = unparsed.empty() ? settle(std::move(raw), complaints) : Flags{};
+  if (!complaints.empty()) throw Error("{}", listed(complaints));
+  return flags;
+}
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,219 @@
+#include "trainer/flags/hf_flags.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "base/printable.h"
+#include "trainer/flags/hf_flag_table.h"
+
+namespace zeroth::trainer {
+namespace {
+
+using Kind = HfFlag::Kind;
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+// What Hugging Face's parser takes for a truth value.
+std::optional<bool> truth(const std::string& text) {
+  const std::string word = lower(text);
+  for (const char* yes : {"true", "t", "yes", "y", "1"}) {
+    if (word == yes) return true;
+  }
+  for (const char* no : {"false", "f", "no", "n", "0"}) {
+    if (word == no) return false;
+  }
+  return std::nullopt;
+}
+
+bool listed(std::string_view list, const std::string& value) {
+  const std::string all = fmt::format(",{},", list);
+  return !list.empty() && all.find(fmt::format(",{},", lower(value))) != std::string::npos;
+}
+
+bool same_value(const std::string& a, const std::string& b) {
+  const auto number = [](const std::string& text) -> std::optional<double> {
+    double value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, value);
+    return error == std::errc{} && rest == end ? std::optional(value) : std::nullopt;
+  };
+  return a == b || (number(a) && number(a) == number(b));
+}
+
+// An argument that begins with "--", taken apart.
+struct Typed {
+  std::string spelling;  // "--learning-rate"
+  std::string name;      // "learning_rate"
+  std::optional<std::string> value;
+  size_t arguments = 1;  // how many of the command line it is
+};
+
+class Translator {
+ public:
+  explicit Translator(std::vector<std::string>& complaints) : complaints_(complaints) {}
+
+  HfTranslation run(const std::vector<std::string>& arguments) {
+    for (size_t at = 0; at < arguments.size();) {
+      Typed typed = take_apart(arguments, at);
+      const HfFlag* const flag = find(typed);
+      if (flag == nullptr) {
+        result_.arguments.push_back(arguments[at++]);
+        continue;
+      }
+      if (flag->kind == Kind::kSwitch && typed.arguments == 2 && !truth(*typed.value)) {
+        typed.value.reset();  // what follows belongs to nobody
+        typed.arguments = 1;
+      }
+      take(*flag, typed);
+      at += typed.arguments;
+    }
+    finish_betas();
+    return std::move(result_);
+  }
+
+ private:
+  static Typed take_apart(const std::vector<std::string>& arguments, size_t at) {
+    const std::string& argument = arguments[at];
+    Typed typed;
+    if (!argument.starts_with("--")) return typed;
+    const size_t equals = argument.find('=');
+    typed.spelling = argument.substr(0, equals);
+    typed.name = typed.spelling.substr(2);
+    std::replace(typed.name.begin(), typed.name.end(), '-', '_');
+    if (equals != std::string::npos) {
+      typed.value = argument.substr(equals + 1);
+    } else if (at + 1 < arguments.size() && !arguments[at + 1].starts_with("--")) {
+      typed.value = arguments[at + 1];
+      typed.arguments = 2;
+    }
+    return typed;
+  }
+
+  // The flag by its own name or by ours.
+  static const HfFlag* find(const Typed& typed) {
+    const auto flags = hf_flags();
+    const auto found = std::find_if(flags.begin(), flags.end(), [&](const HfFlag& flag) {
+      return flag.name == typed.name || (!flag.target.empty() && flag.target == typed.spelling);
+    });
+    return found == flags.end() || typed.name.empty() ? nullptr : &*found;
+  }
+
+  void take(const HfFlag& flag, const Typed& typed) {
+    const bool ours = typed.spelling == flag.target;
+    if (!ours && typed.value && listed(flag.neutral, *typed.value)) return;
+    switch (flag.kind) {
+      case Kind::kIdle:
+        result_.notes.push_back(
+            {.key = typed.spelling,
+             .text = fmt::format("{}: no effect here: {}", typed.spelling, flag.text)});
+        return;
+      case Kind::kRefused:
+        complaints_.push_back(fmt::format("{}{}{}: refused: {}", typed.spelling,
+                                          typed.value ? " " : "",
+                                          shortened(typed.value.value_or("")), flag.text));
+        return;
+      case Kind::kBeta:
+        betas_[flag.target == "1"] = typed;
+        return;
+      case Kind::kSwitch:
+        return take_switch(flag, typed);
+      case Kind::kValue:
+        return take_value(flag, typed);
+    }
+  }
+
+  void take_switch(const HfFlag& flag, const Typed& typed) {
+    const bool ours = typed.spelling == flag.target;
+    if (ours && typed.value && typed.arguments == 1) {  // --gradient-checkpointing=4
+      if (agrees(flag, typed, *typed.value)) {
+        result_.arguments.push_back(fmt::format("{}={}", flag.target, *typed.value));
+      }
+      return;
+    }
+    if (typed.value && !truth(*typed.value)) {
+      complaints_.push_back(
+          fmt::format("{} {}: must be True or False", typed.spelling, shortened(*typed.value)));
+      return;
+    }
+    const bool yes = !typed.value || *truth(*typed.value);
+    if (agrees(flag, typed, yes ? "True" : "False") && yes) {
+      result_.arguments.emplace_back(flag.target);
+    }
+  }
+
+  void take_value(const HfFlag& flag, const Typed& typed) {
+    if (!typed.value) {  // our parser says that a value is missing
+      result_.arguments.emplace_back(flag.target);
+    } else if (agrees(flag, typed, *typed.value)) {
+      result_.arguments.emplace_back(flag.target);
+      result_.arguments.push_back(*typed.value);
+    }
+  }
+
+  // Whether it is to be handed on: it is the first of its flag, or repeats a spelling of ours,
+  // about which our parser complains.
+  bool agrees(const HfFlag& flag, const Typed& typed, const std::string& value) {
+    const auto [earlier, first] = given_.try_emplace(flag.target, typed.spelling, value);
+    if (first) return true;
+    const auto& [spelling, other] = earlier->second;
+    if (spelling == typed.spelling && spelling == flag.target) return true;
+    if (!same_value(other, value)) {
+      complaints_.push_back(fmt::format("{} {} and {} {} are one flag: give it once", spelling,
+                                        shortened(other), typed.spelling, shortened(value)));
+    }
+    return false;
+  }
+
+  void finish_betas() {
+    if (!betas_[0] && !betas_[1]) return;
+    const auto& arguments = result_.arguments;
+    const bool twice = std::any_of(arguments.begin(), arguments.end(), [](const auto& argument) {
+      return argument == "--betas" || argument.starts_with("--betas=");
+    });
+    if (twice) {
+      complaints_.push_back(fmt::format("{} and --betas are one flag: give one of them",
+                                        (betas_[0] ? betas_[0] : betas_[1])->spelling));
+      return;
+    }
+    const auto beta = [&](size_t i, const char* otherwise) {
+      return betas_[i] ? betas_[i]->value.value_or("") : otherwise;
+    };
+    result_.arguments.push_back(fmt::format("--betas={},{}", beta(0, "0.9"), beta(1, "0.999")));
+  }
+
+  std::vector<std::string>& complaints_;
+  HfTranslation result_;
+  std::map<std::string_view, std::pair<std::string, std::string>> given_;  // by our name
+  std::array<std::optional<Typed>, 2> betas_;
+};
+
+}  // namespace
+
+HfTranslation translate_hf_flags(const std::vector<std::string>& arguments,
+                                 std::vector<std::string>& complaints) {
+  return Translator(complaints).run(arguments);
+}
+
+std::string hf_flags_help() {
+  std::string text = "Hugging Face Trainer's spellings:\n";
+  for (const HfFlag& flag : hf_flags()) {
+    const bool alias = flag.kind == Kind::kValue || flag.kind == Kind::kSwitch;
+    if (!alias && flag.kind != Kind::kBeta) continue;
+    text += fmt::format("  {:<31}{}\n", fmt::format("--{}", flag.name),
+                        alias ? flag.target : "--betas");
+  }
+  return text + "  Others are explained when they are given.\n";
+}
+
+}  // namespace zeroth::trainer

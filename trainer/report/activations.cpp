@@ -1,0 +1,74 @@
+#include "trainer/report/activations.h"
+
+#include <algorithm>
+
+#include "engine/activation_probe.h"
+#include "model/blocks/build.h"
+#include "model/blocks/head_loss.h"
+#include "zero/dtype.h"
+
+namespace zeroth::trainer {
+namespace {
+
+// Embedding and head grow evenly with the vocabulary, so that two small ones tell of the whole.
+constexpr int64_t kVocabulary = 1024;
+
+class Estimate {
+ public:
+  explicit Estimate(const RunPlan& plan) : plan_(plan) {
+    const auto longest = [](const auto& data) { return data ? data::longest_row(*data) : 0; };
+    const torch::Dtype working = zero::dtype_of(plan.config.precision);
+    const bool accumulates = plan.config.batch.accumulation_steps > 1;
+    options_ = {.length = std::max(longest(plan.samples.train), longest(plan.samples.eval)),
+                .dtype = working,
+                .gradients = accumulates ? torch::kFloat : working,
+                .trains = plan.samples.train != nullptr};
+  }
+
+  engine::ChainBytes chain() const {
+    const int64_t vocabulary = plan_.spec.vocab_size;
+    const int64_t large = std::min(vocabulary, kVocabulary), small = (large + 1) / 2;
+    const auto whole = engine::probe_blocks(blocks(large, 1), options_);
+    const auto ends = engine::probe_blocks(blocks(small, 0), options_);
+    engine::ChainBytes chain;
+    chain.first = whole.front();
+    chain.middle = whole[1];
+    for (engine::Growth engine::BlockBytes::*bytes : kAll) {
+      const engine::Growth &least = ends.back().*bytes, &most = whole.back().*bytes;
+      const auto steps = static_cast<double>(std::max<int64_t>(1, large - small));
+      const engine::Growth each{.fixed = (most.fixed - least.fixed) / steps,
+                                .per_token = (most.per_token - least.per_token) / steps};
+      const auto above = static_cast<double>(vocabulary - small);
+      chain.last.*
+          bytes = {.fixed = least.fixed + each.fixed * above,
+                   .per_token = least.per_token - each.per_token * static_cast<double>(small)};
+      (chain.chunked.*bytes).per_token = each.per_token * static_cast<double>(vocabulary);
+    }
+    chain.chunk_tokens = model::usual_chunk_rows(plan_.device, options_.dtype, vocabulary);
+    return chain;
+  }
+
+ private:
+  static constexpr engine::Growth engine::BlockBytes::*kAll[] = {
+      &engine::BlockBytes::output, &engine::BlockBytes::alone,    &engine::BlockBytes::forward,
+      &engine::BlockBytes::kept,   &engine::BlockBytes::backward, &engine::BlockBytes::freed};
+
+  model::Blocks blocks(int64_t vocabulary, int64_t layers) const {
+    model::ModelSpec spec = plan_.spec;
+    spec.vocab_size = vocabulary;
+    spec.num_layers = layers;
+    return model::build_blocks(spec);
+  }
+
+  const RunPlan& plan_;
+  engine::ProbeOptions options_;
+};
+
+}  // namespace
+
+std::optional<engine::ChainBytes> measure_activations(const RunPlan& plan) {
+  if (!plan.samples.train && !plan.samples.eval) return std::nullopt;
+  return Estimate(plan).chain();
+}
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,75 @@
+#include "trainer/report/config_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "configs/loader.h"
+
+namespace zeroth::trainer {
+
+namespace {
+
+// A line per flag with what it says and where that comes from.
+class FlagLines {
+ public:
+  template <typename T>
+  void add(std::string_view flag, const T& value, std::string_view origin) {
+    text_ += fmt::format("// {:<55}  {}\n", fmt::format("{}{}", flag, value), origin);
+  }
+  std::string text() && { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
+std::string_view origin(bool given, std::string_view otherwise = "default") {
+  return given ? "command line" : otherwise;
+}
+
+std::string flags_without_key(const RunPlan& plan) {
+  const configs::Config& config = plan.config;
+  const Flags& flags = plan.flags;
+  FlagLines lines;
+  lines.add("--seed ", config.seed, origin(flags.values.seed.has_value()));
+  lines.add("--seq-len ", plan.samples.seq_len, origin(flags.seq_len.has_value(), "model"));
+  if (plan.samples.total_steps > 0) {
+    lines.add("--steps ", plan.samples.total_steps,
+              origin(flags.steps.has_value(), "epochs of the data"));
+  }
+  const int64_t every = config.recompute.every_nth_block;
+  if (every > 0) lines.add("--gradient-checkpointing=", every, origin(true));
+  using Kind = configs::SchedulerConfig::Kind;
+  if (config.scheduler.kind == Kind::kLinear || config.scheduler.kind == Kind::kCosine) {
+    lines.add("--lr_scheduler_type ", config.scheduler.kind == Kind::kLinear ? "linear" : "cosine",
+              origin(true));
+    lines.add("--warmup-steps ", config.scheduler.warmup_num_steps,
+              origin(flags.values.warmup_steps || flags.values.warmup_ratio));
+  }
+  if (config.optimizer.no_decay) lines.add("--no-decay", "", origin(true));
+  const model::ModelSpec& spec = plan.spec;
+  const double dropout =
+      std::max({spec.embedding_dropout, spec.attention_dropout, spec.residual_dropout});
+  if (config.dropout || dropout > 0) {
+    lines.add("--dropout ", config.dropout.value_or(dropout),
+              origin(config.dropout.has_value(), "model, its highest"));
+  }
+  const bool tokens = config.loss_mean == configs::LossMean::kToken;
+  lines.add("--loss-mean ", tokens ? "token" : "micro-batch",
+            origin(flags.values.loss_mean.has_value()));
+  const bool skips = config.on_non_finite == configs::OnNonFinite::kSkip;
+  lines.add("--on-non-finite ", skips ? "skip" : "fail",
+            origin(flags.values.on_non_finite.has_value()));
+  return std::move(lines).text();
+}
+
+}  // namespace
+
+std::string config_text(const RunPlan& plan) {
+  return fmt::format("// Flags without a key here:\n{}{}\n", flags_without_key(plan),
+                     configs::to_json(plan.config, plan.origins));
+}
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,176 @@
+#include "trainer/report/flops_profile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/process_limits.h"
+#include "base/units.h"
+#include "engine/schedule.h"
+#include "model/flops.h"
+
+namespace zeroth::trainer {
+namespace {
+
+// A row of the table: a block, or several of one type.
+struct Part {
+  std::string name;
+  int64_t count = 1;
+  int64_t parameters = 0;
+  double flops = 0;  // forward
+  double forward = 0;
+  double backward = 0;
+};
+
+std::string scaled(double value, const char* unit) {
+  for (const char* prefix : {"", "K", "M", "G", "T"}) {
+    if (value < 1000) return fmt::format("{:.3g} {}{}", value, prefix, unit);
+    value /= 1000;
+  }
+  return fmt::format("{:.3g} P{}", value, unit);
+}
+
+std::string milliseconds(double seconds) {
+  return fmt::format("{:.2f} ms", 1000 * seconds);
+}
+
+std::string rate(double flops, double seconds) {
+  return seconds > 0 ? scaled(flops / seconds, "FLOPS") : "-";
+}
+
+std::vector<Part> block_parts(const engine::StepStats& stats, const ProfileFacts& facts) {
+  const std::vector<double> flops = model::block_flops_per_token(facts.spec, facts.seq_len);
+  ZEROTH_CHECK(flops.size() == stats.blocks.size(), "{} blocks, {} known", stats.blocks.size(),
+               flops.size());
+  const double tokens = static_cast<double>(stats.tokens) / static_cast<double>(facts.world_size);
+  std::vector<Part> parts;
+  for (size_t i = 0; i < flops.size(); ++i) {
+    const engine::BlockTime& block = stats.blocks[i];
+    parts.push_back({.name = block.label,
+                     .parameters = block.parameters,
+                     .flops = flops[i] * tokens,
+                     .forward = block.forward,
+                     .backward = block.backward});
+  }
+  return parts;
+}
+
+// "layers.3" is of type "layers".
+std::vector<Part> by_type(const std::vector<Part>& blocks) {
+  std::vector<Part> types;
+  for (const Part& block : blocks) {
+    const std::string type = block.name.substr(0, block.name.find('.'));
+    auto found = std::find_if(types.begin(), types.end(),
+                              [&](const Part& part) { return part.name == type; });
+    if (found == types.end()) found = types.insert(found, {.name = type, .count = 0});
+    ++found->count;
+    found->parameters += block.parameters;
+    found->flops += block.flops;
+    found->forward += block.forward;
+    found->backward += block.backward;
+  }
+  return types;
+}
+
+// The part of forward that backward runs again.
+double recompute_factor(const std::vector<Part>& blocks, const configs::Config& config) {
+  if (config.flops_profiler.recompute_fwd_factor > 0) {
+    return config.flops_profiler.recompute_fwd_factor;
+  }
+  double again = 0, all = 0;
+  for (const auto& segment : engine::plan_segments(blocks.size(), config.recompute)) {
+    for (size_t i = segment.first; i < segment.end; ++i) {
+      all += blocks[i].flops;
+      if (segment.recompute) again += blocks[i].flops;
+    }
+  }
+  return all > 0 ? again / all : 0;
+}
+
+// Rows, the costliest first, at most `most` of them.
+std::string table(std::vector<Part> parts, size_t most, double backward_factor) {
+  std::stable_sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
+    return a.forward + a.backward > b.forward + b.backward;
+  });
+  double time = 0;
+  for (const Part& part : parts) time += part.forward + part.backward;
+  const size_t shown = std::min(most, parts.size());
+  std::string text =
+      fmt::format("  {:<16} {:>6} {:>11} {:>13} {:>12} {:>12} {:>7} {:>14}\n", "block", "count",
+                  "parameters", "fwd FLOPs", "forward", "backward", "time", "achieved");
+  for (const Part& part : std::vector<Part>(parts.begin(), parts.begin() + shown)) {
+    const double seconds = part.forward + part.backward;
+    text += fmt::format("  {:<16} {:>6} {:>11} {:>13} {:>12} {:>12} {:>6.1f}% {:>14}\n", part.name,
+                        part.count, format_count(part.parameters), scaled(part.flops, "FLOPs"),
+                        milliseconds(part.forward), milliseconds(part.backward),
+                        time > 0 ? 100 * seconds / time : 0,
+                        rate((1 + backward_factor) * part.flops, seconds));
+  }
+  if (shown < parts.size()) text += fmt::format("  ({} more)\n", parts.size() - shown);
+  return text;
+}
+
+std::string totals(const engine::StepStats& stats, const ProfileFacts& facts, double forward,
+                   double backward_factor) {
+  const engine::StepTimes& times = stats.times;
+  const double backward = backward_factor * forward;
+  const double step = times.data + times.forward + times.backward + times.reduce + times.update;
+  std::string text;
+  const auto add = [&](const char* title, const std::string& value, const std::string& more = "") {
+    text += fmt::format("  {:<12} {:>13}  {}\n", title, value, more);
+  };
+  add("parameters", format_count(facts.num_parameters));
+  add("forward", scaled(forward, "FLOPs"),
+      fmt::format("in {}: {}", milliseconds(times.forward), rate(forward, times.forward)));
+  add("backward", scaled(backward, "FLOPs"),
+      fmt::format("in {}: {} ({:.3g} x forward)", milliseconds(times.backward),
+                  rate(backward, times.backward), backward_factor));
+  add("reduce", "", fmt::format("in {}", milliseconds(times.reduce)));
+  add("update", "", fmt::format("in {}", milliseconds(times.update)));
+  add("step", scaled(forward + backward, "FLOPs"),
+      fmt::format("in {}: {}", milliseconds(step), rate(forward + backward, step)));
+  return text;
+}
+
+}  // namespace
+
+std::string profile_text(const engine::StepStats& stats, const ProfileFacts& facts) {
+  const configs::FlopsProfilerConfig& config = facts.config.flops_profiler;
+  const configs::BatchConfig& batch = facts.config.batch;
+  const std::vector<Part> blocks = block_parts(stats, facts);
+  const double factor = 2 + recompute_factor(blocks, facts.config);
+  const double forward = std::accumulate(blocks.begin(), blocks.end(), 0.0,
+                                         [](double sum, const Part& p) { return sum + p.flops; });
+  std::string text = fmt::format(
+      "flops profile of step {}, of one of {} ranks: {} x {} samples of at most {} positions\n",
+      stats.step, facts.world_size, batch.accumulation_steps, batch.micro_batch_size,
+      facts.seq_len);
+  text += totals(stats, facts, forward, factor);
+  // Depth 0 is the model as a whole, 1 its types of blocks, 2 its blocks.
+  const size_t top = static_cast<size_t>(std::max<int64_t>(1, config.top_modules));
+  const bool innermost = config.module_depth < 0 || config.module_depth >= 2;
+  if (config.module_depth != 0) text += table(by_type(blocks), blocks.size(), factor);
+  if (innermost) text += table(blocks, config.detailed ? blocks.size() : top, factor);
+  return text;
+}
+
+void write_profile(const std::string& path, const std::string& text) {
+  const auto folder = std::filesystem::path(path).parent_path();
+  std::error_code failure;
+  if (!folder.empty()) std::filesystem::create_directories(folder, failure);
+  errno = 0;
+  std::ofstream file(path, text.empty() ? std::ios::app : std::ios::trunc);
+  file << text << std::flush;
+  if (!file) {
+    throw Error("flops_profiler.output_file \"{}\" cannot be written: {}", path,
+                system_reason(failure ? failure.value() : errno));
+  }
+}
+
+}  // namespace zeroth::trainer

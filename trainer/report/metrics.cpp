@@ -1,0 +1,120 @@
+#include "trainer/report/metrics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/process_limits.h"
+
+namespace zeroth::trainer {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json finite(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+
+}  // namespace
+
+StepSplit split_of(const engine::StepStats& stats) {
+  const engine::StepTimes& times = stats.times;
+  const comm::CommTimes& comm = stats.comm;
+  const double all = times.data + times.forward + times.backward + times.reduce + times.update;
+  StepSplit split{.compute_s = std::max(0.0, all - comm.working_s - comm.waiting_s),
+                  .communication_s = comm.working_s,
+                  .waiting_s = comm.waiting_s};
+  if (comm.under_way_s > 0) {
+    const double beside = 1 - (comm.working_s + comm.waiting_s) / comm.under_way_s;
+    split.overlap = std::clamp(beside, 0.0, 1.0);
+  }
+  return split;
+}
+
+std::string to_json(const StepRow& row) {
+  const engine::StepStats& stats = row.stats;
+  const engine::StepTimes& times = stats.times;
+  const StepSplit split = split_of(stats);
+  const double rate = static_cast<double>(stats.tokens) / row.step_s;
+  return Json{{"step", stats.step},
+              {"loss", finite(stats.loss)},
+              {"grad_norm", finite(stats.grad_norm)},
+              {"lr", finite(stats.lr)},
+              {"loss_scale", finite(stats.loss_scale)},
+              {"skipped", stats.skipped},
+              {"tokens", stats.tokens},
+              {"trained_tokens", stats.trained_tokens},
+              {"tokens_per_s", finite(rate)},
+              {"step_s", finite(row.step_s)},
+              {"since_start_s", finite(row.since_start_s)},
+              {"peak_rss_mib", finite(row.peak.rss_mib)},
+              {"peak_gpu_mib", finite(row.peak.gpu_mib)},
+              {"peak_share", finite(row.peak_share)},
+              {"data_s", finite(times.data)},
+              {"forward_s", finite(times.forward)},
+              {"backward_s", finite(times.backward)},
+              {"reduce_s", finite(times.reduce)},
+              {"update_s", finite(times.update)},
+              {"compute_s", finite(split.compute_s)},
+              {"communication_s", finite(split.communication_s)},
+              {"waiting_s", finite(split.waiting_s)},
+              {"overlap", finite(split.overlap)},
+              {"offload_read_bytes", stats.offload.traffic.bytes_read},
+              {"offload_written_bytes", stats.offload.traffic.bytes_written},
+              {"offload_reading_s", finite(stats.offload.traffic.reading_s)},
+              {"offload_writing_s", finite(stats.offload.traffic.writing_s)},
+              {"offload_under_way_s", finite(stats.offload.traffic.under_way_s)},
+              {"offload_waited_s", finite(stats.offload.traffic.waited_s)},
+              {"offload_hidden", finite(stats.offload.hidden())}}
+      .dump();
+}
+
+std::string to_json(const EvalRow& row) {
+  return Json{{"step", row.step},
+              {"eval_loss", finite(row.eval_loss)},
+              {"eval_tokens", row.eval_tokens},
+              {"since_start_s", finite(row.since_start_s)}}
+      .dump();
+}
+
+std::string to_json(const StopRow& row) {
+  return Json{
+      {"step", row.step}, {"interrupted", row.signal}, {"since_start_s", finite(row.since_start_s)}}
+      .dump();
+}
+
+MetricsFile::MetricsFile(const std::string& path, Warn warn) : path_(path), warn_(std::move(warn)) {
+  if (path_.empty()) return;
+  errno = 0;
+  file_.open(path_, std::ios::app);
+  if (!file_) throw Error("--metrics {}: cannot be written: {}", path_, system_reason(errno));
+}
+
+void MetricsFile::write(const std::string& line) {
+  if (path_.empty()) return;
+  const std::string failure = failure_of(line);
+  if (failure.empty()) return;
+  warn_(fmt::format("--metrics {}: {}; it ends here, training goes on", path_, failure));
+  path_.clear();
+}
+
+std::string MetricsFile::failure_of(const std::string& line) {
+  std::error_code refused;
+  if (!started_ && std::filesystem::is_regular_file(path_)) {
+    std::filesystem::resize_file(path_, 0, refused);
+  }
+  if (refused) return system_reason(refused.value());
+  started_ = true;
+  errno = 0;
+  file_ << line << '\n' << std::flush;
+  return file_ ? "" : fmt::format("write failed: {}", system_reason(errno));
+}
+
+}  // namespace zeroth::trainer

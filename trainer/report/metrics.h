@@ -1,0 +1,77 @@
+// The machine-readable record of a run: one JSON object per line, written by rank 0.
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <string>
+
+#include "engine/engine.h"
+#include "trainer/report/peak_memory.h"
+
+namespace zeroth::trainer {
+
+// A training step as metrics and progress show it.
+struct StepRow {
+  engine::StepStats stats;
+  double step_s = 0;         // from the end of what came before (a step, an evaluation, a save)
+  double since_start_s = 0;  // end of this step, from the launcher's start
+  PeakMemory peak;           // of the largest rank
+  // Work done by all ranks as a part of the matrix products that they could do in that time; a NaN
+  // until that was measured.
+  double peak_share = std::numeric_limits<double>::quiet_NaN();
+};
+
+// What one rank was busy with in a step; the seconds add up to its StepTimes.
+struct StepSplit {
+  double compute_s = 0;
+  double communication_s = 0;  // moving and reducing bytes
+  double waiting_s = 0;        // for peers' bytes
+  // The part of its collectives' time that passed beside other work; a NaN without collectives.
+  double overlap = std::numeric_limits<double>::quiet_NaN();
+};
+StepSplit split_of(const engine::StepStats& stats);
+
+struct EvalRow {
+  int64_t step = 0;  // training steps done
+  double eval_loss = 0;
+  int64_t eval_tokens = 0;  // trained ones
+  double since_start_s = 0;
+};
+
+// A signal has ended the training after this step.
+struct StopRow {
+  int64_t step = 0;
+  std::string signal;  // "SIGTERM"
+  double since_start_s = 0;
+};
+
+// One line without its end; numbers that are not finite are null.
+std::string to_json(const StepRow& row);
+std::string to_json(const EvalRow& row);
+std::string to_json(const StopRow& row);
+
+class MetricsFile {
+ public:
+  using Warn = std::function<void(const std::string&)>;
+
+  // An empty path: nothing is written. Throws an Error with the path and the reason when it cannot
+  // be written. What the file holds stays until the first write().
+  MetricsFile(const std::string& path, Warn warn);
+
+  // Flushed at once, so that a reader sees whole lines. A write that fails is told once, with path
+  // and reason, and is the last one: a full disk does not end a training.
+  void write(const std::string& line);
+
+ private:
+  // Empty when all went well.
+  std::string failure_of(const std::string& line);
+
+  std::string path_;  // empty: nothing is written (any more)
+  Warn warn_;
+  std::ofstream file_;
+  bool started_ = false;  // the file is this run's
+};
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,53 @@
+#include "trainer/report/peak_share.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "model/flops.h"
+#include "model/kernels/matrix_peak.h"
+#include "zero/dtype.h"
+
+namespace zeroth::trainer {
+namespace {
+
+// A device that is too full for the measurement has none: then nobody has.
+double own_peak(configs::Precision precision, torch::Device device) {
+  try {
+    return model::measure_matrix_peak(zero::dtype_of(precision), device);
+  } catch (const c10::OutOfMemoryError&) {
+    return -std::numeric_limits<double>::infinity();
+  }
+}
+
+}  // namespace
+
+PeakShare::PeakShare(model::ModelSpec spec, int64_t rows) : spec_(std::move(spec)), rows_(rows) {}
+
+void PeakShare::measure(configs::Precision precision, comm::Mesh& mesh) {
+  const double own = own_peak(precision, mesh.device());
+  const auto sum = torch::tensor({own}, torch::dtype(torch::kFloat64).device(mesh.device()));
+  mesh.data().all_reduce(sum, comm::Reduce::kSum, "matrix peaks").wait();
+  peak_ = std::max(0.0, sum.item<double>());
+}
+
+double PeakShare::flops(const engine::StepStats& stats) const {
+  const std::vector<double> forward =
+      model::block_flops_per_token(spec_, std::max<int64_t>(1, stats.tokens / rows_));
+  const double head = forward.back();
+  const double body = std::accumulate(forward.begin(), forward.end(), 0.0) - head;
+  return 3 * (body * static_cast<double>(stats.tokens) +
+              head * static_cast<double>(stats.trained_tokens));
+}
+
+double PeakShare::of(const engine::StepStats& stats, double seconds) {
+  if (peak_ == 0) return std::numeric_limits<double>::quiet_NaN();
+  const double rate = flops(stats) / seconds;
+  peak_ = std::max(peak_, rate);
+  return rate / peak_;
+}
+
+}  // namespace zeroth::trainer

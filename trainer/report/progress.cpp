@@ -1,0 +1,148 @@
+#include "trainer/report/progress.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "base/printable.h"
+#include "base/units.h"
+
+namespace zeroth::trainer {
+namespace {
+
+constexpr int64_t kFirstLines = 10;    // steps that each get a plain line
+constexpr double kSecondsBetween = 2;  // of the plain lines after them
+
+// The line that DeepSpeed writes at steps_per_print.
+std::string deepspeed_text(const engine::StepStats& stats, const std::array<double, 2>& betas) {
+  return fmt::format("step={}, skipped={}, lr=[{}], mom=[({}, {})]", stats.step,
+                     stats.skipped_total, stats.lr, betas[0], betas[1]);
+}
+
+}  // namespace
+
+std::string progress_text(const StepRow& row, int64_t total_steps, double seconds_left) {
+  const engine::StepStats& stats = row.stats;
+  std::string text =
+      fmt::format("step {}/{} | loss {:.4f} | lr {:.2e} | norm {:#.3g}", stats.step, total_steps,
+                  without_sign_of_nan(stats.loss), stats.lr, without_sign_of_nan(stats.grad_norm));
+  if (stats.skipped) {
+    text +=
+        fmt::format(" | skipped ({} so far), loss scale {}", stats.skipped_total, stats.loss_scale);
+  }
+  const double rate = static_cast<double>(stats.tokens) / row.step_s;
+  text += fmt::format(" | {} tok/s", format_count(std::llround(rate)));
+  if (std::isfinite(row.peak_share)) {
+    text += fmt::format(" | {:.0f}% of peak", 100 * row.peak_share);
+  }
+  const double overlap = split_of(stats).overlap;
+  if (std::isfinite(overlap)) text += fmt::format(" | overlap {:.0f}%", 100 * overlap);
+  if (stats.step < total_steps) text += fmt::format(" | {} left", format_duration(seconds_left));
+  return text;
+}
+
+std::string breakdown_text(const engine::StepStats& stats) {
+  const engine::StepTimes& times = stats.times;
+  std::string text =
+      fmt::format("data {:.3f} forward {:.3f} backward {:.3f} reduce {:.3f} update {:.3f} s",
+                  times.data, times.forward, times.backward, times.reduce, times.update);
+  if (stats.comm.collectives > 0) {
+    const StepSplit split = split_of(stats);
+    text += fmt::format(" = compute {:.3f} communication {:.3f} waiting {:.3f} s", split.compute_s,
+                        split.communication_s, split.waiting_s);
+  }
+  const offload::Traffic& traffic = stats.offload.traffic;
+  if (traffic.under_way_s > 0) {
+    text += fmt::format("; read {} wrote {} in {:.3f} s, {:.0f}% hidden",
+                        format_bytes(traffic.bytes_read), format_bytes(traffic.bytes_written),
+                        traffic.under_way_s, 100 * stats.offload.hidden());
+  }
+  return text;
+}
+
+std::string memory_text(const engine::MemoryPoint& point) {
+  const device::MemoryUse& use = point.use;
+  std::string text = fmt::format("memory {}: host {} (peak {})", point.name, format_bytes(use.host),
+                                 format_bytes(use.host_peak));
+  if (use.device_reserved > 0) {
+    text += fmt::format("; device {} (peak {}), {} reserved", format_bytes(use.device_allocated),
+                        format_bytes(use.device_peak), format_bytes(use.device_reserved));
+  }
+  return text;
+}
+
+Progress::Progress(ProgressOptions options, Output output)
+    : options_(std::move(options)), output_(std::move(output)) {}
+
+Progress::~Progress() {
+  if (line_open_) output_("\n");
+}
+
+// Lines that come with every step leave no room for one that is redrawn.
+bool Progress::redraws() const {
+  return options_.columns && !options_.wall_clock_breakdown && !options_.memory_breakdown &&
+         !shows(configs::LogLevel::kDebug);
+}
+
+void Progress::step(const StepRow& row) {
+  if (!shows(configs::LogLevel::kInfo)) return;
+  std::string text = progress_text(row, options_.total_steps, seconds_left(row));
+  if (redraws()) {
+    const auto width = static_cast<size_t>(*options_.columns);
+    output_(fmt::format("\r{}\x1b[K", std::string_view(text).substr(0, width)));
+    line_open_ = true;
+  } else if (plain_due(row)) {
+    if (options_.wall_clock_breakdown || shows(configs::LogLevel::kDebug)) {
+      text += " | " + breakdown_text(row.stats);
+    }
+    line(text);
+    for (const engine::MemoryPoint& point : row.stats.memory) line(memory_text(point));
+  }
+  if (options_.steps_per_print > 0 && row.stats.step % options_.steps_per_print == 0) {
+    line(deepspeed_text(row.stats, options_.betas));
+  }
+}
+
+void Progress::evaluation(const EvalRow& row) {
+  const std::string when = row.step > 0 ? fmt::format(" at step {}", row.step) : "";
+  line(fmt::format("eval{} | loss {:.6f} | perplexity {:.2f} | {} tokens", when,
+                   without_sign_of_nan(row.eval_loss), without_sign_of_nan(std::exp(row.eval_loss)),
+                   row.eval_tokens));
+}
+
+void Progress::line(std::string_view text, configs::LogLevel level) {
+  if (!shows(level)) return;
+  put(printable(text));
+}
+
+void Progress::lines(std::string_view text) {
+  if (shows(configs::LogLevel::kInfo)) put(text);
+}
+
+// A redrawn line gives way and comes back with the next step.
+void Progress::put(std::string_view text) {
+  output_(fmt::format("{}{}\n", line_open_ ? "\r\x1b[K" : "", text));
+  line_open_ = false;
+}
+
+void Progress::warning(std::string_view text) {
+  line(fmt::format("warning: {}", text), configs::LogLevel::kWarning);
+}
+
+bool Progress::plain_due(const StepRow& row) {
+  const bool due = shows(configs::LogLevel::kDebug) || row.stats.step <= kFirstLines ||
+                   row.stats.step == options_.total_steps || row.stats.skipped ||
+                   row.since_start_s - last_plain_s_ >= kSecondsBetween;
+  if (due) last_plain_s_ = row.since_start_s;
+  return due;
+}
+
+double Progress::seconds_left(const StepRow& row) {
+  // The first step also warms up; the second one replaces it.
+  const bool fresh = row.stats.step <= 2;
+  smooth_step_s_ = fresh ? row.step_s : 0.9 * smooth_step_s_ + 0.1 * row.step_s;
+  return smooth_step_s_ * static_cast<double>(options_.total_steps - row.stats.step);
+}
+
+}  // namespace zeroth::trainer

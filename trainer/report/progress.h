@@ -1,0 +1,72 @@
+// What the run shows of itself while it trains: a line that is redrawn on a terminal, plain lines
+// at a sensible distance elsewhere.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "configs/config.h"
+#include "trainer/report/metrics.h"
+
+namespace zeroth::trainer {
+
+struct ProgressOptions {
+  int64_t total_steps = 0;
+  std::optional<int> columns = std::nullopt;  // width of the terminal; unset: plain lines
+  int64_t steps_per_print = 0;        // a line in DeepSpeed's form every so many steps; 0: never
+  bool wall_clock_breakdown = false;  // plain lines, with the split of the step's time
+  bool memory_breakdown = false;  // plain lines, and below them what memory a step's phases left
+  configs::LogLevel level = configs::LogLevel::kInfo;  // what is less important is left out
+  std::array<double, 2> betas = {0.9, 0.999};          // for DeepSpeed's line
+};
+
+class Progress {
+ public:
+  using Output = std::function<void(std::string_view)>;  // writes and flushes
+
+  Progress(ProgressOptions options, Output output);
+  // Ends a line that is being redrawn.
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void step(const StepRow& row);
+  void evaluation(const EvalRow& row);
+  // A line that stays; `text` without its end. It may hold anything: it is made printable.
+  void line(std::string_view text, configs::LogLevel level = configs::LogLevel::kInfo);
+  void warning(std::string_view text);
+  // Lines of our own, which hold nothing that came from files.
+  void lines(std::string_view text);
+
+ private:
+  void put(std::string_view text);
+  bool shows(configs::LogLevel level) const { return level >= options_.level; }
+  bool redraws() const;
+  bool plain_due(const StepRow& row);
+  double seconds_left(const StepRow& row);
+
+  ProgressOptions options_;
+  Output output_;
+  bool line_open_ = false;    // a redrawn line stands without its end
+  double last_plain_s_ = 0;   // when the last plain line was written
+  double smooth_step_s_ = 0;  // of the recent steps
+};
+
+// "step 12/200 | loss 2.3412 | lr 5.00e-05 | norm 1.23 | 12.3K tok/s | 41% of peak | overlap 87% |
+// 3m05s left"
+std::string progress_text(const StepRow& row, int64_t total_steps, double seconds_left);
+
+// "data 0.001 forward 0.120 backward 0.250 reduce 0.010 update 0.004 s", and where ranks talk " =
+// compute 0.300 communication 0.050 waiting 0.035 s"; where states or parameters rest in files ";
+// read 1.20 GiB wrote 1.20 GiB in 0.900 s, 70% hidden"
+std::string breakdown_text(const engine::StepStats& stats);
+
+// "memory after forward: host 312 MiB (peak 340 MiB)", and on a GPU "; device 1.20 GiB (peak 1.40
+// GiB), 1.50 GiB reserved"
+std::string memory_text(const engine::MemoryPoint& point);
+
+}  // namespace zeroth::trainer

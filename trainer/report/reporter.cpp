@@ -1,0 +1,239 @@
+#include "trainer/report/reporter.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/process_limits.h"
+#include "base/standard_streams.h"
+#include "trainer/report/config_text.h"
+#include "trainer/report/flops_profile.h"
+#include "trainer/report/page_facts.h"
+#include "trainer/report/peak_memory.h"
+#include "trainer/report/step_events.h"
+#include "trainer/report/summary.h"
+
+namespace zeroth::trainer {
+namespace {
+
+constexpr double kSecondsBetweenPages = 15;
+
+// Of rank 0's output: the launcher knows, else stdout itself.
+std::optional<int> terminal_columns(const comm::RankEnv& env) {
+  if (env.terminal_columns || isatty(STDOUT_FILENO) == 0) return env.terminal_columns;
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return std::nullopt;
+  return size.ws_col;
+}
+
+ProgressOptions progress_options(const RunPlan& plan, const comm::RankEnv& env) {
+  return {.total_steps = plan.samples.total_steps,
+          .columns = terminal_columns(env),
+          .steps_per_print = plan.config.steps_per_print,
+          .wall_clock_breakdown = plan.config.wall_clock_breakdown,
+          .memory_breakdown = plan.config.memory_breakdown,
+          .level = plan.config.log_level,
+          .betas = plan.config.optimizer.betas};
+}
+
+// Of an evaluation whose loss goes nowhere else.
+bool output_is_all(const Flags& flags) {
+  return flags.eval_only && flags.metrics.empty();
+}
+
+std::string page_path(const RunPlan& plan) {
+  return (std::filesystem::path(plan.flags.output) / "train_log.html").string();
+}
+
+}  // namespace
+
+Reporter::Reporter(const RunPlan& plan, const engine::RunMemory& memory, const comm::RankEnv& env,
+                   const RunClock& clock)
+    : plan_(plan),
+      memory_(memory),
+      clock_(clock),
+      writes_(env.rank == 0),
+      metrics_(writes_ ? plan.flags.metrics : "",
+               [this](const std::string& text) { progress_.warning(text); }),
+      progress_(progress_options(plan, env), [this](std::string_view text) { print(text); }),
+      peak_share_(plan.spec, plan.config.batch.train_batch_size) {
+  if (writes_ && output_is_all(plan.flags) && standard_output_was_closed()) {
+    throw Error("standard output is closed");
+  }
+  if (!writes_ || !plan.samples.train) return;
+  monitors_ =
+      monitor::Monitors(plan.config, [this](const std::string& text) { progress_.warning(text); });
+  const configs::FlopsProfilerConfig& profiler = plan.config.flops_profiler;
+  if (profiler.enabled && !profiler.output_file.empty()) write_profile(profiler.output_file, "");
+}
+
+Reporter::~Reporter() {
+  if (page_) page_->write(monitor::RunPage::State::kStopped);
+}
+
+// A run does not end because nobody sees it.
+void Reporter::print(std::string_view text) {
+  if (!writes_ || write_all(STDOUT_FILENO, text) || output_error_ != 0) return;
+  output_error_ = errno;
+  if (output_is_all(plan_.flags)) return;
+  say_last_words(
+      fmt::format("finetune: warning: standard output is lost from here on: {}; "
+                  "the run goes on\n",
+                  system_reason(output_error_)));
+}
+
+void Reporter::require_output() const {
+  if (output_error_ != 0 && output_is_all(plan_.flags)) fail_for_output(output_error_);
+}
+
+void Reporter::note(const std::string& text) {
+  summary_.push_back(note_line(text));
+}
+
+void Reporter::planned(comm::Mesh& mesh, int threads) {
+  const SummaryLines known = summary(plan_, memory_, mesh, threads);
+  summary_.insert(summary_.begin(), known.begin(), known.end());
+  environment_ = environment_lines(mesh, threads);
+  for (const std::string& place : monitors_.places()) summary_.push_back({"monitor", place});
+  if (plan_.config.flops_profiler.enabled && plan_.samples.train &&
+      plan_.config.flops_profiler.profile_step >= plan_.samples.total_steps) {
+    summary_.push_back(warning_line(fmt::format(
+        "flops_profiler.profile_step {}: the run has only {} steps, counted from 0; nothing is "
+        "profiled",
+        plan_.config.flops_profiler.profile_step, plan_.samples.total_steps)));
+  }
+  if (mesh.device().is_cuda()) {
+    const auto warning =
+        engine::gpu_warning(memory_.memory, device::free_device_bytes(mesh.device()));
+    if (warning) summary_.push_back(warning_line(*warning));
+  }
+  for (const SummaryLine& line : summary_) show(line);
+  if (plan_.config.dump_state) progress_.lines(config_text(plan_));
+  require_output();
+}
+
+void Reporter::started(engine::Engine& engine) {
+  engine_ = &engine;
+  tell_notes();
+  if (writes_ && plan_.samples.train && !plan_.flags.output.empty()) {
+    page_.emplace(page_path(plan_), page_facts(plan_, summary_, environment_),
+                  [this](const std::string& text) { progress_.warning(text); });
+  }
+  resume();
+}
+
+void Reporter::show(const SummaryLine& line) {
+  progress_.line(fmt::format("{:<10} {}", line.title, line.text), line.level);
+}
+
+void Reporter::tell_notes() {
+  for (const std::string& note : engine_->notes()) {
+    const SummaryLine line = note_line(note);
+    if (std::find(summary_.begin(), summary_.end(), line) != summary_.end()) continue;
+    summary_.push_back(line);
+    show(line);
+  }
+}
+
+void Reporter::step(const engine::StepStats& stats) {
+  const double now = clock_.seconds();
+  const double step_s = now - last_end_s_;
+  const StepRow row{
+      .stats = stats,
+      .step_s = step_s,
+      .since_start_s = now,
+      .peak = plan_.flags.metrics.empty() ? PeakMemory{} : largest_peak_memory(engine_->mesh()),
+      .peak_share = peak_share_.of(stats, step_s)};
+  metrics_.write(to_json(row));
+  progress_.step(row);
+  if (stats.step == 1) tell_notes();
+  if (comm::CommLog* log = engine_->mesh().comm_log()) {
+    for (const std::string& line : log->take_lines()) progress_.line(line);
+  }
+  if (writes_) {
+    if (monitors_.any()) {
+      monitors_.write(step_events(row, plan_.config, samples_after(stats.step)));
+    }
+    profile(stats);
+    if (page_) page_->step(page_step(row, device::memory_use(engine_->mesh().device())));
+    if (stats.step == 1 || now - last_page_s_ >= kSecondsBetweenPages) update_page();
+  }
+  if (stats.step == 1 && plan_.samples.total_steps > 1) {
+    peak_share_.measure(plan_.config.precision, engine_->mesh());
+    resume();
+  } else {
+    last_end_s_ = now;
+  }
+}
+
+void Reporter::profile(const engine::StepStats& stats) {
+  if (stats.blocks.empty()) return;
+  const std::string& path = plan_.config.flops_profiler.output_file;
+  const std::string text = profile_text(stats, {.config = plan_.config,
+                                                .spec = plan_.spec,
+                                                .seq_len = plan_.samples.seq_len,
+                                                .world_size = engine_->mesh().world_size(),
+                                                .num_parameters = engine_->num_parameters()});
+  if (path.empty()) {
+    progress_.lines(text.substr(0, text.size() - 1));
+    return;
+  }
+  try {
+    write_profile(path, text);
+  } catch (const Error& error) {
+    progress_.warning(error.what());
+  }
+}
+
+void Reporter::evaluated(int64_t step, const engine::EvalStats& stats) {
+  const EvalRow row{.step = step,
+                    .eval_loss = stats.loss,
+                    .eval_tokens = stats.trained_tokens,
+                    .since_start_s = clock_.seconds()};
+  metrics_.write(to_json(row));
+  progress_.evaluation(row);
+  require_output();
+  monitors_.write(eval_events(row, samples_after(step)));
+  if (page_) page_->evaluation(step, stats.loss);
+  update_page();
+  resume();
+}
+
+void Reporter::interrupted(const StopRow& row, std::string_view outcome) {
+  metrics_.write(to_json(row));
+  std::string place = plan_.samples.train ? "before the first step" : "before the end";
+  if (row.step > 0) place = fmt::format("after step {}/{}", row.step, plan_.samples.total_steps);
+  progress_.line(fmt::format("interrupted by {} {}{}{}", row.signal, place,
+                             outcome.empty() ? "" : "; ", outcome));
+}
+
+void Reporter::saved(std::string_view text) {
+  progress_.line(text);
+  update_page();
+  resume();
+}
+
+void Reporter::finished() {
+  if (const comm::CommLog* log = engine_->mesh().comm_log()) {
+    for (const std::string& line : log->table()) progress_.line(line);
+  }
+  if (page_) page_->write(monitor::RunPage::State::kFinished);
+  page_.reset();
+}
+
+int64_t Reporter::samples_after(int64_t step) const {
+  return std::min(step * plan_.config.batch.train_batch_size, plan_.samples.train_samples);
+}
+
+void Reporter::update_page() {
+  if (!page_) return;
+  page_->write(monitor::RunPage::State::kRunning);
+  last_page_s_ = clock_.seconds();
+}
+
+}  // namespace zeroth::trainer

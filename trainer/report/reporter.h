@@ -1,0 +1,87 @@
+// Everything that a run tells while it goes on: progress on the terminal, the metrics file, the
+// monitors, the page. Rank 0 writes; no other rank waits for what it writes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "comm/bootstrap.h"
+#include "engine/engine.h"
+#include "engine/memory_check.h"
+#include "monitor/monitors.h"
+#include "monitor/run_page.h"
+#include "trainer/report/environment.h"
+#include "trainer/report/metrics.h"
+#include "trainer/report/peak_share.h"
+#include "trainer/report/progress.h"
+#include "trainer/report/run_clock.h"
+#include "trainer/report/summary.h"
+#include "trainer/run_plan.h"
+
+namespace zeroth::trainer {
+
+// Every rank has one and calls the same functions of it in the same order.
+class Reporter {
+ public:
+  // Opens what rank 0 writes to. Throws an Error that names flag or key, path and reason: before
+  // weights are read, so that nobody learns it after an hour. So does whatever prints below, where
+  // the output is lost of a run that makes nothing else. Keeps references to `plan`, `memory` and
+  // `clock`.
+  Reporter(const RunPlan& plan, const engine::RunMemory& memory, const comm::RankEnv& env,
+           const RunClock& clock);
+  // Without finished() the page says that the run has stopped.
+  ~Reporter();
+  Reporter(const Reporter&) = delete;
+  Reporter& operator=(const Reporter&) = delete;
+
+  // A line of the summary that the plan could not know.
+  void note(const std::string& text);
+  // Prints the summary: before weights are read. `threads`: of this rank.
+  void planned(comm::Mesh& mesh, int threads);
+  // Starts the page. `engine` stays in use.
+  void started(engine::Engine& engine);
+  // The time since the last step belongs to no step.
+  void resume() { last_end_s_ = clock_.seconds(); }
+  // Collective. What cannot be written any more (--metrics, the page, monitors) goes silent with
+  // one warning.
+  void step(const engine::StepStats& stats);
+  void evaluated(int64_t step, const engine::EvalStats& stats);
+  // `outcome`: what becomes of the model.
+  void interrupted(const StopRow& row, std::string_view outcome);
+  void warn(std::string_view text) { progress_.warning(text); }
+  // A model was saved: the page is brought up to date, too.
+  void saved(std::string_view text);
+  void finished();
+
+  const RunClock& clock() const { return clock_; }
+
+ private:
+  void print(std::string_view text);
+  void require_output() const;
+  int64_t samples_after(int64_t step) const;
+  void show(const SummaryLine& line);
+  // What the engine has come to know and was not told yet. Files are made when they are first used.
+  void tell_notes();
+  void profile(const engine::StepStats& stats);
+  void update_page();
+
+  const RunPlan& plan_;
+  const engine::RunMemory& memory_;
+  const RunClock& clock_;
+  bool writes_;
+  int output_error_ = 0;  // an errno: standard output is lost
+  MetricsFile metrics_;
+  Progress progress_;
+  monitor::Monitors monitors_;
+  PeakShare peak_share_;
+  std::optional<monitor::RunPage> page_;  // rank 0, with --output
+  engine::Engine* engine_ = nullptr;
+  SummaryLines summary_;
+  TitledLines environment_;
+  double last_end_s_ = 0;   // end of the previous step, or what came after it
+  double last_page_s_ = 0;  // when the page was written
+};
+
+}  // namespace zeroth::trainer

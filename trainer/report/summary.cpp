@@ -1,0 +1,228 @@
+#include "trainer/report/summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "base/units.h"
+#include "engine/memory_check.h"
+#include "trainer/report/offload_notes.h"
+
+namespace zeroth::trainer {
+namespace {
+
+std::string file_name(const std::string& path) {
+  const auto whole = std::filesystem::path(path).lexically_normal();
+  return whole.has_filename() ? whole.filename().string() : whole.parent_path().filename().string();
+}
+
+std::string plural(int64_t count, std::string_view word) {
+  return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
+}
+
+// To two places; what is below 0.1 to two digits.
+std::string epochs_text(double epochs) {
+  if (epochs < 0.1) return fmt::format("{:.2g} epochs", epochs);
+  const double rounded = std::round(epochs * 100) / 100;
+  return fmt::format("{} epoch{}", rounded, rounded == 1 ? "" : "s");
+}
+
+std::string schedule_text(const configs::SchedulerConfig& scheduler) {
+  using Kind = configs::SchedulerConfig::Kind;
+  const bool linear = scheduler.warmup_type == configs::SchedulerConfig::Warmup::kLinear;
+  const std::string warmup = fmt::format("{} warm-up over {}", linear ? "linear" : "logarithmic",
+                                         plural(scheduler.warmup_num_steps, "step"));
+  switch (scheduler.kind) {
+    case Kind::kConstant:
+      return "constant rate";
+    case Kind::kWarmupLr:
+      return fmt::format("{} to {:g}, then constant", warmup, scheduler.warmup_max_lr);
+    case Kind::kWarmupDecayLr:
+      return fmt::format("{} to {:g}, then linear to {:g} at step {}", warmup,
+                         scheduler.warmup_max_lr, scheduler.warmup_min_lr,
+                         scheduler.total_num_steps);
+    case Kind::kWarmupCosineLr:
+      return fmt::format("{}, then cosine to {:g} of the rate at step {}", warmup,
+                         scheduler.cos_min_ratio, scheduler.total_num_steps);
+    case Kind::kOneCycle:
+      return fmt::format("one cycle of {:g} + {:g} steps between {:g} and {:g}",
+                         scheduler.one_cycle.first_step_size, scheduler.one_cycle.second_step_size,
+                         scheduler.one_cycle.min_lr, scheduler.one_cycle.max_lr);
+    case Kind::kLrRangeTest:
+      return fmt::format("range test from {:g}", scheduler.range_test.min_lr);
+    case Kind::kLinear:
+    case Kind::kCosine:
+      return fmt::format("{} to 0 at step {}{}",
+                         scheduler.kind == Kind::kLinear ? "linear" : "cosine",
+                         scheduler.total_num_steps,
+                         scheduler.warmup_num_steps == 0
+                             ? ""
+                             : fmt::format(" after a linear warm-up over {}",
+                                           plural(scheduler.warmup_num_steps, "step")));
+  }
+  return "unknown schedule";
+}
+
+std::string update_text(const configs::OptimizerConfig& optimizer) {
+  using Kind = configs::OptimizerConfig::Kind;
+  const std::string betas = fmt::format("betas {} {}", optimizer.betas[0], optimizer.betas[1]);
+  switch (optimizer.kind) {
+    case Kind::kAdamW:
+      return fmt::format("AdamW lr {:g}, {}, eps {:g}", optimizer.lr, betas, optimizer.eps);
+    case Kind::kAdam:
+      return fmt::format("Adam lr {:g}, {}, eps {:g}", optimizer.lr, betas, optimizer.eps);
+    case Kind::kLion:
+      return fmt::format("Lion lr {:g}, {}", optimizer.lr, betas);
+    case Kind::kSgd:
+      return fmt::format("SGD lr {:g}, momentum {:g}{}", optimizer.lr, optimizer.momentum,
+                         optimizer.nesterov ? " (Nesterov)" : "");
+    case Kind::kAdagrad:
+      return fmt::format("Adagrad lr {:g}, eps {:g}", optimizer.lr, optimizer.eps);
+  }
+  return "unknown optimizer";
+}
+
+std::string recompute_text(const configs::RecomputeConfig& recompute) {
+  if (recompute.every_nth_block > 0) {
+    const int64_t every = recompute.every_nth_block;
+    return fmt::format("; recompute: every {}block keeps only its input",
+                       every == 1 ? "" : fmt::format("{}. ", every));
+  }
+  if (recompute.number_checkpoints > 0) {
+    return fmt::format("; recompute between {} kept inputs", recompute.number_checkpoints);
+  }
+  return "";
+}
+
+}  // namespace
+
+SummaryLine note_line(const std::string& text) {
+  return {"note", text};
+}
+
+SummaryLine warning_line(const std::string& text) {
+  return {"warning", text, configs::LogLevel::kWarning};
+}
+
+std::string model_line(const std::string& folder, const model::ModelSpec& spec,
+                       int64_t parameters) {
+  return fmt::format("{} ({}): {} parameters, {}, hidden {}, vocabulary {}{}", file_name(folder),
+                     spec.family, format_count(parameters), plural(spec.num_layers, "layer"),
+                     spec.hidden_size, spec.vocab_size, spec.tied ? ", tied" : "");
+}
+
+std::string data_line(const std::string& path, const data::Dataset& dataset) {
+  const data::DatasetStats stats = dataset.stats();
+  std::string text =
+      fmt::format("{}: {} of at most {} positions, {} tokens, {} trained", file_name(path),
+                  plural(stats.samples, "sample"), dataset.seq_len(), format_count(stats.tokens),
+                  format_count(stats.trained_tokens));
+  if (stats.truncated > 0) text += fmt::format("; {} cut at the end", stats.truncated);
+  if (stats.dropped > 0) text += fmt::format("; {} dropped: nothing to train", stats.dropped);
+  return text;
+}
+
+std::string batch_line(const configs::BatchConfig& batch, const Samples& samples,
+                       int64_t world_size) {
+  if (!samples.train) {
+    return fmt::format("{} = {} per micro-batch x {}",
+                       plural(batch.micro_batch_size * world_size, "sample"),
+                       batch.micro_batch_size, plural(world_size, "rank"));
+  }
+  std::string text = fmt::format("{} = {} per micro-batch x {} accumulated x {}",
+                                 plural(batch.train_batch_size, "sample"), batch.micro_batch_size,
+                                 batch.accumulation_steps, plural(world_size, "rank"));
+  const double taken = std::min(
+      static_cast<double>(samples.train_samples),
+      static_cast<double>(samples.total_steps) * static_cast<double>(batch.train_batch_size));
+  text += fmt::format("; {} = {}", plural(samples.total_steps, "step"),
+                      epochs_text(taken / static_cast<double>(samples.train->size())));
+  return text;
+}
+
+std::string precision_line(const configs::Config& config, bool trains) {
+  const bool bf16 = config.precision == configs::Precision::kBf16;
+  const bool fp16 = config.precision == configs::Precision::kFp16;
+  std::string text = bf16 ? "bf16" : fp16 ? "fp16" : "fp32";
+  if (!trains) return text;
+  if (bf16) {
+    text += config.optimizer.bf16_states    ? ", masters and optimizer states too"
+            : config.optimizer.bf16_masters ? ", masters too"
+                                            : " with fp32 masters";
+  }
+  if (fp16) {
+    const double fixed = config.loss_scale.static_scale;
+    text += fmt::format(" with fp32 masters, {}",
+                        fixed > 0 ? fmt::format("loss scale {:g}", fixed)
+                                  : fmt::format("dynamic loss scale from 2^{}",
+                                                config.loss_scale.initial_scale_power));
+  }
+  return text + recompute_text(config.recompute);
+}
+
+std::string optimizer_line(const configs::Config& config, const engine::DecayCounts& decay) {
+  const double strength = config.optimizer.weight_decay;
+  std::string text =
+      fmt::format("{}, weight decay {:g} on {} parameters", update_text(config.optimizer), strength,
+                  format_count(decay.decayed));
+  if (decay.not_decayed > 0) {
+    text += fmt::format(", none on {} (norms, biases)", format_count(decay.not_decayed));
+  }
+  return text + fmt::format("; {}; {}", schedule_text(config.scheduler),
+                            config.gradient_clipping > 0
+                                ? fmt::format("clipped at norm {:g}", config.gradient_clipping)
+                                : "not clipped");
+}
+
+std::string loss_line(configs::LossMean mean, const model::ModelSpec& spec) {
+  const std::string text = mean == configs::LossMean::kToken
+                               ? "mean over the trained tokens of a step"
+                               : "mean of the micro-batches' means";
+  const double most =
+      std::max({spec.embedding_dropout, spec.attention_dropout, spec.residual_dropout});
+  if (most == 0) return text + "; no dropout";
+  return fmt::format("{}; dropout: embedding {:g}, attention {:g}, residual {:g}", text,
+                     spec.embedding_dropout, spec.attention_dropout, spec.residual_dropout);
+}
+
+std::string eval_line(const std::string& path, const Samples& samples) {
+  std::string text = data_line(path, *samples.eval);
+  if (samples.eval_samples < samples.eval->size()) {
+    text += fmt::format("; the first {} evaluated", samples.eval_samples);
+  }
+  return text;
+}
+
+SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory, const comm::Mesh& mesh,
+                     int threads) {
+  SummaryLines lines;
+  const auto add = [&](const std::string& title, const std::string& text) {
+    lines.push_back({title, text});
+  };
+  const Flags& flags = plan.flags;
+  const Samples& samples = plan.samples;
+  add("model", model_line(flags.model, plan.spec, plan.outline.num_parameters));
+  if (samples.train) add("data", data_line(flags.data, *samples.train));
+  if (samples.eval) {
+    add("eval", eval_line(flags.eval_data.empty() ? flags.data : flags.eval_data, samples));
+  }
+  add("ranks", ranks_text(mesh, threads));
+  add("batch", batch_line(plan.config.batch, samples, mesh.world_size()));
+  add("precision", precision_line(plan.config, plan.trains()));
+  add("strategy", plan.outline.strategy);
+  for (const std::string& line : engine::memory_lines(memory)) add("memory", line);
+  if (plan.trains()) add("optimizer", optimizer_line(plan.config, plan.outline.decay));
+  if (plan.trains()) add("loss", loss_line(plan.config.loss_mean, plan.spec));
+  using Kind = configs::Note::Kind;
+  for (const std::string& warning : lines_of(plan.notes, Kind::kWarning)) {
+    lines.push_back(warning_line(warning));
+  }
+  for (const std::string& note : lines_of(plan.notes, Kind::kNote)) add("note", note);
+  for (const std::string& note : offload_notes(memory)) add("note", note);
+  for (const std::string& note : mesh.notes()) add("note", note);
+  return lines;
+}
+
+}  // namespace zeroth::trainer

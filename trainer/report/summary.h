@@ -1,0 +1,44 @@
+// What a run tells about itself before its first step.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/mesh.h"
+#include "engine/memory_check.h"
+#include "trainer/report/environment.h"
+#include "trainer/run_plan.h"
+
+namespace zeroth::trainer {
+
+struct SummaryLine {
+  std::string title;
+  std::string text;
+  configs::LogLevel level = configs::LogLevel::kInfo;  // from which on it is shown
+
+  bool operator==(const SummaryLine&) const = default;
+};
+
+using SummaryLines = std::vector<SummaryLine>;
+
+SummaryLine note_line(const std::string& text);
+SummaryLine warning_line(const std::string& text);
+
+// About ten lines; notes last. `threads`: of this rank.
+SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory, const comm::Mesh& mesh,
+                     int threads);
+
+// Its parts, each one line.
+std::string model_line(const std::string& folder, const model::ModelSpec& spec, int64_t parameters);
+std::string data_line(const std::string& path, const data::Dataset& dataset);
+std::string eval_line(const std::string& path, const Samples& samples);
+std::string batch_line(const configs::BatchConfig& batch, const Samples& samples,
+                       int64_t world_size);
+// `decay`: parameters that weight decay acts on, and does not.
+std::string optimizer_line(const configs::Config& config, const engine::DecayCounts& decay);
+// What the loss is a mean of, and dropout.
+std::string loss_line(configs::LossMean mean, const model::ModelSpec& spec);
+// Without training there are no masters.
+std::string precision_line(const configs::Config& config, bool trains);
+
+}  // namespace zeroth::trainer
