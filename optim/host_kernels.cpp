@@ -4,15 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
-#define ZEROTH_INLINE [[gnu::always_inline]] inline
-
-#if defined(__AVX512F__)
-#include "optim/host_lanes_avx512.h"
-#elif defined(__AVX2__)
-#include "optim/host_lanes_avx2.h"
-#else
-#include "optim/host_lanes_plain.h"
-#endif
+#include "optim/host_lanes.h"
 #include "optim/update_formulas.h"
 
 namespace zeroth::optim::kernel {

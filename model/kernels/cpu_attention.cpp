@@ -11,7 +11,6 @@
 namespace zeroth::model {
 namespace {
 
-using cpu::Bf16;
 using cpu::data;
 using torch::Tensor;
 using torch::autograd::AutogradContext;

@@ -1,10 +1,10 @@
-// One float of a GPU's thread, with the operations of host_lanes_plain.h: all rounded to nearest,
+// One float of a GPU's thread, with the operations of host_lanes.h: all rounded to nearest,
 // so that a GPU gives the host's bits, NaN payloads aside. Compiled with --fmad=false.
 #pragma once
 
 #include <cuda_fp16.h>
 
-#include "optim/host_formats.h"
+#include "base/float16.h"
 
 #define ZEROTH_INLINE __device__ __forceinline__
 

@@ -1,6 +1,6 @@
 // What one thread of a GPU does: the update of four elements, whose loads and stores are as wide as
 // a thread's can be. Whoever includes this has defined what update_formulas.h asks for: the lanes
-// of gpu/lanes.cuh, or in a test on the CPU those of host_lanes_plain.h.
+// of gpu/lanes.cuh, or in a test on the CPU those of tests/support/scalar_lanes.h.
 #pragma once
 
 #include "optim/gpu/device_update.h"

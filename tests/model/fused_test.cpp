@@ -176,16 +176,16 @@ TEST_CASE("every fp16 number is read, and rounded to nearest even, as LibTorch d
   const Tensor all = torch::arange(1 << 16, torch::kInt32).to(torch::kInt16).view(torch::kHalf);
   const Tensor finite = all.masked_select(all.isfinite());
   const Tensor wide = torch::empty(finite.sizes(), torch::kFloat32);
-  const cpu::KernelsOf<cpu::Fp16>& kernels = cpu::kernels().of_fp16;
+  const cpu::KernelsOf<Fp16>& kernels = cpu::kernels().of_fp16;
   const int64_t count = finite.size(0);
-  kernels.widen({cpu::data<cpu::Fp16>(finite), count, 1, count}, cpu::data<float>(wide), count);
+  kernels.widen({cpu::data<Fp16>(finite), count, 1, count}, cpu::data<float>(wide), count);
   CHECK(torch::equal(wide, finite.to(torch::kFloat32)));
   // Halfway to the next number, and a little to either side; beyond the largest one, infinity.
   const Tensor steps = at::cat({wide, wide * 1.00048828125F, wide * 1.0004F, wide * 1.0006F,
                                 wide + 2.98e-8F, wide * 2, wide / 4096});
   const Tensor back = torch::empty(steps.sizes(), torch::kHalf);
-  kernels.narrow({cpu::data<float>(steps), steps.size(0), 1, steps.size(0)},
-                 cpu::data<cpu::Fp16>(back), steps.size(0));
+  kernels.narrow({cpu::data<float>(steps), steps.size(0), 1, steps.size(0)}, cpu::data<Fp16>(back),
+                 steps.size(0));
   CHECK(torch::equal(back, steps.to(torch::kHalf)));
 }
 

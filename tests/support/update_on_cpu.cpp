@@ -3,7 +3,7 @@
 #include "optim/gpu/pack_update.h"
 
 #define ZEROTH_INLINE inline
-#include "optim/host_lanes_plain.h"
+#include "tests/support/scalar_lanes.h"
 //
 #include "optim/gpu/update_four.h"
 

@@ -4,15 +4,9 @@
 
 #include <cstdint>
 
-namespace zeroth::model::cpu {
+#include "base/float16.h"
 
-// Bits of a bfloat16, of an fp16. Kernels compute in fp32 and round to nearest even.
-struct Bf16 {
-  uint16_t bits;
-};
-struct Fp16 {
-  uint16_t bits;
-};
+namespace zeroth::model::cpu {
 
 // A part of a matrix in memory: `rows` rows of `columns` elements, `stride` apart.
 template <typename T>

@@ -89,8 +89,8 @@ inline const float* pack_tile(const float* in, float*) {
 inline const Bf16* pack_tile(const float* in, Bf16* tile) {
   for (int64_t row = 0; row < kTile; row += 2) {
     for (int64_t i = 0; i < kTile; i += kLanes) {
-      const Bits even = round_bits(load(in + row * kTile + i));
-      const Bits odd = round_bits(load(in + (row + 1) * kTile + i));
+      const Bits even = simd::bf16_bits(load(in + row * kTile + i));
+      const Bits odd = simd::bf16_bits(load(in + (row + 1) * kTile + i));
       const Bits pairs = even | (odd << 16);
       std::memcpy(tile + row * kTile + 2 * i, &pairs, sizeof(pairs));
     }

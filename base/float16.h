@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace zeroth::optim::kernel {
+namespace zeroth {
 
 struct Bf16 {
   uint16_t bits;
@@ -12,4 +12,4 @@ struct Fp16 {
   uint16_t bits;
 };
 
-}  // namespace zeroth::optim::kernel
+}  // namespace zeroth

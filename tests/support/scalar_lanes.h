@@ -1,9 +1,10 @@
-// One float at a time, for any processor. Included by host_kernels.cpp alone.
+// One float at a time, in arithmetic of integers: what optim/gpu/lanes.cuh does, for a test on the
+// CPU.
 #pragma once
 
 #include <bit>
 
-#include "optim/host_formats.h"
+#include "base/float16.h"
 
 namespace zeroth::optim::kernel {
 namespace {
