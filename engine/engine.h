@@ -97,6 +97,8 @@ struct InitOptions {
   // False: it is only evaluated and saved. The engine has no gradients, masters and optimizer state
   // then, wherever these would rest.
   bool trains = true;
+  // False: the caller has done require_memory (engine/memory_check.h) on every rank.
+  bool checks_memory = true;
   // Asked while weights are read: should this rank's run end? Then initialize throws EndWanted on
   // all ranks. All pass one or none does.
   std::function<bool()> wants_end = nullptr;
@@ -134,7 +136,7 @@ class Engine {
 
   virtual const configs::Config& config() const = 0;
   virtual comm::Mesh& mesh() const = 0;
-  // What this rank holds, planned as outline() does.
+  // What this rank holds, as planned.
   virtual zero::MemoryPlan memory() const = 0;
   virtual int64_t num_parameters() const = 0;  // whole model, tied weights once
   virtual DecayCounts decay_counts() const = 0;

@@ -47,7 +47,7 @@ std::unique_ptr<Engine> initialize(model::Blocks blocks, const configs::Config& 
                                    std::shared_ptr<comm::Mesh> mesh, const InitOptions& options) {
   if (blocks.size() < 2) throw Error("a model needs at least two blocks, {} given", blocks.size());
   require_same_level({}, *mesh);
-  require_room(blocks, config, *mesh, options.trains);
+  if (options.checks_memory) require_room(blocks, config, *mesh, options.trains);
   if (config.comms_logger.enabled) mesh->log_collectives(config.comms_logger);
   std::shared_ptr<model::WeightSource> weights = options.weights;
   if (weights == nullptr) {

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "configs/memory_changes.h"
+#include "engine/fitting_config.h"
 
 namespace zeroth::engine {
 namespace {
@@ -46,8 +46,15 @@ std::string kinds_text(const MemoryPlan& memory, const std::vector<Place>& place
     if (bytes > 0) parts.push_back(fmt::format("{} {}", kind.name, format_bytes(bytes)));
     training += bytes;
   }
-  if (at(memory.peak()) > training) {
-    parts.push_back(fmt::format("{} while weights are loaded", format_bytes(at(memory.loading))));
+  MemoryPlan later = memory;
+  later.measuring = {};
+  if (at(memory.peak()) > at(later.peak())) {
+    parts.push_back(
+        fmt::format("{} while both ways to update are timed", format_bytes(at(memory.measuring))));
+  }
+  if (at(later.peak()) > training) {
+    parts.push_back(fmt::format("{} while weights are loaded",
+                                format_bytes(at(memory.loading) + at(memory.held))));
   }
   return fmt::format("{}", fmt::join(parts, ", "));
 }
@@ -145,7 +152,7 @@ int64_t sum_of(const std::map<std::string, int64_t>& files) {
 // A configuration that does not work with the model needs more than there is.
 std::optional<MemoryNeed> need_after(const RunMemory& run, const configs::Config& config) {
   try {
-    return need_of(run, run.with(config), config);
+    return need_of(run, run.reckon(config, run.options), config);
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -183,16 +190,16 @@ std::optional<std::string> smaller_micro_batch(const RunMemory& run) {
 
 std::string what_fits(const RunMemory& run) {
   if (const auto smaller = smaller_micro_batch(run)) return "this would fit:\n  " + *smaller;
-  const configs::MemoryFacts facts{.world_size = run.options.world_size,
-                                   .trains = run.options.trains,
-                                   .lacks = on_cpu(run) ? configs::MemoryFacts::Lacks::kShared
-                                                        : configs::MemoryFacts::Lacks::kHost,
-                                   .activations = knows_activations(run.memory) && on_cpu(run)};
+  const MemoryFacts facts{
+      .world_size = run.options.world_size,
+      .trains = run.options.trains,
+      .lacks = on_cpu(run) ? MemoryFacts::Lacks::kShared : MemoryFacts::Lacks::kHost,
+      .activations = knows_activations(run.memory) && on_cpu(run)};
   const auto lacks = [&](const configs::Config& config) {
     const auto need = need_after(run, config);
-    return need ? lack_of(run, *need).bytes : configs::kDoesNotWork;
+    return need ? lack_of(run, *need).bytes : kDoesNotWork;
   };
-  const configs::FittingConfig found = configs::fit_memory(run.config, facts, lacks);
+  const FittingConfig found = fit_memory(run.config, facts, lacks);
   const auto need = need_after(run, found.config);
   if (found.changes.empty() || !need) {
     const bool disk = !memory_need(run).files.empty();
@@ -226,14 +233,21 @@ int64_t held_bytes(const model::Blocks& blocks) {
 RunMemory run_memory(const model::Blocks& blocks, const configs::Config& config,
                      const OutlineOptions& options, int here, const std::filesystem::path& root) {
   const int64_t held = held_bytes(blocks);
-  const auto with = [=](const configs::Config& other) {
-    MemoryPlan memory = outline(blocks, other, options).memory;
-    (options.device == torch::kCPU ? memory.loading.device : memory.loading.host) += held;
+  const auto reckon = [=](const configs::Config& other, const OutlineOptions& with) {
+    const auto plan = zero::plan_units(blocks, with.world_size, with.trains);
+    MemoryPlan memory = plan_memory(plan, other, with);
+    (with.device == torch::kCPU ? memory.held.device : memory.held.host) = held;
     return memory;
   };
-  RunMemory run{config, options, with(config), {}, with};
+  RunMemory run{config, options, reckon(config, options), {}, reckon};
   run.room = machine_room(config.zero, run.memory, here, root);
   if (run.room.host) run.room.host->bytes += held * here;
+  return run;
+}
+
+RunMemory with_activations(RunMemory run, const MicroBatchSize& micro_batch) {
+  run.options.micro_batch = micro_batch;
+  run.memory = run.reckon(run.config, run.options);
   return run;
 }
 

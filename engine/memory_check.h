@@ -20,16 +20,18 @@ struct RunMemory {
   OutlineOptions options;
   zero::MemoryPlan memory;  // of one rank
   MachineRoom room;
-  // The memory with another configuration. Throws an Error where that does not work with the model.
-  std::function<zero::MemoryPlan(const configs::Config&)> with;
+  // The memory with other ones of these. Throws an Error where they do not work with the model.
+  std::function<zero::MemoryPlan(const configs::Config&, const OutlineOptions&)> reckon;
 };
 
-// Of blocks that initialize() is to take over on all ranks, `here` of them on this machine. What
-// their parameters hold takes host memory until then. `root` is "/" but in tests. Throws an Error
-// as outline and machine_room.
+// Of blocks that initialize() is to take over on all ranks, `here` of them on this machine; keeps
+// them. What their parameters hold takes host memory until then. `root` is "/" but in tests. Throws
+// an Error as outline and machine_room.
 RunMemory run_memory(const model::Blocks& blocks, const configs::Config& config,
                      const OutlineOptions& options, int here,
                      const std::filesystem::path& root = "/");
+// The same with what activations take.
+RunMemory with_activations(RunMemory run, const MicroBatchSize& micro_batch);
 
 // Bytes of all ranks of one machine together, at the same time.
 struct MemoryNeed {

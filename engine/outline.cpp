@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/schedule.h"
+#include "zero/dtype.h"
 #include "zero/strategy.h"
 
 namespace zeroth::engine {
@@ -22,13 +23,13 @@ int64_t token_bytes(int64_t tokens, int64_t micro_batches) {
 }
 
 int64_t activation_bytes(const MicroBatchSize& size, const std::vector<Segment>& segments,
-                         const configs::BatchConfig& batch, bool trains) {
+                         int64_t rows, int64_t micro_batches, bool trains) {
   const int64_t evaluating =
       evaluation_bytes(size.chain, size.eval_tokens) + token_bytes(size.eval_tokens, 1);
   if (!trains) return evaluating;
-  const int64_t tokens = std::min(batch.micro_batch_size, size.most_rows) * size.row_tokens;
+  const int64_t tokens = rows * size.row_tokens;
   return std::max(evaluating, activation_bytes(size.chain, segments, tokens) +
-                                  token_bytes(tokens, batch.accumulation_steps));
+                                  token_bytes(tokens, micro_batches));
 }
 
 }  // namespace
@@ -56,12 +57,14 @@ zero::MemoryPlan plan_memory(const zero::UnitPlan& plan, const configs::Config& 
       plan_segments(plan.block_units.size(), config.recompute, zero::first_trained_block(plan));
   // The third micro-batch and those after it visit blocks as the second one does.
   const int64_t micros = std::min<int64_t>(config.batch.accumulation_steps, 2);
+  const int64_t rows = std::min(config.batch.micro_batch_size, options.most_rows);
   zero::StepOutline step{.visits = visits(make_schedule(static_cast<size_t>(micros)), segments),
                          .kept_inputs = count_kept_inputs(segments),
-                         .kept_input_bytes = options.block_input_bytes};
+                         .kept_input_bytes = rows * options.row_elements *
+                                             zero::width_of(zero::dtype_of(config.precision))};
   if (options.micro_batch) {
-    step.activation_bytes =
-        activation_bytes(*options.micro_batch, segments, config.batch, options.trains);
+    step.activation_bytes = activation_bytes(*options.micro_batch, segments, rows,
+                                             config.batch.accumulation_steps, options.trains);
   }
   return zero::plan_memory(plan, config, options.device, step);
 }
@@ -69,11 +72,10 @@ zero::MemoryPlan plan_memory(const zero::UnitPlan& plan, const configs::Config& 
 Outline outline(const model::Blocks& blocks, const configs::Config& config,
                 const OutlineOptions& options) {
   const zero::UnitPlan plan = zero::plan_units(blocks, options.world_size, options.trains);
-  zero::check_sizes(plan, config);
+  zero::check_sizes(plan, config, options.device);
   return {.num_parameters = count_parameters(plan),
           .decay = count_decay(plan, config.optimizer),
-          .strategy = zero::describe(plan, config),
-          .memory = plan_memory(plan, config, options)};
+          .strategy = zero::describe(plan, config)};
 }
 
 }  // namespace zeroth::engine

@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -25,23 +26,23 @@ struct DecayCounts {
 struct Outline {
   int64_t num_parameters = 0;  // of the whole model, tied weights once
   DecayCounts decay;
-  std::string strategy;     // one line for a person
-  zero::MemoryPlan memory;  // of one rank
+  std::string strategy;  // one line for a person
 };
 
 // What runs through the blocks at a time.
 struct MicroBatchSize {
   ChainBytes chain;         // what it takes there
   int64_t row_tokens = 0;   // of the longest row
-  int64_t most_rows = 0;    // that a rank ever gets at once in training, whatever the configuration
   int64_t eval_tokens = 0;  // of an evaluation's micro-batch; 0: nothing is evaluated
 };
 
 struct OutlineOptions {
   int world_size = 1;
   torch::DeviceType device = torch::kCPU;
-  bool trains = true;             // as InitOptions::trains
-  int64_t block_input_bytes = 0;  // of a micro-batch in working precision; 0: not known
+  bool trains = true;        // as InitOptions::trains
+  int64_t row_elements = 0;  // of a block's input, for one row; 0: not known
+  // That a rank ever gets at once in training, whatever the configuration.
+  int64_t most_rows = std::numeric_limits<int64_t>::max();
   std::optional<MicroBatchSize> micro_batch = std::nullopt;  // unset: activations are not known
 };
 
@@ -53,6 +54,8 @@ Outline outline(const model::Blocks& blocks, const configs::Config& config,
 // Its parts, for units that are planned already.
 int64_t count_parameters(const zero::UnitPlan& plan);
 DecayCounts count_decay(const zero::UnitPlan& plan, const configs::OptimizerConfig& optimizer);
+
+// What one rank takes. Throws as outline().
 zero::MemoryPlan plan_memory(const zero::UnitPlan& plan, const configs::Config& config,
                              const OutlineOptions& options);
 

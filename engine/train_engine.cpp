@@ -76,7 +76,7 @@ StepSums TrainEngine::own_sums(const StepBatches& step, Loader& data) const {
 
 OffloadTimes TrainEngine::offload_times() const {
   return {.update = strategy_.params->waiting_update_seconds(),
-          .traffic = strategy_.rests.traffic()};
+          .traffic = strategy_.resting.traffic()};
 }
 
 void TrainEngine::tell_offload(const OffloadTimes& before, StepStats& stats) const {
@@ -248,7 +248,7 @@ zero::MemoryPlan TrainEngine::memory() const {
 }
 
 std::vector<std::string> TrainEngine::notes() const {
-  std::vector<std::string> notes = strategy_.rests.notes();
+  std::vector<std::string> notes = strategy_.resting.notes();
   for (const std::string& note : kept_->notes()) {
     if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
   }

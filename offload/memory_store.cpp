@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "offload/staging_store.h"
+#include "offload/shard_store.h"
 
 namespace zeroth::offload {
 namespace {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/host_link.h"
 #include "offload/access.h"
 
 namespace zeroth::offload {
@@ -88,5 +89,8 @@ class ShardStore {
 // Shards rest in the device's own memory (for the CPU: host memory); borrowing is taking a view.
 // Borrowing for another device is a broken invariant.
 std::unique_ptr<ShardStore> make_memory_store(torch::Device device);
+// The same in memory of the CPU of exactly a shard's size. `link`: of the device that copies from
+// and to it; null: none does.
+std::unique_ptr<ShardStore> make_host_store(std::shared_ptr<device::HostLink> link);
 
 }  // namespace zeroth::offload

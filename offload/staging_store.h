@@ -18,10 +18,6 @@ struct StagingOptions {
   Access expected = Access::kReadWrite;
 };
 
-// Shards in memory of exactly their size, leased to the CPU; see make_memory_store. `link`: of the
-// device that copies from and to them; null: none does.
-std::unique_ptr<ShardStore> make_host_store(std::shared_ptr<device::HostLink> link);
-
 // Borrowed for `device`, a tile of `inner` is copied there and, if it may have changed, back when
 // the lease is destroyed; both are ordered against the current stream and do not block it nor the
 // host, except that a tile which is still on its way back is waited for. Where reads are expected,

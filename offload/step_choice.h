@@ -45,11 +45,13 @@ StepChoice choose_step(const StepRates& rates, const StepBytes& bytes);
 // the same time, so that each has the rate that is left to it beside the others.
 using Together = std::function<void()>;
 
+inline constexpr int64_t kLinkTrialBytes = int64_t{64} << 20;
+
 // The link's rates with copies of `bytes` bytes, each way alone: the median of a few after one that
 // warms up. Takes twice so much memory of the host and so much of the device while it measures.
 StepRates measure_link(
     device::HostLink& link, torch::Device device, const Together& together = [] {},
-    int64_t bytes = int64_t{64} << 20);
+    int64_t bytes = kLinkTrialBytes);
 // Elements per second of `update`, which works on `elements` elements each time it is called; more
 // than caches hold. Measured as the link is.
 double measure_rate(

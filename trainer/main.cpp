@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/heap.h"
@@ -22,7 +23,6 @@
 #include "trainer/report/config_text.h"
 #include "trainer/report/run_clock.h"
 #include "trainer/run.h"
-#include "trainer/run_memory.h"
 #include "trainer/run_plan.h"
 #include "trainer/stop_signal.h"
 
@@ -75,11 +75,10 @@ int main(int argc, char** argv) {
     const trainer::RunPlan plan =
         trainer::make_plan(std::move(flags), env.world_size, comm::device_type(env));
     if (plan.flags.print_config) return say(trainer::config_text(plan), env);
-    engine::RunMemory memory = trainer::run_memory(
-        plan, engine::machine_room(plan.config.zero, plan.outline.memory, env.local_size));
+    engine::RunMemory memory = trainer::run_memory(plan, env.local_size);
     engine::require_memory(memory);
     if (env.rank == 0) {  // the only one that tells what activations take
-      memory = trainer::run_memory(plan, memory.room, trainer::measure_activations(plan));
+      memory = engine::with_activations(std::move(memory), trainer::measure_activations(plan));
       engine::require_memory(memory);
     }
     connecting = true;

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "comm/rank_threads.h"
-#include "configs/memory_remedies.h"
+#include "engine/memory_remedies.h"
 #include "model/blocks/build.h"
 #include "model/hf/checkpoint_source.h"
 #include "trainer/agreement.h"
@@ -38,13 +38,13 @@ int Run::execute(const RunPlan& plan, const engine::RunMemory& memory, const com
   } catch (...) {
     const auto failed = failed_allocation(std::current_exception());
     if (!failed) throw;
-    using Lacks = configs::MemoryFacts::Lacks;
+    using Lacks = engine::MemoryFacts::Lacks;
     const bool on_gpus = mesh_ != nullptr && mesh_->device().is_cuda();
     const Lacks lacks = failed->on_gpu ? Lacks::kDevice : on_gpus ? Lacks::kHost : Lacks::kShared;
-    const auto remedies = configs::memory_remedies(plan.config, {.world_size = env.world_size,
-                                                                 .seq_len = plan.samples.seq_len,
-                                                                 .trains = plan.trains(),
-                                                                 .lacks = lacks});
+    const auto remedies = engine::memory_remedies(plan.config, {.world_size = env.world_size,
+                                                                .seq_len = plan.samples.seq_len,
+                                                                .trains = plan.trains(),
+                                                                .lacks = lacks});
     const std::string doing = engine_ ? engine_->doing() : "the building of the model";
     throw Error("{}", out_of_memory_text(*failed, doing, remedies));
   }
@@ -57,6 +57,7 @@ bool Run::load(const RunPlan& plan, const StopSignal& stop) {
         model::build_blocks(plan.spec), plan.config, mesh_,
         {.weights = model::open_weights(plan.flags.model, plan.spec, plan.config.seed),
          .trains = plan.trains(),
+         .checks_memory = false,  // main has, before the ranks connected
          .wants_end = [&stop] { return stop.number() != 0; }});
     return true;
   } catch (const engine::EndWanted&) {

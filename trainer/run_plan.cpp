@@ -15,12 +15,12 @@
 #include "configs/loader.h"
 #include "configs/schema/check.h"
 #include "data/tokenizer.h"
+#include "model/blocks/build.h"
 #include "model/hf/companions.h"
 #include "model/hf/output_folder.h"
 #include "model/hf/output_lock.h"
 #include "model/hf/temporary_folder.h"
 #include "trainer/checkpoints.h"
-#include "trainer/run_memory.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -241,6 +241,14 @@ Basis check_basis(RunPlan& plan, int64_t world_size) {
   return basis;
 }
 
+engine::OutlineOptions outline_options(const RunPlan& plan) {
+  return {.world_size = plan.num_ranks,
+          .device = plan.device,
+          .trains = !plan.flags.eval_only,
+          .row_elements = plan.samples.seq_len * plan.spec.hidden_size,
+          .most_rows = plan.samples.train_samples};
+}
+
 }  // namespace
 
 data::Deal RunPlan::train_deal(int64_t rank, int64_t world_size) const {
@@ -292,8 +300,14 @@ RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device) {
   note_output(plan);
   plan.notes.insert(plan.notes.end(), plan.flags.notes.begin(), plan.flags.notes.end());
   if (plan.config.dropout) model::override_dropout(plan.spec, *plan.config.dropout);
-  plan.outline = outline_of(plan, plan.config);
+  plan.outline =
+      engine::outline(model::build_blocks(plan.spec), plan.config, outline_options(plan));
   return plan;
+}
+
+engine::RunMemory run_memory(const RunPlan& plan, int here) {
+  return engine::run_memory(model::build_blocks(plan.spec), plan.config, outline_options(plan),
+                            here);
 }
 
 }  // namespace zeroth::trainer

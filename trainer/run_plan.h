@@ -11,7 +11,7 @@
 #include "data/batch.h"
 #include "data/dataset.h"
 #include "data/sample_order.h"
-#include "engine/outline.h"
+#include "engine/memory_check.h"
 #include "model/spec.h"
 #include "trainer/flags/flags.h"
 
@@ -41,7 +41,7 @@ struct RunPlan {
   Samples samples;
   int num_ranks = 1;
   torch::DeviceType device = torch::kCPU;  // on which ranks compute
-  engine::Outline outline;                 // its activations are not known
+  engine::Outline outline;
 
   bool trains() const { return samples.train != nullptr; }
   // How batches are dealt to `rank`.
@@ -54,6 +54,10 @@ struct RunPlan {
 // finds the same Errors: what a user can get wrong is found here, before anything expensive. With
 // --print-config and no --data, the datasets stay null.
 RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device = torch::kCPU);
+
+// What it takes, activations not counted, on a machine with `here` of its ranks. Throws an Error as
+// engine::run_memory.
+engine::RunMemory run_memory(const RunPlan& plan, int here);
 
 // Samples that `epochs` passes take: to the nearest one, at least one. Throws an Error beyond
 // kMostSteps.

@@ -3,6 +3,8 @@
 
 #include <torch/types.h>
 
+#include <cstdint>
+
 #include "configs/config.h"
 
 namespace zeroth::zero {
@@ -28,6 +30,11 @@ inline torch::Dtype wire_dtype(const configs::Config& config) {
 inline torch::Dtype gradient_dtype(const configs::Config& config) {
   return config.batch.accumulation_steps > 1 ? dtype_of(config.gradients.accumulation)
                                              : wire_dtype(config);
+}
+
+// Bytes of an element.
+inline int64_t width_of(torch::Dtype dtype) {
+  return static_cast<int64_t>(c10::elementSize(dtype));
 }
 
 }  // namespace zeroth::zero

@@ -3,14 +3,14 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <memory>
 
 #include "comm/group.h"
 #include "offload/file_lane.h"
 #include "zero/dtype.h"
 #include "zero/grad_landing.h"
-#include "zero/resting_places.h"
-#include "zero/rests.h"
+#include "zero/rest_plan.h"
 #include "zero/strategy.h"
 #include "zero/updater.h"
 
@@ -80,11 +80,6 @@ UnitPlan hollow(const UnitPlan& plan) {
   return copy;
 }
 
-UnitPlan with_retention(UnitPlan plan, const configs::Config& config, torch::DeviceType device) {
-  set_retention(plan, config, device);
-  return plan;
-}
-
 // What the pools of a step come to is found by running its gathers and reductions on tensors
 // without memory.
 int64_t gathered_bytes(const UnitPlan& plan, const GatherLimits& limits, torch::Dtype dtype,
@@ -107,16 +102,15 @@ struct GradientBytes {
   int64_t kept_on_host = 0, host_buffers = 0;
 };
 
-// `lands`: they come to rest on the host.
-GradientBytes gradient_bytes(const UnitPlan& plan, const configs::Config& config, DryGroup& group,
-                             bool lands) {
+GradientBytes gradient_bytes(const UnitPlan& plan, const configs::Config& config,
+                             const RestPlan& rest, DryGroup& group) {
   std::shared_ptr<GradLanding> landing;
-  if (lands) {
+  if (rest.gradients_land) {
     const auto link = std::make_shared<device::HostLink>(
         device::HostLink{device::HostMemory(), std::make_unique<DryCopies>()});
     landing = std::make_shared<GradLanding>(link, GradLanding::Options{.host = torch::kMeta});
   }
-  const auto grads = make_reducer(plan, config, group, torch::kMeta, landing);
+  const auto grads = make_reducer(plan, config, rest, group, torch::kMeta, landing);
   const int64_t micros = std::min<int64_t>(config.batch.accumulation_steps, 2);
   for (int64_t micro = 0; micro < micros; ++micro) {
     for (size_t block = plan.block_units.size(); block-- > 0;) {
@@ -127,118 +121,75 @@ GradientBytes gradient_bytes(const UnitPlan& plan, const configs::Config& config
   grads->finish();
   return {.kept = grads->resting_bytes() - grads->buffer_bytes(),
           .buffers = grads->buffer_bytes(),
-          .kept_on_host = lands ? landing->shard_bytes() : 0,
-          .host_buffers = lands ? landing->buffer_bytes() : 0};
+          .kept_on_host = landing ? landing->shard_bytes() : 0,
+          .host_buffers = landing ? landing->buffer_bytes() : 0};
 }
 
 int64_t on_file(int64_t bytes) {
   return static_cast<int64_t>(offload::on_file(static_cast<uint64_t>(bytes)));
 }
 
-int64_t largest_of(const std::vector<int64_t>& numels) {
-  return numels.empty() ? 0 : *std::max_element(numels.begin(), numels.end());
-}
-
-int64_t width_of(torch::Dtype dtype) {
-  return static_cast<int64_t>(c10::elementSize(dtype));
-}
-
 class Planner {
  public:
   Planner(const UnitPlan& plan, const configs::Config& config, torch::DeviceType device)
-      : plan_(with_retention(plan, config, device)),
+      : apart_(device != torch::kCPU),
+        plan_(plan),
         config_(config),
-        device_(device),
-        dtype_(dtype_of(config.precision)),
-        places_(resting_places(plan_, config.zero)) {}
+        rest_(settle(plan_, config, apart_)) {}
 
   MemoryPlan make(const StepOutline& step) {
     add_parameters();
     add_optimizer();
+    add_away(rest_.parameters);
+    add_away(rest_.updates);
     add_step(step);
     add_loading();
+    result_.measuring = measuring_bytes(rest_);
     return result_;
   }
 
  private:
-  void put(PlaceBytes& bytes, RestingPlace place, bool pin, int64_t count) const {
+  static void put(PlaceBytes& bytes, RestingPlace place, bool pinned, int64_t count) {
     if (place == RestingPlace::kNvme) {
       bytes.file += on_file(count);
-    } else if (place == RestingPlace::kDevice || device_ == torch::kCPU) {
+    } else if (place == RestingPlace::kDevice) {
       bytes.device += count;
     } else {
-      (pin ? bytes.pinned : bytes.host) += count;
+      (pinned ? bytes.pinned : bytes.host) += count;
     }
-  }
-
-  // A buffer takes no more than the largest shard in the file needs.
-  void add_buffers(const FileTiles& tiles, bool pin, int64_t largest_bytes) {
-    put(result_.file_buffers, RestingPlace::kCpu, pin,
-        tiles.buffers * std::min(on_file(tiles.buffer_bytes), on_file(largest_bytes)));
   }
 
   void add_parameters() {
-    const configs::OffloadParamConfig& offload = config_.zero.offload_param;
-    const int64_t width = width_of(dtype_);
+    const int64_t width = width_of(rest_.working);
     for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
-      if (!plan_.units[unit].released()) {
-        result_.parameters.device += plan_.units[unit].layout.numel() * width;
-      } else {
-        put(result_.parameters, places_.parameters[unit], offload.pin_memory,
-            places_.released[unit] * width);
-      }
+      const RestPlan::Rest& released = rest_.units[unit].parameters;
+      put(result_.parameters, released.place, rest_.parameters.pinned, released.elements * width);
+      if (released.elements > 0) continue;
+      result_.parameters.device += plan_.units[unit].layout.numel() * width;
     }
-    const int64_t largest = places_.largest_parameters_in_file();
-    if (largest > 0) {
-      add_buffers(parameter_tiles(offload, largest, width), offload.pin_memory, largest * width);
-    }
-    if (offload.device == RestingPlace::kDevice || device_ == torch::kCPU) return;
-    // One is gathered, one is to be, and two wait for the end of a copy.
-    result_.staging.device += 4 * largest_of(places_.released) * width;
   }
 
   void add_optimizer() {
-    const configs::OffloadOptimizerConfig& offload = config_.zero.offload_optimizer;
-    const auto rule = optim::make_update_rule(config_.optimizer, torch::kCPU);
-    const auto count = static_cast<int64_t>(rule->state_names().size());
-    const int64_t state = width_of(rule->state_dtype());
-    const int64_t master = has_master(config_, *rule) ? width_of(rule->master_dtype()) : 0;
-    // With auto, where a measurement is to tell, as if it were copied.
-    using Step = configs::OffloadOptimizerConfig::Step;
-    const bool pin = offload.pin_memory && offload.step != Step::kCpu;
-    for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
-      const RestingPlace place = places_.updates[unit];
-      const int64_t numel = places_.updated[unit];
-      put(result_.masters, place, pin, numel * master);
-      for (int64_t i = 0; i < count; ++i) {
-        put(result_.states, place, pin, numel * state);
+    const UpdateArrays& arrays = rest_.arrays;
+    for (const RestPlan::UnitRest& unit : rest_.units) {
+      const auto& [elements, place] = unit.updates;
+      const bool pinned = rest_.updates.pinned;
+      if (arrays.master) put(result_.masters, place, pinned, elements * width_of(*arrays.master));
+      for (int64_t i = 0; i < arrays.states; ++i) {
+        put(result_.states, place, pinned, elements * width_of(arrays.state));
       }
     }
-    const int64_t arrays = count + (master > 0 ? 1 : 0);
-    const auto away = [](RestingPlace place) { return place != RestingPlace::kDevice; };
-    if (arrays == 0 || std::none_of(places_.updates.begin(), places_.updates.end(), away)) return;
-    add_update_staging(arrays);
-    const int64_t largest = places_.largest_update_in_file();
-    if (largest == 0) return;
-    add_buffers(optimizer_tiles(config_.zero, largest, arrays), pin,
-                largest * std::max(master, count > 0 ? state : 0));
   }
 
-  // Tiles on their way between a GPU and what rests elsewhere, whoever updates: those of the arrays
-  // that are updated and of the next ones, and two of gradients; or two shards of parameters.
-  void add_update_staging(int64_t arrays) {
-    if (device_ == torch::kCPU) return;
-    lands_ = true;
-    const int64_t largest = largest_of(places_.updated);
-    const int64_t tile = std::min(optimizer_tiles(config_.zero, largest, arrays).elements, largest);
-    result_.staging.device += (2 * arrays + 2) * tile * static_cast<int64_t>(sizeof(float));
-    put(result_.staging, RestingPlace::kCpu, config_.zero.offload_optimizer.pin_memory,
-        2 * largest * width_of(dtype_));
+  // A file's buffers; and on the device what is used and what is next, and two more on their way.
+  void add_away(const AwayPlan& away) {
+    put(result_.file_buffers, rest_.host, away.pinned, away.buffers * away.buffer_bytes);
+    result_.staging.device += (2 * away.depth + 2) * away.slot_bytes;
   }
 
   // Of those that leave for the host one stays, and two more are on their way.
   void add_kept_inputs(const StepOutline& step) {
-    const bool leave = config_.recompute.cpu_checkpointing && device_ != torch::kCPU;
+    const bool leave = config_.recompute.cpu_checkpointing && apart_;
     const int64_t left = leave ? std::max<int64_t>(step.kept_inputs - 1, 0) : 0;
     const int64_t here = step.kept_inputs - std::max<int64_t>(left - 2, 0);
     result_.kept_inputs = {.device = here * step.kept_input_bytes,
@@ -248,38 +199,44 @@ class Planner {
   void add_step(const StepOutline& step) {
     const UnitPlan dry = hollow(plan_);
     DryGroup group(num_shards());
-    result_.gathered.device =
-        gathered_bytes(dry, gather_limits(plan_, config_, device_), dtype_, step.visits, group);
+    result_.gathered.device = gathered_bytes(dry, gather_limits(plan_, config_, apart_),
+                                             rest_.working, step.visits, group);
     add_kept_inputs(step);
     result_.activations.device = step.activation_bytes;
-    const GradientBytes gradients = gradient_bytes(dry, config_, group, lands_);
+    const GradientBytes gradients = gradient_bytes(dry, config_, rest_, group);
     result_.gradients.device = gradients.kept;
     result_.gradient_buffers.device = gradients.buffers;
-    if (!lands_) return;
-    const bool pin = config_.zero.offload_optimizer.pin_memory;
-    put(result_.gradients, RestingPlace::kCpu, pin, gradients.kept_on_host);
-    put(result_.gradient_buffers, RestingPlace::kCpu, pin, gradients.host_buffers);
+    if (!rest_.gradients_land) return;
+    const bool pinned = rest_.link_pinned;
+    put(result_.gradients, rest_.host, pinned, gradients.kept_on_host);
+    put(result_.gradient_buffers, rest_.host, pinned, gradients.host_buffers);
+    put(result_.staging, rest_.host, pinned,
+        kStagingSlots * rest_.most_updated * width_of(rest_.working));
   }
 
   void add_loading() {
     int64_t largest = 0;
-    for (const Unit& unit : plan_.units) largest = std::max(largest, unit.share_numel());
+    for (const Unit& unit : plan_.units) largest = std::max(largest, unit.share(0).size());
     result_.loading.device = largest * static_cast<int64_t>(sizeof(float));
-    if (device_ != torch::kCPU) result_.loading.host = result_.loading.device;
+    if (apart_) result_.loading.host = result_.loading.device;
   }
 
   int num_shards() const {
     return plan_.units.empty() ? 1 : plan_.units.front().layout.num_shards();
   }
 
+  bool apart_;  // the host's memory is not the device's
   UnitPlan plan_;
   const configs::Config& config_;
-  torch::DeviceType device_;
-  torch::Dtype dtype_;  // working precision
-  RestingPlaces places_;
-  bool lands_ = false;  // gradients rest on the host
+  RestPlan rest_;
   MemoryPlan result_;
 };
+
+PlaceBytes sum_of(std::initializer_list<PlaceBytes> parts) {
+  PlaceBytes sum;
+  for (const PlaceBytes& part : parts) sum += part;
+  return sum;
+}
 
 PlaceBytes most(const PlaceBytes& a, const PlaceBytes& b) {
   return {.device = std::max(a.device, b.device),
@@ -299,16 +256,11 @@ PlaceBytes& PlaceBytes::operator+=(const PlaceBytes& other) {
 }
 
 PlaceBytes MemoryPlan::peak() const {
-  PlaceBytes both;  // from the first value that is loaded to the end
-  for (const PlaceBytes* part : {&parameters, &masters, &file_buffers}) both += *part;
-  PlaceBytes before = both;
-  before += loading;
-  PlaceBytes training = both;
-  for (const PlaceBytes* part :
-       {&gathered, &gradients, &gradient_buffers, &states, &staging, &kept_inputs, &activations}) {
-    training += *part;
-  }
-  return most(before, training);
+  // From the first value that is loaded to the end.
+  const PlaceBytes resting = sum_of({parameters, masters, file_buffers});
+  const PlaceBytes before = most(sum_of({held, measuring}), sum_of({held, resting, loading}));
+  return most(before, sum_of({resting, gathered, gradients, gradient_buffers, states, staging,
+                              kept_inputs, activations}));
 }
 
 MemoryPlan plan_memory(const UnitPlan& plan, const configs::Config& config,

@@ -35,9 +35,12 @@ struct MemoryPlan {
   PlaceBytes staging;           // copies between a GPU and its host; at most about this
   PlaceBytes kept_inputs;       // of blocks that run again in backward
   PlaceBytes activations;       // estimated; none where a micro-batch's size is not known
+  PlaceBytes held;              // by the blocks that are taken over, until weights are loaded
+  PlaceBytes measuring;         // only before there is anything of the above: who updates
   PlaceBytes loading;           // only before the first step: fp32 values of a unit
 
-  // The most that there is at a time, while weights are loaded or in training, place by place.
+  // The most that there is at a time, while the updater is measured or weights are loaded, or in
+  // training, place by place.
   PlaceBytes peak() const;
 };
 
@@ -48,8 +51,8 @@ struct StepOutline {
   int64_t activation_bytes = 0;  // as far as known
 };
 
-// Of a rank on a device of this type, one of as many as the units have shards. Throws an Error as
-// check_sizes.
+// Of a rank on a device of this type, one of as many as the units have shards; what blocks hold is
+// not known here. Throws an Error as check_sizes.
 MemoryPlan plan_memory(const UnitPlan& plan, const configs::Config& config,
                        torch::DeviceType device, const StepOutline& step);
 

@@ -25,7 +25,7 @@ ParamStore::ParamStore(const UnitPlan& plan, comm::Group& group, torch::Device d
     if (store == nullptr) store = on_device_.get();
     states_[unit].present = !released(unit);
     if (released(unit)) {
-      states_[unit].number = store->add(plan.units[unit].share_numel(), options_.dtype);
+      states_[unit].number = store->add(range(unit).size(), options_.dtype);
     }
   }
 }
@@ -33,7 +33,7 @@ ParamStore::ParamStore(const UnitPlan& plan, comm::Group& group, torch::Device d
 ParamStore::~ParamStore() = default;
 
 offload::Tile ParamStore::tile(size_t unit) const {
-  return {states_[unit].number, 0, plan_.units[unit].share_numel()};
+  return {states_[unit].number, 0, range(unit).size()};
 }
 
 bool ParamStore::on_device(size_t unit) const {

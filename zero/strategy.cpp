@@ -4,8 +4,6 @@
 
 #include "base/error.h"
 #include "device/host_link.h"
-#include "zero/dtype.h"
-#include "zero/resting_places.h"
 
 namespace zeroth::zero {
 namespace {
@@ -45,41 +43,23 @@ int effective_stage(const UnitPlan& plan, const configs::Config& config) {
   return alone ? 0 : config.zero.stage;
 }
 
-const Row& row_of_parameters(const UnitPlan& plan, const configs::Config& config,
-                             torch::DeviceType device) {
+const Row& row_of_parameters(const UnitPlan& plan, const configs::Config& config, bool apart) {
   using configs::RestingPlace;
   const RestingPlace place = config.zero.offload_param.device;
-  const bool on_device =
-      place == RestingPlace::kDevice || (place == RestingPlace::kCpu && device == torch::kCPU);
+  const bool on_device = place == RestingPlace::kDevice || (place == RestingPlace::kCpu && !apart);
   return row_of(on_device ? effective_stage(plan, config) : config.zero.stage);
 }
 
-GradReducerOptions reducer_options(const configs::Config& config, int ranks, torch::Device device,
-                                   std::shared_ptr<GradLanding> landing) {
+GradReducerOptions reducer_options(const configs::Config& config, const RestPlan& rest, int ranks) {
   GradReducerOptions options;
-  options.device = device;
   const bool accumulates = config.batch.accumulation_steps > 1;
-  options.accumulation = gradient_dtype(config);
-  options.landing = std::move(landing);
+  options.accumulation = rest.gradient;
   // One rank sends nothing, unless to the host: its gradients are summed as they come.
-  options.wire =
-      ranks == 1 && accumulates && !options.landing ? options.accumulation : wire_dtype(config);
+  options.wire = ranks == 1 && accumulates && !rest.gradients_land ? rest.gradient : rest.wire;
   options.reduce_scatter = config.zero.reduce_scatter;
   options.max_in_flight = config.zero.overlap_comm ? 2 : 0;
   options.bucket_elements = config.zero.reduce_bucket_elements;
   return options;
-}
-
-// The host's side of a GPU; null where nothing rests on the host or passes through it.
-std::shared_ptr<device::HostLink> host_link(const UnitPlan& plan, const configs::ZeroConfig& zero,
-                                            torch::Device device) {
-  const auto kDevice = configs::RestingPlace::kDevice;
-  const bool updates = plan.trains() && zero.offload_optimizer.device != kDevice;
-  const bool params = zero.offload_param.device != kDevice;
-  if (!updates && !params) return nullptr;
-  const bool pins =
-      (updates && zero.offload_optimizer.pin_memory) || (params && zero.offload_param.pin_memory);
-  return device::make_host_link(device, pins);
 }
 
 // As DeepSpeed: a reduce-scatter sums what was divided by the number of ranks, unless
@@ -99,31 +79,35 @@ GradientFactors gradient_factors(const configs::Config& config, int ranks, bool 
 
 }  // namespace
 
-void set_retention(UnitPlan& plan, const configs::Config& config, torch::DeviceType device) {
-  const Retention usual = row_of_parameters(plan, config, device).retention;
+RestPlan settle(UnitPlan& plan, const configs::Config& config, bool apart) {
+  const Retention usual = row_of_parameters(plan, config, apart).retention;
   for (Unit& unit : plan.units) {
     const bool small =
         unit.layout.parameter_numel() <= config.zero.param_persistence_threshold_elements;
     unit.retention = usual == Retention::kRelease && small ? Retention::kRefresh : usual;
   }
+  return plan_rest(plan, config, apart);
 }
 
-GatherLimits gather_limits(const UnitPlan& plan, const configs::Config& config,
-                           torch::DeviceType device) {
-  const auto ahead = row_of_parameters(plan, config, device).gathered_ahead;
+GatherLimits gather_limits(const UnitPlan& plan, const configs::Config& config, bool apart) {
+  const auto ahead = row_of_parameters(plan, config, apart).gathered_ahead;
   return {.prefetch_elements = config.zero.overlap_comm ? config.zero.*ahead : 0,
           .max_live_elements = config.zero.max_live_elements};
 }
 
 std::unique_ptr<GradReducer> make_reducer(const UnitPlan& plan, const configs::Config& config,
-                                          comm::Group& group, torch::Device device,
+                                          const RestPlan& rest, comm::Group& group,
+                                          torch::Device device,
                                           std::shared_ptr<GradLanding> landing) {
   const Row& row = row_of(effective_stage(plan, config));
   const bool accumulates = config.batch.accumulation_steps > 1;
   MakeReducer make = accumulates ? row.with_accumulation : row.single_micro_batch;
   // What lands on the host need not be whole on the device of a single rank, whose shard is all.
-  if (landing && group.size() == 1) make = make_scatter_reducer;
-  return make(plan, group, reducer_options(config, group.size(), device, std::move(landing)));
+  if (rest.gradients_land && group.size() == 1) make = make_scatter_reducer;
+  GradReducerOptions options = reducer_options(config, rest, group.size());
+  options.device = device;
+  options.landing = std::move(landing);
+  return make(plan, group, options);
 }
 
 std::string describe(const UnitPlan& plan, const configs::Config& config) {
@@ -132,40 +116,37 @@ std::string describe(const UnitPlan& plan, const configs::Config& config) {
                      stage == config.zero.stage ? "" : " (one rank)", row_of(stage).description);
 }
 
-void check_sizes(const UnitPlan& plan, const configs::Config& config) {
-  UnitPlan copy = plan;
-  set_retention(copy, config, torch::kCPU);
-  check_max_live(copy, gather_limits(copy, config, torch::kCPU));
-  const RestingPlaces places = resting_places(copy, config.zero);
-  parameter_tiles(config.zero.offload_param, places.largest_parameters_in_file(),
-                  static_cast<int64_t>(c10::elementSize(dtype_of(config.precision))));
+void check_sizes(UnitPlan plan, const configs::Config& config, torch::DeviceType device) {
+  const bool apart = device != torch::kCPU;
+  settle(plan, config, apart);
+  check_max_live(plan, gather_limits(plan, config, apart));
 }
 
 Strategy make_strategy(UnitPlan& plan, const configs::Config& config, comm::Mesh& mesh,
                        std::shared_ptr<device::HostLink> link) {
   comm::Group& group = mesh.data();
   const int stage = effective_stage(plan, config);
-  if (!link && !mesh.device().is_cpu()) link = host_link(plan, config.zero, mesh.device());
   // With a link the host is another place than the device, also where both are the CPU.
-  const torch::DeviceType device = link ? torch::kCUDA : mesh.device().type();
-  set_retention(plan, config, device);
+  const bool apart = link || !mesh.device().is_cpu();
+  const RestPlan rest = settle(plan, config, apart);
+  if (!link && rest.needs_link()) link = device::make_host_link(mesh.device(), rest.link_pinned);
 
   Strategy strategy;
-  strategy.rests = make_rests(plan, config, mesh, std::move(link));
-  const Rests& rests = strategy.rests;
+  strategy.resting = make_resting_stores(rest, config, mesh, std::move(link));
+  const RestingStores& resting = strategy.resting;
   strategy.store =
       std::make_unique<ParamStore>(plan, group, mesh.device(),
-                                   ParamStoreOptions{.dtype = dtype_of(config.precision),
-                                                     .max_reads = rests.max_param_reads,
-                                                     .rests = rests.params,
-                                                     .staging = rests.staging});
-  strategy.grads = make_reducer(plan, config, group, mesh.device(), rests.landing);
+                                   ParamStoreOptions{.dtype = rest.working,
+                                                     .max_reads = rest.parameters.leases(),
+                                                     .rests = resting.params,
+                                                     .staging = resting.staging});
+  strategy.grads = make_reducer(plan, config, rest, group, mesh.device(), resting.landing);
   strategy.optimizer = std::make_unique<ShardedOptimizer>(plan, *strategy.store, *strategy.grads,
-                                                          rests.updates, rests.options);
+                                                          resting.updates, resting.options);
   strategy.params = std::make_unique<BlockParams>(
       plan, *strategy.store, *strategy.optimizer,
-      BlockParams::Options{.limits = gather_limits(plan, config, device),
-                           .update_before_use = rests.update_before_use});
+      BlockParams::Options{.limits = gather_limits(plan, config, apart),
+                           .update_before_use = rest.update_before_use()});
   strategy.factors = gradient_factors(config, group.size(), /*scatters=*/stage > 0);
   strategy.description = describe(plan, config);
   return strategy;

@@ -10,7 +10,7 @@
 #include "zero/block_params.h"
 #include "zero/grad_reducer.h"
 #include "zero/param_store.h"
-#include "zero/rests.h"
+#include "zero/resting_stores.h"
 #include "zero/sharded_optimizer.h"
 
 namespace zeroth::zero {
@@ -23,7 +23,7 @@ struct GradientFactors {
 };
 
 struct Strategy {
-  Rests rests;  // the others refer to its stores
+  RestingStores resting;  // the others refer to them
   std::unique_ptr<ParamStore> store;
   std::unique_ptr<GradReducer> grads;
   std::unique_ptr<ShardedOptimizer> optimizer;
@@ -33,22 +33,22 @@ struct Strategy {
 };
 
 // What the table says of parameters and gradients, without stores and ranks, to count what they
-// take: what becomes of the plan's units on a device of this type ...
-void set_retention(UnitPlan& plan, const configs::Config& config, torch::DeviceType device);
+// take. `apart`: as for plan_rest. What becomes of the plan's units, and where they rest ...
+RestPlan settle(UnitPlan& plan, const configs::Config& config, bool apart);
 // ... what is gathered ahead of use ...
-GatherLimits gather_limits(const UnitPlan& plan, const configs::Config& config,
-                           torch::DeviceType device);
-// ... and where gradients go.
-// `landing`: as in GradReducerOptions.
+GatherLimits gather_limits(const UnitPlan& plan, const configs::Config& config, bool apart);
+// ... and where gradients go. `landing`: as in GradReducerOptions; it is there where `rest` says
+// so.
 std::unique_ptr<GradReducer> make_reducer(const UnitPlan& plan, const configs::Config& config,
-                                          comm::Group& group, torch::Device device,
+                                          const RestPlan& rest, comm::Group& group,
+                                          torch::Device device,
                                           std::shared_ptr<GradLanding> landing = nullptr);
 
 // Strategy::description.
 std::string describe(const UnitPlan& plan, const configs::Config& config);
 
-// Throws an Error that names the key for sizes that cannot work with these units.
-void check_sizes(const UnitPlan& plan, const configs::Config& config);
+// Throws an Error that names the key for sizes that cannot work with these units on such a device.
+void check_sizes(UnitPlan plan, const configs::Config& config, torch::DeviceType device);
 
 // Takes the plan's parameters over (see ParamStore), and decides what becomes of its units. Keeps
 // references to `plan` and to the mesh's group. Throws an Error that names the key for sizes that

@@ -31,9 +31,9 @@ struct Unit {
   // "block 3 (layers.2)", for messages.
   std::string place() const;
   bool released() const { return retention == Retention::kRelease; }
-  // The range of the flat buffer that a rank owns, and its elements.
+  // The range of the flat buffer that a rank owns: its shard, or all where every rank owns all. Of
+  // one size on all ranks.
   Range share(int rank) const;
-  int64_t share_numel() const { return share(0).size(); }
 };
 
 struct UnitPlan {

@@ -3,36 +3,36 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 
+#include <algorithm>
+
+#include "optim/update_rule.h"
 #include "zero/dtype.h"
 
 namespace zeroth::zero {
 namespace {
 
-using Step = configs::OffloadOptimizerConfig::Step;
-
 // More than the caches of a processor hold.
 constexpr int64_t kMeasured = int64_t{1} << 24;
 
-double host_rate(const configs::Config& config, int64_t elements,
+double host_rate(const RestPlan& rest, const configs::OptimizerConfig& optimizer,
                  const offload::Together& together) {
   const torch::NoGradGuard no_grad;
-  const auto rule = optim::make_update_rule(config.optimizer, torch::kCPU);
-  const auto full = [&](torch::Dtype dtype, double value) {
-    return at::full({elements}, value, torch::TensorOptions(torch::kCPU).dtype(dtype));
+  const auto rule = optim::make_update_rule(optimizer, torch::kCPU);
+  const auto full = [](torch::Dtype dtype, double value) {
+    return at::full({kMeasured}, value, torch::TensorOptions(torch::kCPU).dtype(dtype));
   };
   std::vector<torch::Tensor> states;
-  for (size_t i = 0; i < rule->state_names().size(); ++i) {
-    states.push_back(full(rule->state_dtype(), 1e-3));
+  for (int64_t i = 0; i < rest.arrays.states; ++i) {
+    states.push_back(full(rest.arrays.state, 1e-3));
   }
-  const torch::Tensor working = full(dtype_of(config.precision), 1);
-  const bool copies = has_master(config, *rule);
+  const torch::Tensor working = full(rest.working, 1);
   const optim::UpdateRule::Range range = {
-      .master = copies ? full(rule->master_dtype(), 1) : working,
-      .grad = full(gradient_dtype(config), 1e-3),
+      .master = rest.arrays.master ? full(*rest.arrays.master, 1) : working,
+      .grad = full(rest.gradient, 1e-3),
       .states = states,
-      .copy = copies ? working : torch::Tensor()};
+      .copy = rest.arrays.master ? working : torch::Tensor()};
   return offload::measure_rate(
-      elements, [&] { rule->apply(range, optim::usual_step(config.optimizer, 1)); }, together);
+      kMeasured, [&] { rule->apply(range, optim::usual_step(optimizer, 1)); }, together);
 }
 
 offload::StepRates least_over_ranks(const offload::StepRates& rates, const comm::Mesh& mesh) {
@@ -49,37 +49,36 @@ offload::StepRates least_over_ranks(const offload::StepRates& rates, const comm:
 
 }  // namespace
 
-bool has_master(const configs::Config& config, const optim::UpdateRule& rule) {
-  return rule.master_dtype() != dtype_of(config.precision);
-}
-
-offload::StepBytes bytes_per_element(const configs::Config& config) {
-  const auto rule = optim::make_update_rule(config.optimizer, torch::kCPU);
-  const auto size = [](torch::Dtype dtype) {
-    return static_cast<int64_t>(c10::elementSize(dtype));
-  };
-  const bool copies = has_master(config, *rule);
-  const bool rests = config.zero.offload_param.device != configs::RestingPlace::kDevice;
-  const int64_t parameter = size(dtype_of(config.precision));
-  const int64_t states =
-      static_cast<int64_t>(rule->state_names().size()) * size(rule->state_dtype()) +
-      (copies ? size(rule->master_dtype()) : 0);
+offload::StepBytes bytes_per_element(const RestPlan& rest) {
+  const int64_t arrays = rest.arrays.master_bytes() + rest.arrays.state_bytes();
+  const int64_t parameter = width_of(rest.working);
+  const int64_t resting = rest.parameters.any ? parameter : 0;
   return {.parameter = parameter,
-          .to_device = states + size(gradient_dtype(config)) + (rests && !copies ? parameter : 0),
-          .to_host = states + (rests ? parameter : 0)};
+          .to_device = arrays + width_of(rest.gradient) + (rest.arrays.master ? 0 : resting),
+          .to_host = arrays + resting};
 }
 
-bool updates_on_device(const configs::Config& config, const comm::Mesh& mesh,
-                       device::HostLink& link, std::vector<std::string>& notes) {
-  const Step step = config.zero.offload_optimizer.step;
-  if (step != Step::kAuto) return step == Step::kGpu;
+offload::StepChoice measure_updater(const RestPlan& rest, const configs::Config& config,
+                                    const comm::Mesh& mesh, device::HostLink& link) {
   const auto together = [&mesh] { comm::barrier(mesh); };
   offload::StepRates rates = offload::measure_link(link, mesh.device(), together);
-  rates.host_elements_per_s = host_rate(config, kMeasured, together);
-  const offload::StepChoice choice =
-      offload::choose_step(least_over_ranks(rates, mesh), bytes_per_element(config));
-  notes.push_back(choice.why);
-  return choice.on_device;
+  rates.host_elements_per_s = host_rate(rest, config.optimizer, together);
+  return offload::choose_step(least_over_ranks(rates, mesh), bytes_per_element(rest));
+}
+
+// The link's tensors are gone when the host's are made.
+PlaceBytes measuring_bytes(const RestPlan& rest) {
+  if (rest.updater != RestPlan::Updater::kMeasured) return {};
+  const int64_t there_and_back = 2 * offload::kLinkTrialBytes;
+  PlaceBytes bytes{.device = offload::kLinkTrialBytes,
+                   .host = kMeasured * (rest.arrays.master_bytes() + rest.arrays.state_bytes() +
+                                        width_of(rest.working) + width_of(rest.gradient))};
+  if (rest.link_pinned) {
+    bytes.pinned = there_and_back;
+  } else {
+    bytes.host = std::max(bytes.host, there_and_back);
+  }
+  return bytes;
 }
 
 }  // namespace zeroth::zero

@@ -1,26 +1,23 @@
-// Who updates what rests on the host of a GPU.
+// Who updates what rests on the host of a GPU, where a measurement is to tell.
 #pragma once
-
-#include <string>
-#include <vector>
 
 #include "comm/mesh.h"
 #include "configs/config.h"
 #include "offload/step_choice.h"
-#include "optim/update_rule.h"
+#include "zero/memory_plan.h"
+#include "zero/rest_plan.h"
 
 namespace zeroth::zero {
 
-// Whether masters are a copy beside the working weights.
-bool has_master(const configs::Config& config, const optim::UpdateRule& rule);
+// That cross the link for an element.
+offload::StepBytes bytes_per_element(const RestPlan& rest);
 
-// With the states, masters, gradients and resting places that `config` has.
-offload::StepBytes bytes_per_element(const configs::Config& config);
-
-// As offload_optimizer.step says; with auto the link and the host's rate are measured, by all ranks
-// at a time, which takes a part of a second, and the reason is added to `notes`. The same on every
-// rank. Collective with auto.
-bool updates_on_device(const configs::Config& config, const comm::Mesh& mesh,
-                       device::HostLink& link, std::vector<std::string>& notes);
+// Measures the link's rates and the host's, on all ranks at a time, which takes a part of a second.
+// The same on every rank. Collective.
+offload::StepChoice measure_updater(const RestPlan& rest, const configs::Config& config,
+                                    const comm::Mesh& mesh, device::HostLink& link);
+// What that takes at most, in each place, given back when it returns; nothing where another updater
+// is planned.
+PlaceBytes measuring_bytes(const RestPlan& rest);
 
 }  // namespace zeroth::zero

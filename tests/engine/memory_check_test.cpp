@@ -59,7 +59,7 @@ TEST_CASE("two folders of files on one disk share what is free there") {
   run.memory.parameters.file = 3 * kMib;
   run.room.disks["/disk/a"] = {.free = 8 * kMib, .device = 7};
   run.room.disks["/disk/b"] = {.free = 8 * kMib, .device = 7};
-  run.with = [&](const configs::Config&) { return run.memory; };
+  run.reckon = [&](const configs::Config&, const OutlineOptions&) { return run.memory; };
   CHECK_NOTHROW(require_memory(run));
   run.room.disks["/disk/a"].free = run.room.disks["/disk/b"].free = 8 * kMib - 1;
   CHECK_THROWS_WITH_AS(
@@ -96,13 +96,13 @@ TEST_CASE("values that blocks hold count while weights are loaded, and are left 
     return run_memory(blocks, config, {.world_size = 2}, here, system.root());
   };
   configs::Config config;  // AdamW at stage 0: far more than what is held
-  const zero::MemoryPlan training = outline(blocks, config, {.world_size = 2}).memory;
+  const zero::MemoryPlan training = plan_memory(zero::plan_units(blocks, 2), config, {});
   const int64_t enough = (2 * (training.peak().device - held) + 1023) / 1024;
   CHECK_NOTHROW(require_memory(run_beside(config, enough)));
   CHECK_THROWS_AS(require_memory(run_beside(config, enough - 1)), Error);
   // With the other rank on another machine.
   CHECK_NOTHROW(require_memory(run_beside(config, (enough + 1) / 2, /*here=*/1)));
-  CHECK(run_beside(config, enough).memory.loading.device == training.loading.device + held);
+  CHECK(run_beside(config, enough).memory.held == zero::PlaceBytes{.device = held});
 }
 
 }  // namespace zeroth::engine

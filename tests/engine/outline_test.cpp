@@ -6,6 +6,14 @@
 #include "tests/support/ranks.h"
 
 namespace zeroth::engine {
+namespace {
+
+zero::PlaceBytes kept_inputs(const model::Blocks& blocks, const configs::Config& config,
+                             const OutlineOptions& options) {
+  return plan_memory(zero::plan_units(blocks, options.world_size), config, options).kept_inputs;
+}
+
+}  // namespace
 
 TEST_CASE("an outline says of blocks what an engine of them says, and leaves them as they are") {
   configs::Config config;
@@ -17,6 +25,8 @@ TEST_CASE("an outline says of blocks what an engine of them says, and leaves the
   const model::Blocks blocks = testing::make_chain({.frozen = true});
   const torch::Tensor before = blocks[1]->parameters()[0].clone();
   const Outline known = outline(blocks, config, {.world_size = 2});
+  const zero::MemoryPlan memory =
+      plan_memory(zero::plan_units(blocks, 2), config, {.world_size = 2});
   CHECK(at::equal(blocks[1]->parameters()[0], before));
   testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
     const auto engine = testing::make_engine(testing::make_chain({.frozen = true}), config, mesh);
@@ -24,22 +34,25 @@ TEST_CASE("an outline says of blocks what an engine of them says, and leaves the
     CHECK(engine->decay_counts().decayed == known.decay.decayed);
     CHECK(engine->decay_counts().not_decayed == known.decay.not_decayed);
     CHECK(engine->strategy() == known.strategy);
-    CHECK(engine->memory().peak() == known.memory.peak());
+    CHECK(engine->memory().peak() == memory.peak());
     testing::ChainLoader loader({.accumulation = 3, .rank = mesh->rank(), .world_size = 2});
     engine->train_batch(loader);
-    CHECK(engine->store().buffers().pooled_bytes() == known.memory.gathered.device);
+    CHECK(engine->store().buffers().pooled_bytes() == memory.gathered.device);
   });
 }
 
 TEST_CASE("kept inputs are those of the blocks that run again, but for the first and the last") {
   const model::Blocks blocks = testing::make_chain();  // five
   configs::Config config;
-  const auto kept = [&] {
-    return outline(blocks, config, {.block_input_bytes = 100}).memory.kept_inputs.device;
-  };
+  const auto kept = [&] { return kept_inputs(blocks, config, {.row_elements = 25}).device; };
   CHECK(kept() == 0);
   config.recompute.every_nth_block = 1;
   CHECK(kept() == 300);
+  config.precision = configs::Precision::kBf16;
+  CHECK(kept() == 150);
+  config.batch.micro_batch_size = 4;
+  CHECK(kept() == 600);
+  CHECK(kept_inputs(blocks, config, {.row_elements = 25, .most_rows = 3}).device == 450);
   config.recompute = {.number_checkpoints = 2};
   CHECK(kept() == 0);  // two segments: one without an input, one that is not run again
 }
@@ -48,12 +61,10 @@ TEST_CASE("beside a GPU kept inputs may lie in pinned host memory, but for the l
   const model::Blocks blocks = testing::make_chain();
   configs::Config config;
   config.recompute = {.every_nth_block = 1, .cpu_checkpointing = true};
-  const OutlineOptions on_gpu{.device = torch::kCUDA, .block_input_bytes = 100};
-  CHECK(outline(blocks, config, on_gpu).memory.kept_inputs ==
-        zero::PlaceBytes{.device = 300, .pinned = 200});
+  const OutlineOptions on_gpu{.device = torch::kCUDA, .row_elements = 25};
+  CHECK(kept_inputs(blocks, config, on_gpu) == zero::PlaceBytes{.device = 300, .pinned = 200});
   const model::Blocks more = testing::make_chain({.layers = 6});  // eight blocks
-  CHECK(outline(more, config, on_gpu).memory.kept_inputs ==
-        zero::PlaceBytes{.device = 300, .pinned = 500});
+  CHECK(kept_inputs(more, config, on_gpu) == zero::PlaceBytes{.device = 300, .pinned = 500});
 }
 
 TEST_CASE("a configuration that cannot work with the blocks is refused") {

@@ -14,7 +14,6 @@
 #include "tests/trainer/flag_line.h"
 #include "tests/trainer/workbench.h"
 #include "trainer/batch_loader.h"
-#include "trainer/run_memory.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -37,8 +36,8 @@ RunPlan plan_of(const Workbench& bench, const std::string& more) {
 }
 
 // With what activations take.
-engine::RunMemory foretold(const RunPlan& plan, const engine::MachineRoom& room = {}) {
-  return run_memory(plan, room, measure_activations(plan));
+engine::RunMemory foretold(const RunPlan& plan) {
+  return engine::with_activations(run_memory(plan, 1), measure_activations(plan));
 }
 
 // Bytes that the second step allocates at most, beside what rests from the first one.
@@ -142,9 +141,8 @@ TEST_CASE("an evaluation's activations are foretold, too") {
 TEST_CASE("a micro-batch that cannot fit is refused at once, and one that does is named") {
   const Workbench bench;
   const RunPlan plan = plan_of(bench, "--micro-batch 100000");
-  engine::MachineRoom room;
-  room.host = HostRoom{int64_t{4} << 30, "the limit"};
-  const engine::RunMemory memory = foretold(plan, room);
+  engine::RunMemory memory = foretold(plan);
+  memory.room.host = HostRoom{int64_t{4} << 30, "the limit"};
   CHECK(memory.memory.activations.device > (int64_t{10} << 30));
   std::string refusal;
   try {
@@ -160,7 +158,7 @@ TEST_CASE("a micro-batch that cannot fit is refused at once, and one that does i
   const int64_t size = std::stoll(refusal.substr(refusal.find(way) + way.size()));
   const RunPlan smaller =
       plan_of(bench, fmt::format("--micro-batch {} --accumulation {}", size, 100000 / size));
-  CHECK(engine::memory_need(foretold(smaller)).host <= room.host->bytes);
+  CHECK(engine::memory_need(foretold(smaller)).host <= memory.room.host->bytes);
   CHECK(size > 1000);
 
   const auto result = bench.zeroth(

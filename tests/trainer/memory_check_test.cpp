@@ -7,7 +7,7 @@
 #include "tests/support/child_cgroup.h"
 #include "tests/trainer/flag_line.h"
 #include "tests/trainer/workbench.h"
-#include "trainer/run_memory.h"
+#include "trainer/run_plan.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -16,9 +16,15 @@ using engine::memory_need;
 
 constexpr int64_t kMib = int64_t{1} << 20;
 
+engine::RunMemory beside(const RunPlan& plan, const engine::MachineRoom& room) {
+  engine::RunMemory run = run_memory(plan, room.ranks);
+  run.room = room;
+  return run;
+}
+
 std::string refusal_of(const RunPlan& plan, const engine::MachineRoom& room) {
   try {
-    engine::require_memory(run_memory(plan, room));
+    engine::require_memory(beside(plan, room));
   } catch (const Error& error) {
     return error.what();
   }
@@ -39,9 +45,10 @@ engine::MachineRoom of_two_ranks() {
 }
 
 int64_t need_with(const RunPlan& plan, int stage) {
+  const engine::RunMemory run = run_memory(plan, 2);
   configs::Config config = plan.config;
   config.zero.stage = stage;
-  return outline_of(plan, config).memory.peak().device * 2;
+  return run.reckon(config, run.options).peak().device * 2;
 }
 
 // Turns the workbench's model into one of which only a description is there.
@@ -70,9 +77,9 @@ TEST_CASE("a run that fits is not refused, nor one of which nothing is known") {
   const RunPlan plan = two_ranks(bench);
   engine::MachineRoom room = of_two_ranks();
   CHECK(refusal_of(plan, room).empty());
-  room.host = HostRoom{memory_need(run_memory(plan, room)).host, "the limit"};
+  room.host = HostRoom{memory_need(beside(plan, room)).host, "the limit"};
   CHECK(refusal_of(plan, room).empty());
-  CHECK(memory_need(run_memory(plan, room)).host == 2 * plan.outline.memory.peak().device);
+  CHECK(memory_need(beside(plan, room)).host == 2 * run_memory(plan, 2).memory.peak().device);
 }
 
 TEST_CASE("a run that host memory cannot hold is refused with the smallest change that fits") {
@@ -109,9 +116,8 @@ TEST_CASE("a run whose files the disk cannot hold is refused") {
   engine::MachineRoom room = of_two_ranks();
   plan.config.zero.offload_optimizer.device = configs::RestingPlace::kNvme;
   plan.config.zero.offload_optimizer.nvme_path = "/nvme";
-  plan.outline = outline_of(plan, plan.config);
-  const int64_t files = memory_need(run_memory(plan, room)).files.at("/nvme");
-  CHECK(files == 2 * plan.outline.memory.states.file);
+  const int64_t files = memory_need(beside(plan, room)).files.at("/nvme");
+  CHECK(files == 2 * run_memory(plan, 2).memory.states.file);
   room.disks["/nvme"].free = files;
   CHECK(refusal_of(plan, room).empty());
   room.disks["/nvme"].free = files - 1;

@@ -202,7 +202,7 @@ TEST_CASE("the plan's gradients beside a GPU are those of a step") {
             strategy.grads->reset();
           }
           const GradReducer& grads = *strategy.grads;
-          const GradLanding& landing = *strategy.rests.landing;
+          const GradLanding& landing = *strategy.resting.landing;
           CHECK(memory.gradients ==
                 PlaceBytes{.device = grads.resting_bytes() - grads.buffer_bytes(),
                            .pinned = landing.shard_bytes()});

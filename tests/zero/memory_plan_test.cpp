@@ -56,7 +56,7 @@ void run_step(const UnitPlan& plan, Strategy& strategy, int64_t micros) {
 // The stores of optimizer state, each once.
 std::set<offload::ShardStore*> update_stores(const Strategy& strategy) {
   std::set<offload::ShardStore*> stores;
-  for (const UpdatePlace& place : strategy.rests.updates) stores.insert(place.states);
+  for (const UpdatePlace& place : strategy.resting.updates) stores.insert(place.states);
   return stores;
 }
 
@@ -93,7 +93,7 @@ void check_case(const Case& row) {
           strategy.grads->resting_bytes() - strategy.grads->buffer_bytes());
     CHECK(memory.masters.file + memory.states.file == updates.file);
     int64_t files = 0;
-    for (const auto& store : strategy.rests.stores) files += store->bytes().file;
+    for (const auto& store : strategy.resting.stores) files += store->bytes().file;
     CHECK(memory.parameters.file == files - updates.file);
     CHECK(memory.parameters.device + memory.file_buffers.device + updates_in_memory ==
           strategy.store->resting_bytes() + updates.host);
@@ -207,8 +207,7 @@ TEST_CASE(
         }
         const Strategy strategy = make_strategy(plan, config, *mesh);
         CHECK(strategy.grads->resting_bytes() == 0);
-        CHECK_FALSE(strategy.rests.update_before_use);
-        for (const auto& store : strategy.rests.stores) CHECK(store->bytes().host == 0);
+        for (const auto& store : strategy.resting.stores) CHECK(store->bytes().host == 0);
       });
     }
   }
@@ -231,6 +230,8 @@ TEST_CASE("beside a GPU what is offloaded rests in pinned or other host memory")
   CHECK(there.gradients == PlaceBytes{.pinned = here.gradients.device});
   CHECK(there.staging.device > 0);
   CHECK(here.staging == PlaceBytes{});
+  CHECK(here.measuring == PlaceBytes{});
+  CHECK(there.measuring.pinned > 0);
   away.zero.offload_optimizer.pin_memory = false;
   there = plan_memory(plan, away, torch::kCUDA, step);
   CHECK(there.states == PlaceBytes{.host = here.states.device});
@@ -246,9 +247,21 @@ TEST_CASE("beside a GPU what is offloaded rests in pinned or other host memory")
   there = plan_memory(plan, away, torch::kCUDA, step);
   CHECK(there.states == PlaceBytes{.host = here.states.device});
   CHECK(there.gradients == PlaceBytes{.pinned = here.gradients.device});
+  CHECK(there.measuring == PlaceBytes{});
 }
 
-TEST_CASE("the peak is training's, or the loading's where more is needed for that") {
+TEST_CASE("each key for page-locked memory speaks of its own kind; gradients follow either") {
+  const TempFolder folder;
+  const UnitPlan plan = plan_units(testing::make_chain(), 2);
+  configs::Config config = config_of(3, RestingPlace::kCpu, RestingPlace::kCpu, folder);
+  config.zero.offload_optimizer.pin_memory = false;
+  const MemoryPlan memory = plan_memory(plan, config, torch::kCUDA, {});
+  CHECK(memory.states.pinned == 0);
+  CHECK(memory.parameters.host == 0);
+  CHECK(memory.gradients.host == 0);
+}
+
+TEST_CASE("the peak is training's, or that of loading or measuring where these need more") {
   MemoryPlan memory;
   memory.parameters.device = 100;
   memory.states.device = 50;
@@ -258,6 +271,10 @@ TEST_CASE("the peak is training's, or the loading's where more is needed for tha
   CHECK(memory.peak() == PlaceBytes{.device = 160, .host = 30});
   memory.states.file = 7;
   CHECK(memory.peak().total() == 197);
+  memory.measuring = {.device = 170, .host = 20};  // before there are parameters
+  CHECK(memory.peak() == PlaceBytes{.device = 170, .host = 30, .file = 7});
+  memory.held.host = 15;
+  CHECK(memory.peak() == PlaceBytes{.device = 170, .host = 45, .file = 7});
 }
 
 TEST_CASE("a buffer smaller than the largest shard of parameters is refused with the smallest") {
@@ -269,9 +286,10 @@ TEST_CASE("a buffer smaller than the largest shard of parameters is refused with
   int64_t largest = 0;
   for (const Unit& unit : plan.units) largest = std::max(largest, unit.layout.shard_numel());
   const std::string end = fmt::format("the smallest value that works is {}", largest);
-  CHECK_THROWS_WITH_AS(check_sizes(plan, config), doctest::Contains(end.c_str()), Error);
+  CHECK_THROWS_WITH_AS(check_sizes(plan, config, torch::kCPU), doctest::Contains(end.c_str()),
+                       Error);
   config.zero.offload_param.buffer_size_elements = largest;
-  check_sizes(plan, config);
+  CHECK_NOTHROW(check_sizes(plan, config, torch::kCPU));
 }
 
 }  // namespace zeroth::zero

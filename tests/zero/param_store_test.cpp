@@ -79,7 +79,7 @@ TEST_CASE("reads are told to every store, in order") {
     const std::vector<offload::Tile>& tiles = reads.at(&elsewhere);
     REQUIRE(tiles.size() == 2);
     CHECK(tiles[0].shard == 1);
-    CHECK(tiles[0].end == plan.units[3].share_numel());
+    CHECK(tiles[0].end == plan.units[3].share(0).size());
     CHECK(tiles[1].shard == 0);
     const ParamStore here(plan, mesh->data(), torch::kCPU, {});
     CHECK(here.reads({3, 0, 1}).empty());

@@ -13,13 +13,16 @@ namespace {
 // Embedding and head grow evenly with the vocabulary, so that two small ones tell of the whole.
 constexpr int64_t kVocabulary = 1024;
 
+int64_t longest_row(const std::unique_ptr<data::Dataset>& data) {
+  return data ? data::longest_row(*data) : 0;
+}
+
 class Estimate {
  public:
   explicit Estimate(const RunPlan& plan) : plan_(plan) {
-    const auto longest = [](const auto& data) { return data ? data::longest_row(*data) : 0; };
     const torch::Dtype working = zero::dtype_of(plan.config.precision);
     const bool accumulates = plan.config.batch.accumulation_steps > 1;
-    options_ = {.length = std::max(longest(plan.samples.train), longest(plan.samples.eval)),
+    options_ = {.length = std::max(longest_row(plan.samples.train), longest_row(plan.samples.eval)),
                 .dtype = working,
                 .gradients = accumulates ? torch::kFloat : working,
                 .trains = plan.samples.train != nullptr};
@@ -66,9 +69,10 @@ class Estimate {
 
 }  // namespace
 
-std::optional<engine::ChainBytes> measure_activations(const RunPlan& plan) {
-  if (!plan.samples.train && !plan.samples.eval) return std::nullopt;
-  return Estimate(plan).chain();
+engine::MicroBatchSize measure_activations(const RunPlan& plan) {
+  return {.chain = Estimate(plan).chain(),
+          .row_tokens = longest_row(plan.samples.train),
+          .eval_tokens = plan.eval_deal(0, 1).micro_batch * longest_row(plan.samples.eval)};
 }
 
 }  // namespace zeroth::trainer

@@ -1,4 +1,4 @@
-// What a run that lacks memory can change.
+// What a person can change about a run that has failed for want of memory.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 #include "configs/config.h"
 
-namespace zeroth::configs {
+namespace zeroth::engine {
 
 struct MemoryFacts {
   int64_t world_size = 1;
@@ -20,10 +20,16 @@ struct MemoryFacts {
   };
   Lacks lacks = Lacks::kShared;
   bool activations = false;  // they are counted among what is needed
+
+  // Whether what rests there is in the host memory that is short.
+  bool lack_at(configs::RestingPlace place) const {
+    return place == configs::RestingPlace::kCpu ||
+           (place == configs::RestingPlace::kDevice && lacks == Lacks::kShared);
+  }
 };
 
 // At most three, one line each, what costs least first. Only what this configuration does not do
 // already, and what takes load off the memory that is short.
-std::vector<std::string> memory_remedies(const Config& config, const MemoryFacts& facts);
+std::vector<std::string> memory_remedies(const configs::Config& config, const MemoryFacts& facts);
 
-}  // namespace zeroth::configs
+}  // namespace zeroth::engine

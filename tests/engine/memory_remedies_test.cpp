@@ -1,9 +1,13 @@
-#include "configs/memory_remedies.h"
+#include "engine/memory_remedies.h"
 
 #include <doctest/doctest.h>
 
-namespace zeroth::configs {
+namespace zeroth::engine {
 namespace {
+
+using configs::Config;
+using configs::Precision;
+using configs::RestingPlace;
 
 bool any_has(const std::vector<std::string>& remedies, std::string_view part) {
   for (const std::string& remedy : remedies) {
@@ -124,4 +128,4 @@ TEST_CASE("host memory of a run on GPUs is short of what was offloaded to it") {
   CHECK(any_has(lacking(2), "offload_param.device \"nvme\""));
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth::engine

@@ -1,12 +1,19 @@
-#include "configs/memory_remedies.h"
+#include "engine/memory_remedies.h"
 
 #include <fmt/format.h>
 
 #include <utility>
 
-namespace zeroth::configs {
+namespace zeroth::engine {
 namespace {
 
+using configs::BatchConfig;
+using configs::Config;
+using configs::OffloadOptimizerConfig;
+using configs::OffloadParamConfig;
+using configs::Precision;
+using configs::RecomputeConfig;
+using configs::RestingPlace;
 using Lacks = MemoryFacts::Lacks;
 
 constexpr size_t kMost = 3;
@@ -114,7 +121,7 @@ class Remedies {
       if (now != RestingPlace::kDevice) return;
       add("zero_optimization.offload_optimizer.device \"cpu\": masters and optimizer state wait in "
           "host memory");
-    } else if (rests_here(now)) {
+    } else if (facts_.lack_at(now)) {
       add("zero_optimization.offload_optimizer.device \"nvme\" with a nvme_path: masters and "
           "optimizer state wait in a file");
     }
@@ -127,7 +134,7 @@ class Remedies {
       if (param.device != RestingPlace::kDevice) return;
       add("{}zero_optimization.offload_param.device \"cpu\": parameters wait in host memory",
           stage);
-    } else if (rests_here(param.device)) {
+    } else if (facts_.lack_at(param.device)) {
       add("{}zero_optimization.offload_param.device \"nvme\" with a nvme_path: parameters wait in "
           "a file",
           stage);
@@ -135,12 +142,6 @@ class Remedies {
       add("zero_optimization.offload_param.max_in_cpu below {}: more parameters wait in the file",
           param.max_in_cpu_elements);
     }
-  }
-
-  // In the host memory that is short.
-  bool rests_here(RestingPlace place) const {
-    return place == RestingPlace::kCpu ||
-           (place == RestingPlace::kDevice && facts_.lacks == Lacks::kShared);
   }
 
   void keep_inputs_on_host() {
@@ -169,4 +170,4 @@ std::vector<std::string> memory_remedies(const Config& config, const MemoryFacts
   return facts.lacks == Lacks::kHost ? remedies.of_host() : remedies.of_compute();
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth::engine

@@ -1,12 +1,16 @@
-#include "configs/memory_changes.h"
+#include "engine/fitting_config.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-namespace zeroth::configs {
+namespace zeroth::engine {
 namespace {
 
+using configs::BatchConfig;
+using configs::Config;
+using configs::OffloadParamConfig;
+using configs::RestingPlace;
 using Lacks = MemoryFacts::Lacks;
 
 // Each part adds the changes of one kind.
@@ -56,7 +60,7 @@ class Changes {
 
   void files() {
     const RestingPlace optimizer = config_.zero.offload_optimizer.device;
-    if (facts_.trains && rests_here(optimizer)) {
+    if (facts_.trains && facts_.lack_at(optimizer)) {
       add("zero_optimization.offload_optimizer.device \"nvme\"",
           [](Config& config) { config.zero.offload_optimizer.device = RestingPlace::kNvme; });
     }
@@ -69,7 +73,7 @@ class Changes {
 
   void parameter_files(int64_t buffer_size, const char* text) {
     const OffloadParamConfig& param = config_.zero.offload_param;
-    if (rests_here(param.device)) {
+    if (facts_.lack_at(param.device)) {
       add(fmt::format(
               "zero_optimization.offload_param {{\"device\": \"nvme\", \"max_in_cpu\": 0{}}}{}",
               text, config_.zero.stage == 3 ? "" : " with zero_optimization.stage 3"),
@@ -116,12 +120,6 @@ class Changes {
     }
   }
 
-  // In the host memory that is short.
-  bool rests_here(RestingPlace place) const {
-    return place == RestingPlace::kCpu ||
-           (place == RestingPlace::kDevice && facts_.lacks == Lacks::kShared);
-  }
-
   const Config& config_;
   const MemoryFacts& facts_;
   std::vector<MemoryChange> changes_;
@@ -165,4 +163,4 @@ FittingConfig fit_memory(const Config& config, const MemoryFacts& facts,
   return result;
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth::engine

@@ -1,12 +1,15 @@
-#include "configs/memory_changes.h"
+#include "engine/fitting_config.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 
-namespace zeroth::configs {
+namespace zeroth::engine {
 namespace {
 
+using configs::Config;
+using configs::OffloadParamConfig;
+using configs::RestingPlace;
 using Lacks = MemoryFacts::Lacks;
 
 std::vector<std::string> texts(const Config& config, const MemoryFacts& facts) {
@@ -126,4 +129,4 @@ TEST_CASE("a configuration that fits needs no change, one that never fits has th
   CHECK(std::count(less.changes.begin(), less.changes.end(), "zero_optimization.stage 2") == 0);
 }
 
-}  // namespace zeroth::configs
+}  // namespace zeroth::engine

@@ -1,0 +1,81 @@
+// What a rank keeps between uses: where, of which type, and through which memory it comes and goes.
+// Reckoned from the units and the configuration alone, and read by all who allocate, count or
+// measure. Pure arithmetic.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "configs/config.h"
+#include "zero/unit.h"
+
+namespace zeroth::zero {
+
+// The optimizer's arrays, each with an element for every trained one.
+struct UpdateArrays {
+  int64_t states = 0;
+  torch::Dtype state = torch::kFloat;
+  std::optional<torch::Dtype> master = {};  // none: the parameters are the master
+
+  int64_t count() const { return states + (master ? 1 : 0); }
+  int64_t master_bytes() const;  // for one element, as those that follow
+  int64_t state_bytes() const;   // of all states
+};
+
+// What rests away from the device, of one kind.
+struct AwayPlan {
+  bool any = false;          // there is some
+  bool pinned = false;       // the host memory in which it rests, or the file's buffers
+  int64_t depth = 0;         // tiles that one use takes, copied to the device ahead of it
+  int64_t slot_bytes = 0;    // of a tile on the device; 0: the host's memory is the device's
+  int64_t buffers = 0;       // of host memory in front of a file; 0: there is none
+  int64_t buffer_bytes = 0;  // no more than the largest share in the file needs
+
+  // Tiles that the device's side borrows at a time at most: a use's buffers are left to the host.
+  size_t leases() const;
+};
+
+struct RestPlan {
+  // kCpu is host memory beside a GPU; where the CPU computes, its memory is the device's.
+  using Place = configs::RestingPlace;
+  // Elements of one rank's share; 0: nothing of this unit rests.
+  struct Rest {
+    int64_t elements = 0;
+    Place place = Place::kDevice;
+  };
+  struct UnitRest {
+    Rest updates;     // masters and states: of what is trained
+    Rest parameters;  // of what is released between uses; the rest of them is whole on the device
+  };
+  std::vector<UnitRest> units;
+
+  torch::Dtype working = torch::kFloat;   // of parameters
+  torch::Dtype wire = torch::kFloat;      // of gradients on their way between ranks
+  torch::Dtype gradient = torch::kFloat;  // of gradients until the update
+  UpdateArrays arrays;
+
+  AwayPlan updates;
+  AwayPlan parameters;
+  int64_t tile_elements = 0;                         // of `updates`, where they come by tiles
+  int64_t most_updated = 0;                          // elements of the largest share of these
+  enum class Updater { kDevice, kHost, kMeasured };  // the last: of the others the faster one
+  Updater updater = Updater::kDevice;                // of what rests away
+  bool gradients_land = false;                       // on the host, which is then not the device
+  bool link_pinned = false;                          // host memory through which they pass
+  Place host = Place::kDevice;                       // its memory: kDevice where it is the device's
+
+  bool needs_link() const { return host == Place::kCpu && (updates.any || parameters.any); }
+  bool update_before_use() const { return updates.any || parameters.buffers > 0; }
+};
+
+// Buffers of parameters or gradients, on each side of the link, that wait for their copies.
+inline constexpr int64_t kStagingSlots = 2;
+
+// `plan`: with its units' retention. `apart`: the host's memory is not the device's. Throws an
+// Error that names the key and the smallest value that works when a buffer is too small.
+RestPlan plan_rest(const UnitPlan& plan, const configs::Config& config, bool apart);
+
+}  // namespace zeroth::zero

@@ -1,0 +1,44 @@
+// The stores in which a run's values rest, and which unit's rest in which.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/mesh.h"
+#include "configs/config.h"
+#include "offload/staging.h"
+#include "optim/update_rule.h"
+#include "zero/grad_landing.h"
+#include "zero/rest_plan.h"
+#include "zero/sharded_optimizer.h"
+
+namespace zeroth::zero {
+
+struct RestingStores {
+  // Null where the host is the device, or nothing rests on it.
+  std::shared_ptr<device::HostLink> link;
+  std::shared_ptr<offload::Staging> staging;
+  std::shared_ptr<GradLanding> landing;  // null: gradients rest on the device
+  std::vector<std::unique_ptr<offload::ShardStore>> stores;
+  std::vector<std::unique_ptr<optim::UpdateRule>> rules;
+  std::vector<offload::ShardStore*> params;  // as ParamStoreOptions::rests
+  std::vector<UpdatePlace> updates;          // [unit]
+  ShardedOptimizer::Options options;
+
+  std::vector<std::string> choices;  // made at the start, for the user
+
+  // Of all stores together; of the link where none has any of its own.
+  offload::Traffic traffic() const;
+  // What the user should know, one line each.
+  std::vector<std::string> notes() const;
+};
+
+// As `plan` of this configuration says. `link`: the host's side of the mesh's device; null where
+// they are one. No file is made yet: that is when the first tile is asked for. Collective where the
+// updater is measured.
+RestingStores make_resting_stores(const RestPlan& plan, const configs::Config& config,
+                                  const comm::Mesh& mesh,
+                                  std::shared_ptr<device::HostLink> link = nullptr);
+
+}  // namespace zeroth::zero
