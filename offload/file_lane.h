@@ -2,6 +2,7 @@
 // plain lane one. FileIo gives each lane a thread; tests put faulty lanes between the two.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -14,8 +15,10 @@ namespace zeroth::offload {
 // Offsets, lengths and addresses of all transfers are multiples of this, as O_DIRECT asks.
 inline constexpr size_t kFileAlignment = 4096;
 // What so many bytes take on a file.
-constexpr uint64_t on_file(uint64_t bytes) {
-  return (bytes + kFileAlignment - 1) / kFileAlignment * kFileAlignment;
+template <std::integral Bytes>
+constexpr Bytes on_file(Bytes bytes) {
+  constexpr auto kGrid = static_cast<Bytes>(kFileAlignment);
+  return (bytes + kGrid - 1) / kGrid * kGrid;
 }
 
 enum class FileOp { kRead, kWrite };

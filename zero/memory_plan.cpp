@@ -125,10 +125,6 @@ GradientBytes gradient_bytes(const UnitPlan& plan, const configs::Config& config
           .host_buffers = landing ? landing->buffer_bytes() : 0};
 }
 
-int64_t on_file(int64_t bytes) {
-  return static_cast<int64_t>(offload::on_file(static_cast<uint64_t>(bytes)));
-}
-
 class Planner {
  public:
   Planner(const UnitPlan& plan, const configs::Config& config, torch::DeviceType device)
@@ -151,7 +147,7 @@ class Planner {
  private:
   static void put(PlaceBytes& bytes, RestingPlace place, bool pinned, int64_t count) {
     if (place == RestingPlace::kNvme) {
-      bytes.file += on_file(count);
+      bytes.file += offload::on_file(count);
     } else if (place == RestingPlace::kDevice) {
       bytes.device += count;
     } else {

@@ -5,12 +5,12 @@
 #include "base/error.h"
 #include "offload/file_lane.h"
 #include "offload/shard_store.h"
-#include "optim/update_rule.h"
 #include "zero/dtype.h"
 
 namespace zeroth::zero {
 namespace {
 
+using offload::on_file;
 using Place = RestPlan::Place;
 using Rest = RestPlan::Rest;
 using UnitRest = RestPlan::UnitRest;
@@ -19,18 +19,6 @@ using Updater = RestPlan::Updater;
 // Read ahead of an update and written behind it: long enough for a disk's full rate.
 constexpr int64_t kFileTile = int64_t{4} << 20;
 constexpr int64_t kWidest = sizeof(float);
-
-int64_t on_file(int64_t bytes) {
-  return static_cast<int64_t>(offload::on_file(static_cast<uint64_t>(bytes)));
-}
-
-UpdateArrays arrays_of(const configs::Config& config) {
-  const auto rule = optim::make_update_rule(config.optimizer, torch::kCPU);
-  UpdateArrays arrays{.states = static_cast<int64_t>(rule->state_names().size()),
-                      .state = rule->state_dtype()};
-  if (rule->master_dtype() != dtype_of(config.precision)) arrays.master = rule->master_dtype();
-  return arrays;
-}
 
 class Planner {
  public:
@@ -44,7 +32,8 @@ class Planner {
     rest_.working = dtype_of(config.precision);
     rest_.wire = wire_dtype(config);
     rest_.gradient = gradient_dtype(config);
-    rest_.arrays = arrays_of(config);
+    rest_.arrays =
+        update_arrays(*optim::make_update_rule(config.optimizer, torch::kCPU), rest_.working);
     rest_.host = resolved(Place::kCpu);
   }
 
@@ -115,8 +104,8 @@ class Planner {
     const int64_t elements = largest(&UnitRest::updates, /*in_file=*/true);
     if (elements == 0) return;
     away.buffers = zero_.offload_optimizer.buffer_count * arrays.count();
-    const int64_t width = std::max(arrays.master ? width_of(*arrays.master) : 0,
-                                   arrays.states > 0 ? width_of(arrays.state) : 0);
+    const int64_t width =
+        std::max(arrays.master_bytes(), arrays.states > 0 ? width_of(arrays.state) : 0);
     away.buffer_bytes = std::min(on_file(std::min(rest_.tile_elements, elements) * kWidest),
                                  on_file(elements * width));
   }
@@ -162,6 +151,13 @@ class Planner {
 };
 
 }  // namespace
+
+UpdateArrays update_arrays(const optim::UpdateRule& rule, torch::Dtype working) {
+  UpdateArrays arrays{.states = static_cast<int64_t>(rule.state_names().size()),
+                      .state = rule.state_dtype()};
+  if (rule.master_dtype() != working) arrays.master = rule.master_dtype();
+  return arrays;
+}
 
 int64_t UpdateArrays::master_bytes() const {
   return master ? width_of(*master) : 0;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "configs/config.h"
+#include "optim/update_rule.h"
 #include "zero/unit.h"
 
 namespace zeroth::zero {
@@ -24,6 +25,9 @@ struct UpdateArrays {
   int64_t master_bytes() const;  // for one element, as those that follow
   int64_t state_bytes() const;   // of all states
 };
+
+// Of a rule on parameters of type `working`.
+UpdateArrays update_arrays(const optim::UpdateRule& rule, torch::Dtype working);
 
 // What rests away from the device, of one kind.
 struct AwayPlan {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "zero/rest_plan.h"
 
 namespace zeroth::zero {
 
@@ -98,12 +99,11 @@ void ShardedOptimizer::add(size_t unit) {
                "unit {}: gradient and parameter shards differ", plan_.units[unit].name);
   const auto& [store, rule, device] = places_[unit];
   const int64_t numel = params_.range(unit).size();
-  for (size_t i = 0; i < rule->state_names().size(); ++i) {
-    shards_[unit].states.push_back(store->add(numel, rule->state_dtype()));
+  const UpdateArrays arrays = update_arrays(*rule, params_.dtype());
+  for (int64_t i = 0; i < arrays.states; ++i) {
+    shards_[unit].states.push_back(store->add(numel, arrays.state));
   }
-  if (params_.dtype() != rule->master_dtype()) {
-    shards_[unit].master = store->add(numel, rule->master_dtype());
-  }
+  if (arrays.master) shards_[unit].master = store->add(numel, *arrays.master);
 }
 
 // Stores hold zeros at first.

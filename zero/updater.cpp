@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "optim/update_rule.h"
 #include "zero/dtype.h"
 
 namespace zeroth::zero {

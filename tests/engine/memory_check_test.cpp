@@ -51,6 +51,20 @@ TEST_CASE("beside a GPU its memory, pinned and other host memory are told apart"
         "the run needs 10.0 MiB on each GPU, activations not counted, but 9.00 MiB are free");
 }
 
+TEST_CASE("what timing an update takes is told where nothing later takes as much") {
+  RunMemory run;
+  run.options.device = torch::kCUDA;
+  run.memory.parameters.device = 10 * kMib;
+  run.memory.loading.host = 3 * kMib;
+  run.memory.measuring = {.device = 12 * kMib, .host = 2 * kMib};
+  CHECK(memory_lines(run) ==
+        std::vector<std::string>{"each rank, GPU memory: parameters 10.0 MiB, 12.0 MiB while both "
+                                 "ways to update are timed",
+                                 "each rank, host memory: 3.00 MiB while weights are loaded",
+                                 "1 rank: 3.00 MiB of host memory; activations come on top"});
+  CHECK(gpu_warning(run.memory, 11 * kMib));
+}
+
 TEST_CASE("two folders of files on one disk share what is free there") {
   RunMemory run;
   run.config.zero.offload_optimizer.nvme_path = "/disk/a";
