@@ -1,7 +1,6 @@
 #include "engine/kept_inputs.h"
 
-#include <ATen/ops/empty.h>
-#include <c10/util/accumulate.h>
+#include <ATen/ops/empty_like.h>
 
 #include <algorithm>
 #include <deque>
@@ -10,7 +9,7 @@
 #include <vector>
 
 #include "device/host_link.h"
-#include "offload/staging_slots.h"
+#include "offload/staging_buffers.h"
 
 namespace zeroth::engine {
 namespace {
@@ -34,57 +33,51 @@ class InPlace final : public KeptInputs {
 class OnHost final : public KeptInputs {
  public:
   OnHost(size_t num_blocks, std::shared_ptr<device::HostLink> link)
-      : link_(std::move(link)), slots_(*link_, torch::kCPU, 1), inputs_(num_blocks) {}
-  ~OnHost() override { link_->copies->drain(); }
+      : inputs_(num_blocks), buffers_(std::move(link), torch::kCPU, 1) {}
 
   void keep(size_t block, const torch::Tensor& x) override {
     drop(block);
     send(std::exchange(last_, block));
     if (!x.defined()) return;
     const torch::Tensor values = x.detach().contiguous();
-    inputs_[block] = {.shape = values.sizes().vec(),
-                      .options = values.options(),
-                      .values = values,
-                      .usable = link_->copies->now()};
+    inputs_[block] = {.device = values.device(), .values = values, .usable = copies().now()};
   }
 
   void expect(size_t block) override {
     Input& input = inputs_[block];
-    if (!input.slot) return;
+    if (!input.buffer) return;
     const auto leaving = find_leaving(block);
     if (leaving != leaving_.end()) {  // it need not come back
       input.values = leaving->values;
       input.usable = leaving->end;
       leaving_.erase(leaving);
     } else {
-      input.values = torch::empty(input.shape, input.options);
+      input.values = at::empty_like(input.buffer->values, input.device);
       // The allocator's memory may be in use by earlier work of the current stream.
-      input.usable = link_->copies->copy(input.values.view(-1), view(input),
-                                         {input.slot->free, link_->copies->now()});
-      input.slot->free = input.usable;
+      buffers_.send(*input.buffer, input.values, copies().now());
+      input.usable = input.buffer->free;
     }
-    slots_.give(*std::exchange(input.slot, std::nullopt));
+    buffers_.give(*std::exchange(input.buffer, std::nullopt));
   }
 
   torch::Tensor take(size_t block) override {
     expect(block);
     Input input = std::exchange(inputs_[block], {});
-    link_->copies->order(input.usable);
+    copies().order(input.usable);
     return input.values;
   }
 
-  int64_t host_bytes() const override { return slots_.bytes(); }
-  std::vector<std::string> notes() const override { return link_->memory.notes(); }
+  int64_t host_bytes() const override { return buffers_.bytes(); }
+  std::vector<std::string> notes() const override { return buffers_.link().memory.notes(); }
 
  private:
   static constexpr size_t kLeaving = 2;
 
   struct Input {
-    std::vector<int64_t> shape = {};
-    torch::TensorOptions options = {};
-    std::optional<offload::StagingSlots::Slot> slot = {};  // until it is on its way back
-    torch::Tensor values = {};                             // before it leaves and when it is back
-    Point usable = {};                                     // behind it they are there
+    std::optional<offload::StagingBuffers::Buffer> buffer = {};  // until it is on its way back
+    torch::Device device = torch::kCPU;                          // from which it left
+    torch::Tensor values = {};  // before it leaves and when it is back
+    Point usable = {};          // behind it they are there
   };
   struct Leaving {
     size_t block;
@@ -97,41 +90,35 @@ class OnHost final : public KeptInputs {
                         [block](const Leaving& leaving) { return leaving.block == block; });
   }
 
-  static torch::Tensor view(const Input& input) {
-    return input.slot->view(c10::multiply_integers(input.shape),
-                            c10::typeMetaToScalarType(input.options.dtype()));
-  }
+  device::CopyStream& copies() { return buffers_.copies(); }
 
   // Begins the way of an input that is still in place, if there is one: only when another one
   // follows it, as backward begins with the last one.
   void send(size_t block) {
     Input& input = inputs_[block];
     if (!input.values.defined()) return;
-    input.slot = slots_.take(static_cast<int64_t>(input.values.nbytes()));
-    input.slot->free =
-        link_->copies->copy(view(input), input.values.view(-1), {input.slot->free, input.usable});
-    leaving_.push_back({block, std::exchange(input.values, {}), input.slot->free});
+    input.buffer = buffers_.fetch(input.values, {input.usable});
+    leaving_.push_back({block, std::exchange(input.values, {}), input.buffer->free});
     if (leaving_.size() <= kLeaving) return;
-    link_->copies->order(leaving_.front().end);
+    copies().order(leaving_.front().end);
     leaving_.pop_front();
   }
 
   // After a step that failed there may be one.
   void drop(size_t block) {
     Input old = std::exchange(inputs_[block], {});
-    if (old.slot) slots_.give(std::move(*old.slot));
-    link_->copies->order(old.usable);
+    if (old.buffer) buffers_.give(std::move(*old.buffer));
+    copies().order(old.usable);
     const auto leaving = find_leaving(block);
     if (leaving == leaving_.end()) return;
-    link_->copies->order(leaving->end);
+    copies().order(leaving->end);
     leaving_.erase(leaving);
   }
 
-  std::shared_ptr<device::HostLink> link_;
-  offload::StagingSlots slots_;
   std::vector<Input> inputs_;  // [block]
   size_t last_ = 0;            // the block whose input was kept last
   std::deque<Leaving> leaving_;
+  offload::StagingBuffers buffers_;
 };
 
 }  // namespace

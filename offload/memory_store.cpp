@@ -1,10 +1,11 @@
 #include <ATen/ops/zeros.h>
 
-#include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "device/host_link.h"
 #include "offload/shard_store.h"
 
 namespace zeroth::offload {
@@ -12,11 +13,9 @@ namespace {
 
 class MemoryStore final : public ShardStore {
  public:
-  using Zeros = std::function<torch::Tensor(int64_t numel, torch::Dtype dtype)>;
-  using Notes = std::function<std::vector<std::string>()>;
-
-  MemoryStore(torch::Device device, Zeros zeros, Notes notes)
-      : device_(device), zeros_(std::move(zeros)), notes_(std::move(notes)) {}
+  // In `host` memory, or else in memory that LibTorch takes on `device`.
+  explicit MemoryStore(torch::Device device, std::optional<device::HostMemory> host = {})
+      : device_(device), host_(std::move(host)) {}
 
   size_t add(int64_t numel, torch::Dtype dtype) override {
     shards_.push_back({numel, dtype, {}});
@@ -31,7 +30,7 @@ class MemoryStore final : public ShardStore {
     Shard& shard = shards_[tile.shard];
     ZEROTH_CHECK(0 <= tile.begin && tile.begin <= tile.end && tile.end <= shard.numel,
                  "tile [{}, {}) of a shard of {}", tile.begin, tile.end, shard.numel);
-    if (!shard.values.defined()) shard.values = zeros_(shard.numel, shard.dtype);
+    if (!shard.values.defined()) shard.values = zeros(shard);
     return TileLease(shard.values.narrow(0, tile.begin, tile.end - tile.begin));
   }
 
@@ -45,7 +44,9 @@ class MemoryStore final : public ShardStore {
     return device_.is_cpu() ? StoreBytes{.host = bytes} : StoreBytes{.device = bytes};
   }
 
-  std::vector<std::string> notes() const override { return notes_(); }
+  std::vector<std::string> notes() const override {
+    return host_ ? host_->notes() : std::vector<std::string>();
+  }
 
  private:
   struct Shard {
@@ -54,30 +55,24 @@ class MemoryStore final : public ShardStore {
     torch::Tensor values;  // from the first borrow on: a run that only evaluates has no moments
   };
 
+  torch::Tensor zeros(const Shard& shard) {
+    if (host_) return host_->zeros(shard.numel, shard.dtype);
+    return at::zeros({shard.numel}, torch::TensorOptions(device_).dtype(shard.dtype));
+  }
+
   torch::Device device_;
-  Zeros zeros_;
-  Notes notes_;
+  std::optional<device::HostMemory> host_;
   std::vector<Shard> shards_;
 };
 
 }  // namespace
 
 std::unique_ptr<ShardStore> make_memory_store(torch::Device device) {
-  return std::make_unique<MemoryStore>(
-      device,
-      [device](int64_t numel, torch::Dtype dtype) {
-        return torch::zeros({numel}, torch::TensorOptions(device).dtype(dtype));
-      },
-      [] { return std::vector<std::string>(); });
+  return std::make_unique<MemoryStore>(device);
 }
 
 std::unique_ptr<ShardStore> make_host_store(std::shared_ptr<device::HostLink> link) {
-  const auto memory =
-      std::make_shared<device::HostMemory>(link ? link->memory : device::HostMemory());
-  return std::make_unique<MemoryStore>(
-      torch::kCPU,
-      [memory](int64_t numel, torch::Dtype dtype) { return memory->zeros(numel, dtype); },
-      [memory] { return memory->notes(); });
+  return std::make_unique<MemoryStore>(torch::kCPU, link ? link->memory : device::HostMemory());
 }
 
 }  // namespace zeroth::offload

@@ -6,65 +6,37 @@
 
 namespace zeroth::offload {
 
-Staging::Staging(std::shared_ptr<device::HostLink> link, torch::Device device, size_t slots,
-                 bool always)
-    : link_(std::move(link)),
-      always_(always),
-      host_slots_(*link_, torch::kCPU, slots),
-      device_slots_(*link_, device, slots) {}
+Staging::Staging(const std::shared_ptr<device::HostLink>& link, torch::Device device)
+    : always_copies_(device.is_cpu()),
+      on_host_(link, torch::kCPU, kMost),
+      on_device_(link, device, kMost) {}
 
 TileLease Staging::lease(const torch::Tensor& resting, torch::Device device, Access access,
                          const device::Point& idle) {
-  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+  failure_.rethrow();
   ZEROTH_CHECK(resting.dim() == 1 && resting.is_contiguous(),
                "a lease of a tensor that is not flat");
-  if (!always_ && resting.device().type() == device.type()) return TileLease(resting);
-  if (goes_to_host(device)) return for_host(resting, access, idle);
-  ZEROTH_CHECK(access == Access::kRead, "a host tensor is only read on {}", device.str());
-  return for_device(resting);
+  if (!always_copies_ && resting.device().type() == device.type()) return TileLease(resting);
+  ZEROTH_CHECK(is_host(device) || access == Access::kRead, "a host tensor is only read on {}",
+               device.str());
+  const auto buffer = std::make_shared<StagingBuffers::Buffer>(
+      access == Access::kWrite ? buffers(device).take(resting)
+                               : buffers(device).fetch(resting, {idle}));
+  is_host(device) ? copies().wait(buffer->free) : copies().order(buffer->free);
+  return TileLease(buffer->values, [this, buffer, resting, device, access, idle] {
+    failure_.guard([&] { end_lease(*buffer, resting, device, access, idle); });
+  });
 }
 
-template <typename Body>
-void Staging::guarded(Body&& body) noexcept {
-  try {
-    body();
-  } catch (...) {
-    failure_ = std::current_exception();
+void Staging::end_lease(StagingBuffers::Buffer& buffer, const torch::Tensor& resting,
+                        torch::Device device, Access access, const device::Point& idle) {
+  if (access != Access::kRead) {
+    buffers(device).send(buffer, resting, idle);
+    copies().order(buffer.free);
+  } else if (!is_host(device)) {
+    buffer.free = copies().now();
   }
-}
-
-TileLease Staging::for_host(const torch::Tensor& resting, Access access,
-                            const device::Point& idle) {
-  device::CopyStream& copies = *link_->copies;
-  auto slot = std::make_shared<StagingSlots::Slot>(
-      host_slots_.take(static_cast<int64_t>(resting.nbytes())));
-  copies.wait(slot->free);
-  const torch::Tensor values = slot->view(resting.numel(), resting.scalar_type());
-  if (access != Access::kWrite) copies.wait(copies.copy(values, resting, {idle}));
-  return TileLease(values, [this, slot, values, resting, access, idle] {
-    guarded([&] {
-      slot->free = {};
-      if (access != Access::kRead) {
-        slot->free = link_->copies->copy(resting, values, {idle});
-        link_->copies->order(slot->free);
-      }
-      host_slots_.give(std::move(*slot));
-    });
-  });
-}
-
-TileLease Staging::for_device(const torch::Tensor& resting) {
-  device::CopyStream& copies = *link_->copies;
-  auto slot = std::make_shared<StagingSlots::Slot>(
-      device_slots_.take(static_cast<int64_t>(resting.nbytes())));
-  const torch::Tensor values = slot->view(resting.numel(), resting.scalar_type());
-  copies.order(copies.copy(values, resting, {slot->free}));
-  return TileLease(values, [this, slot] {
-    guarded([&] {
-      slot->free = link_->copies->now();
-      device_slots_.give(std::move(*slot));
-    });
-  });
+  buffers(device).give(std::move(buffer));
 }
 
 }  // namespace zeroth::offload

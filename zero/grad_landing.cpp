@@ -11,17 +11,20 @@ GradLanding::GradLanding(std::shared_ptr<device::HostLink> link)
     : GradLanding(std::move(link), Options()) {}
 
 GradLanding::GradLanding(std::shared_ptr<device::HostLink> link, const Options& options)
-    : link_(std::move(link)), options_(options), slots_(*link_, options.host, /*most=*/1) {}
+    : options_(options), buffers_(std::move(link), options.host, /*most=*/1) {
+  // All of one size, so that none is replaced by a larger one.
+  buffers_.expect(options.piece_bytes);
+}
 
 torch::Tensor GradLanding::shard(int64_t numel, torch::Dtype dtype) {
   shard_bytes_ += numel * static_cast<int64_t>(c10::elementSize(dtype));
-  if (options_.host.is_cpu()) return link_->memory.zeros(numel, dtype);
+  if (options_.host.is_cpu()) return buffers_.link().memory.zeros(numel, dtype);
   return at::zeros({numel}, torch::TensorOptions(options_.host).dtype(dtype));
 }
 
 void GradLanding::begin() {
   while (earlier_ > 0) take_in_oldest();
-  earlier_ = in_slots_;
+  earlier_ = in_buffers_;
 }
 
 device::Point GradLanding::land(const torch::Tensor& from, const torch::Tensor& to, bool add,
@@ -29,43 +32,36 @@ device::Point GradLanding::land(const torch::Tensor& from, const torch::Tensor& 
   device::Point end;
   if (!add && from.scalar_type() == to.scalar_type()) {
     end = copies().copy(to, from, {after});
-    arrivals_.push_back({end, from, to});
+    arrivals_.push_back({.buffer = {.free = end}, .from = from, .to = to});
   } else {
     const int64_t step =
         std::max(options_.piece_bytes / static_cast<int64_t>(from.element_size()), int64_t{1});
     for (int64_t begin = 0; begin < from.numel(); begin += step) {
       const int64_t length = std::min(step, from.numel() - begin);
-      end =
-          land_piece(from.narrow(0, begin, length), to.narrow(0, begin, length), add, {after, end});
+      const torch::Tensor piece = from.narrow(0, begin, length);
+      arrivals_.push_back({.buffer = buffers_.fetch(piece, {after, end}),
+                           .from = piece,
+                           .to = to.narrow(0, begin, length),
+                           .add = add});
+      end = arrivals_.back().buffer.free;
+      ++in_buffers_;
     }
   }
   // When the copies are under way: the host adds beside them.
-  while (!arrivals_.empty() && copies().reached(arrivals_.front().end)) take_in_oldest();
+  while (!arrivals_.empty() && copies().reached(arrivals_.front().buffer.free)) take_in_oldest();
   return end;
 }
 
-device::Point GradLanding::land_piece(const torch::Tensor& from, const torch::Tensor& to, bool add,
-                                      const std::vector<device::Point>& after) {
-  // All of one size, so that none is replaced by a larger one.
-  Arrival arrival{.end = {}, .from = from, .to = to, .add = add};
-  arrival.slot = slots_.take(options_.piece_bytes);
-  arrival.values = arrival.slot.view(from.numel(), from.scalar_type());
-  arrival.end = copies().copy(arrival.values, from, after);
-  arrivals_.push_back(std::move(arrival));
-  ++in_slots_;
-  return arrivals_.back().end;
-}
-
 void GradLanding::take_in_oldest() {
-  copies().wait(arrivals_.front().end);
+  copies().wait(arrivals_.front().buffer.free);
   Arrival arrival = std::move(arrivals_.front());
   arrivals_.pop_front();
-  if (!arrival.values.defined()) return;
-  --in_slots_;
+  if (!arrival.buffer.values.defined()) return;
+  --in_buffers_;
   if (earlier_ > 0) --earlier_;
   const torch::NoGradGuard no_grad;
-  arrival.add ? arrival.to.add_(arrival.values) : arrival.to.copy_(arrival.values);
-  slots_.give(std::move(arrival.slot));
+  arrival.add ? arrival.to.add_(arrival.buffer.values) : arrival.to.copy_(arrival.buffer.values);
+  buffers_.give(std::move(arrival.buffer));
 }
 
 void GradLanding::finish() {

@@ -7,10 +7,9 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <vector>
 
 #include "device/host_link.h"
-#include "offload/staging_slots.h"
+#include "offload/staging_buffers.h"
 
 namespace zeroth::zero {
 
@@ -27,10 +26,6 @@ class GradLanding {
 
   explicit GradLanding(std::shared_ptr<device::HostLink> link);
   GradLanding(std::shared_ptr<device::HostLink> link, const Options& options);
-  // Waits for what is under way: the memory of both its ends stays until then.
-  ~GradLanding() { link_->copies->drain(); }
-  GradLanding(const GradLanding&) = delete;
-  GradLanding& operator=(const GradLanding&) = delete;
 
   // Host memory for a shard, zeros.
   torch::Tensor shard(int64_t numel, torch::Dtype dtype);
@@ -46,31 +41,26 @@ class GradLanding {
   // Waits until all has landed.
   void finish();
 
-  device::CopyStream& copies() const { return *link_->copies; }
+  device::CopyStream& copies() const { return buffers_.copies(); }
   int64_t shard_bytes() const { return shard_bytes_; }
-  int64_t buffer_bytes() const { return slots_.bytes(); }
+  int64_t buffer_bytes() const { return buffers_.bytes(); }
 
  private:
-  // A piece on its way.
+  // A piece on its way, which has come when its buffer is free.
   struct Arrival {
-    device::Point end;
+    offload::StagingBuffers::Buffer buffer;  // without values where the piece lands in place
     torch::Tensor from, to;
-    torch::Tensor values = {};  // in the slot; undefined: it lands in place
-    offload::StagingSlots::Slot slot = {};
     bool add = false;
   };
 
-  device::Point land_piece(const torch::Tensor& from, const torch::Tensor& to, bool add,
-                           const std::vector<device::Point>& after);
   void take_in_oldest();
 
-  std::shared_ptr<device::HostLink> link_;
   Options options_;
-  offload::StagingSlots slots_;
   std::deque<Arrival> arrivals_;
-  size_t in_slots_ = 0;  // arrivals
-  size_t earlier_ = 0;   // of these, the ones of gradients before this one
+  size_t in_buffers_ = 0;  // arrivals
+  size_t earlier_ = 0;     // of these, the ones of gradients before this one
   int64_t shard_bytes_ = 0;
+  offload::StagingBuffers buffers_;
 };
 
 }  // namespace zeroth::zero

@@ -8,6 +8,7 @@
 
 #include "comm/group.h"
 #include "offload/file_lane.h"
+#include "offload/staging.h"
 #include "zero/dtype.h"
 #include "zero/grad_landing.h"
 #include "zero/rest_plan.h"
@@ -207,7 +208,7 @@ class Planner {
     put(result_.gradients, rest_.host, pinned, gradients.kept_on_host);
     put(result_.gradient_buffers, rest_.host, pinned, gradients.host_buffers);
     put(result_.staging, rest_.host, pinned,
-        kStagingSlots * rest_.most_updated * width_of(rest_.working));
+        offload::Staging::kMost * rest_.most_updated * width_of(rest_.working));
   }
 
   void add_loading() {

@@ -75,9 +75,6 @@ struct RestPlan {
   bool update_before_use() const { return updates.any || parameters.buffers > 0; }
 };
 
-// Buffers of parameters or gradients, on each side of the link, that wait for their copies.
-inline constexpr int64_t kStagingSlots = 2;
-
 // `plan`: with its units' retention. `apart`: the host's memory is not the device's. Throws an
 // Error that names the key and the smallest value that works when a buffer is too small.
 RestPlan plan_rest(const UnitPlan& plan, const configs::Config& config, bool apart);

@@ -22,9 +22,7 @@ class Maker {
   RestingStores make(std::shared_ptr<device::HostLink> link) {
     made_.link = std::move(link);
     if (made_.link) {
-      // On the CPU, as in tests, tensors do not tell on which side they are.
-      made_.staging = std::make_shared<offload::Staging>(made_.link, mesh_.device(), kStagingSlots,
-                                                         /*always=*/mesh_.device().is_cpu());
+      made_.staging = std::make_shared<offload::Staging>(made_.link, mesh_.device());
     }
     if (plan_.gradients_land) made_.landing = std::make_shared<GradLanding>(made_.link);
     place_updates();

@@ -17,7 +17,7 @@ using testing::late_link;
 
 TEST_CASE("where a tensor rests its lease is the tensor") {
   const auto link = late_link();
-  Staging staging(link, torch::kCPU);
+  Staging staging(link, torch::kMeta);
   const torch::Tensor resting = torch::ones({10});
   for (const Access access : {Access::kRead, Access::kReadWrite, Access::kWrite}) {
     CHECK(staging.lease(resting, torch::kCPU, access, {}).tensor().is_same(resting));
@@ -29,7 +29,7 @@ TEST_CASE("where a tensor rests its lease is the tensor") {
 TEST_CASE("the host reads and changes a device's tensors tile by tile through a few buffers") {
   for (const uint64_t seed : {0, 1, 2, 3}) {
     const auto link = late_link(seed);
-    Staging staging(link, kFakeDevice, 2, /*always=*/true);
+    Staging staging(link, kFakeDevice);
     const torch::Tensor resting = torch::arange(1000, torch::kFloat);
     for (int64_t begin = 0; begin < 1000; begin += 100) {
       const TileLease lease = staging.lease(resting.narrow(0, begin, 100), torch::kCPU,
@@ -46,7 +46,7 @@ TEST_CASE("the host reads and changes a device's tensors tile by tile through a 
 
 TEST_CASE("what is only read is not written back, what is only written is not read") {
   const auto link = late_link();
-  Staging staging(link, kFakeDevice, 2, /*always=*/true);
+  Staging staging(link, kFakeDevice);
   const torch::Tensor resting = torch::ones({10});
   staging.lease(resting, torch::kCPU, Access::kRead, {}).tensor().fill_(5);
   CHECK(at::equal(resting, torch::ones({10})));
@@ -58,7 +58,7 @@ TEST_CASE("what is only read is not written back, what is only written is not re
 
 TEST_CASE("a host tensor is read on the device and not changed there") {
   const auto link = late_link();
-  Staging staging(link, kFakeDevice, 2, /*always=*/true);
+  Staging staging(link, kFakeDevice);
   const torch::Tensor resting = torch::arange(10, torch::kFloat);
   {
     const TileLease lease = staging.lease(resting, kFakeDevice, Access::kRead, {});
