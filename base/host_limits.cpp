@@ -4,6 +4,9 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <string_view>
 
 #include "base/cgroup.h"
 #include "base/units.h"
@@ -29,13 +32,23 @@ std::optional<HostRoom> host_room(const std::filesystem::path& root) {
   return least;
 }
 
-int64_t own_bytes(const char* key) {
-  return read_counter("/proc/self/status", key).value_or(0) * kKib;
+OwnMemory own_memory() {
+  OwnMemory own;
+  std::ifstream in("/proc/self/status");
+  for (std::string line; std::getline(in, line);) {
+    const auto read = [&line](std::string_view key, int64_t& bytes) {
+      if (line.starts_with(key)) bytes = std::atoll(line.c_str() + key.size()) * kKib;
+    };
+    read("VmRSS:", own.resident);
+    read("VmHWM:", own.peak);
+    read("VmPeak:", own.peak_addresses);
+  }
+  return own;
 }
 
 std::optional<HostRoom> address_room() {
   rlimit limit{};
-  const int64_t used = own_bytes("VmPeak:");
+  const int64_t used = own_memory().peak_addresses;
   if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || used == 0) {
     return {};
   }

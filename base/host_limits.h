@@ -18,8 +18,13 @@ struct HostRoom {
 // tells. `root` is "/" but in tests, where a folder plays proc and sys.
 std::optional<HostRoom> host_room(const std::filesystem::path& root = "/");
 
-// Bytes of this process by their key in /proc/self/status, "VmHWM:"; 0 where the kernel has none.
-int64_t own_bytes(const char* key);
+// Bytes of this process, by /proc/self/status; 0 where the kernel does not say.
+struct OwnMemory {
+  int64_t resident = 0;        // mapped files and shared memory included
+  int64_t peak = 0;            // of that, since the process started
+  int64_t peak_addresses = 0;  // of its address space
+};
+OwnMemory own_memory();
 
 // What `ulimit -v` leaves of its addresses to this process at its largest so far; empty without
 // such a limit.

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/file_descriptor.h"
 #include "base/standard_streams.h"
 
 namespace zeroth {
@@ -33,13 +34,6 @@ struct Mapping {
 
 class MapsFile {
  public:
-  MapsFile() : fd_(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC)) {}
-  ~MapsFile() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  MapsFile(const MapsFile&) = delete;
-  MapsFile& operator=(const MapsFile&) = delete;
-
   // The next line without its end, cut where it is longer than any path; false: there is none.
   bool next(std::string_view& line) {
     size_t size = 0;
@@ -54,7 +48,7 @@ class MapsFile {
  private:
   bool get(char& letter) {
     if (at_ == size_) {
-      const ssize_t count = fd_ < 0 ? 0 : ::read(fd_, buffer_.data(), buffer_.size());
+      const ssize_t count = ::read(file_.get(), buffer_.data(), buffer_.size());
       if (count <= 0) return false;
       at_ = 0;
       size_ = static_cast<size_t>(count);
@@ -63,7 +57,7 @@ class MapsFile {
     return true;
   }
 
-  int fd_;
+  FileDescriptor file_{::open("/proc/self/maps", O_RDONLY | O_CLOEXEC)};
   std::array<char, 4096> buffer_;
   std::array<char, 4400> line_;
   size_t at_ = 0, size_ = 0;

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <string>
@@ -37,12 +38,16 @@ void fill(std::span<std::byte> bytes) {
 using Begin = std::function<FileIo::Ticket(uint64_t offset, std::span<std::byte> buffer)>;
 double measure(FileIo& io, const SwapFile& file, std::span<std::byte> memory, const Begin& begin) {
   const auto start = std::chrono::steady_clock::now();
-  std::vector<FileIo::Ticket> tickets;
+  std::deque<FileIo::Ticket> under_way;
+  const auto end_oldest = [&] {
+    io.wait(under_way.front());
+    under_way.pop_front();
+  };
   for (size_t i = 0; i * kRequest < file.size_bytes(); ++i) {
-    if (i >= kBuffers) io.wait(tickets[i - kBuffers]);
-    tickets.push_back(begin(i * kRequest, memory.subspan(i % kBuffers * kRequest, kRequest)));
+    if (under_way.size() == kBuffers) end_oldest();
+    under_way.push_back(begin(i * kRequest, memory.subspan(i % kBuffers * kRequest, kRequest)));
   }
-  io.wait_all();
+  while (!under_way.empty()) end_oldest();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   return static_cast<double>(file.size_bytes() / kMiB) / seconds.count();
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "comm/call.h"
 #include "comm/exchange.h"
 #include "comm/running_time.h"
@@ -21,15 +22,12 @@ struct Job {
   bool done = false;
 };
 
-// FNV-1a over what all ranks must agree on.
+// What all ranks must agree on.
 uint64_t label_of(const Job& job) {
-  uint64_t hash = 14695981039346656037ULL;
-  const auto mix = [&hash](uint64_t value) { hash = (hash ^ value) * 1099511628211ULL; };
-  for (const char* letter = job.call.kind; *letter != '\0'; ++letter) mix(*letter);
-  mix(static_cast<uint64_t>(job.call.bytes));
-  mix(static_cast<uint64_t>(job.call.elements));
-  mix(job.number);
-  return hash;
+  uint64_t hash = fnv1a(job.call.kind);
+  hash = fnv1a(hash, static_cast<uint64_t>(job.call.bytes));
+  hash = fnv1a(hash, static_cast<uint64_t>(job.call.elements));
+  return fnv1a(hash, job.number);
 }
 
 // The jobs under way, in the order of issue. A job may be put into slots, taken from them and
@@ -76,7 +74,7 @@ class Worker {
   }
 
  private:
-  // A place in the sequence of pieces of all jobs.
+  // A position in the sequence of pieces of all jobs.
   struct Cursor {
     uint64_t piece = 0;
     uint64_t job = 0;  // number - 1

@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <system_error>
 
 #include "base/out_of_memory.h"
 #include "base/parallel.h"
+#include "base/process_limits.h"
 
 namespace zeroth::device {
 namespace {
@@ -52,7 +52,7 @@ std::span<std::byte> HostMemory::Book::take(size_t wanted) {
   if (memory == MAP_FAILED) {
     throw OutOfHostMemory(static_cast<int64_t>(size),
                           fmt::format("cannot take {} bytes of host memory for offloaded state: {}",
-                                      size, std::system_category().message(errno)));
+                                      size, system_reason(errno)));
   }
   madvise(memory, size, MADV_HUGEPAGE);  // fewer pages to touch, lock and look up
   bytes += static_cast<int64_t>(size);

@@ -7,9 +7,8 @@
 namespace zeroth::device {
 
 MemoryUse memory_use(c10::Device device) {
-  MemoryUse use;
-  use.host = own_bytes("VmRSS:");
-  use.host_peak = own_bytes("VmHWM:");
+  const OwnMemory own = own_memory();
+  MemoryUse use{.host = own.resident, .host_peak = own.peak};
   if (device.is_cpu()) return use;
   constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
   const auto stats = c10::getDeviceAllocator(device.type())->getDeviceStats(device.index());

@@ -1,6 +1,6 @@
 #include "engine/kept_inputs.h"
 
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <deque>
@@ -52,7 +52,8 @@ class OnHost final : public KeptInputs {
       input.usable = leaving->end;
       leaving_.erase(leaving);
     } else {
-      input.values = at::empty_like(input.buffer->values, input.device);
+      input.values = at::empty(input.buffer->values.sizes(),
+                               input.buffer->values.options().device(input.device));
       // The allocator's memory may be in use by earlier work of the current stream.
       buffers_.send(*input.buffer, input.values, copies().now());
       input.usable = input.buffer->free;
@@ -67,7 +68,6 @@ class OnHost final : public KeptInputs {
     return input.values;
   }
 
-  int64_t host_bytes() const override { return buffers_.bytes(); }
   std::vector<std::string> notes() const override { return buffers_.link().memory.notes(); }
 
  private:

@@ -24,7 +24,6 @@ class KeptInputs {
   // The same values, ordered on the current stream. Frees what held them.
   virtual torch::Tensor take(size_t block) = 0;
 
-  virtual int64_t host_bytes() const { return 0; }
   // What the user should know, one line each.
   virtual std::vector<std::string> notes() const { return {}; }
 };

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/hash.h"
 #include "base/parallel.h"
 
 namespace zeroth::model {
@@ -11,18 +12,12 @@ namespace {
 
 constexpr int64_t kGrain = 1 << 14;
 
-// splitmix64's finaliser: a bijection whose output looks random.
 uint64_t mix(uint64_t value) {
-  value += 0x9e3779b97f4a7c15;
-  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
-  value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
-  return value ^ (value >> 31);
+  return mix64(value + kGolden);
 }
 
 uint64_t stream_key(uint64_t seed, const std::string& name) {
-  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const unsigned char c : name) hash = (hash ^ c) * 0x100000001b3;
-  return mix(mix(seed) ^ hash);
+  return mix(mix(seed) ^ fnv1a(name));
 }
 
 // Box-Muller: elements 2n and 2n + 1 come from one pair of uniform numbers.

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 #include "base/process_limits.h"
 #include "monitor/csv_monitor.h"
 #include "monitor/tensorboard.h"
@@ -30,9 +31,7 @@ fs::path job_folder(const std::string& key, const configs::MonitorConfig& config
   fs::create_directories(folder, failure);
   if (failure) refuse(system_reason(failure.value()));
   std::string probe = (folder / ".probe-XXXXXX").string();
-  const int fd = ::mkstemp(probe.data());
-  if (fd < 0) refuse(system_reason(errno));
-  ::close(fd);
+  if (FileDescriptor(::mkstemp(probe.data())).get() < 0) refuse(system_reason(errno));
   ::unlink(probe.c_str());
   return folder;
 }

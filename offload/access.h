@@ -17,7 +17,7 @@ struct Traffic {
   int64_t bytes_written = 0;  // to it
   double reading_s = 0;       // during which at least one read was under way
   double writing_s = 0;
-  double under_way_s = 0;  // either
+  double under_way_s = 0;  // at least one of the two
   double waited_s = 0;     // of that, callers were blocked
 
   Traffic& operator+=(const Traffic& other) {

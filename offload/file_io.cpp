@@ -86,25 +86,25 @@ FileIo::Ticket FileIo::begin(const FilePiece& whole) {
 // Fills the lane, hears what ended, until there is nothing left after stop_.
 void FileIo::run(FileLane& lane) {
   std::vector<Piece> under_way(lane.depth());
-  std::vector<size_t> free_slots(lane.depth());
-  std::iota(free_slots.begin(), free_slots.end(), size_t{0});
+  std::vector<size_t> free(lane.depth());
+  std::iota(free.begin(), free.end(), size_t{0});
   std::vector<PieceResult> ended;
   for (;;) {
-    if (free_slots.size() == under_way.size()) {
+    if (free.size() == under_way.size()) {
       std::unique_lock lock(mutex_);
       work_.wait(lock, [this] { return stop_ || !waiting_.empty(); });
       if (waiting_.empty()) return;
     }
-    while (!free_slots.empty() && take(under_way[free_slots.back()])) {
-      lane.start(free_slots.back(), under_way[free_slots.back()]);
-      free_slots.pop_back();
+    while (!free.empty() && take(under_way[free.back()])) {
+      lane.start(free.back(), under_way[free.back()]);
+      free.pop_back();
     }
-    if (free_slots.size() == under_way.size()) continue;  // another lane was faster
+    if (free.size() == under_way.size()) continue;  // another lane was faster
     ended.clear();
     lane.wait(ended);
     for (const auto& result : ended) {
-      finish(under_way[result.slot], result.bytes);
-      free_slots.push_back(result.slot);
+      finish(under_way[result.number], result.bytes);
+      free.push_back(result.number);
     }
   }
 }
@@ -161,15 +161,11 @@ void FileIo::end(Ticket ticket) {
   finished_.notify_all();
 }
 
-std::string FileIo::take_error(Ticket ticket, std::unique_lock<std::mutex>& lock) {
-  finished_.wait(lock, [&] { return requests_.at(ticket).pieces_left == 0; });
-  return requests_.extract(ticket).mapped().error;
-}
-
 void FileIo::wait(Ticket ticket) {
   std::unique_lock lock(mutex_);
   ZEROTH_CHECK(requests_.contains(ticket), "ticket {} was waited for already", ticket);
-  const std::string error = take_error(ticket, lock);
+  finished_.wait(lock, [&] { return requests_.at(ticket).pieces_left == 0; });
+  const std::string error = requests_.extract(ticket).mapped().error;
   if (!error.empty()) throw Error(error);
 }
 
@@ -182,16 +178,6 @@ bool FileIo::ended(Ticket ticket) {
 FileIo::BusySeconds FileIo::busy() {
   const std::lock_guard lock(mutex_);
   return {.any = any_.seconds(), .reads = reads_.seconds(), .writes = writes_.seconds()};
-}
-
-void FileIo::wait_all() {
-  std::unique_lock lock(mutex_);
-  std::string first;
-  while (!requests_.empty()) {
-    const std::string error = take_error(requests_.begin()->first, lock);
-    if (first.empty()) first = error;
-  }
-  if (!first.empty()) throw Error(first);
 }
 
 }  // namespace zeroth::offload

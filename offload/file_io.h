@@ -51,9 +51,6 @@ class FileIo {
   void wait(Ticket ticket);
   // Whether wait() would return at once.
   bool ended(Ticket ticket);
-  // Waits for every ticket that was not waited for; then throws the Error of the oldest that
-  // failed.
-  void wait_all();
 
   const std::string& engine() const { return engine_; }  // for the user, as in FileLanes
   uint64_t bytes_read() const { return bytes_read_; }    // since the start
@@ -83,7 +80,6 @@ class FileIo {
   void fail(const Piece& piece, const std::string& reason);
   void end(Ticket ticket);
   BusyTime& busy(FileOp op) { return op == FileOp::kRead ? reads_ : writes_; }
-  std::string take_error(Ticket ticket, std::unique_lock<std::mutex>& lock);
 
   const std::string path_;
   const uint64_t size_bytes_;

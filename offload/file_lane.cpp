@@ -17,12 +17,12 @@ class PlainLane : public FileLane {
 
   size_t depth() const override { return 1; }
 
-  void start(size_t slot, const FilePiece& piece) override {
+  void start(size_t number, const FilePiece& piece) override {
     const auto offset = static_cast<off_t>(piece.offset);
     const ssize_t bytes = piece.op == FileOp::kRead
                               ? ::pread(descriptor_, piece.data, piece.length, offset)
                               : ::pwrite(descriptor_, piece.data, piece.length, offset);
-    ended_.push_back({slot, bytes < 0 ? -errno : bytes});
+    ended_.push_back({number, bytes < 0 ? -errno : bytes});
   }
 
   void wait(std::vector<PieceResult>& ended) override {

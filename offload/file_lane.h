@@ -31,7 +31,7 @@ struct FilePiece {
 };
 
 struct PieceResult {
-  size_t slot = 0;
+  size_t number = 0;
   int64_t bytes = 0;  // transferred, or -errno
 };
 
@@ -42,9 +42,9 @@ class FileLane {
   virtual ~FileLane() = default;
   // How many pieces may be under way.
   virtual size_t depth() const = 0;
-  // `slot` names the piece in its result and is free again then. The piece's memory is the lane's
+  // `number` names the piece in its result and is free again then. The piece's memory is the lane's
   // until that moment.
-  virtual void start(size_t slot, const FilePiece& piece) = 0;
+  virtual void start(size_t number, const FilePiece& piece) = 0;
   // Blocks until at least one piece ended or wake() was called, which may be before; appends the
   // results. Ends at once when pieces have ended already.
   virtual void wait(std::vector<PieceResult>& ended) = 0;

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 #include "base/process_limits.h"
 #include "base/units.h"
 #include "offload/file_lane.h"
@@ -24,31 +25,30 @@ namespace {
 constexpr size_t kLargestRegistered = size_t{1} << 30;  // the kernel's limit for one buffer
 constexpr size_t kMostRegistered = 1024;                // the limit of older kernels
 constexpr size_t kWake = ~size_t{0};
-constexpr int kFile = 0;  // its place in the ring's table
+constexpr int kFile = 0;  // its index in the ring's table
 
 class Uring : public FileLane {
  public:
   // Takes over the ring, which has room for depth + 1 entries and knows the file.
   Uring(const io_uring& ring, size_t depth, std::vector<iovec> registered)
-      : ring_(ring), depth_(depth), registered_(std::move(registered)) {
-    event_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (event_ < 0) {
+      : ring_(ring),
+        depth_(depth),
+        registered_(std::move(registered)),
+        event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    if (event_.get() < 0) {
       const int error = errno;
       ::io_uring_queue_exit(&ring_);
       throw Error("no eventfd for io_uring: {}", system_reason(error));
     }
     watch_event();
   }
-  ~Uring() override {
-    ::io_uring_queue_exit(&ring_);
-    ::close(event_);
-  }
+  ~Uring() override { ::io_uring_queue_exit(&ring_); }
   Uring(const Uring&) = delete;
   Uring& operator=(const Uring&) = delete;
 
   size_t depth() const override { return depth_; }
 
-  void start(size_t slot, const FilePiece& piece) override {
+  void start(size_t number, const FilePiece& piece) override {
     io_uring_sqe* const entry = next_entry();
     const auto length = static_cast<unsigned>(piece.length);
     const int buffer = buffer_of(piece);
@@ -62,7 +62,7 @@ class Uring : public FileLane {
       ::io_uring_prep_write(entry, kFile, piece.data, length, piece.offset);
     }
     ::io_uring_sqe_set_flags(entry, IOSQE_FIXED_FILE);
-    ::io_uring_sqe_set_data(entry, reinterpret_cast<void*>(slot));
+    ::io_uring_sqe_set_data(entry, reinterpret_cast<void*>(number));
   }
 
   void wait(std::vector<PieceResult>& ended) override {
@@ -74,10 +74,10 @@ class Uring : public FileLane {
     }
     io_uring_cqe* completion = nullptr;
     while (::io_uring_peek_cqe(&ring_, &completion) == 0) {
-      const auto slot = reinterpret_cast<size_t>(::io_uring_cqe_get_data(completion));
-      const PieceResult result{slot, completion->res};
+      const auto number = reinterpret_cast<size_t>(::io_uring_cqe_get_data(completion));
+      const PieceResult result{number, completion->res};
       ::io_uring_cqe_seen(&ring_, completion);
-      if (result.slot == kWake) {
+      if (result.number == kWake) {
         watch_event();
       } else {
         ended.push_back(result);
@@ -87,7 +87,7 @@ class Uring : public FileLane {
 
   void wake() override {
     const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t full_is_awake = ::write(event_, &one, sizeof(one));
+    [[maybe_unused]] const ssize_t full_is_awake = ::write(event_.get(), &one, sizeof(one));
   }
 
  private:
@@ -99,9 +99,9 @@ class Uring : public FileLane {
 
   void watch_event() {
     uint64_t count = 0;
-    [[maybe_unused]] const ssize_t none_is_fine = ::read(event_, &count, sizeof(count));
+    [[maybe_unused]] const ssize_t none_is_fine = ::read(event_.get(), &count, sizeof(count));
     io_uring_sqe* const entry = next_entry();
-    ::io_uring_prep_poll_add(entry, event_, POLLIN);
+    ::io_uring_prep_poll_add(entry, event_.get(), POLLIN);
     ::io_uring_sqe_set_data(entry, reinterpret_cast<void*>(kWake));
   }
 
@@ -119,7 +119,7 @@ class Uring : public FileLane {
   io_uring ring_;
   size_t depth_;
   std::vector<iovec> registered_;  // by address
-  int event_ = -1;
+  FileDescriptor event_;
 };
 
 std::vector<iovec> as_buffers(const std::vector<std::span<std::byte>>& memory) {

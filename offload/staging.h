@@ -36,8 +36,6 @@ class Staging {
   TileLease lease(const torch::Tensor& resting, torch::Device device, Access access,
                   const device::Point& idle);
 
-  int64_t host_bytes() const { return on_host_.bytes(); }
-
  private:
   static bool is_host(torch::Device device) { return device == torch::Device(torch::kCPU); }
   StagingBuffers& buffers(torch::Device device) { return is_host(device) ? on_host_ : on_device_; }

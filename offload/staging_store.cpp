@@ -196,7 +196,7 @@ class StagingStore final : public ShardStore {
     return TileLease(inner->tensor(), [this, inner, use] {
       *inner = TileLease();
       leased_.erase(std::find(leased_.begin(), leased_.end(), use));
-      failure_.guard([this] { read_ahead(); });
+      read_ahead();
     });
   }
 

@@ -66,13 +66,8 @@ SwapFile::SwapFile(const SwapPlace& place, uint64_t bytes, bool direct)
       fmt::format("rank-{}{}{}.swap", place.rank, place.kind.empty() ? "" : ".", place.kind);
   path_ = place.nvme_path / run / name;
   make(nvme, run, name);
-  try {
-    reserve(place.nvme_path);
-    if (direct) set_direct();
-  } catch (...) {
-    ::close(descriptor_);
-    throw;
-  }
+  reserve(place.nvme_path);
+  if (direct) set_direct();
   if (is_in_memory(place.nvme_path)) {
     notes_.push_back(
         fmt::format("{} is held in memory (tmpfs), not on a disk: what rests there "
@@ -81,17 +76,13 @@ SwapFile::SwapFile(const SwapPlace& place, uint64_t bytes, bool direct)
   }
 }
 
-SwapFile::~SwapFile() {
-  ::close(descriptor_);
-}
-
 void SwapFile::fail(const char* action, int error) {
   throw Error("cannot {} {}: {}", action, path_, system_reason(error));
 }
 
 // Other ranks of this node make and remove the same folder at the same time.
 void SwapFile::make(const Folder& nvme, const std::string& run, const std::string& name) {
-  for (int attempt = 0; attempt < 1000 && descriptor_ < 0; ++attempt) {
+  for (int attempt = 0; attempt < 1000 && descriptor() < 0; ++attempt) {
     if (::mkdirat(nvme.get(), run.c_str(), 0700) != 0 && errno != EEXIST) {
       fail("make the folder of", errno);
     }
@@ -104,16 +95,16 @@ void SwapFile::make(const Folder& nvme, const std::string& run, const std::strin
       throw Error("cannot make {}: its folder belongs to another user (uid {})", path_,
                   folder->owner());
     }
-    descriptor_ =
-        ::openat(folder->get(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    const int error = descriptor_ < 0 ? errno : 0;
+    descriptor_ = FileDescriptor(
+        ::openat(folder->get(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    const int error = descriptor() < 0 ? errno : 0;
     if (error == ENOENT) continue;
     ::unlinkat(folder->get(), name.c_str(), 0);  // this file's name, or one that was left over
     if (error == EEXIST) continue;
     ::unlinkat(nvme.get(), run.c_str(), AT_REMOVEDIR);
     if (error != 0) fail("make", error);
   }
-  if (descriptor_ < 0) fail("make", EBUSY);
+  if (descriptor() < 0) fail("make", EBUSY);
 }
 
 void SwapFile::reserve(const fs::path& nvme_path) {
@@ -126,7 +117,7 @@ void SwapFile::reserve(const fs::path& nvme_path) {
   const auto length = static_cast<off_t>(size_bytes_);
   if (length == 0) return;
   int error = EINTR;
-  while (error == EINTR) error = ::fallocate(descriptor_, 0, 0, length) == 0 ? 0 : errno;
+  while (error == EINTR) error = ::fallocate(descriptor(), 0, 0, length) == 0 ? 0 : errno;
   if (error == 0) return;
   if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
     throw Error("{} needs {} ({} bytes): {}", path_,
@@ -134,21 +125,20 @@ void SwapFile::reserve(const fs::path& nvme_path) {
   }
   // Not every file system reserves; a full disk is then an error of the write that finds it.
   if (error != EOPNOTSUPP && error != ENOSYS) fail("reserve the bytes of", error);
-  if (::ftruncate(descriptor_, length) != 0) fail("set the size of", errno);
+  if (::ftruncate(descriptor(), length) != 0) fail("set the size of", errno);
 }
 
 // Some file systems refuse the flag, others the first transfer.
 void SwapFile::set_direct() {
-  const int flags = ::fcntl(descriptor_, F_GETFL);
-  int error = ::fcntl(descriptor_, F_SETFL, flags | O_DIRECT) == 0 ? 0 : errno;
+  const int flags = ::fcntl(descriptor(), F_GETFL);
+  int error = ::fcntl(descriptor(), F_SETFL, flags | O_DIRECT) == 0 ? 0 : errno;
   if (error == 0 && size_bytes_ > 0) {
     alignas(kFileAlignment) const std::byte zeros[kFileAlignment] = {};
-    error = ::pwrite(descriptor_, zeros, sizeof(zeros), 0) < 0 ? errno : 0;
+    error = ::pwrite(descriptor(), zeros, sizeof(zeros), 0) < 0 ? errno : 0;
   }
-  is_direct_ = error == 0;
-  if (is_direct_) return;
+  if (error == 0) return;
   if (error != EINVAL) fail("write to", error);
-  if (::fcntl(descriptor_, F_SETFL, flags) != 0) fail("set the flags of", errno);
+  if (::fcntl(descriptor(), F_SETFL, flags) != 0) fail("set the flags of", errno);
   notes_.push_back(
       fmt::format("{}: its file system refuses O_DIRECT, so transfers take the page "
                   "cache's memory and time",

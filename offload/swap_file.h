@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "base/folder.h"
 
 namespace zeroth::offload {
@@ -36,14 +37,10 @@ class SwapFile {
   // the system's reason. Without `direct`, and with a note where O_DIRECT is refused, transfers go
   // through the page cache.
   SwapFile(const SwapPlace& place, uint64_t bytes, bool direct = true);
-  ~SwapFile();
-  SwapFile(const SwapFile&) = delete;
-  SwapFile& operator=(const SwapFile&) = delete;
 
-  int descriptor() const { return descriptor_; }
+  int descriptor() const { return descriptor_.get(); }
   const std::string& path() const { return path_; }  // the name it was made with, for messages
   uint64_t size_bytes() const { return size_bytes_; }
-  bool is_direct() const { return is_direct_; }
   const std::vector<std::string>& notes() const { return notes_; }  // for the user
 
  private:
@@ -54,8 +51,7 @@ class SwapFile {
 
   std::string path_;
   uint64_t size_bytes_;
-  int descriptor_ = -1;
-  bool is_direct_ = false;
+  FileDescriptor descriptor_;
   std::vector<std::string> notes_;
 };
 

@@ -16,25 +16,25 @@ constexpr size_t kNever = std::numeric_limits<size_t>::max();
 
 }  // namespace
 
-TileCache::TileCache(FileIo& io, FileBuffers& buffers, const TileCacheOptions& options)
+TileCache::TileCache(FileIo& io, const FileBuffers& buffers, const TileCacheOptions& options)
     : io_(io), options_(options) {
-  while (auto buffer = buffers.take()) slots_.push_back({.buffer = std::move(*buffer)});
-  ZEROTH_CHECK(!slots_.empty(), "a tile cache without buffers");
+  for (size_t i = 0; i < buffers.count(); ++i) buffers_.push_back({.bytes = buffers[i]});
+  ZEROTH_CHECK(!buffers_.empty(), "a tile cache without buffers");
 }
 
 TileCache::~TileCache() {
-  for (Slot& slot : slots_) {
-    if (slot.transfer != Transfer::kNone) wait(slot);
+  for (Buffer& buffer : buffers_) {
+    if (buffer.transfer != Transfer::kNone) wait(buffer);
   }
 }
 
 void TileCache::expect(const std::vector<Extent>& extents) {
   const std::lock_guard lock(mutex_);
-  for (Tile* const tile : expected_) tile->places.clear();
+  for (Tile* const tile : expected_) tile->turns.clear();
   expected_.clear();
   next_ = 0;
   for (const Extent& extent : extents) expected_.push_back(&tile_of(extent));
-  for (size_t i = expected_.size(); i-- > 0;) expected_[i]->places.push_back(i);
+  for (size_t i = expected_.size(); i-- > 0;) expected_[i]->turns.push_back(i);
   read_ahead();
 }
 
@@ -44,36 +44,35 @@ TileCache::Lease TileCache::borrow(const Extent& extent, Access access) {
   throw_if_failed();
   Tile& tile = tile_of(extent);
   advance(tile);
-  if (tile.slot == nullptr) hold(make_room(), tile, access != Access::kWrite);
-  Slot& slot = *tile.slot;
-  ZEROTH_CHECK(!slot.writer && (access == Access::kRead || slot.readers == 0),
+  if (tile.buffer == nullptr) hold(make_room(), tile, access != Access::kWrite);
+  Buffer& buffer = *tile.buffer;
+  ZEROTH_CHECK(!buffer.writer && (access == Access::kRead || buffer.readers == 0),
                "the tile at {} is borrowed already: {} readers, writer: {}", extent.offset,
-               slot.readers, slot.writer);
-  slot.last_used = ++uses_;
-  slot.writer = access != Access::kRead;
-  slot.readers += slot.writer ? 0 : 1;
+               buffer.readers, buffer.writer);
+  buffer.last_used = ++uses_;
+  buffer.writer = access != Access::kRead;
+  buffer.readers += buffer.writer ? 0 : 1;
   read_ahead();  // so that the disk has something to do while this waits
-  const std::string error = fill(slot, access);
-  if (error.empty()) return {*this, tile, access, slot.buffer.bytes().first(extent.bytes)};
-  slot.readers -= slot.writer ? 0 : 1;
-  slot.writer = false;
-  if (slot.transfer == Transfer::kNone && slot.readers == 0) vacate(slot);
+  const std::string error = fill(buffer, access);
+  if (error.empty()) return {*this, tile, access, buffer.bytes.first(extent.bytes)};
+  buffer.readers -= buffer.writer ? 0 : 1;
+  buffer.writer = false;
+  if (buffer.transfer == Transfer::kNone && buffer.readers == 0) vacate(buffer);
   throw Error(error);
 }
 
 void TileCache::take_back(Tile& tile, Access access) noexcept {
   const std::lock_guard lock(mutex_);
   try {
-    Slot& slot = *tile.slot;
+    Buffer& buffer = *tile.buffer;
     if (access == Access::kRead) {
-      --slot.readers;
+      --buffer.readers;
     } else {
-      slot.writer = false;
+      buffer.writer = false;
       tile.written = true;
-      slot.ticket =
-          io_.write(tile.extent.offset, slot.buffer.bytes().first(on_file(tile.extent.bytes)));
-      slot.transfer = Transfer::kWrite;
-      if (!options_.pipeline_write) wait_for_write(slot);
+      buffer.ticket = io_.write(tile.extent.offset, buffer.bytes.first(on_file(tile.extent.bytes)));
+      buffer.transfer = Transfer::kWrite;
+      if (!options_.pipeline_write) wait_for_write(buffer);
     }
     read_ahead();
   } catch (const std::exception& error) {
@@ -85,17 +84,17 @@ bool TileCache::ready(const Extent& extent) {
   const std::lock_guard lock(mutex_);
   read_ahead();
   const Tile& tile = tile_of(extent);
-  if (tile.slot != nullptr) {
-    return tile.slot->transfer == Transfer::kNone || io_.ended(tile.slot->ticket);
+  if (tile.buffer != nullptr) {
+    return tile.buffer->transfer == Transfer::kNone || io_.ended(tile.buffer->ticket);
   }
-  const Slot* const slot = replaceable(false);
-  return !tile.written && slot != nullptr && next_place(*slot) == kNever;
+  const Buffer* const buffer = replaceable(false);
+  return !tile.written && buffer != nullptr && next_turn(*buffer) == kNever;
 }
 
 void TileCache::settle() {
   const std::lock_guard lock(mutex_);
-  for (Slot& slot : slots_) {
-    if (slot.transfer == Transfer::kWrite) wait_for_write(slot);
+  for (Buffer& buffer : buffers_) {
+    if (buffer.transfer == Transfer::kWrite) wait_for_write(buffer);
   }
   throw_if_failed();
 }
@@ -119,7 +118,7 @@ TileCache::Tile& TileCache::tile_of(const Extent& extent) {
                  next->second.extent.bytes);
     return next->second;
   }
-  const size_t most = slots_.front().buffer.bytes().size();
+  const size_t most = buffers_.front().bytes.size();
   ZEROTH_CHECK(extent.bytes > 0 && extent.bytes <= most && extent.offset % kFileAlignment == 0,
                "a tile at {} of {} bytes, buffers have {}", extent.offset, extent.bytes, most);
   if (next != tiles_.end()) {
@@ -136,18 +135,18 @@ TileCache::Tile& TileCache::tile_of(const Extent& extent) {
   return tiles_.emplace_hint(next, extent.offset, Tile{.extent = extent})->second;
 }
 
-// Where the slot's tile stands next in the list of what is expected; kNever where it does not.
-size_t TileCache::next_place(const Slot& slot) {
-  if (slot.tile == nullptr) return kNever;
-  std::vector<size_t>& places = slot.tile->places;
-  while (!places.empty() && places.back() < next_) places.pop_back();
-  return places.empty() ? kNever : places.back();
+// Where the buffer's tile stands next in the list of what is expected; kNever where it does not.
+size_t TileCache::next_turn(const Buffer& buffer) {
+  if (buffer.tile == nullptr) return kNever;
+  std::vector<size_t>& turns = buffer.tile->turns;
+  while (!turns.empty() && turns.back() < next_) turns.pop_back();
+  return turns.empty() ? kNever : turns.back();
 }
 
 // The caller has come to `tile` in the list of what is expected. A tile that stands there only
 // behind the window is borrowed once more: the caller has not come as far as that.
 void TileCache::advance(Tile& tile) {
-  const size_t window = std::min(expected_.size(), next_ + slots_.size());
+  const size_t window = std::min(expected_.size(), next_ + buffers_.size());
   for (size_t i = next_; i < window; ++i) {
     if (expected_[i] != &tile) continue;
     next_ = i + 1;
@@ -159,36 +158,36 @@ void TileCache::read_ahead() {
   finish_writes();
   if (!options_.pipeline_read || !error_.empty()) return;
   for (size_t i = next_; i < expected_.size(); ++i) {
-    if (expected_[i]->slot != nullptr) continue;
-    Slot* const slot = replaceable(false);
-    if (slot == nullptr || next_place(*slot) < i) return;
-    hold(*slot, *expected_[i], true);
+    if (expected_[i]->buffer != nullptr) continue;
+    Buffer* const buffer = replaceable(false);
+    if (buffer == nullptr || next_turn(*buffer) < i) return;
+    hold(*buffer, *expected_[i], true);
   }
 }
 
-// Of the slots that are free, clean, or read ahead (and ended, unless one may wait) the one that is
-// needed last; none if there is no such slot.
-TileCache::Slot* TileCache::replaceable(bool may_wait) {
-  Slot* best = nullptr;
-  for (Slot& slot : slots_) {
-    if (slot.writer || slot.readers > 0 || slot.transfer == Transfer::kWrite) continue;
-    if (slot.transfer == Transfer::kRead && !may_wait && !io_.ended(slot.ticket)) continue;
+// Of the buffers that are free, clean, or read ahead (and ended, unless one may wait) the one that
+// is needed last; none if there is no such buffer.
+TileCache::Buffer* TileCache::replaceable(bool may_wait) {
+  Buffer* best = nullptr;
+  for (Buffer& buffer : buffers_) {
+    if (buffer.writer || buffer.readers > 0 || buffer.transfer == Transfer::kWrite) continue;
+    if (buffer.transfer == Transfer::kRead && !may_wait && !io_.ended(buffer.ticket)) continue;
     if (best != nullptr) {
-      const size_t place = next_place(slot), best_place = next_place(*best);
-      if (place < best_place) continue;
-      if (place == best_place && slot.last_used > best->last_used) continue;
+      const size_t turn = next_turn(buffer), best_turn = next_turn(*best);
+      if (turn < best_turn) continue;
+      if (turn == best_turn && buffer.last_used > best->last_used) continue;
     }
-    best = &slot;
+    best = &buffer;
   }
   return best;
 }
 
-TileCache::Slot& TileCache::make_room() {
+TileCache::Buffer& TileCache::make_room() {
   for (;;) {
-    Slot* const slot = replaceable(false);
-    if (slot != nullptr && next_place(*slot) == kNever) return *slot;
-    Slot* oldest = nullptr;
-    for (Slot& writing : slots_) {
+    Buffer* const buffer = replaceable(false);
+    if (buffer != nullptr && next_turn(*buffer) == kNever) return *buffer;
+    Buffer* oldest = nullptr;
+    for (Buffer& writing : buffers_) {
       if (writing.transfer != Transfer::kWrite) continue;
       if (oldest == nullptr || writing.ticket < oldest->ticket) oldest = &writing;
     }
@@ -196,75 +195,74 @@ TileCache::Slot& TileCache::make_room() {
     wait_for_write(*oldest);
     throw_if_failed();
   }
-  Slot* const slot = replaceable(true);
-  if (slot == nullptr) {
-    const auto writers =
-        std::count_if(slots_.begin(), slots_.end(), [](const Slot& lent) { return lent.writer; });
-    ZEROTH_CHECK(slot != nullptr, "all {} buffers are borrowed, {} of them to be written",
-                 slots_.size(), writers);
+  Buffer* const buffer = replaceable(true);
+  if (buffer == nullptr) {
+    const auto writers = std::count_if(buffers_.begin(), buffers_.end(),
+                                       [](const Buffer& lent) { return lent.writer; });
+    ZEROTH_CHECK(buffer != nullptr, "all {} buffers are borrowed, {} of them to be written",
+                 buffers_.size(), writers);
   }
-  return *slot;
+  return *buffer;
 }
 
-void TileCache::hold(Slot& slot, Tile& tile, bool read) {
-  vacate(slot);
+void TileCache::hold(Buffer& buffer, Tile& tile, bool read) {
+  vacate(buffer);
   if (read && tile.written) {
-    slot.ticket =
-        io_.read(tile.extent.offset, slot.buffer.bytes().first(on_file(tile.extent.bytes)));
-    slot.transfer = Transfer::kRead;
+    buffer.ticket = io_.read(tile.extent.offset, buffer.bytes.first(on_file(tile.extent.bytes)));
+    buffer.transfer = Transfer::kRead;
   }
-  slot.unset = !tile.written;
-  slot.last_used = ++uses_;
-  slot.tile = &tile;
-  tile.slot = &slot;
+  buffer.unset = !tile.written;
+  buffer.last_used = ++uses_;
+  buffer.tile = &tile;
+  tile.buffer = &buffer;
 }
 
 // A tile read ahead in vain may have failed: its next borrow reads it again and will say so.
-void TileCache::vacate(Slot& slot) {
-  if (slot.transfer == Transfer::kRead) wait(slot);
-  if (slot.tile != nullptr) slot.tile->slot = nullptr;
-  slot.tile = nullptr;
+void TileCache::vacate(Buffer& buffer) {
+  if (buffer.transfer == Transfer::kRead) wait(buffer);
+  if (buffer.tile != nullptr) buffer.tile->buffer = nullptr;
+  buffer.tile = nullptr;
 }
 
 // Makes the buffer what the lease needs; returns why it cannot.
-std::string TileCache::fill(Slot& slot, Access access) {
-  if (slot.transfer == Transfer::kRead) {
-    const std::string error = wait(slot);
+std::string TileCache::fill(Buffer& buffer, Access access) {
+  if (buffer.transfer == Transfer::kRead) {
+    const std::string error = wait(buffer);
     if (access != Access::kWrite && !error.empty()) return error;
   }
-  if (slot.transfer == Transfer::kWrite && access != Access::kRead) {
-    wait_for_write(slot);
+  if (buffer.transfer == Transfer::kWrite && access != Access::kRead) {
+    wait_for_write(buffer);
     if (!error_.empty()) return error_;
   }
-  if (slot.unset && access != Access::kWrite) {
-    std::memset(slot.buffer.bytes().data(), 0, slot.tile->extent.bytes);
+  if (buffer.unset && access != Access::kWrite) {
+    std::memset(buffer.bytes.data(), 0, buffer.tile->extent.bytes);
   }
-  slot.unset = false;
+  buffer.unset = false;
   return {};
 }
 
-// Ends the slot's transfer; returns its error.
-std::string TileCache::wait(Slot& slot) {
+// Ends the buffer's transfer; returns its error.
+std::string TileCache::wait(Buffer& buffer) {
   const auto start = std::chrono::steady_clock::now();
   std::string error;
   try {
-    io_.wait(slot.ticket);
+    io_.wait(buffer.ticket);
   } catch (const Error& failed) {
     error = failed.what();
   }
-  slot.transfer = Transfer::kNone;
+  buffer.transfer = Transfer::kNone;
   waited_s_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return error;
 }
 
-void TileCache::wait_for_write(Slot& slot) {
-  const std::string error = wait(slot);
+void TileCache::wait_for_write(Buffer& buffer) {
+  const std::string error = wait(buffer);
   if (error_.empty()) error_ = error;
 }
 
 void TileCache::finish_writes() {
-  for (Slot& slot : slots_) {
-    if (slot.transfer == Transfer::kWrite && io_.ended(slot.ticket)) wait_for_write(slot);
+  for (Buffer& buffer : buffers_) {
+    if (buffer.transfer == Transfer::kWrite && io_.ended(buffer.ticket)) wait_for_write(buffer);
   }
 }
 

@@ -69,8 +69,8 @@ class TileCache {
     std::span<std::byte> bytes_;
   };
 
-  // Takes all of `buffers`. Both outlive this object.
-  TileCache(FileIo& io, FileBuffers& buffers, const TileCacheOptions& options = {});
+  // Uses all of `buffers`. Both outlive this object.
+  TileCache(FileIo& io, const FileBuffers& buffers, const TileCacheOptions& options = {});
   // Waits for what is under way.
   ~TileCache();
   TileCache(const TileCache&) = delete;
@@ -94,35 +94,35 @@ class TileCache {
 
  private:
   enum class Transfer { kNone, kRead, kWrite };
-  struct Slot {
-    FileBuffers::Buffer buffer;
+  struct Buffer {
+    std::span<std::byte> bytes;
     Tile* tile = nullptr;  // none while it is free
     Transfer transfer = Transfer::kNone;
     FileIo::Ticket ticket = 0;  // of the transfer, until it is waited for
     size_t readers = 0;
     bool writer = false;
-    bool unset = false;      // the tile is zeros, the buffer is not yet
+    bool unset = false;      // the tile is zeros, the bytes are not yet
     uint64_t last_used = 0;  // by uses_
   };
   struct Tile {
     Extent extent;
     bool written = false;  // a lease to write it has ended
-    Slot* slot = nullptr;
-    std::vector<size_t> places = {};  // in expected_, the next one at the back
+    Buffer* buffer = nullptr;
+    std::vector<size_t> turns = {};  // in expected_, the next one at the back
   };
 
   void take_back(Tile& tile, Access access) noexcept;
   Tile& tile_of(const Extent& extent);
-  size_t next_place(const Slot& slot);
+  size_t next_turn(const Buffer& buffer);
   void advance(Tile& tile);
   void read_ahead();
-  Slot* replaceable(bool may_wait);
-  Slot& make_room();
-  void hold(Slot& slot, Tile& tile, bool read);
-  void vacate(Slot& slot);
-  std::string fill(Slot& slot, Access access);
-  std::string wait(Slot& slot);
-  void wait_for_write(Slot& slot);
+  Buffer* replaceable(bool may_wait);
+  Buffer& make_room();
+  void hold(Buffer& buffer, Tile& tile, bool read);
+  void vacate(Buffer& buffer);
+  std::string fill(Buffer& buffer, Access access);
+  std::string wait(Buffer& buffer);
+  void wait_for_write(Buffer& buffer);
   void finish_writes();
   void throw_if_failed() const;
 
@@ -130,7 +130,7 @@ class TileCache {
   const TileCacheOptions options_;
   mutable std::mutex mutex_;
   // Under the mutex.
-  std::vector<Slot> slots_;
+  std::vector<Buffer> buffers_;
   std::map<uint64_t, Tile> tiles_;  // by offset; all that were ever named
   std::vector<Tile*> expected_;
   size_t next_ = 0;  // in expected_

@@ -16,14 +16,14 @@ class KernelRule : public UpdateRule {
 
   std::span<const std::string_view> state_names() const override { return names_->state_names(); }
   double initial_state() const override { return names_->initial_state(); }
-  torch::Dtype state_dtype() const override { return dtype_of(config_.bf16_states); }
-  torch::Dtype master_dtype() const override { return dtype_of(config_.bf16_masters); }
+  torch::Dtype state_dtype() const override { return format(config_.bf16_states); }
+  torch::Dtype master_dtype() const override { return format(config_.bf16_masters); }
 
  protected:
   const configs::OptimizerConfig& config() const { return config_; }
 
  private:
-  static torch::Dtype dtype_of(bool bf16) { return bf16 ? torch::kBFloat16 : torch::kFloat32; }
+  static torch::Dtype format(bool bf16) { return bf16 ? torch::kBFloat16 : torch::kFloat32; }
 
   configs::OptimizerConfig config_;
   std::unique_ptr<UpdateRule> names_;  // the same formula on tensors knows its states

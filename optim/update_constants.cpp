@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "configs/config.h"
 #include "optim/update_step.h"
 
@@ -51,13 +52,6 @@ void set_sgd(const OptimizerConfig& config, const UpdateStep& step, Constants& c
   constants.add_first = narrow(1 - config.dampening);
   constants.from_gradient = step.update == 1;
   constants.nesterov = config.nesterov;
-}
-
-// The finaliser of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators).
-uint64_t mixed(uint64_t x) {
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
-  x = (x ^ x >> 27) * 0x94d049bb133111eb;
-  return x ^ x >> 31;
 }
 
 }  // namespace
@@ -113,9 +107,9 @@ Constants constants_of(const OptimizerConfig& config, const UpdateStep& step) {
 }
 
 Key rounding_key(const UpdateStep& step, size_t array, int64_t element) {
-  const uint64_t of_step = mixed(mixed(step.rounding_seed) + static_cast<uint64_t>(step.update));
+  const uint64_t of_step = mix64(mix64(step.rounding_seed) + static_cast<uint64_t>(step.update));
   const uint64_t upper_half = static_cast<uint64_t>(element) >> 32;
-  const uint64_t key = mixed(of_step + (uint64_t{array} << 32 | upper_half));
+  const uint64_t key = mix64(of_step + (uint64_t{array} << 32 | upper_half));
   return {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)};
 }
 

@@ -45,9 +45,9 @@ FailedAllocation on_host(std::optional<int64_t> requested) {
 }  // namespace
 
 HostRoom free_host() {
-  const int64_t given_back = own_bytes("VmHWM:") - own_bytes("VmRSS:");
+  const OwnMemory own = own_memory();
   HostRoom room = host_room().value_or(HostRoom{kUnlimited, ""});
-  room.bytes = std::max<int64_t>(0, room.bytes - given_back);
+  room.bytes = std::max<int64_t>(0, room.bytes - (own.peak - own.resident));
   const auto addresses = address_room();
   return addresses && addresses->bytes < room.bytes ? *addresses : room;
 }

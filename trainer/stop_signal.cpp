@@ -45,25 +45,23 @@ bool first_is_ready(int first, int second) {
 StopSignal::StopSignal() {
   const sigset_t set = stop_signals();
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  signals_ = ::signalfd(-1, &set, SFD_CLOEXEC);
-  end_ = ::eventfd(0, EFD_CLOEXEC);
-  if (signals_ < 0 || end_ < 0) throw Error("no signalfd: {}", system_reason(errno));
+  signals_ = FileDescriptor(::signalfd(-1, &set, SFD_CLOEXEC));
+  end_ = FileDescriptor(::eventfd(0, EFD_CLOEXEC));
+  if (signals_.get() < 0 || end_.get() < 0) throw Error("no signalfd: {}", system_reason(errno));
   watcher_ = std::jthread([this] { watch(); });
 }
 
 StopSignal::~StopSignal() {
   const uint64_t one = 1;
-  if (::write(end_, &one, sizeof(one)) == sizeof(one)) watcher_.join();
-  ::close(signals_);
-  ::close(end_);
+  if (::write(end_.get(), &one, sizeof(one)) == sizeof(one)) watcher_.join();
 }
 
 // Waits for the next signal; 0: the end of the watcher came first.
 int StopSignal::next() const {
   signalfd_siginfo info{};
-  if (!first_is_ready(signals_, end_)) return 0;
-  return ::read(signals_, &info, sizeof(info)) == sizeof(info) ? static_cast<int>(info.ssi_signo)
-                                                               : 0;
+  if (!first_is_ready(signals_.get(), end_.get())) return 0;
+  const ssize_t size = ::read(signals_.get(), &info, sizeof(info));
+  return size == sizeof(info) ? static_cast<int>(info.ssi_signo) : 0;
 }
 
 void StopSignal::watch() {

@@ -6,6 +6,8 @@
 #include <string>
 #include <thread>
 
+#include "base/file_descriptor.h"
+
 namespace zeroth::trainer {
 
 class StopSignal {
@@ -30,8 +32,8 @@ class StopSignal {
 
   std::atomic<bool> heeding_ = false;
   std::atomic<int> number_ = 0;
-  int signals_ = -1;  // a signalfd
-  int end_ = -1;      // an eventfd that ends the watcher
+  FileDescriptor signals_;  // a signalfd
+  FileDescriptor end_;      // an eventfd that ends the watcher
   std::jthread watcher_;
 };
 

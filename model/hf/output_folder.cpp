@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 #include "base/folder.h"
 #include "base/process_limits.h"
 #include "model/hf/model_files.h"
@@ -83,11 +84,10 @@ void check_place(const fs::path& path, const fs::path& target) {
 }
 
 void sync(const fs::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  const bool done = fd >= 0 && ::fsync(fd) == 0;
-  const int reason = errno;
-  if (fd >= 0) ::close(fd);
-  if (!done) throw Error("{} cannot be written: {}", path.string(), system_reason(reason));
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0 || ::fsync(file.get()) != 0) {
+    throw Error("{} cannot be written: {}", path.string(), system_reason(errno));
+  }
 }
 
 bool holds_model(const fs::path& folder) {

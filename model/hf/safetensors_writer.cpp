@@ -8,7 +8,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <system_error>
-#include <utility>
 
 #include "base/error.h"
 #include "base/process_limits.h"
@@ -63,29 +62,25 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, torch::S
     const int64_t end = offset + element_count(tensor.shape) * width;
     header[tensor.name] = {
         {"dtype", dtype_name(dtype)}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
-    const bool added = slots_.try_emplace(tensor.name, Slot{tensor.shape, offset}).second;
+    const bool added = regions_.try_emplace(tensor.name, Region{tensor.shape, offset}).second;
     ZEROTH_CHECK(added, "{} is planned twice", tensor.name);
     offset = end;
   }
   std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');
   const uint64_t length = text.size();
-  for (auto& [name, slot] : slots_) slot.offset += static_cast<int64_t>(8 + length);
+  for (auto& [name, region] : regions_) region.offset += static_cast<int64_t>(8 + length);
 
-  fd_.value = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd_.value < 0) throw Error("{} cannot be created: {}", path.string(), system_reason(errno));
+  fd_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (fd_.get() < 0) throw Error("{} cannot be created: {}", path.string(), system_reason(errno));
   reserve(static_cast<int64_t>(8 + length) + offset);
   write_bytes(&length, 8, 0);
   write_bytes(text.data(), text.size(), 8);
 }
 
-SafetensorsWriter::Descriptor::~Descriptor() {
-  if (value >= 0) ::close(value);
-}
-
 // A full disk shows before the first tensor is written, where the file system can tell.
 void SafetensorsWriter::reserve(int64_t size) {
-  if (::fallocate(fd_.value, 0, 0, size) == 0) return;
+  if (::fallocate(fd_.get(), 0, 0, size) == 0) return;
   if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
     fail(fmt::format("reserving {} bytes", size));
 }
@@ -99,7 +94,7 @@ void SafetensorsWriter::fail(const std::string& doing) const {
 void SafetensorsWriter::write_bytes(const void* data, size_t size, int64_t offset) {
   const char* bytes = static_cast<const char*>(data);
   while (size > 0) {
-    const ssize_t done = ::pwrite(fd_.value, bytes, size, offset);
+    const ssize_t done = ::pwrite(fd_.get(), bytes, size, offset);
     if (done < 0 && errno == EINTR) continue;
     if (done <= 0) fail(fmt::format("writing {} bytes at offset {}", size, offset));
     bytes += done;
@@ -109,23 +104,24 @@ void SafetensorsWriter::write_bytes(const void* data, size_t size, int64_t offse
 }
 
 void SafetensorsWriter::write(const std::string& name, const torch::Tensor& tensor) {
-  const auto it = slots_.find(name);
-  ZEROTH_CHECK(it != slots_.end(), "{} is not planned for {}", name, path_.string());
-  Slot& slot = it->second;
-  ZEROTH_CHECK(!slot.written, "{} is written twice", name);
-  ZEROTH_CHECK(tensor.sizes() == torch::IntArrayRef(slot.shape), "{} is [{}], planned [{}]", name,
-               fmt::join(tensor.sizes(), ", "), fmt::join(slot.shape, ", "));
+  const auto it = regions_.find(name);
+  ZEROTH_CHECK(it != regions_.end(), "{} is not planned for {}", name, path_.string());
+  Region& region = it->second;
+  ZEROTH_CHECK(!region.written, "{} is written twice", name);
+  ZEROTH_CHECK(tensor.sizes() == torch::IntArrayRef(region.shape), "{} is [{}], planned [{}]", name,
+               fmt::join(tensor.sizes(), ", "), fmt::join(region.shape, ", "));
   const torch::Tensor bytes = tensor.detach().to(torch::kCPU, dtype_).contiguous();
   if (dtype_ == torch::kFloat16 && tensor.scalar_type() != torch::kFloat16) {
     require_in_range(name, tensor, bytes);
   }
-  write_bytes(bytes.data_ptr(), bytes.nbytes(), slot.offset);
-  slot.written = true;
+  write_bytes(bytes.data_ptr(), bytes.nbytes(), region.offset);
+  region.written = true;
 }
 
 void SafetensorsWriter::finish() {
-  for (const auto& [name, slot] : slots_) ZEROTH_CHECK(slot.written, "{} was not written", name);
-  if (::fsync(fd_.value) != 0 || ::close(std::exchange(fd_.value, -1)) != 0) {
+  for (const auto& [name, region] : regions_)
+    ZEROTH_CHECK(region.written, "{} was not written", name);
+  if (::fsync(fd_.get()) != 0 || ::close(fd_.give_away()) != 0) {
     throw Error("{} cannot be written: {}", path_.string(),
                 write_reason(errno, path_.parent_path()));
   }

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "base/file_descriptor.h"
+
 namespace zeroth::model {
 
 struct PlannedTensor {
@@ -38,18 +40,10 @@ class SafetensorsWriter {
   void finish();
 
  private:
-  struct Slot {
+  struct Region {
     std::vector<int64_t> shape;
     int64_t offset = 0;
     bool written = false;
-  };
-  // Closed with the object.
-  struct Descriptor {
-    Descriptor() = default;
-    ~Descriptor();
-    Descriptor(const Descriptor&) = delete;
-    Descriptor& operator=(const Descriptor&) = delete;
-    int value = -1;
   };
   void reserve(int64_t size);
   // Throws, by errno.
@@ -58,8 +52,8 @@ class SafetensorsWriter {
 
   std::filesystem::path path_;
   torch::ScalarType dtype_;
-  std::map<std::string, Slot> slots_;
-  Descriptor fd_;
+  std::map<std::string, Region> regions_;
+  FileDescriptor fd_;
 };
 
 }  // namespace zeroth::model

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/hash.h"
 
 namespace zeroth::model {
 namespace {
@@ -14,15 +15,7 @@ using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr uint64_t kGolden = 0x9e3779b97f4a7c15;
 constexpr int64_t kLow32 = 0xffffffff;
-
-// The finaliser of splitmix64.
-uint64_t mix64(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
 
 // A 32-bit finaliser of low bias (Wellons, "Prospecting for Hash Functions"), for numbers and for
 // int64 tensors of 32-bit values alike.
@@ -101,9 +94,7 @@ struct Dropout : torch::autograd::Function<Dropout> {
 }  // namespace
 
 DropSite drop_site(double p, const std::string& name) {
-  uint64_t key = 0xcbf29ce484222325;  // FNV-1a
-  for (const char c : name) key = (key ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return {p, mix64(key)};
+  return {p, mix64(fnv1a(name))};
 }
 
 Tensor keep_mask_by_tensors(int64_t row_seed, const DropSite& site,

@@ -41,18 +41,18 @@ class FaultyLane : public FileLane {
 
   size_t depth() const override { return inner_->depth(); }
 
-  void start(size_t slot, const FilePiece& piece) override {
+  void start(size_t number, const FilePiece& piece) override {
     const auto fault = [&] {
       const std::lock_guard lock(faults_->mutex);
       return faults_->rule(piece);
     }();
     FilePiece part = piece;
     if (fault) part.length = static_cast<size_t>(std::max<int64_t>(*fault, 0)) & ~size_t{4095};
-    extra_[slot] = fault ? *fault - static_cast<int64_t>(part.length) : 0;
+    extra_[number] = fault ? *fault - static_cast<int64_t>(part.length) : 0;
     if (part.length == 0) {
-      ended_.push_back({slot, *fault});
+      ended_.push_back({number, *fault});
     } else {
-      inner_->start(slot, part);
+      inner_->start(number, part);
     }
   }
 
@@ -61,7 +61,7 @@ class FaultyLane : public FileLane {
       std::vector<PieceResult> now;
       inner_->wait(now);
       for (const auto& result : now)
-        ended.push_back({result.slot, result.bytes + extra_[result.slot]});
+        ended.push_back({result.number, result.bytes + extra_[result.number]});
     }
     ended.insert(ended.end(), ended_.begin(), ended_.end());
     ended_.clear();
@@ -72,7 +72,7 @@ class FaultyLane : public FileLane {
  private:
   std::unique_ptr<FileLane> inner_;
   std::shared_ptr<Faults> faults_;
-  std::vector<int64_t> extra_;  // bytes claimed beyond those transferred, by slot
+  std::vector<int64_t> extra_;  // bytes claimed beyond those transferred, by number
   std::vector<PieceResult> ended_;
 };
 

@@ -72,18 +72,17 @@ bool forbid_io_uring() {
 // Writes random bytes, reads them back: "engine|notes" or what went wrong.
 std::string round_trip(const SwapFile& file, Engine engine, bool registered) {
   FileBuffers pool(2, kSize);
-  const auto written = *pool.take();
-  const auto back = *pool.take();
-  fill_randomly(written.bytes(), 5);
+  const std::span<std::byte> written = pool[0], back = pool[1];
+  fill_randomly(written, 5);
   LaneOptions options = lane_options(file, engine);
   if (registered) options.registered = {pool.memory()};
   FileLanes lanes = make_file_lanes(options);
   std::string said = lanes.engine;
   for (const auto& note : lanes.notes) said += "|" + note;
   FileIo io(file, std::move(lanes), 4 * kFileAlignment);
-  io.wait(io.write(0, written.bytes()));
-  io.wait(io.read(0, back.bytes()));
-  return same(written.bytes(), back.bytes()) ? said : "other bytes came back";
+  io.wait(io.write(0, written));
+  io.wait(io.read(0, back));
+  return same(written, back) ? said : "other bytes came back";
 }
 
 }  // namespace

@@ -307,8 +307,6 @@ TEST_CASE("a cache that ends with transfers under way waits for them") {
     }
     CHECK(io.bytes_written() == (kNumTiles + 3) * kTileBytes);
     CHECK(io.bytes_read() > 0);
-    CHECK(pool.taken_bytes() == 0);
-    TileCache(io, pool).settle();  // the buffers are there again
   }
 }
 
