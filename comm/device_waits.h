@@ -21,7 +21,7 @@ class DeviceWaits {
 
   // The collective is issued now, from the current stream of the device.
   Span issue(c10::Device device);
-  // The current stream waits for it between these two.
+  // The current stream waits for the collective between these two calls.
   void begin_wait(Span& span);
   void end_wait(Span span);
 

@@ -35,8 +35,8 @@ class Pending {
     auto impl = std::move(impl_);
     impl->wait();
   }
-  // On CUDA: makes the current stream wait too, one beside that of wait(), which is still to be
-  // called. Elsewhere wait().
+  // On CUDA: makes the current stream wait, which may be another one than the stream that will call
+  // wait(): that is still to be done. Elsewhere wait().
   void order() {
     if (impl_ && !impl_->order()) wait();
   }

@@ -10,7 +10,7 @@ namespace zeroth::comm {
 // SHA-1 can be made does not help to forge an HMAC without its key.
 std::string keyed_digest(std::string_view secret, std::string_view text);
 
-// In a time that does not tell where they differ.
+// Whether two digests are equal, in a time that does not tell where they differ.
 bool same_digest(std::string_view one, std::string_view other);
 
 }  // namespace zeroth::comm

@@ -30,26 +30,26 @@ bool on_one_host(const RankEnv& env) {
 // The ranks before they are a group.
 struct Ranks {
   const RankEnv& env;
-  Rendezvous place;
+  Rendezvous met;
   HostSegment host;  // shared memory of all ranks, where they are on one host
   std::shared_ptr<RankTable> table;
 };
 
 // Each rank waits for the others, and then for rank 0, which waits for all.
-HostSegment join_host(const RankEnv& env, const Rendezvous& place, size_t bytes) {
+HostSegment join_host(const RankEnv& env, const Rendezvous& met, size_t bytes) {
   if (!env.shared_memory) return {nullptr, "ZEROTH_SHARED_MEMORY=0"};
-  const auto join = [store = place.store, run = place.run, rank = env.rank, size = env.world_size,
+  const auto join = [store = met.store, run = met.run, rank = env.rank, size = env.world_size,
                      bytes] { return comm::join_host(*store, run, rank, size, bytes); };
   return within(2 * env.timeout + std::chrono::seconds(1),
                 fmt::format("rank {} of {}: the store of the run ({}) has stopped answering",
-                            env.rank, env.world_size, place.run),
+                            env.rank, env.world_size, met.run),
                 join);
 }
 
 Ranks gather_ranks(const RankEnv& env, size_t bytes) {
   Ranks ranks{env, meet(env), {}, nullptr};
   if (!on_one_host(env)) return ranks;
-  ranks.host = join_host(env, ranks.place, bytes);
+  ranks.host = join_host(env, ranks.met, bytes);
   if (ranks.host.segment) {
     ranks.table = std::make_shared<RankTable>(ranks.host.segment, env.rank, env.world_size);
   }
@@ -63,16 +63,16 @@ std::unique_ptr<Group> gloo(const Ranks& ranks) {
   const bool loopback = is_loopback(ranks.env.master_addr);
   if (loopback || on_one_host(ranks.env))
     options.address = loopback ? ranks.env.master_addr : "127.0.0.1";
-  return make_gloo_group(ranks.place.store, ranks.env.rank, ranks.env.world_size, options);
+  return make_gloo_group(ranks.met.store, ranks.env.rank, ranks.env.world_size, options);
 }
 
-Mesh::Meeting meeting_of(const RankEnv& env, const Rendezvous& place) {
-  return {.store = place.store, .run_id = place.run, .local_size = env.local_size, .notes = {}};
+Mesh::Meeting meeting_of(const RankEnv& env, const Rendezvous& met) {
+  return {.store = met.store, .run_id = met.run, .local_size = env.local_size, .notes = {}};
 }
 
 // A stranger's word in the store does not decide over what data goes over the network.
 void check_may_use_tcp(const Ranks& ranks) {
-  if (!on_one_host(ranks.env) || !ranks.env.shared_memory || !ranks.place.open_to_all) return;
+  if (!on_one_host(ranks.env) || !ranks.env.shared_memory || !ranks.met.open_to_all) return;
   throw Error(
       "rank {} of {}: the ranks of this host cannot share memory: {}; over TCP they exchange data "
       "only with ZEROTH_SECRET, a secret of the run, or with ZEROTH_SHARED_MEMORY=0, because other "
@@ -90,8 +90,8 @@ std::unique_ptr<Group> over_tcp(const Ranks& ranks, Mesh::Meeting& meeting) {
 }
 
 // No rank asks the store any more: rank 0's port is closed for the rest of the run.
-void leave_store(const Rendezvous& place, Group& group, Mesh::Meeting& meeting) {
-  if (place.served_by_rank_0)
+void leave_store(const Rendezvous& met, Group& group, Mesh::Meeting& meeting) {
+  if (met.served_by_rank_0)
     group.all_reduce(torch::zeros({1}), Reduce::kSum, "the end of the meeting").wait();
   meeting.store = nullptr;
 }
@@ -104,14 +104,14 @@ struct HostGroup {
 HostGroup host_group(const RankEnv& env) {
   const RingSize ring = RingSize::for_ranks(env.world_size);
   const Ranks ranks = gather_ranks(env, shared_memory_group_bytes(env.world_size, ring));
-  HostGroup host{meeting_of(env, ranks.place), nullptr};
+  HostGroup host{meeting_of(env, ranks.met), nullptr};
   if (!ranks.host.segment) {
     host.group = over_tcp(ranks, host.meeting);
     return host;
   }
   host.group = make_shared_memory_group(ranks.host.segment, ranks.table, env.rank, env.world_size,
                                         {.timeout = env.timeout, .ring = ring});
-  leave_store(ranks.place, *host.group, host.meeting);
+  leave_store(ranks.met, *host.group, host.meeting);
   return host;
 }
 
@@ -134,9 +134,9 @@ std::unique_ptr<Mesh> gpu_mesh(const RankEnv& env, torch::Device device, const O
   if (through_nccl(env)) {
     const Ranks ranks = gather_ranks(env, RankTable::bytes(env.world_size));
     auto group = load_nccl().make_group(
-        ranks.place.store, env.rank, env.world_size,
+        ranks.met.store, env.rank, env.world_size,
         {.timeout = env.timeout, .table = ranks.table, .on_stuck = on_stuck});
-    return std::make_unique<Mesh>(device, meeting_of(env, ranks.place), std::move(group));
+    return std::make_unique<Mesh>(device, meeting_of(env, ranks.met), std::move(group));
   }
   HostGroup host = host_group(env);
   host.meeting.notes.push_back("ranks that share a GPU exchange data through host memory");

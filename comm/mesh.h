@@ -34,7 +34,8 @@ class Mesh {
   ~Mesh();
 
   torch::Device device() const { return device_; }
-  // Ranks that see different samples; parameters, gradients and optimizer state shard over it.
+  // Ranks that see different samples; parameters, gradients and optimizer state shard over this
+  // group.
   Group& data() const { return *data_; }
   int rank() const { return data_->rank(); }
   int world_size() const { return data_->size(); }
@@ -43,7 +44,7 @@ class Mesh {
   // From now on collectives are written down, and none of them overlaps with compute. To be called
   // before anything keeps a reference to data(); a second call changes nothing.
   void log_collectives(const configs::CommsLoggerConfig& config);
-  CommLog* comm_log() const { return log_.get(); }  // null unless they are
+  CommLog* comm_log() const { return log_.get(); }  // null unless collectives are written down
   // Names the run among those of this machine.
   const std::string& run_id() const { return meeting_->run_id; }
   // What the user should know about the connections, one line each.

@@ -27,7 +27,8 @@ class Nccl {
   virtual ~Nccl() = default;
   // As NCCL_VERSION_CODE: 23004 for 2.30.4.
   virtual int version() const = 0;
-  // Of the GPU that is selected. Collective. Throws an Error that names rank and cause.
+  // A group of ranks, this one with the GPU that is selected. Collective. Throws an Error that
+  // names rank and cause.
   virtual std::unique_ptr<Group> make_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                             int size, const NcclOptions& options) = 0;
 };

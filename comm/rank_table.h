@@ -17,8 +17,8 @@ namespace zeroth::comm {
 
 // One rank's row. Written by that rank only.
 struct alignas(64) RankRow {
-  std::atomic<uint64_t> issued;     // number of the last collective that it began, from 1
-  std::atomic<uint64_t> finished;   // number of the last one whose end it has seen
+  std::atomic<uint64_t> issued;     // number of the last collective that the rank began, from 1
+  std::atomic<uint64_t> finished;   // number of the last one whose end the rank has seen
   std::atomic<int64_t> changed_ns;  // CLOCK_MONOTONIC of either
   std::atomic<int32_t> pid;
   std::atomic<bool> left;                     // it has closed its group
@@ -29,8 +29,8 @@ class RankTable {
  public:
   static constexpr size_t bytes(int size) { return sizeof(RankRow) * static_cast<size_t>(size); }
 
-  // The rows lie at the beginning of the segment, which it keeps alive. Throws an Error where
-  // another process is `rank` already.
+  // The rows lie at the beginning of the segment, which the table keeps alive. Throws an Error
+  // where another process is `rank` already.
   RankTable(std::shared_ptr<SharedSegment> segment, int rank, int size);
   ~RankTable();  // this rank has left
   RankTable(const RankTable&) = delete;

@@ -16,7 +16,7 @@ namespace zeroth::comm {
 namespace {
 
 // The same for all processes of this host that may run on the same cores.
-int64_t place_of(const std::vector<int>& cores) {
+int64_t core_set_of(const std::vector<int>& cores) {
   std::string host;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> host;
   const auto name = fmt::format("{} {}", host, fmt::join(cores, ","));
@@ -25,8 +25,9 @@ int64_t place_of(const std::vector<int>& cores) {
 
 }  // namespace
 
-int fair_threads(std::span<const int64_t> places, int rank, int cores, int alone) {
-  const auto sharing = std::count(places.begin(), places.end(), places[static_cast<size_t>(rank)]);
+int fair_threads(std::span<const int64_t> core_sets, int rank, int cores, int alone) {
+  const auto sharing =
+      std::count(core_sets.begin(), core_sets.end(), core_sets[static_cast<size_t>(rank)]);
   return std::max(1, std::min(alone, cores / static_cast<int>(sharing)));
 }
 
@@ -36,10 +37,10 @@ void set_num_threads(const RankEnv& env, const Mesh& mesh) {
     const std::vector<int> cores = allowed_cores();
     const torch::Tensor all = torch::empty({mesh.world_size()}, options);
     mesh.data()
-        .all_gather(all, torch::full({1}, place_of(cores), options), "the cores of the ranks")
+        .all_gather(all, torch::full({1}, core_set_of(cores), options), "the cores of the ranks")
         .wait();
-    const torch::Tensor places = all.cpu();
-    at::set_num_threads(fair_threads({places.data_ptr<int64_t>(), static_cast<size_t>(all.numel())},
+    const torch::Tensor sets = all.cpu();
+    at::set_num_threads(fair_threads({sets.data_ptr<int64_t>(), static_cast<size_t>(all.numel())},
                                      mesh.rank(), static_cast<int>(cores.size()),
                                      at::get_num_threads()));
   }

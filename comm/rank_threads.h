@@ -9,14 +9,14 @@
 
 namespace zeroth::comm {
 
-// `places[r]` names the cores that rank r may run on. Out of its `cores`, which it shares with all
-// who have the same place, rank `rank` takes an equal part: at least one, and not more than
+// `core_sets[r]` is a name of the cores that rank r may run on. Out of its `cores`, which it shares
+// with all who have the same set, rank `rank` takes an equal part: at least one, and not more than
 // `alone`, what it would take by itself. Pure.
-int fair_threads(std::span<const int64_t> places, int rank, int cores, int alone);
+int fair_threads(std::span<const int64_t> core_sets, int rank, int cores, int alone);
 
-// Sets LibTorch's number for this process: OMP_NUM_THREADS where that is given; else this rank's
-// part of the cores that its launcher left to it, or bound it to. A rank by itself keeps LibTorch's
-// own. Collective.
+// Sets LibTorch's number of threads in this process: OMP_NUM_THREADS where that is given; else this
+// rank's part of the cores that its launcher left to it, or bound it to. A rank by itself keeps
+// LibTorch's own. Collective.
 void set_num_threads(const RankEnv& env, const Mesh& mesh);
 
 }  // namespace zeroth::comm

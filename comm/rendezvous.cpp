@@ -112,13 +112,13 @@ Rendezvous at_port(const RankEnv& env) {
 }  // namespace
 
 Rendezvous meet(const RankEnv& env) {
-  Rendezvous place = env.meeting ? in_memory(env) : at_port(env);
+  Rendezvous met = env.meeting ? in_memory(env) : at_port(env);
   // What an earlier attempt or an earlier program of the same ranks left there is not for this one.
   const std::string attempt = fmt::format("zeroth/{}", env.attempt);
-  const int64_t turn = place.store->add(fmt::format("{}/{}", attempt, env.rank), 1);
-  place.store =
-      c10::make_intrusive<c10d::PrefixStore>(fmt::format("{}/{}", attempt, turn), place.store);
-  return place;
+  const int64_t turn = met.store->add(fmt::format("{}/{}", attempt, env.rank), 1);
+  met.store =
+      c10::make_intrusive<c10d::PrefixStore>(fmt::format("{}/{}", attempt, turn), met.store);
+  return met;
 }
 
 }  // namespace zeroth::comm

@@ -17,7 +17,7 @@ struct Rendezvous {
   c10::intrusive_ptr<c10d::Store> store;
   std::string run;        // names the run among those of this user and machine; same on all ranks
   bool open_to_all;       // strangers may write what is read from `store`
-  bool served_by_rank_0;  // who must outlive what the others ask for
+  bool served_by_rank_0;  // rank 0 has to outlive what the others ask the store for
 };
 
 // Ranks of `zeroth` meet in memory that their launcher holds: there is no port. Others meet at

@@ -27,14 +27,14 @@ struct RingSize {
 class SharedRing {
  public:
   enum Counter {
-    kPut,    // its slot holds what the others need of the piece
-    kTaken,  // it has read the others' slots, and written its part of a result into its own
-    kDone    // it needs nobody's slot for this piece any more
+    kPut,    // the rank's slot holds what the others need of the piece
+    kTaken,  // the rank has read the others' slots, and written its part of a result into its own
+    kDone    // the rank needs nobody's slot for this piece any more
   };
 
   static size_t bytes(int ranks, const RingSize& size);
 
-  // Uses bytes() bytes of the segment (which it keeps alive) from `offset` on.
+  // Uses bytes() bytes of the segment (which the ring keeps alive) from `offset` on.
   SharedRing(std::shared_ptr<SharedSegment> segment, size_t offset, int rank, int ranks,
              const RingSize& size);
 
@@ -47,7 +47,7 @@ class SharedRing {
   // A number beside the slot: says what it holds.
   uint64_t& label(int rank, uint64_t piece) const;
 
-  // Pieces that `rank` is through with; what it wrote before can be read.
+  // Pieces that `rank` is through with; what the rank wrote before can be read.
   uint64_t count(int rank, Counter counter) const;
   // The least of all ranks.
   uint64_t least(Counter counter) const;
@@ -58,10 +58,10 @@ class SharedRing {
   bool wait(const std::function<bool()>& ready, std::chrono::nanoseconds limit);
 
  private:
-  // Written by its rank, but for the bell.
+  // Of one rank, which alone writes it, but for the bell.
   struct alignas(64) Lane {
     std::array<std::atomic<uint64_t>, 3> counts;
-    alignas(64) std::atomic<uint32_t> bell;  // the word that its rank sleeps on
+    alignas(64) std::atomic<uint32_t> bell;  // the word that the rank sleeps on
     std::atomic<bool> sleeps;
   };
 

@@ -29,7 +29,7 @@ class Watchdog {
     std::function<void()> at_end = [] {};
   };
 
-  // `limit`: for each of them, since it was handed over and the one before it has ended. Time in
+  // `limit`: for each thing, since it was handed over and the one before it has ended. Time in
   // which the process was suspended does not count. Without `on_stuck` the process is terminated
   // with the message as an exception that nobody catches, and soon also where nobody reads that.
   Watchdog(std::chrono::milliseconds limit, OnStuck on_stuck);

@@ -29,8 +29,9 @@ class CopyStream {
 
   // What the current stream holds by now.
   virtual Point now() = 0;
-  // The end of what `wait` makes a stream wait for, which is called with the stream of copies to
-  // the host as the current one; there may be earlier work on the current stream that goes on.
+  // Calls `wait`, which makes the current stream wait for something, with the stream of copies to
+  // the host as the current one; returns the point at which that wait has ended. The caller's own
+  // stream does not wait, and its earlier work goes on.
   virtual Point behind(const std::function<void()>& wait) = 0;
   // Queues to.copy_(from) and returns its end. It runs behind `after`, and not behind what else the
   // current stream holds: a caller whose work there writes `from`, or uses `to`, passes a now()

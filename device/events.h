@@ -14,7 +14,7 @@ using Event = std::shared_ptr<c10::Event>;
 
 // Events of one kind. They are used again when nobody holds them any more: to make one takes the
 // driver longer than to record it. What waits for an earlier use of an event keeps waiting for that
-// when it is recorded again. Not for several threads at a time, nor are its events.
+// when it is recorded again. Neither the pool nor its events are for several threads at a time.
 class EventPool {
  public:
   // BACKEND_DEFAULT: they can be timed; PYTORCH_DEFAULT: only waited for.

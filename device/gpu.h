@@ -28,13 +28,13 @@ class Gpu {
 // LD_LIBRARY_PATH nor the current folder is looked at.
 std::optional<std::filesystem::path> gpu_library();
 
-// Loads that library. The first call must come before any other use of torch in the process. Throws
-// an Error that says what is missing (a CPU-only build, a driver), or that the library is of
+// Loads libzeroth_gpu.so. The first call must come before any other use of torch in the process.
+// Throws an Error that says what is missing (a CPU-only build, a driver), or that the library is of
 // another build (device/gpu_stamp.h). The object lives as long as the process.
 Gpu& load_gpu();
 
-// The address of an exported function of that library, which is loaded where it is not. Throws as
-// load_gpu().
+// The address of an exported function of libzeroth_gpu.so, which is loaded where it is not. Throws
+// as load_gpu().
 void* gpu_entry(const char* name);
 
 // The exported entries of the library: its door, and the kGpuStamp that it was built with.

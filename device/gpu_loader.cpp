@@ -47,7 +47,7 @@ std::vector<fs::path> folders() {
   return found;
 }
 
-// Before anything of it is called: its functions are found by their place in a table, not by name.
+// Before anything of it is called: its functions are found by their index in a table, not by name.
 void require_same_build(void* library, const fs::path& path) {
   const auto stamp = reinterpret_cast<GpuStamp>(dlsym(library, kGpuStampEntry));
   const std::string found = stamp == nullptr ? "nothing" : fmt::format("\"{}\"", stamp());

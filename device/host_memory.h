@@ -23,7 +23,7 @@ class PageLocker {
 };
 
 // Tensors of exactly the bytes that were asked for, page-locked where there is a locker and it
-// agrees. After its first refusal everything else stays pageable too: slower, and as right.
+// agrees. After the first refusal everything else stays pageable too: slower, and as right.
 class HostMemory {
  public:
   explicit HostMemory(std::shared_ptr<PageLocker> locker = nullptr);

@@ -72,7 +72,7 @@ class BlockRunner {
   }
   void at(size_t block, const char* way) { at_ = {block, way}; }
 
-  struct Place {
+  struct Position {
     size_t block = 0;
     const char* way = nullptr;
   };
@@ -80,7 +80,7 @@ class BlockRunner {
   zero::BlockParams& params_;
   zero::GradReducer& grads_;
   const std::vector<Segment>& segments_;
-  Place at_;
+  Position at_;
   bool inspecting_ = false;
   LapClock* clock_ = nullptr;
   std::optional<size_t> first_bad_output_;

@@ -14,23 +14,23 @@ constexpr int64_t kFaster = 4;             // a stride grows at most so much at 
 
 bool EndAgreement::reached() {
   if (mesh_.world_size() == 1) return ended_ = ended_ || own_wish();
-  if (ended_ || places_left_-- > 0) return ended_;
+  if (ended_ || points_left_-- > 0) return ended_;
   ask();
   return ended_;
 }
 
 void EndAgreement::ask() {
   const auto now = std::chrono::steady_clock::now();
-  const double per_place = Seconds(now - asked_).count() / static_cast<double>(stride_);
+  const double per_point = Seconds(now - asked_).count() / static_cast<double>(stride_);
   asked_ = now;
-  torch::Tensor greatest = torch::tensor({own_wish() ? 1.0 : 0.0, per_place}, torch::kDouble);
+  torch::Tensor greatest = torch::tensor({own_wish() ? 1.0 : 0.0, per_point}, torch::kDouble);
   greatest = greatest.to(mesh_.device());
   mesh_.data().all_reduce(greatest, comm::Reduce::kMax, "wishes to end").wait();
   greatest = greatest.to(torch::kCPU);
   ended_ = greatest[0].item<double>() > 0;
   const double fit = kBetweenQuestions / std::max(greatest[1].item<double>(), 1e-6);
   stride_ = std::clamp(static_cast<int64_t>(fit), int64_t{1}, kFaster * stride_);
-  places_left_ = stride_ - 1;
+  points_left_ = stride_ - 1;
 }
 
 }  // namespace zeroth::engine

@@ -1,4 +1,4 @@
-// One rank's wish to end what all are at becomes theirs at the same place.
+// One rank's wish to end what all are at becomes theirs at the same point.
 #pragma once
 
 #include <chrono>
@@ -15,9 +15,9 @@ class EndAgreement {
   EndAgreement(const comm::Mesh& mesh, std::function<bool()> wish)
       : mesh_(mesh), wish_(std::move(wish)) {}
 
-  // To be called at the same places on all ranks. True, on all of them alike and from then on: some
-  // rank wished it. Ranks ask each other at the first places and then every tenth of a second or
-  // so, by the pace of the slowest: where places follow quickly most of them cost nothing.
+  // To be called at the same points on all ranks. True, on all of them alike and from then on: some
+  // rank wished it. Ranks ask each other at the first points and then every tenth of a second or
+  // so, by the pace of the slowest: where points follow quickly most of them cost nothing.
   // Collective.
   bool reached();
 
@@ -28,8 +28,8 @@ class EndAgreement {
   const comm::Mesh& mesh_;
   std::function<bool()> wish_;
   bool ended_ = false;
-  int64_t stride_ = 1;       // places between two questions
-  int64_t places_left_ = 0;  // until the next one
+  int64_t stride_ = 1;       // points between two questions
+  int64_t points_left_ = 0;  // until the next one
   std::chrono::steady_clock::time_point asked_ = std::chrono::steady_clock::now();
 };
 

@@ -3,9 +3,9 @@
 #include "engine/engine.h"
 #include "engine/initial_values.h"
 #include "engine/memory_check.h"
+#include "engine/parameter_order.h"
 #include "engine/same_level.h"
 #include "engine/train_engine.h"
-#include "engine/unit_place.h"
 
 namespace zeroth::engine {
 namespace {
@@ -21,9 +21,9 @@ void require_room(const model::Blocks& blocks, const configs::Config& config,
   } catch (const Error& error) {
     refusal = error.what();
   }
-  const int64_t refused = refusal.empty() ? kNowhere : mesh.rank();
+  const int64_t refused = refusal.empty() ? kNone : mesh.rank();
   const int64_t rank = least_over_ranks(refused, "refusals of the run", mesh);
-  if (rank == kNowhere) return;
+  if (rank == kNone) return;
   if (!refusal.empty()) throw Error("{}", refusal);
   throw Error("rank {} refuses this run; its own message says why", rank);
 }

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "engine/unit_place.h"
+#include "engine/parameter_order.h"
 
 namespace zeroth::engine {
 namespace {
@@ -16,39 +16,39 @@ bool is_finite(const torch::Tensor& values) {
   return std::isfinite(low.item<double>()) && std::isfinite(high.item<double>());
 }
 
-// In `values`, which are `range` of a unit's flat buffer: the place of the last parameter with one
+// In `values`, which are `range` of a unit's flat buffer: the order of the last parameter with one
 // that is not finite.
-int64_t bad_place(const zero::UnitPlan& plan, size_t unit, const torch::Tensor& values,
+int64_t first_bad(const zero::UnitPlan& plan, size_t unit, const torch::Tensor& values,
                   const zero::Range& range) {
-  if (is_finite(values)) return kNowhere;
+  if (is_finite(values)) return kNone;
   const auto& slots = plan.units[unit].layout.slots();
   for (size_t slot = slots.size(); slot-- > 0;) {
     const zero::Range in_slot = plan.units[unit].layout.overlap(slot, range);
     const int64_t begin = slots[slot].offset + in_slot.begin - range.begin;
     if (in_slot.size() == 0 || is_finite(values.narrow(0, begin, in_slot.size()))) continue;
-    return place_of(plan, unit, slot);
+    return order_of(plan, unit, slot);
   }
-  return kNowhere;
+  return kNone;
 }
 
 int64_t first_bad_gradient(const zero::UnitPlan& plan, const zero::GradReducer& grads) {
   for (size_t unit = plan.units.size(); unit-- > 0;) {
     const torch::Tensor grad = grads.grad(unit);
     if (!grad.defined()) continue;
-    const int64_t place = bad_place(plan, unit, grad, grads.range(unit));
-    if (place != kNowhere) return place;
+    const int64_t order = first_bad(plan, unit, grad, grads.range(unit));
+    if (order != kNone) return order;
   }
-  return kNowhere;
+  return kNone;
 }
 
 int64_t first_bad_parameter(const zero::UnitPlan& plan, const zero::Strategy& strategy) {
   for (size_t unit = plan.units.size(); unit-- > 0;) {
     if (!plan.units[unit].trainable) continue;
     const offload::TileLease share = strategy.params->share(unit);
-    const int64_t place = bad_place(plan, unit, share.tensor(), strategy.store->range(unit));
-    if (place != kNowhere) return place;
+    const int64_t order = first_bad(plan, unit, share.tensor(), strategy.store->range(unit));
+    if (order != kNone) return order;
   }
-  return kNowhere;
+  return kNone;
 }
 
 }  // namespace
@@ -95,18 +95,18 @@ void NonFiniteSkips::find_gradient(const Skip& skip, const zero::UnitPlan& plan,
   first_step_ = skip.step;
   const int64_t gradient = least_over_ranks(first_bad_gradient(plan, *strategy.grads),
                                             "the first gradient that is not finite", mesh);
-  in_one_ = gradient != kNowhere;
+  in_one_ = gradient != kNone;
   gradient_ =
-      in_one_ ? describe_place(plan, gradient) : "no single parameter (the norm itself overflowed)";
+      in_one_ ? parameter_at(plan, gradient) : "no single parameter (the norm itself overflowed)";
   const int64_t parameter = least_over_ranks(first_bad_parameter(plan, strategy),
                                              "the first parameter that is not finite", mesh);
-  if (parameter != kNowhere) parameter_ = describe_place(plan, parameter);
+  if (parameter != kNone) parameter_ = parameter_at(plan, parameter);
 }
 
 void NonFiniteSkips::find_output(const Skip& skip, const zero::UnitPlan& plan, comm::Mesh& mesh) {
-  const int64_t mine = skip.bad_output ? static_cast<int64_t>(*skip.bad_output) : kNowhere;
+  const int64_t mine = skip.bad_output ? static_cast<int64_t>(*skip.bad_output) : kNone;
   const int64_t first = least_over_ranks(mine, "the first output that is not finite", mesh);
-  output_ = first == kNowhere
+  output_ = first == kNone
                 ? "every block's output is finite in forward"
                 : fmt::format("in forward the output of block {} is the first that is not finite",
                               plan.block_labels[static_cast<size_t>(first)]);

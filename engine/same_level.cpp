@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "engine/unit_place.h"
+#include "engine/parameter_order.h"
 
 namespace zeroth::engine {
 namespace {
@@ -19,7 +19,7 @@ struct Range {
 
 Found least(int64_t value, std::string_view what, const comm::Mesh& mesh) {
   const int64_t found = least_over_ranks(value, what, mesh);
-  return {found, least_over_ranks(value == found ? mesh.rank() : kNowhere, what, mesh)};
+  return {found, least_over_ranks(value == found ? mesh.rank() : kNone, what, mesh)};
 }
 
 Range range_of(int64_t value, std::string_view what, const comm::Mesh& mesh) {

@@ -197,7 +197,7 @@ torch::Tensor TrainEngine::whole_master(size_t unit) {
   const torch::Tensor own = strategy_.optimizer->master(unit).to(mesh_->device());
   if (own.numel() == owner.layout.numel()) return own;
   const torch::Tensor whole = torch::empty({owner.layout.numel()}, own.options());
-  mesh_->data().all_gather(whole, own, "masters of " + owner.place()).wait();
+  mesh_->data().all_gather(whole, own, "masters of " + owner.label()).wait();
   return whole;
 }
 

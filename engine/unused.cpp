@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "engine/unit_place.h"
+#include "engine/parameter_order.h"
 
 namespace zeroth::engine {
 namespace {
@@ -11,13 +11,13 @@ namespace {
 constexpr const char* kWhat = "parameters without a gradient";
 
 int64_t first_unused(const zero::UnitPlan& plan, const zero::GradReducer& grads) {
-  int64_t first = kNowhere;
+  int64_t first = kNone;
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
     if (!plan.units[unit].trainable) continue;
     const auto& slots = plan.units[unit].layout.slots();
     for (size_t slot = 0; slot < slots.size(); ++slot) {
       if (slots[slot].numel == 0 || grads.got_gradient(unit, slot)) continue;
-      first = std::min(first, place_of(plan, unit, slot));
+      first = std::min(first, order_of(plan, unit, slot));
     }
   }
   return first;
@@ -26,18 +26,18 @@ int64_t first_unused(const zero::UnitPlan& plan, const zero::GradReducer& grads)
 }  // namespace
 
 bool leaves_unused(const zero::UnitPlan& plan, const zero::GradReducer& grads) {
-  return first_unused(plan, grads) != kNowhere;
+  return first_unused(plan, grads) != kNone;
 }
 
 void refuse_unused(const zero::UnitPlan& plan, const zero::GradReducer& grads, int64_t step,
                    const comm::Mesh& mesh) {
   const int64_t mine = first_unused(plan, grads);
-  const int64_t place = least_over_ranks(mine, kWhat, mesh);
-  const int64_t rank = least_over_ranks(mine == place ? mesh.rank() : kNowhere, kWhat, mesh);
+  const int64_t order = least_over_ranks(mine, kWhat, mesh);
+  const int64_t rank = least_over_ranks(mine == order ? mesh.rank() : kNone, kWhat, mesh);
   throw Error(
       "step {}: {} got no gradient on rank {}: zero_optimization.ignore_unused_parameters is false "
       "(with true its gradient counts as zero)",
-      step, describe_place(plan, place), rank);
+      step, parameter_at(plan, order), rank);
 }
 
 }  // namespace zeroth::engine

@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "optim/range_checks.h"
+#include "optim/rule_checks.h"
 
 namespace zeroth::optim {
 
@@ -14,11 +14,11 @@ std::span<const std::string_view> Adagrad::state_names() const {
   return kNames;
 }
 
-void Adagrad::update(const Range& range, const Step& step) const {
-  const std::optional<torch::Tensor> grad_scale = fold_factor(range.grad, step.grad_factor);
-  const torch::Tensor number = at::full({}, step.update, range.master.options());
-  at::_ops::_fused_adagrad_::call({range.master}, {range.grad}, {range.states[0]}, {number},
-                                  step.lr, config_.lr_decay, step.weight_decay, config_.eps,
+void Adagrad::update(const Tile& tile, const Step& step) const {
+  const std::optional<torch::Tensor> grad_scale = fold_factor(tile.grad, step.grad_factor);
+  const torch::Tensor number = at::full({}, step.update, tile.master.options());
+  at::_ops::_fused_adagrad_::call({tile.master}, {tile.grad}, {tile.states[0]}, {number}, step.lr,
+                                  config_.lr_decay, step.weight_decay, config_.eps,
                                   /*maximize=*/false, grad_scale, /*found_inf=*/{});
 }
 

@@ -6,7 +6,7 @@
 
 #include <array>
 
-#include "optim/range_checks.h"
+#include "optim/rule_checks.h"
 
 namespace zeroth::optim {
 
@@ -15,13 +15,13 @@ std::span<const std::string_view> Adam::state_names() const {
   return kNames;
 }
 
-void Adam::update(const Range& range, const Step& step) const {
-  const std::optional<torch::Tensor> grad_scale = fold_factor(range.grad, step.grad_factor);
-  const torch::Tensor number = at::full({}, step.update, range.master.options());
+void Adam::update(const Tile& tile, const Step& step) const {
+  const std::optional<torch::Tensor> grad_scale = fold_factor(tile.grad, step.grad_factor);
+  const torch::Tensor number = at::full({}, step.update, tile.master.options());
   const auto fused_kernel = config_.kind == configs::OptimizerConfig::Kind::kAdamW
                                 ? &at::_ops::_fused_adamw_::call
                                 : &at::_ops::_fused_adam_::call;
-  fused_kernel({range.master}, {range.grad}, {range.states[0]}, {range.states[1]}, {}, {number},
+  fused_kernel({tile.master}, {tile.grad}, {tile.states[0]}, {tile.states[1]}, {}, {number},
                step.lr, step.betas[0], step.betas[1], step.weight_decay, config_.eps,
                /*amsgrad=*/false, /*maximize=*/false, grad_scale, /*found_inf=*/{});
 }

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "optim/device_step.h"
-#include "optim/range_checks.h"
+#include "optim/rule_checks.h"
 
 namespace zeroth::optim {
 namespace {
@@ -47,15 +47,15 @@ struct Part {
 };
 
 // One call of the operator.
-void call(const UpdateRule::Range& range, const Part& elements, const kernel::Words& words) {
+void call(const UpdateRule::Tile& tile, const Part& elements, const kernel::Words& words) {
   static const auto op = update_operator().typed<Update>();
   const auto part = [&](const Tensor& x) {
     return x.narrow(0, elements.begin, elements.end - elements.begin);
   };
   std::vector<Tensor> states;
-  for (const Tensor& state : range.states) states.push_back(part(state));
-  const auto copy = range.copy.defined() ? std::optional<Tensor>(part(range.copy)) : std::nullopt;
-  op.call(part(range.master), part(range.grad), states, copy, words);
+  for (const Tensor& state : tile.states) states.push_back(part(state));
+  const auto copy = tile.copy.defined() ? std::optional<Tensor>(part(tile.copy)) : std::nullopt;
+  op.call(part(tile.master), part(tile.grad), states, copy, words);
 }
 
 }  // namespace
@@ -71,15 +71,15 @@ bool DeviceRule::runs_on(torch::Device device) {
   return device.is_cuda() && update_operator().hasKernelForDispatchKey(c10::DispatchKey::CUDA);
 }
 
-void DeviceRule::apply(const Range& range, const Step& step) const {
-  const Stretch whole{0, range.master.numel()};
-  apply_stretches(range, step, {&whole, 1});
+void DeviceRule::apply(const Tile& tile, const Step& step) const {
+  const Stretch whole{0, tile.master.numel()};
+  apply_stretches(tile, step, {&whole, 1});
 }
 
-void DeviceRule::apply_stretches(const Range& range, const Step& step,
+void DeviceRule::apply_stretches(const Tile& tile, const Step& step,
                                  std::span<const Stretch> stretches) const {
-  check_arguments(*this, range, step);
-  ZEROTH_CHECK(range.first_element >= 0, "a range from element {}", range.first_element);
+  check_arguments(*this, tile, step);
+  ZEROTH_CHECK(tile.first_element >= 0, "a tile from element {}", tile.first_element);
   Step undecayed = step;
   undecayed.weight_decay = 0;
   kernel::DeviceStep device_step;
@@ -87,16 +87,16 @@ void DeviceRule::apply_stretches(const Range& range, const Step& step,
   device_step.undecayed = kernel::constants_of(config(), undecayed);
   device_step.formula = kernel::formula_of(config());
   // One call, but where the lower half of the elements' numbers wraps around.
-  const int64_t numel = range.master.numel();
+  const int64_t numel = tile.master.numel();
   for (int64_t begin = 0, end = 0; begin < numel; begin = end) {
-    const int64_t element = range.first_element + begin;
-    const int64_t limit = std::min(numel, (element / kHalf + 1) * kHalf - range.first_element);
+    const int64_t element = tile.first_element + begin;
+    const int64_t limit = std::min(numel, (element / kHalf + 1) * kHalf - tile.first_element);
     end = take_stretches(stretches, begin, limit, device_step.stretches);
     device_step.number = static_cast<uint32_t>(element);
     for (size_t i = 0; i < kernel::kArrays; ++i) {
       device_step.keys[i] = kernel::rounding_key(step, i, element);
     }
-    call(range, {begin, end}, kernel::words_of(device_step));
+    call(tile, {begin, end}, kernel::words_of(device_step));
   }
 }
 

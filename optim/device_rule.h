@@ -6,7 +6,7 @@
 
 namespace zeroth::optim {
 
-// One kernel over a range: gradient in, master and states updated, copy out, with the operations of
+// One kernel over a tile: gradient in, master and states updated, copy out, with the operations of
 // optim/host_update.h in their order, bf16 rounded alike. Leaves the gradient as it is.
 class DeviceRule : public KernelRule {
  public:
@@ -15,9 +15,9 @@ class DeviceRule : public KernelRule {
   // Whether the GPU library that is loaded has such a kernel.
   static bool runs_on(torch::Device device);
 
-  void apply(const Range& range, const Step& step) const override;
-  // As many of them at once as fit into a call.
-  void apply_stretches(const Range& range, const Step& step,
+  void apply(const Tile& tile, const Step& step) const override;
+  // As many stretches at once as fit into a call.
+  void apply_stretches(const Tile& tile, const Step& step,
                        std::span<const Stretch> stretches) const override;
 };
 

@@ -15,7 +15,7 @@ struct DeviceStep {
   Constants undecayed = {};
   Stretches stretches = {};
   Formula formula = kAdam;
-  uint32_t number = 0;     // of the first element, its lower half; no range wraps around
+  uint32_t number = 0;     // of the first element, its lower half; no tile wraps around
   Key keys[kArrays] = {};  // like `number` read for what rests in bf16
 };
 

@@ -1,7 +1,7 @@
 #include "optim/host_rule.h"
 
 #include "base/error.h"
-#include "optim/range_checks.h"
+#include "optim/rule_checks.h"
 
 namespace zeroth::optim {
 namespace {
@@ -15,28 +15,28 @@ configs::Precision precision_of(const torch::Tensor& tensor) {
     case torch::kFloat16:
       return configs::Precision::kFp16;
     default:
-      throw InternalError(fmt::format("a range of {}", c10::toString(tensor.scalar_type())));
+      throw InternalError(fmt::format("a tile of {}", c10::toString(tensor.scalar_type())));
   }
 }
 
 }  // namespace
 
-void HostRule::apply(const Range& range, const Step& step) const {
-  check_arguments(*this, range, step);
-  ZEROTH_CHECK(range.master.is_cpu(), "a range on {}", range.master.device().str());
-  HostTile tile = {.count = range.master.numel(),
-                   .master = range.master.mutable_data_ptr(),
-                   .grad = range.grad.const_data_ptr(),
-                   .grad_type = precision_of(range.grad),
-                   .first_element = range.first_element};
-  for (size_t i = 0; i < range.states.size(); ++i) {
-    tile.states.at(i) = range.states[i].mutable_data_ptr();
+void HostRule::apply(const Tile& tile, const Step& step) const {
+  check_arguments(*this, tile, step);
+  ZEROTH_CHECK(tile.master.is_cpu(), "a tile on {}", tile.master.device().str());
+  HostTile host = {.count = tile.master.numel(),
+                   .master = tile.master.mutable_data_ptr(),
+                   .grad = tile.grad.const_data_ptr(),
+                   .grad_type = precision_of(tile.grad),
+                   .first_element = tile.first_element};
+  for (size_t i = 0; i < tile.states.size(); ++i) {
+    host.states.at(i) = tile.states[i].mutable_data_ptr();
   }
-  if (range.copy.defined()) {
-    tile.copy = range.copy.mutable_data_ptr();
-    tile.copy_type = precision_of(range.copy);
+  if (tile.copy.defined()) {
+    host.copy = tile.copy.mutable_data_ptr();
+    host.copy_type = precision_of(tile.copy);
   }
-  update_.apply(tile, step);
+  update_.apply(host, step);
 }
 
 }  // namespace zeroth::optim

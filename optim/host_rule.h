@@ -6,13 +6,13 @@
 
 namespace zeroth::optim {
 
-// One pass over a range on the CPU: gradient in, master and states updated, copy out. Blocks until
+// One pass over a tile on the CPU: gradient in, master and states updated, copy out. Blocks until
 // done; leaves the gradient as it is.
 class HostRule : public KernelRule {
  public:
   explicit HostRule(const configs::OptimizerConfig& config) : KernelRule(config), update_(config) {}
 
-  void apply(const Range& range, const Step& step) const override;
+  void apply(const Tile& tile, const Step& step) const override;
 
  private:
   HostUpdate update_;

@@ -85,7 +85,7 @@ kernel::Arrays arrays_from(const OptimizerConfig& config, const HostTile& tile, 
   return arrays;
 }
 
-// Calls work(begin, end) for the parts of a range whose elements share the upper half of their
+// Calls work(begin, end) for the parts of a tile whose elements share the upper half of their
 // numbers.
 template <typename Work>
 void for_each_half(int64_t first_element, int64_t begin, int64_t end, const Work& work) {

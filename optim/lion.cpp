@@ -34,15 +34,15 @@ std::span<const std::string_view> Lion::state_names() const {
   return kNames;
 }
 
-void Lion::update(const Range& range, const Step& step) const {
-  const int64_t numel = range.master.numel();
-  const int64_t chunk = range.master.is_cpu() ? kChunk : std::max<int64_t>(numel, 1);
+void Lion::update(const Tile& tile, const Step& step) const {
+  const int64_t numel = tile.master.numel();
+  const int64_t chunk = tile.master.is_cpu() ? kChunk : std::max<int64_t>(numel, 1);
   parallel_for((numel + chunk - 1) / chunk, 1, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
       const int64_t begin = i * chunk;
       const int64_t length = std::min(chunk, numel - begin);
-      apply_chunk(range.master.narrow(0, begin, length), range.grad.narrow(0, begin, length),
-                  range.states[0].narrow(0, begin, length), step);
+      apply_chunk(tile.master.narrow(0, begin, length), tile.grad.narrow(0, begin, length),
+                  tile.states[0].narrow(0, begin, length), step);
     }
   });
 }

@@ -12,7 +12,7 @@ class LrSchedule {
  public:
   // The optimizer's lr is the rate of kConstant, the top of kLinear and kCosine and the base of
   // kWarmupCosineLr's ratios; the other kinds take their rates from the config. As in DeepSpeed a
-  // warm-up of its kinds lasts at least two steps.
+  // warm-up of DeepSpeed's kinds lasts at least two steps.
   LrSchedule(const configs::SchedulerConfig& config, const configs::OptimizerConfig& optimizer);
 
   // The rate that update `applied_updates` (0: the first) uses. A skipped step applies no update,
@@ -20,7 +20,7 @@ class LrSchedule {
   // update s sees schedule step s - 1, and update 0 the rate from before any schedule step, which
   // is the minimum rate for kWarmupLr and kWarmupDecayLr and zero for kWarmupCosineLr.
   double at(int64_t applied_updates) const;
-  // The betas that it uses: the optimizer's, or those of a OneCycle that cycles momentum.
+  // The betas that this update uses: the optimizer's, or those of a OneCycle that cycles momentum.
   std::array<double, 2> betas_at(int64_t applied_updates) const;
 
  private:

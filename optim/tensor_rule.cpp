@@ -4,15 +4,15 @@
 #include "optim/adagrad.h"
 #include "optim/adam.h"
 #include "optim/lion.h"
-#include "optim/range_checks.h"
+#include "optim/rule_checks.h"
 #include "optim/sgd.h"
 
 namespace zeroth::optim {
 
-void TensorRule::apply(const Range& range, const Step& step) const {
-  check_arguments(*this, range, step);
-  update({range.master, range.grad.to(torch::kFloat32), range.states, {}}, step);
-  if (range.copy.defined()) torch::Tensor(range.copy).copy_(range.master);
+void TensorRule::apply(const Tile& tile, const Step& step) const {
+  check_arguments(*this, tile, step);
+  update({tile.master, tile.grad.to(torch::kFloat32), tile.states, {}}, step);
+  if (tile.copy.defined()) torch::Tensor(tile.copy).copy_(tile.master);
 }
 
 std::unique_ptr<TensorRule> make_tensor_rule(const configs::OptimizerConfig& config) {

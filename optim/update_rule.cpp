@@ -9,7 +9,7 @@
 
 namespace zeroth::optim {
 
-void UpdateRule::apply_stretches(const Range& range, const Step& step,
+void UpdateRule::apply_stretches(const Tile& tile, const Step& step,
                                  std::span<const Stretch> stretches) const {
   Step undecayed = step;
   undecayed.weight_decay = 0;
@@ -18,12 +18,12 @@ void UpdateRule::apply_stretches(const Range& range, const Step& step,
       return x.narrow(0, stretch.begin, stretch.end - stretch.begin);
     };
     std::vector<torch::Tensor> states;
-    for (const torch::Tensor& state : range.states) states.push_back(part(state));
-    apply({.master = part(range.master),
-           .grad = part(range.grad),
+    for (const torch::Tensor& state : tile.states) states.push_back(part(state));
+    apply({.master = part(tile.master),
+           .grad = part(tile.grad),
            .states = states,
-           .copy = range.copy.defined() ? part(range.copy) : torch::Tensor(),
-           .first_element = range.first_element + stretch.begin},
+           .copy = tile.copy.defined() ? part(tile.copy) : torch::Tensor(),
+           .first_element = tile.first_element + stretch.begin},
           stretch.decays ? step : undecayed);
   }
 }

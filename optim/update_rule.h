@@ -1,4 +1,4 @@
-// An optimizer's formula on one flat range, wherever that range rests and whoever shards it.
+// An optimizer's formula on one tile of flat arrays, wherever these rest and whoever shards them.
 #pragma once
 
 #include <torch/types.h>
@@ -28,7 +28,7 @@ class UpdateRule {
 
   // All 1-D, contiguous, of one length and on one device, without autograd history; states in the
   // order of state_names().
-  struct Range {
+  struct Tile {
     torch::Tensor master;
     torch::Tensor grad;  // fp32, bf16 or fp16 (fp16: for an fp32 master only)
     std::span<torch::Tensor> states;
@@ -43,19 +43,14 @@ class UpdateRule {
 
   // Applies an update to master and states, in place, queued on the device's current stream. The
   // gradient is first multiplied by `grad_factor` and may be overwritten. Elements are independent:
-  // a range gives the same bits whole, on any number of threads, or in tiles that begin at
+  // a tile gives the same bits whole, on any number of threads, or in parts that begin at
   // multiples of kTileAlignment.
-  virtual void apply(const Range& range, const Step& step) const = 0;
+  virtual void apply(const Tile& tile, const Step& step) const = 0;
 
-  // A part of a range: elements [begin, end).
-  struct Stretch {
-    int64_t begin = 0;
-    int64_t end = 0;
-    bool decays = true;  // false: as if step.weight_decay were 0
-  };
-  // apply() to stretches that follow each other and cover the range, with the same bits as to each
+  using Stretch = optim::Stretch;
+  // apply() to stretches that follow each other and cover the tile, with the same bits as to each
   // by itself.
-  virtual void apply_stretches(const Range& range, const Step& step,
+  virtual void apply_stretches(const Tile& tile, const Step& step,
                                std::span<const Stretch> stretches) const;
 
   // In elements; a multiple of every vector length. The last elements of a tile, short of a vector,
@@ -66,7 +61,7 @@ class UpdateRule {
 // Step's rates as `config` sets them, for update `update`.
 UpdateRule::Step usual_step(const configs::OptimizerConfig& config, int64_t update);
 
-// For ranges on `device`: one pass for every formula, on the CPU (optim/host_rule.h) as on a GPU
+// For tiles on `device`: one pass for every formula, on the CPU (optim/host_rule.h) as on a GPU
 // (optim/device_rule.h), of the same numbers. Elsewhere, or where the GPU library has no such
 // kernel, LibTorch's operators: then an Error for what should rest in bf16.
 std::unique_ptr<UpdateRule> make_update_rule(const configs::OptimizerConfig& config,

@@ -1,4 +1,4 @@
-// What may differ from update to update and from range to range, for every optimizer.
+// What may differ from update to update and from stretch to stretch, for every optimizer.
 #pragma once
 
 #include <array>
@@ -13,6 +13,14 @@ struct UpdateStep {
   double weight_decay = 0;
   double grad_factor = 1;      // unscaling and clipping in one; finite and above 0
   uint64_t rounding_seed = 0;  // of what rests in bf16
+};
+
+// Elements [begin, end) of a flat buffer, or of a tile of it, that decay alike.
+struct Stretch {
+  int64_t begin = 0;
+  int64_t end = 0;
+  bool decays = true;  // false: as if UpdateStep::weight_decay were 0
+  bool operator==(const Stretch&) const = default;
 };
 
 }  // namespace zeroth::optim

@@ -71,7 +71,7 @@ TESTED_BY = {
     "engine/block_runner.cpp": "tests/engine/train_engine_test.cpp",
     "engine/initial_values.cpp": "tests/engine/initialize_test.cpp",
     "engine/safetensors_sink.cpp": "tests/engine/initialize_test.cpp",
-    "engine/unit_place.cpp": "tests/engine/unused_test.cpp",
+    "engine/parameter_order.cpp": "tests/engine/unused_test.cpp",
     "model/kernels/cpu/kernels.cpp": "tests/model/fused_test.cpp",
     "model/kernels/cpu/select.cpp": "tests/model/product_test.cpp",
     "model/kernels/cpu/select_other.cpp": "tests/model/product_test.cpp",

@@ -47,7 +47,7 @@ class AccumulatingReducer final : public GradReducer {
                        .range = range(unit),
                        .target = summed(unit),
                        .host = state.host,
-                       .what = "gradients of " + plan_.units[unit].place()});
+                       .what = "gradients of " + plan_.units[unit].label()});
     }
   }
 

@@ -17,8 +17,8 @@ class BufferPool {
 
   // Memory of at least `bytes` bytes with unspecified content, from the pool where it has some.
   c10::DataPtr take(size_t bytes);
-  // The caller has waited for everything that reads or writes it (or queued that wait on the
-  // current stream).
+  // The caller has waited for everything that reads or writes the memory (or queued that wait on
+  // the current stream).
   void give(size_t bytes, c10::DataPtr memory);
 
   // The same as a 1-D tensor.

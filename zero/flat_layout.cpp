@@ -48,19 +48,20 @@ int64_t FlatLayout::vector_numel() const {
   return numel;
 }
 
-std::vector<Run> FlatLayout::runs(const Range& range) const {
-  std::vector<Run> runs;
+std::vector<optim::Stretch> FlatLayout::stretches(const Range& range) const {
+  std::vector<optim::Stretch> stretches;
   for (size_t i = 0; i < slots_.size(); ++i) {
     const int64_t behind = i + 1 < slots_.size() ? slots_[i + 1].offset : numel();
-    const Range part = {std::max(slots_[i].offset, range.begin), std::min(behind, range.end)};
-    if (part.size() <= 0) continue;
-    if (!runs.empty() && runs.back().matrices == slots_[i].is_matrix()) {
-      runs.back().range.end = part.end;
+    const int64_t begin = std::max(slots_[i].offset, range.begin) - range.begin;
+    const int64_t end = std::min(behind, range.end) - range.begin;
+    if (begin >= end) continue;
+    if (!stretches.empty() && stretches.back().decays == slots_[i].is_matrix()) {
+      stretches.back().end = end;
     } else {
-      runs.push_back({part, slots_[i].is_matrix()});
+      stretches.push_back({begin, end, slots_[i].is_matrix()});
     }
   }
-  return runs;
+  return stretches;
 }
 
 Range FlatLayout::overlap(size_t index, const Range& range) const {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "optim/update_step.h"
+
 namespace zeroth::zero {
 
 struct Slot {
@@ -24,17 +26,10 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-// Neighbouring parameters, with the padding behind them, that are all matrices or none.
-struct Run {
-  Range range;
-  bool matrices = true;
-  bool operator==(const Run&) const = default;
-};
-
 class FlatLayout {
  public:
   // Slots start and shards end at multiples of this many elements: vector loads stay aligned,
-  // shards stay equal, and a run is a tile to every kernel (optim::UpdateRule::kTileAlignment).
+  // shards stay equal, and a stretch is a tile to every kernel (optim::UpdateRule::kTileAlignment).
   static constexpr int64_t kAlignment = 64;
 
   explicit FlatLayout(int num_shards) : num_shards_(num_shards) {}
@@ -52,8 +47,9 @@ class FlatLayout {
   int64_t parameter_numel() const;
   // Of these, the ones in norm weights and biases.
   int64_t vector_numel() const;
-  // Cuts `range` into its runs, in order.
-  std::vector<Run> runs(const Range& range) const;
+  // Cuts `range` into stretches, in order and counted from its first element: neighbouring
+  // parameters, with the padding behind them, that are all matrices, which decay, or none.
+  std::vector<optim::Stretch> stretches(const Range& range) const;
   // The part of slot `index` that lies in `range`, counted from the slot's first element; empty
   // when none does.
   Range overlap(size_t index, const Range& range) const;

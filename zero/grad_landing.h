@@ -30,8 +30,8 @@ class GradLanding {
   // Host memory for a shard, zeros.
   torch::Tensor shard(int64_t numel, torch::Dtype dtype);
 
-  // The next gradient begins to land. Buffers hold two, so this waits until all before the last one
-  // have been added. What the device has been given since then is left to it meanwhile.
+  // The next gradient begins to land. Buffers hold two gradients, so this waits until all before
+  // the last one have been added; the device goes on meanwhile with what it has been given.
   void begin();
   // Starts to copy `from`, of the device, to `to`, or to add it; behind `after`. `to` has the
   // result after finish(). Returns the point from which `from` is free. Waits for nothing, but adds

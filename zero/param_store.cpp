@@ -84,7 +84,7 @@ void ParamStore::begin_gather(size_t unit) {
   // parameters.
   if (!lent_whole(unit)) {
     state.pending = group_.all_gather(buffers_.whole(unit).variable_data(), own,
-                                      "parameters of " + plan_.units[unit].place());
+                                      "parameters of " + plan_.units[unit].label());
   }
   state.present = true;
 }

@@ -58,7 +58,8 @@ class ParamStore {
              ParamStoreOptions options);
   ~ParamStore();
 
-  // Begins to make a unit whole; nothing where it is. Collective when it has to be gathered.
+  // Begins to make a unit whole; does nothing where it is whole. Collective when it has to be
+  // gathered.
   void begin_gather(size_t unit);
   // Whole parameters of every unit of the block, whose gathers have begun, ordered on the current
   // stream.

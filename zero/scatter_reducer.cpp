@@ -53,7 +53,7 @@ class ScatterReducer final : public GradReducer {
                        .squared = state.squared,
                        .add = state.holds_sum,
                        .give_back = true,
-                       .what = "gradients of " + plan_.units[unit].place()});
+                       .what = "gradients of " + plan_.units[unit].label()});
       state.holds_sum = true;
     }
   }

@@ -18,17 +18,6 @@ int64_t aligned_tile(int64_t elements) {
   return std::max(elements / kAlignment, int64_t{1}) * kAlignment;
 }
 
-// The runs of this rank's range, counted from its first element; one where all decays alike.
-std::vector<Run> decay_runs(const FlatLayout& layout, const Range& range, bool decay_vectors) {
-  if (decay_vectors) return {{{0, range.size()}, /*matrices=*/true}};
-  std::vector<Run> runs = layout.runs(range);
-  for (Run& run : runs) {
-    run.range.begin -= range.begin;
-    run.range.end -= range.begin;
-  }
-  return runs;
-}
-
 // Elements up to the end of the last parameter, the same for any number of shards.
 int64_t used_elements(const FlatLayout& layout) {
   if (layout.slots().empty()) return 0;
@@ -39,10 +28,6 @@ int64_t used_elements(const FlatLayout& layout) {
 
 torch::Tensor part(const torch::Tensor& tensor, const Range& range) {
   return tensor.narrow(0, range.begin, range.size());
-}
-
-Range overlap(const Range& a, const Range& b) {
-  return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
 }
 
 }  // namespace
@@ -71,8 +56,10 @@ ShardedOptimizer::ShardedOptimizer(const UnitPlan& plan, ParamStore& params, Gra
     before += used_elements(plan.units[unit].layout);
     if (!plan.units[unit].trainable) continue;
     add(unit);
-    shards_[unit].runs =
-        decay_runs(plan.units[unit].layout, grads.range(unit), options.decay_vectors);
+    const Range own = grads.range(unit);
+    const std::vector<optim::Stretch> whole = {{0, own.size(), /*decays=*/true}};
+    shards_[unit].stretches =
+        options.decay_vectors ? whole : plan.units[unit].layout.stretches(own);
   }
   for (size_t unit = 0; unit < plan.units.size(); ++unit) fill_states(unit);
   expect_leases();
@@ -177,7 +164,7 @@ void ShardedOptimizer::bring_up_to_date(size_t unit) {
   // Some of its tiles have the update, so it cannot be applied again.
   if (updating_) {
     throw Error("an error interrupted the update of {}: its values lie between two steps",
-                plan_.units[*updating_].place());
+                plan_.units[*updating_].label());
   }
   updating_ = unit;
   const torch::NoGradGuard no_grad;
@@ -197,11 +184,11 @@ void ShardedOptimizer::update_tile(size_t unit, const Range& tile, const torch::
     leases.push_back(borrow(unit, shard, tile, Access::kReadWrite));
   }
   const offload::TileLease grad = gradient(unit, tile);
-  std::vector<optim::UpdateRule::Stretch> stretches;
-  for (const Run& run : shards_[unit].runs) {
-    const Range range = overlap(run.range, tile);
-    if (range.size() <= 0) continue;
-    stretches.push_back({range.begin - tile.begin, range.end - tile.begin, run.matrices});
+  std::vector<optim::Stretch> stretches;
+  for (const auto& [begin, end, decays] : shards_[unit].stretches) {
+    const Range both = {std::max(begin, tile.begin), std::min(end, tile.end)};
+    if (both.size() <= 0) continue;
+    stretches.push_back({both.begin - tile.begin, both.end - tile.begin, decays});
   }
   std::vector<torch::Tensor> states;
   for (size_t i = 0; i < shards_[unit].states.size(); ++i) states.push_back(leases[i].tensor());

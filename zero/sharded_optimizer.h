@@ -50,12 +50,12 @@ class ShardedOptimizer {
 
   // From now on every trainable unit waits for an update.
   void begin(const optim::UpdateRule::Step& step);
-  // [unit]: what it waits for.
+  // [unit]: what the unit waits for.
   std::vector<Update> updates() const;
   // What these updates will borrow of masters and states, unit by unit in forward order.
   Reads reads() const;
-  // Updates a unit that waits for it; afterwards each working weight equals its master rounded.
-  // Throws what the stores throw; from then on every unit that still waits is an Error.
+  // Updates the unit if it waits for an update; afterwards each working weight equals its master
+  // rounded. Throws what the stores throw; from then on every unit that still waits is an Error.
   void bring_up_to_date(size_t unit);
 
   // A copy in fp32 of this rank's master of a trainable unit, for tests and checkpoints.
@@ -71,7 +71,7 @@ class ShardedOptimizer {
   struct UnitShards {
     std::vector<size_t> states;
     std::optional<size_t> master;
-    std::vector<Run> runs;      // of equal decay, from the shard's first element
+    std::vector<optim::Stretch> stretches;  // from the shard's first element
     int64_t first_element = 0;  // its number among all of the model, on any number of ranks
     std::vector<size_t> all() const;
   };

@@ -54,7 +54,7 @@ Range Unit::share(int rank) const {
   return retention == Retention::kWhole ? Range{0, layout.numel()} : layout.shard(rank);
 }
 
-std::string Unit::place() const {
+std::string Unit::label() const {
   return fmt::format("block {} ({})", blocks.front(), name);
 }
 

@@ -29,7 +29,7 @@ struct Unit {
   Retention retention = Retention::kWhole;
 
   // "block 3 (layers.2)", for messages.
-  std::string place() const;
+  std::string label() const;
   bool released() const { return retention == Retention::kRelease; }
   // The range of the flat buffer that a rank owns: its shard, or all where every rank owns all. Of
   // one size on all ranks.

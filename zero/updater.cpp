@@ -25,13 +25,13 @@ double host_rate(const RestPlan& rest, const configs::OptimizerConfig& optimizer
     states.push_back(full(rest.arrays.state, 1e-3));
   }
   const torch::Tensor working = full(rest.working, 1);
-  const optim::UpdateRule::Range range = {
+  const optim::UpdateRule::Tile tile = {
       .master = rest.arrays.master ? full(*rest.arrays.master, 1) : working,
       .grad = full(rest.gradient, 1e-3),
       .states = states,
       .copy = rest.arrays.master ? working : torch::Tensor()};
   return offload::measure_rate(
-      kMeasured, [&] { rule->apply(range, optim::usual_step(optimizer, 1)); }, together);
+      kMeasured, [&] { rule->apply(tile, optim::usual_step(optimizer, 1)); }, together);
 }
 
 offload::StepRates least_over_ranks(const offload::StepRates& rates, const comm::Mesh& mesh) {

@@ -5,7 +5,7 @@
 
 namespace zeroth::optim::kernel {
 
-// Arrays of `count` elements on the device, as optim::UpdateRule::Range.
+// Arrays of `count` elements on the device, as optim::UpdateRule::Tile.
 struct DeviceUpdate {
   Constants constants = {};
   Constants undecayed = {};

@@ -16,7 +16,7 @@ struct PackedUpdate {
   DeviceUpdate update;  // of memory that the tensors keep
 };
 
-// The range is checked by the caller; `words` are those of a DeviceStep. Throws InternalError when
+// The tile is checked by the caller; `words` are those of a DeviceStep. Throws InternalError when
 // words or states do not fit the formula.
 PackedUpdate pack_update(const torch::Tensor& master, const torch::Tensor& grad,
                          at::TensorList states, const std::optional<torch::Tensor>& copy,

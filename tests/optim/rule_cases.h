@@ -70,9 +70,9 @@ struct RuleArrays {
     step.weight_decay = 0.1;
     step.grad_factor = 0.37;
     step.rounding_seed = 5;
-    // The lower half of the elements' numbers wraps around within the range.
-    const UpdateRule::Range range{master, grad, states, copy, (int64_t{7} << 32) - 30};
-    stretches.empty() ? rule.apply(range, step) : rule.apply_stretches(range, step, stretches);
+    // The lower half of the elements' numbers wraps around within the tile.
+    const UpdateRule::Tile tile{master, grad, states, copy, (int64_t{7} << 32) - 30};
+    stretches.empty() ? rule.apply(tile, step) : rule.apply_stretches(tile, step, stretches);
   }
 
   std::vector<torch::Tensor> all() const {

@@ -72,11 +72,12 @@ TEST_CASE("a range is cut into runs of matrices and of norm weights and biases")
   layout.add("norm", {70});          // 320 .. 448
   layout.add("scale", {});           // 448 .. 512
   layout.add("c.weight", {1, 1});    // 512 .. 640, with the padding of the last shard
-  CHECK((layout.runs({0, layout.numel()}) ==
-         std::vector<Run>{{{0, 256}, true}, {{256, 512}, false}, {{512, 640}, true}}));
-  CHECK((layout.runs(layout.shard(0)) == std::vector<Run>{{{0, 256}, true}, {{256, 320}, false}}));
-  CHECK(
-      (layout.runs(layout.shard(1)) == std::vector<Run>{{{320, 512}, false}, {{512, 640}, true}}));
+  CHECK((layout.stretches({0, layout.numel()}) ==
+         std::vector<optim::Stretch>{{0, 256, true}, {256, 512, false}, {512, 640, true}}));
+  CHECK((layout.stretches(layout.shard(0)) ==
+         std::vector<optim::Stretch>{{0, 256, true}, {256, 320, false}}));
+  CHECK((layout.stretches(layout.shard(1)) ==
+         std::vector<optim::Stretch>{{0, 192, false}, {192, 320, true}}));
   CHECK(layout.vector_numel() == 2 + 70 + 1);
 }
 

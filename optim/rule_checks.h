@@ -1,4 +1,4 @@
-// What every update rule asks of its range and of the gradient's factor.
+// What every update rule asks of its tile and of the gradient's factor.
 #pragma once
 
 #include <optional>
@@ -7,8 +7,8 @@
 
 namespace zeroth::optim {
 
-// Throws an InternalError for a range or a step that would spoil the weights.
-void check_arguments(const UpdateRule& rule, const UpdateRule::Range& range,
+// Throws an InternalError for a tile or a step that would spoil the weights.
+void check_arguments(const UpdateRule& rule, const UpdateRule::Tile& tile,
                      const UpdateRule::Step& step);
 
 // A divisor for the fused kernels, which divide by their grad_scale as they read the gradient:

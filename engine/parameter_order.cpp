@@ -1,4 +1,4 @@
-#include "engine/unit_place.h"
+#include "engine/parameter_order.h"
 
 #include <fmt/format.h>
 
@@ -11,19 +11,19 @@ constexpr int64_t kSlotsPerUnit = int64_t{1} << 24;
 
 }  // namespace
 
-int64_t place_of(const zero::UnitPlan& plan, size_t unit, size_t slot) {
+int64_t order_of(const zero::UnitPlan& plan, size_t unit, size_t slot) {
   const size_t units_behind = plan.units.size() - 1 - unit;
   const size_t slots_behind = plan.units[unit].layout.slots().size() - 1 - slot;
   return static_cast<int64_t>(units_behind) * kSlotsPerUnit + static_cast<int64_t>(slots_behind);
 }
 
-std::string describe_place(const zero::UnitPlan& plan, int64_t place) {
-  ZEROTH_CHECK(place != kNowhere, "no place");
+std::string parameter_at(const zero::UnitPlan& plan, int64_t order) {
+  ZEROTH_CHECK(order != kNone, "no order");
   const zero::Unit& unit =
-      plan.units[plan.units.size() - 1 - static_cast<size_t>(place / kSlotsPerUnit)];
+      plan.units[plan.units.size() - 1 - static_cast<size_t>(order / kSlotsPerUnit)];
   const auto& slots = unit.layout.slots();
   return fmt::format("block {}, parameter {}", plan.block_labels[unit.blocks.front()],
-                     slots[slots.size() - 1 - static_cast<size_t>(place % kSlotsPerUnit)].name);
+                     slots[slots.size() - 1 - static_cast<size_t>(order % kSlotsPerUnit)].name);
 }
 
 int64_t least_over_ranks(int64_t value, std::string_view what, const comm::Mesh& mesh) {

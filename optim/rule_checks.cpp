@@ -1,4 +1,4 @@
-#include "optim/range_checks.h"
+#include "optim/rule_checks.h"
 
 #include <ATen/ops/full.h>
 
@@ -24,21 +24,21 @@ void check_tensor(const torch::Tensor& tensor, const torch::Tensor& master, std:
 
 }  // namespace
 
-void check_arguments(const UpdateRule& rule, const UpdateRule::Range& range,
+void check_arguments(const UpdateRule& rule, const UpdateRule::Tile& tile,
                      const UpdateRule::Step& step) {
   ZEROTH_CHECK(step.update >= 1, "update {}, not counted from 1", step.update);
   ZEROTH_CHECK(std::isfinite(step.grad_factor) && step.grad_factor > 0, "gradient factor {}",
                step.grad_factor);
   const auto names = rule.state_names();
-  ZEROTH_CHECK(range.states.size() == names.size(), "{} states, not {}", range.states.size(),
+  ZEROTH_CHECK(tile.states.size() == names.size(), "{} states, not {}", tile.states.size(),
                names.size());
   constexpr auto kFloat = torch::kFloat32, kBf16 = torch::kBFloat16, kHalf = torch::kFloat16;
-  check_tensor(range.master, range.master, "master", {rule.master_dtype()});
-  check_tensor(range.grad, range.master, "gradient", {kFloat, kBf16, kHalf});
+  check_tensor(tile.master, tile.master, "master", {rule.master_dtype()});
+  check_tensor(tile.grad, tile.master, "gradient", {kFloat, kBf16, kHalf});
   for (size_t i = 0; i < names.size(); ++i) {
-    check_tensor(range.states[i], range.master, names[i], {rule.state_dtype()});
+    check_tensor(tile.states[i], tile.master, names[i], {rule.state_dtype()});
   }
-  if (range.copy.defined()) check_tensor(range.copy, range.master, "copy", {kBf16, kHalf});
+  if (tile.copy.defined()) check_tensor(tile.copy, tile.master, "copy", {kBf16, kHalf});
 }
 
 std::optional<torch::Tensor> fold_factor(const torch::Tensor& grad, double grad_factor) {

@@ -11,14 +11,14 @@
 
 namespace zeroth::engine {
 
-inline constexpr int64_t kNowhere = std::numeric_limits<int64_t>::max();
+inline constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 
 // Smaller is earlier in backward: units from the last to the first, slots from the last to the
 // first.
-int64_t place_of(const zero::UnitPlan& plan, size_t unit, size_t slot);
+int64_t order_of(const zero::UnitPlan& plan, size_t unit, size_t slot);
 
 // "block layers.3, parameter layers.3.attention.q.weight"
-std::string describe_place(const zero::UnitPlan& plan, int64_t place);
+std::string parameter_at(const zero::UnitPlan& plan, int64_t order);
 
 // `what` names the value in messages. Collective.
 int64_t least_over_ranks(int64_t value, std::string_view what, const comm::Mesh& mesh);

@@ -1,4 +1,4 @@
-#include "optim/range_checks.h"
+#include "optim/rule_checks.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>
