@@ -5,7 +5,7 @@
 
 namespace zeroth {
 
-// The calling thread's, ascending. Throws Error.
+// Those of the calling thread, ascending. Throws Error.
 std::vector<int> allowed_cores();
 
 // Binds the calling thread, and what it starts later. Returns errno, 0 on success. Safe between

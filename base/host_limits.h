@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "base/error.h"
+
 namespace zeroth {
 
 struct HostRoom {
@@ -29,5 +31,17 @@ OwnMemory own_memory();
 // What `ulimit -v` leaves of its addresses to this process at its largest so far; empty without
 // such a limit.
 std::optional<HostRoom> address_room();
+
+// Host memory that was asked for and not given.
+class OutOfHostMemory : public Error {
+ public:
+  // `message` names the bytes and the system's reason.
+  OutOfHostMemory(int64_t bytes, const std::string& message) : Error(message), bytes_(bytes) {}
+
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  int64_t bytes_;
+};
 
 }  // namespace zeroth

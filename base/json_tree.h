@@ -89,14 +89,14 @@ class JsonTree {
 
   struct Level {
     Json* container;
-    size_t index = 0;                                     // in an array: values before this one
-    std::string key = {};                                 // in an object: of this one
-    bool awaits_value = false;                            // in an object: the key was read
-    std::unordered_map<std::string, size_t> places = {};  // in an ordered object, by key
+    size_t index = 0;                                        // in an array: values before this one
+    std::string key = {};                                    // in an object: of this one
+    bool awaits_value = false;                               // in an object: the key was read
+    std::unordered_map<std::string, size_t> positions = {};  // in an ordered object, by key
   };
 
   bool is_there(const Level& level) const {
-    if constexpr (kOrdered) return level.places.contains(level.key);
+    if constexpr (kOrdered) return level.positions.contains(level.key);
     return level.container->contains(level.key);
   }
 
@@ -111,7 +111,7 @@ class JsonTree {
     level.awaits_value = false;
     auto& members = level.container->template get_ref<typename Json::object_t&>();
     if constexpr (kOrdered) {
-      const auto [it, added] = level.places.try_emplace(level.key, members.size());
+      const auto [it, added] = level.positions.try_emplace(level.key, members.size());
       if (!added) return members.begin()[it->second].second = std::move(value);
       members.emplace_back(level.key, std::move(value));
       return members.back().second;

@@ -90,7 +90,7 @@ Mapping parse(std::string_view line) {
 }
 
 // The path of the mapping that holds the address is copied to `text`, with an end that stat takes.
-struct Place {
+struct Fault {
   std::array<char, 4300> path = {};
   uint64_t offset = 0;
 
@@ -100,13 +100,13 @@ struct Place {
   std::string_view text() const { return path.data(); }
 };
 
-void find(uintptr_t address, Place& place) {
+void find(uintptr_t address, Fault& fault) {
   MapsFile maps;
   for (std::string_view line; maps.next(line);) {
     const Mapping mapping = parse(line);
     if (address < mapping.begin || address >= mapping.end) continue;
-    place.offset = mapping.offset + (address - mapping.begin);
-    mapping.path.copy(place.path.data(), place.path.size() - 1);
+    fault.offset = mapping.offset + (address - mapping.begin);
+    mapping.path.copy(fault.path.data(), fault.path.size() - 1);
     return;
   }
 }
@@ -120,35 +120,35 @@ std::string_view format(Text& text, fmt::format_string<Parts...> format, Parts&&
   return {text.data(), std::min(text.size(), result.size)};
 }
 
-std::string_view reason_of(const Place& place, int code, Text& text) {
+std::string_view reason_of(const Fault& fault, int code, Text& text) {
   if (code == BUS_MCEERR_AR || code == BUS_MCEERR_AO) return "the machine's memory is broken there";
   struct stat status {};
-  if (::stat(place.path.data(), &status) == 0 &&
-      static_cast<uint64_t>(status.st_size) <= place.offset)
+  if (::stat(fault.path.data(), &status) == 0 &&
+      static_cast<uint64_t>(status.st_size) <= fault.offset)
     return format(text, "it has only {} bytes now: somebody cut it while it was in use",
                   status.st_size);
-  if (!place.is_file()) return "no file is mapped there";
-  if (place.is_shared_memory()) return "no memory is left for it";
+  if (!fault.is_file()) return "no file is mapped there";
+  if (fault.is_shared_memory()) return "no memory is left for it";
   return "its disk does not deliver it, or no memory is left for it";
 }
 
 void on_fault(int, siginfo_t* info, void*) {
-  Place place;
-  find(reinterpret_cast<uintptr_t>(info->si_addr), place);
-  for (char& letter : place.path) {
+  Fault fault;
+  find(reinterpret_cast<uintptr_t>(info->si_addr), fault);
+  for (char& letter : fault.path) {
     if (letter != 0 && (static_cast<unsigned char>(letter) < ' ' || letter == 127)) letter = '?';
   }
   Text text, reason;
   const std::string_view who = speaker_name.data();
-  if (!place.is_file()) {
+  if (!fault.is_file()) {
     say_last_words(format(text, "{}: error: the memory at {} cannot be used: {}\n", who,
-                          info->si_addr, reason_of(place, info->si_code, reason)));
+                          info->si_addr, reason_of(fault, info->si_code, reason)));
     ::signal(SIGBUS, SIG_DFL);  // comes again where this returns to
     return;
   }
   say_last_words(format(text, "{}: error: cannot {} {} at offset {}: {}\n", who,
-                        place.is_shared_memory() ? "use" : "read", place.text(), place.offset,
-                        reason_of(place, info->si_code, reason)));
+                        fault.is_shared_memory() ? "use" : "read", fault.text(), fault.offset,
+                        reason_of(fault, info->si_code, reason)));
   ::_exit(kExitCode);
 }
 

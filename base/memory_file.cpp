@@ -8,13 +8,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <climits>
 #include <fstream>
 #include <string_view>
 
 #include "base/error.h"
 #include "base/process_limits.h"
+#include "base/units.h"
 
 namespace zeroth {
 namespace {
@@ -44,9 +44,9 @@ std::string_view next_field(std::string_view& text) {
 
 template <typename Number>
 bool read_number(std::string_view& text, Number& value) {
-  const std::string_view field = next_field(text);
-  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
-  return error == std::errc{} && end == field.data() + field.size();
+  const auto number = parse_number<Number>(next_field(text));
+  value = number.value_or(0);
+  return number.has_value();
 }
 
 Ticket parse(std::string_view text) {

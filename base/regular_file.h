@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "base/file_descriptor.h"
 
@@ -26,5 +28,33 @@ class RegularFile {
 // The bytes of a file. Throws an Error that names the path and both sizes beyond `most`, or the
 // path and the system's reason.
 std::string read_file(const std::filesystem::path& path, size_t most);
+
+// A whole file as read-only memory. Pages are read as they are touched. If the file shrinks
+// meanwhile: base/memory_faults.h tells.
+class MappedFile {
+ public:
+  // Throws an Error with the path and the system's reason.
+  explicit MappedFile(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&&) = delete;
+
+  size_t size() const { return bytes_.size(); }
+  std::span<const std::byte> bytes() const { return bytes_; }
+  std::string_view text() const {
+    return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()};
+  }
+  // The file as numbers; its size must be a multiple of theirs.
+  template <typename T>
+  std::span<const T> as() const {
+    return {reinterpret_cast<const T*>(bytes_.data()), bytes_.size() / sizeof(T)};
+  }
+  // Takes whole pages inside the range out of this process's memory; a later access reads them
+  // again.
+  void forget(std::span<const std::byte> range) const;
+
+ private:
+  std::span<const std::byte> bytes_;
+};
 
 }  // namespace zeroth

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -89,6 +90,13 @@ void say_last_words(std::string_view text) {
 
 bool standard_output_was_closed() {
   return output_was_closed;
+}
+
+std::optional<int> terminal_columns(int fd) {
+  if (::isatty(fd) == 0) return std::nullopt;
+  winsize size{};
+  if (::ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
+  return size.ws_col;
 }
 
 }  // namespace zeroth

@@ -2,6 +2,7 @@
 // reads any more. A run goes on without them; a command whose output is its work fails.
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 namespace zeroth {
@@ -29,5 +30,8 @@ void say_last_words(std::string_view text);
 
 // Whether standard output was closed when open_standard_streams() came.
 bool standard_output_was_closed();
+
+// Columns of the terminal behind `fd`, 80 where it does not tell; empty if there is none.
+std::optional<int> terminal_columns(int fd);
 
 }  // namespace zeroth

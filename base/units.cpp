@@ -38,6 +38,10 @@ std::string format_duration(double seconds) {
   return fmt::format("{}h{:02}m", whole / 3600, whole % 3600 / 60);
 }
 
+std::string counted(int64_t count, std::string_view word) {
+  return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
+}
+
 double without_sign_of_nan(double value) {
   return std::isnan(value) ? std::abs(value) : value;
 }

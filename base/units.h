@@ -1,8 +1,11 @@
-// Numbers as a person reads them.
+// Numbers as a person reads and writes them.
 #pragma once
 
+#include <charconv>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace zeroth {
 
@@ -14,6 +17,18 @@ std::string format_count(int64_t count);
 
 // "0.8s", "42s", "3m05s", "2h07m".
 std::string format_duration(double seconds);
+
+// "1 rank", "3 ranks": of words that take an s.
+std::string counted(int64_t count, std::string_view word);
+
+// The number that the whole text is; nothing where it is none, or one that the type does not hold.
+template <typename Number>
+std::optional<Number> parse_number(std::string_view text) {
+  Number number{};
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc{} && rest == end ? std::optional(number) : std::nullopt;
+}
 
 // A NaN prints as "nan" then on every processor: which sign one has depends on the instruction that
 // made it, and means nothing.

@@ -1,14 +1,21 @@
 #include "comm/bootstrap.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
-#include <charconv>
+#include <array>
+#include <cerrno>
 #include <cstdlib>
 #include <limits>
 #include <string_view>
 
 #include "base/cpu.h"
 #include "base/error.h"
-#include "comm/secret_file.h"
+#include "base/file_descriptor.h"
+#include "base/process_limits.h"
+#include "base/units.h"
 
 namespace zeroth::comm {
 namespace {
@@ -27,12 +34,11 @@ std::optional<Number> number(const char* name, Number least,
                              Number most = std::numeric_limits<Number>::max()) {
   const auto text = variable(name);
   if (!text) return std::nullopt;
-  Number value{};
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (error != std::errc{} || end != text->data() + text->size() || value < least) {
+  const auto value = parse_number<Number>(*text);
+  if (!value || *value < least) {
     throw Error("environment variable {}={} is not a number of at least {}", name, *text, least);
   }
-  if (value > most) {
+  if (*value > most) {
     throw Error("environment variable {}={} is not a number of at most {}", name, *text, most);
   }
   return value;
@@ -60,6 +66,20 @@ std::string run_secret() {
   throw Error(
       "environment variable ZEROTH_SECRET{}: a secret of {} characters, expected at least {}",
       file ? "_FILE=" + *file : "", secret.size(), kShortestSecret);
+}
+
+constexpr mode_t kOthers = 0077;
+
+void check_is_secret(const std::string& path, int fd) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))
+    throw Error("ZEROTH_SECRET_FILE={}: not a file", path);
+  if (status.st_uid != ::geteuid() && status.st_uid != 0)
+    throw Error("ZEROTH_SECRET_FILE={}: it belongs to user {}, expected {}", path, status.st_uid,
+                ::geteuid());
+  if ((status.st_mode & kOthers) != 0)
+    throw Error("ZEROTH_SECRET_FILE={}: others may use it (mode {:03o}); chmod 600", path,
+                status.st_mode & 0777);
 }
 
 }  // namespace
@@ -108,6 +128,19 @@ RankEnv RankEnv::from_environment() {
   if (variable("ZEROTH_TTY") == "1")
     env.terminal_columns = number<int>("ZEROTH_COLUMNS", 1).value_or(80);
   return env;
+}
+
+std::string read_secret_file(const std::string& path) {
+  // Does not wait where the path is a FIFO.
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) throw Error("ZEROTH_SECRET_FILE={}: {}", path, system_reason(errno));
+  check_is_secret(path, file.get());
+  std::array<char, 4096> text{};
+  const ssize_t count = ::read(file.get(), text.data(), text.size());
+  if (count < 0) throw Error("ZEROTH_SECRET_FILE={}: {}", path, system_reason(errno));
+  std::string secret(text.data(), static_cast<size_t>(count));
+  secret.erase(secret.find_last_not_of(" \t\r\n") + 1);
+  return secret;
 }
 
 }  // namespace zeroth::comm

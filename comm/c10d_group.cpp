@@ -2,12 +2,15 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <c10/core/Device.h>
+#include <deque>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "comm/call.h"
-#include "comm/device_waits.h"
+#include "device/events.h"
 
 namespace zeroth::comm {
 namespace {
@@ -22,6 +25,45 @@ c10d::ReduceOp to_c10d(Reduce op) {
       return c10d::ReduceOp::SUM;
   }
 }
+
+// How long a device's stream waits for collectives, by events on the stream; no call waits for the
+// device.
+class DeviceWaits {
+ public:
+  struct Span {
+    c10::Device device;
+    device::Event issued, before, after;
+  };
+
+  // The collective is issued now, from the current stream of the device.
+  Span issue(c10::Device device) { return {device, record(device), nullptr, nullptr}; }
+  // The current stream waits for it between these two.
+  void begin_wait(Span& span) { span.before = record(span.device); }
+  void end_wait(Span span) {
+    span.after = record(span.device);
+    spans_.push_back(std::move(span));
+  }
+
+  // Adds the waits that the device has come through since the last call to waiting_s and
+  // under_way_s.
+  void collect(CommTimes& times) {
+    while (!spans_.empty() && spans_.front().after->query()) {
+      const Span& span = spans_.front();
+      times.waiting_s += device::seconds_between(span.before, span.after);
+      times.under_way_s += device::seconds_between(span.issued, span.after);
+      spans_.pop_front();
+    }
+  }
+
+ private:
+  device::Event record(c10::Device device) {
+    if (!events_) events_.emplace(device.type(), c10::EventFlag::BACKEND_DEFAULT);
+    return events_->record(device::current_stream(device));
+  }
+
+  std::deque<Span> spans_;
+  std::optional<device::EventPool> events_;  // of the device that was seen first
+};
 
 // What a group and its collectives under way share.
 struct State {

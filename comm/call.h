@@ -37,12 +37,6 @@ inline std::string words_of(const std::exception& cause) {
   return ours ? cause.what() : quotation(cause.what());
 }
 
-// Why a collective is given up that has waited so long.
-inline std::string time_limit_text(std::chrono::milliseconds waited) {
-  return fmt::format("waited {:.3g} s, the time limit (--timeout, DEEPSPEED_TIMEOUT)",
-                     std::chrono::duration<double>(waited).count());
-}
-
 // Seconds since it was made.
 class Stopwatch {
  public:

@@ -201,7 +201,7 @@ class Copying final : public Exchange {
 
   void put(uint64_t piece) override {
     if (!takes_from(ring_.rank())) return;
-    const Span part = range(piece);
+    const Span part = part_of(piece);
     copy_bytes(ring_.slot(ring_.rank(), piece), in_.at(part.begin), in_.size(part.size));
     if (source_ == kEverybody) {
       copy_bytes(out_.at(ring_.rank() * in_.tensor.numel() + part.begin), in_.at(part.begin),
@@ -210,7 +210,7 @@ class Copying final : public Exchange {
   }
 
   void take(uint64_t piece) override {
-    const Span part = range(piece);
+    const Span part = part_of(piece);
     for (int peer = 0; peer < ring_.ranks(); ++peer) {
       if (peer == ring_.rank() || !takes_from(peer)) continue;
       const int64_t begin = source_ == kEverybody ? peer * in_.tensor.numel() : 0;
@@ -219,7 +219,7 @@ class Copying final : public Exchange {
   }
 
  private:
-  Span range(uint64_t piece) const {
+  Span part_of(uint64_t piece) const {
     const int64_t begin = static_cast<int64_t>(piece - first_) * per_piece_;
     return {begin, std::min(per_piece_, in_.tensor.numel() - begin)};
   }

@@ -6,14 +6,14 @@
 
 #include "base/error.h"
 #include "comm/bootstrap.h"
+#include "comm/comm_log.h"
 #include "comm/gloo_group.h"
 #include "comm/host_staged_group.h"
 #include "comm/join_host.h"
-#include "comm/logged_group.h"
 #include "comm/nccl.h"
 #include "comm/rendezvous.h"
 #include "comm/shared_memory_group.h"
-#include "comm/within.h"
+#include "comm/time_limit.h"
 #include "device/gpu.h"
 
 namespace zeroth::comm {
@@ -38,8 +38,9 @@ struct Ranks {
 // Each rank waits for the others, and then for rank 0, which waits for all.
 HostSegment join_host(const RankEnv& env, const Rendezvous& met, size_t bytes) {
   if (!env.shared_memory) return {nullptr, "ZEROTH_SHARED_MEMORY=0"};
-  const auto join = [store = met.store, run = met.run, rank = env.rank, size = env.world_size,
-                     bytes] { return comm::join_host(*store, run, rank, size, bytes); };
+  const auto join = [key_store = met.key_store, run = met.run, rank = env.rank,
+                     size = env.world_size,
+                     bytes] { return comm::join_host(*key_store, run, rank, size, bytes); };
   return within(2 * env.timeout + std::chrono::seconds(1),
                 fmt::format("rank {} of {}: the store of the run ({}) has stopped answering",
                             env.rank, env.world_size, met.run),
@@ -63,11 +64,11 @@ std::unique_ptr<Group> gloo(const Ranks& ranks) {
   const bool loopback = is_loopback(ranks.env.master_addr);
   if (loopback || on_one_host(ranks.env))
     options.address = loopback ? ranks.env.master_addr : "127.0.0.1";
-  return make_gloo_group(ranks.met.store, ranks.env.rank, ranks.env.world_size, options);
+  return make_gloo_group(ranks.met.key_store, ranks.env.rank, ranks.env.world_size, options);
 }
 
 Mesh::Meeting meeting_of(const RankEnv& env, const Rendezvous& met) {
-  return {.store = met.store, .run_id = met.run, .local_size = env.local_size, .notes = {}};
+  return {.key_store = met.key_store, .run_id = met.run, .local_size = env.local_size, .notes = {}};
 }
 
 // A stranger's word in the store does not decide over what data goes over the network.
@@ -90,10 +91,10 @@ std::unique_ptr<Group> over_tcp(const Ranks& ranks, Mesh::Meeting& meeting) {
 }
 
 // No rank asks the store any more: rank 0's port is closed for the rest of the run.
-void leave_store(const Rendezvous& met, Group& group, Mesh::Meeting& meeting) {
+void leave_key_store(const Rendezvous& met, Group& group, Mesh::Meeting& meeting) {
   if (met.served_by_rank_0)
     group.all_reduce(torch::zeros({1}), Reduce::kSum, "the end of the meeting").wait();
-  meeting.store = nullptr;
+  meeting.key_store = nullptr;
 }
 
 struct HostGroup {
@@ -111,7 +112,7 @@ HostGroup host_group(const RankEnv& env) {
   }
   host.group = make_shared_memory_group(ranks.host.segment, ranks.table, env.rank, env.world_size,
                                         {.timeout = env.timeout, .ring = ring});
-  leave_store(ranks.met, *host.group, host.meeting);
+  leave_key_store(ranks.met, *host.group, host.meeting);
   return host;
 }
 
@@ -134,7 +135,7 @@ std::unique_ptr<Mesh> gpu_mesh(const RankEnv& env, torch::Device device, const O
   if (through_nccl(env)) {
     const Ranks ranks = gather_ranks(env, RankTable::bytes(env.world_size));
     auto group = load_nccl().make_group(
-        ranks.met.store, env.rank, env.world_size,
+        ranks.met.key_store, env.rank, env.world_size,
         {.timeout = env.timeout, .table = ranks.table, .on_stuck = on_stuck});
     return std::make_unique<Mesh>(device, meeting_of(env, ranks.met), std::move(group));
   }
@@ -148,6 +149,13 @@ std::unique_ptr<Mesh> gpu_mesh(const RankEnv& env, torch::Device device, const O
 bool use_cpu(const RankEnv& env) {
   if (env.accelerator) return *env.accelerator == "cpu";
   return !std::filesystem::exists("/dev/nvidiactl") || !device::gpu_library();
+}
+
+int64_t over_ranks(int64_t value, Reduce op, std::string_view what, const Mesh& mesh) {
+  const torch::Tensor tensor =
+      torch::full({1}, value, torch::TensorOptions(mesh.device()).dtype(torch::kLong));
+  mesh.data().all_reduce(tensor, op, what).wait();
+  return tensor.item<int64_t>();
 }
 
 }  // namespace
@@ -172,6 +180,14 @@ void barrier(const Mesh& mesh) {
   const torch::Tensor nothing = torch::zeros({1}, mesh.device());
   mesh.data().all_reduce(nothing, Reduce::kSum, kBarrier).wait();
   nothing.item<float>();  // on a GPU only this waits for the result
+}
+
+int64_t least_over_ranks(int64_t value, std::string_view what, const Mesh& mesh) {
+  return over_ranks(value, Reduce::kMin, what, mesh);
+}
+
+int64_t greatest_over_ranks(int64_t value, std::string_view what, const Mesh& mesh) {
+  return over_ranks(value, Reduce::kMax, what, mesh);
 }
 
 void load_device(const RankEnv& env) {

@@ -22,10 +22,10 @@ class Mesh {
  public:
   Mesh(torch::Device device, std::unique_ptr<Group> data);
 
-  // How the ranks met: `store` lives as long as the mesh, because rank 0 may serve it to the
+  // How the ranks met: `key_store` lives as long as the mesh, because rank 0 may serve it to the
   // others.
   struct Meeting {
-    c10::intrusive_ptr<c10d::Store> store;
+    c10::intrusive_ptr<c10d::Store> key_store;
     std::string run_id = "1";  // the same on all ranks
     int local_size = 0;        // ranks of this machine; 0: all are
     std::vector<std::string> notes;
@@ -62,6 +62,11 @@ inline constexpr std::string_view kBarrier = "a barrier";
 
 // Returns when every rank of the mesh has called it. Collective.
 void barrier(const Mesh& mesh);
+
+// The least and the greatest of the values of all ranks. `what` names the values in the message of
+// a rank that waits in vain. Collective.
+int64_t least_over_ranks(int64_t value, std::string_view what, const Mesh& mesh);
+int64_t greatest_over_ranks(int64_t value, std::string_view what, const Mesh& mesh);
 
 struct RankEnv;
 

@@ -9,6 +9,7 @@
 #include "comm/group.h"
 #include "comm/rank_table.h"
 #include "comm/watchdog.h"
+#include "device/gpu.h"
 
 namespace c10d {
 class Store;
@@ -33,10 +34,12 @@ class Nccl {
                                             int size, const NcclOptions& options) = 0;
 };
 
-// Throws as device::load_gpu().
-Nccl& load_nccl();
-
 using NcclEntry = Nccl& (*)();
 inline constexpr const char* kNcclEntry = "zeroth_nccl_entry";
+
+// Throws as device::load_gpu().
+inline Nccl& load_nccl() {
+  return reinterpret_cast<NcclEntry>(device::gpu_entry(kNcclEntry))();
+}
 
 }  // namespace zeroth::comm

@@ -16,7 +16,7 @@ namespace zeroth::comm {
 namespace {
 
 // The same for all processes of this host that may run on the same cores.
-int64_t core_set_of(const std::vector<int>& cores) {
+int64_t id_of(const std::vector<int>& cores) {
   std::string host;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> host;
   const auto name = fmt::format("{} {}", host, fmt::join(cores, ","));
@@ -37,12 +37,12 @@ void set_num_threads(const RankEnv& env, const Mesh& mesh) {
     const std::vector<int> cores = allowed_cores();
     const torch::Tensor all = torch::empty({mesh.world_size()}, options);
     mesh.data()
-        .all_gather(all, torch::full({1}, core_set_of(cores), options), "the cores of the ranks")
+        .all_gather(all, torch::full({1}, id_of(cores), options), "the cores of the ranks")
         .wait();
-    const torch::Tensor sets = all.cpu();
-    at::set_num_threads(fair_threads({sets.data_ptr<int64_t>(), static_cast<size_t>(all.numel())},
-                                     mesh.rank(), static_cast<int>(cores.size()),
-                                     at::get_num_threads()));
+    const torch::Tensor core_sets = all.cpu();
+    at::set_num_threads(
+        fair_threads({core_sets.data_ptr<int64_t>(), static_cast<size_t>(all.numel())}, mesh.rank(),
+                     static_cast<int>(cores.size()), at::get_num_threads()));
   }
   if (env.num_threads) at::set_num_threads(*env.num_threads);
 }

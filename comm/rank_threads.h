@@ -9,7 +9,7 @@
 
 namespace zeroth::comm {
 
-// `core_sets[r]` is a name of the cores that rank r may run on. Out of its `cores`, which it shares
+// `core_sets[r]` names the set of cores that rank r may run on. Out of its `cores`, which it shares
 // with all who have the same set, rank `rank` takes an equal part: at least one, and not more than
 // `alone`, what it would take by itself. Pure.
 int fair_threads(std::span<const int64_t> core_sets, int rank, int cores, int alone);

@@ -9,7 +9,7 @@
 #include "base/hash.h"
 #include "comm/call.h"
 #include "comm/exchange.h"
-#include "comm/running_time.h"
+#include "comm/time_limit.h"
 
 namespace zeroth::comm {
 namespace {
@@ -74,7 +74,7 @@ class Worker {
   }
 
  private:
-  // A position in the sequence of pieces of all jobs.
+  // How far the sequence of pieces of all jobs has come.
   struct Cursor {
     uint64_t piece = 0;
     uint64_t job = 0;  // number - 1

@@ -4,6 +4,7 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <string>
+#include <string_view>
 
 namespace c10d {
 class Store;
@@ -17,5 +18,12 @@ namespace zeroth::comm {
 // comes whole before it is checked, however long: stores of c10d hand out no part of one.
 c10::intrusive_ptr<c10d::Store> make_signed_store(c10::intrusive_ptr<c10d::Store> store,
                                                   std::string secret, std::string run);
+
+// HMAC (RFC 2104) over SHA-1, which LibTorch brings: 40 hexadecimal digits. That collisions of
+// SHA-1 can be made does not help to forge an HMAC without its key.
+std::string keyed_digest(std::string_view secret, std::string_view text);
+
+// Compares them in a time that does not tell where they differ.
+bool same_digest(std::string_view one, std::string_view other);
 
 }  // namespace zeroth::comm

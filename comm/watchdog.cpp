@@ -7,12 +7,11 @@
 #include <utility>
 
 #include "base/error.h"
-#include "comm/call.h"
+#include "comm/time_limit.h"
 
 namespace zeroth::comm {
 namespace {
 
-constexpr std::chrono::milliseconds kGlance{100};
 // A peer that is gone may have ended well, with its last data still on the way.
 constexpr std::chrono::seconds kGrace{2};
 
@@ -54,7 +53,7 @@ std::jthread Watchdog::repeat(void (Watchdog::*task)()) {
 
 void Watchdog::watch(Watched watched) {
   const std::lock_guard lock(mutex_);
-  if (queue_.empty()) front_waited_ = {};
+  if (queue_.empty()) front_time_ = {};
   queue_.push_back(std::make_shared<Watched>(std::move(watched)));
 }
 
@@ -79,7 +78,7 @@ void Watchdog::look() {
       first->at_end();
       const std::lock_guard lock(mutex_);
       queue_.pop_front();
-      front_waited_ = {};
+      front_time_ = {};
     }
     const std::string lost = first ? first->lost() : "";
     if (lost.empty()) {
@@ -102,7 +101,7 @@ void Watchdog::check_time() {
     const std::lock_guard lock(mutex_);
     if (queue_.empty()) return;
     first = queue_.front();
-    waited = front_waited_ += glance_;
+    waited = front_time_.passed();
   }
   if (waited >= limit_) give_up(*first, time_limit_text(waited));
 }

@@ -13,6 +13,8 @@
 #include <string>
 #include <thread>
 
+#include "comm/time_limit.h"
+
 namespace zeroth::comm {
 
 // Ends the process, which cannot go on. Called once, on a thread of the watchdog.
@@ -55,8 +57,7 @@ class Watchdog {
   OnStuck on_stuck_;
   std::mutex mutex_;
   std::deque<std::shared_ptr<Watched>> queue_;
-  std::chrono::milliseconds front_waited_{
-      0};  // in glances, which a suspended process does not take
+  RunningTime front_time_;
   Clock::time_point lost_since_ = Clock::time_point::max();  // of look() alone
   std::atomic<bool> given_up_ = false;
   std::jthread looks_, times_;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/loader.h"
+#include "configs/resolve.h"
 
 namespace zeroth::configs {
 

@@ -1,7 +1,11 @@
 // What a user should know of a configuration or a run.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace zeroth::configs {
@@ -17,6 +21,18 @@ struct Note {
 };
 
 using Notes = std::vector<Note>;
+
+// Appends one of either kind; the text as by fmt.
+template <typename... Args>
+void note(Notes& notes, std::string_view key, fmt::format_string<Args...> format, Args&&... args) {
+  notes.push_back(
+      {Note::Kind::kNote, std::string(key), fmt::format(format, std::forward<Args>(args)...)});
+}
+template <typename... Args>
+void warn(Notes& notes, std::string_view key, fmt::format_string<Args...> format, Args&&... args) {
+  notes.push_back(
+      {Note::Kind::kWarning, std::string(key), fmt::format(format, std::forward<Args>(args)...)});
+}
 
 // The lines of one kind.
 inline std::vector<std::string> lines_of(const Notes& notes, Note::Kind kind) {

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/mapped_file.h"
+#include "base/regular_file.h"
 #include "data/tokenizer.h"
 
 namespace zeroth::data {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/mapped_file.h"
+#include "base/regular_file.h"
 #include "data/tokenizer.h"
 
 namespace zeroth::data {
@@ -16,8 +16,9 @@ constexpr int64_t kUint16Ids = 65536;
 
 constexpr size_t kPiece = size_t{1} << 20;  // ids that are looked through at once
 
-[[noreturn]] void refuse(const std::string& path, int64_t place, int64_t id, int64_t vocab_size) {
-  throw Error("{}: token {} is {}, but the vocabulary has {} ids", path, place, id, vocab_size);
+[[noreturn]] void refuse(const std::string& path, int64_t position, int64_t id,
+                         int64_t vocab_size) {
+  throw Error("{}: token {} is {}, but the vocabulary has {} ids", path, position, id, vocab_size);
 }
 
 // `done` is called with each piece that was looked through.

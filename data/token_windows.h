@@ -17,7 +17,7 @@ struct TokenStream {
   std::variant<std::span<const int32_t>, std::span<const uint16_t>, std::span<const uint32_t>> ids;
 };
 
-// Both throw Error naming file, place and value for an id outside the vocabulary.
+// Both throw Error naming file, position and value for an id outside the vocabulary.
 // .txt: the whole file encoded, nothing put before, between or after.
 TokenStream read_text_tokens(const DatasetOptions& options);
 

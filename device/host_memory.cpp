@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "base/out_of_memory.h"
+#include "base/host_limits.h"
 #include "base/parallel.h"
 #include "base/process_limits.h"
 

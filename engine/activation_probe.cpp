@@ -9,9 +9,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/out_of_memory.h"
+#include "base/host_limits.h"
 #include "base/process_limits.h"
-#include "engine/allocations.h"
 #include "engine/tape.h"
 #include "model/blocks/open_gradient.h"
 

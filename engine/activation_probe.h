@@ -1,8 +1,11 @@
 // Runs a few blocks for real, on a row or two of a batch, to learn what activations take.
 #pragma once
 
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -26,5 +29,24 @@ struct ProbeOptions {
 // memory that reads as zeros and takes none, with gradients as the engine opens them. On the CPU,
 // by its allocator's count; other devices hold the same tensors.
 std::vector<BlockBytes> probe_blocks(const model::Blocks& blocks, const ProbeOptions& options);
+
+// Counts while a c10::DebugInfoGuard of kind PROFILER_STATE holds it, what is freed meanwhile too.
+// What was allocated before is not known to it, and warned of by LibTorch when it is freed.
+class Allocations final : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(void*, int64_t bytes, size_t, size_t, c10::Device) override {
+    now_ += bytes;
+    most_ = std::max(most_, now_);
+  }
+  bool memoryProfilingEnabled() const override { return true; }
+
+  // now() and most() are bytes counted from here on.
+  void begin() { begin_ = most_ = now_; }
+  int64_t now() const { return now_ - begin_; }
+  int64_t most() const { return most_ - begin_; }
+
+ private:
+  int64_t begin_ = 0, now_ = 0, most_ = 0;
+};
 
 }  // namespace zeroth::engine

@@ -23,9 +23,9 @@ struct BlockBytes {
   Growth output;    // what it hands on
   Growth alone;     // most in a forward that keeps nothing, its output included
   Growth forward;   // most in one that keeps its graph
-  Growth kept;      // when that is over: graph and output
+  Growth kept;      // what stays of that forward: graph and output
   Growth backward;  // most in its backward, over what there is when that begins
-  Growth freed;     // when that is over: so much less
+  Growth freed;     // what there is less when its backward is over
 };
 
 // A chain whose blocks between the first and the last are alike.

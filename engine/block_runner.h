@@ -74,7 +74,7 @@ class BlockRunner {
 
   struct Position {
     size_t block = 0;
-    const char* way = nullptr;
+    const char* way = nullptr;  // null: no block runs
   };
   const model::Blocks& blocks_;
   zero::BlockParams& params_;

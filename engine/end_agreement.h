@@ -1,4 +1,4 @@
-// One rank's wish to end what all are at becomes theirs at the same point.
+// One rank's wish to end what all ranks are at becomes the wish of all, at the same point of it.
 #pragma once
 
 #include <chrono>

@@ -22,7 +22,7 @@ void require_room(const model::Blocks& blocks, const configs::Config& config,
     refusal = error.what();
   }
   const int64_t refused = refusal.empty() ? kNone : mesh.rank();
-  const int64_t rank = least_over_ranks(refused, "refusals of the run", mesh);
+  const int64_t rank = comm::least_over_ranks(refused, "refusals of the run", mesh);
   if (rank == kNone) return;
   if (!refusal.empty()) throw Error("{}", refusal);
   throw Error("rank {} refuses this run; its own message says why", rank);

@@ -93,19 +93,19 @@ std::string NonFiniteSkips::since() const {
 void NonFiniteSkips::find_gradient(const Skip& skip, const zero::UnitPlan& plan,
                                    const zero::Strategy& strategy, comm::Mesh& mesh) {
   first_step_ = skip.step;
-  const int64_t gradient = least_over_ranks(first_bad_gradient(plan, *strategy.grads),
-                                            "the first gradient that is not finite", mesh);
+  const int64_t gradient = comm::least_over_ranks(first_bad_gradient(plan, *strategy.grads),
+                                                  "the first gradient that is not finite", mesh);
   in_one_ = gradient != kNone;
   gradient_ =
       in_one_ ? parameter_at(plan, gradient) : "no single parameter (the norm itself overflowed)";
-  const int64_t parameter = least_over_ranks(first_bad_parameter(plan, strategy),
-                                             "the first parameter that is not finite", mesh);
+  const int64_t parameter = comm::least_over_ranks(first_bad_parameter(plan, strategy),
+                                                   "the first parameter that is not finite", mesh);
   if (parameter != kNone) parameter_ = parameter_at(plan, parameter);
 }
 
 void NonFiniteSkips::find_output(const Skip& skip, const zero::UnitPlan& plan, comm::Mesh& mesh) {
   const int64_t mine = skip.bad_output ? static_cast<int64_t>(*skip.bad_output) : kNone;
-  const int64_t first = least_over_ranks(mine, "the first output that is not finite", mesh);
+  const int64_t first = comm::least_over_ranks(mine, "the first output that is not finite", mesh);
   output_ = first == kNone
                 ? "every block's output is finite in forward"
                 : fmt::format("in forward the output of block {} is the first that is not finite",

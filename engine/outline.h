@@ -51,7 +51,7 @@ struct OutlineOptions {
 Outline outline(const model::Blocks& blocks, const configs::Config& config,
                 const OutlineOptions& options);
 
-// Its parts, for units that are planned already.
+// The parts of an Outline, for units that are planned already.
 int64_t count_parameters(const zero::UnitPlan& plan);
 DecayCounts count_decay(const zero::UnitPlan& plan, const configs::OptimizerConfig& optimizer);
 

@@ -26,11 +26,4 @@ std::string parameter_at(const zero::UnitPlan& plan, int64_t order) {
                      slots[slots.size() - 1 - static_cast<size_t>(order % kSlotsPerUnit)].name);
 }
 
-int64_t least_over_ranks(int64_t value, std::string_view what, const comm::Mesh& mesh) {
-  const torch::Tensor tensor =
-      torch::full({1}, value, torch::TensorOptions(mesh.device()).dtype(torch::kLong));
-  mesh.data().all_reduce(tensor, comm::Reduce::kMin, what).wait();
-  return tensor.item<int64_t>();
-}
-
 }  // namespace zeroth::engine

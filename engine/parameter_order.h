@@ -4,9 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
-#include <string_view>
 
-#include "comm/mesh.h"
 #include "zero/unit.h"
 
 namespace zeroth::engine {
@@ -19,8 +17,5 @@ int64_t order_of(const zero::UnitPlan& plan, size_t unit, size_t slot);
 
 // "block layers.3, parameter layers.3.attention.q.weight"
 std::string parameter_at(const zero::UnitPlan& plan, int64_t order);
-
-// `what` names the value in messages. Collective.
-int64_t least_over_ranks(int64_t value, std::string_view what, const comm::Mesh& mesh);
 
 }  // namespace zeroth::engine

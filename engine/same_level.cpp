@@ -13,16 +13,16 @@ struct Found {
   int64_t rank;  // the first that has it
 };
 
-struct Range {
+struct Extremes {
   Found least, greatest;
 };
 
 Found least(int64_t value, std::string_view what, const comm::Mesh& mesh) {
-  const int64_t found = least_over_ranks(value, what, mesh);
-  return {found, least_over_ranks(value == found ? mesh.rank() : kNone, what, mesh)};
+  const int64_t found = comm::least_over_ranks(value, what, mesh);
+  return {found, comm::least_over_ranks(value == found ? mesh.rank() : kNone, what, mesh)};
 }
 
-Range range_of(int64_t value, std::string_view what, const comm::Mesh& mesh) {
+Extremes extremes_of(int64_t value, std::string_view what, const comm::Mesh& mesh) {
   const Found least_one = least(value, what, mesh), opposite = least(-value, what, mesh);
   return {least_one, {-opposite.value, opposite.rank}};
 }
@@ -31,7 +31,7 @@ Range range_of(int64_t value, std::string_view what, const comm::Mesh& mesh) {
 
 void require_same_level(const Processor& own, const comm::Mesh& mesh) {
   if (!mesh.device().is_cpu()) return;
-  const auto [lowest, highest] = range_of(static_cast<int64_t>(own.level), "CPU levels", mesh);
+  const auto [lowest, highest] = extremes_of(static_cast<int64_t>(own.level), "CPU levels", mesh);
   const auto name = [](const Found& found) { return name_of(static_cast<CpuLevel>(found.value)); };
   if (lowest.value != highest.value) {
     throw Error(
@@ -39,7 +39,7 @@ void require_same_level(const Processor& own, const comm::Mesh& mesh) {
         "the environment of all ranks",
         lowest.rank, name(lowest), highest.rank, name(highest), name(lowest));
   }
-  const auto [other, intel] = range_of(own.is_intel ? 1 : 0, "makers of processors", mesh);
+  const auto [other, intel] = extremes_of(own.is_intel ? 1 : 0, "makers of processors", mesh);
   if (other.value == intel.value) return;
   throw Error(
       "rank {} computes on a processor of Intel's, rank {} on another maker's: libraries choose "

@@ -13,7 +13,7 @@
 
 #include "comm/bootstrap.h"
 #include "comm/mesh.h"
-#include "configs/loader.h"
+#include "configs/resolve.h"
 
 namespace zeroth::engine {
 

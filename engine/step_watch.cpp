@@ -6,37 +6,12 @@
 namespace zeroth::engine {
 namespace {
 
-double& time_of(StepTimes& times, Phase phase) {
-  switch (phase) {
-    case Phase::kData:
-      return times.data;
-    case Phase::kForward:
-      return times.forward;
-    case Phase::kBackward:
-      return times.backward;
-    case Phase::kReduce:
-      return times.reduce;
-    case Phase::kUpdate:
-      break;
-  }
-  return times.update;
-}
-
-const char* name_of(Phase phase) {
-  switch (phase) {
-    case Phase::kData:
-      return "before forward";
-    case Phase::kForward:
-      return "after forward";
-    case Phase::kBackward:
-      return "after backward";
-    case Phase::kReduce:
-      return "before the update";
-    case Phase::kUpdate:
-      break;
-  }
-  return "after the update";
-}
+// By Phase.
+constexpr double StepTimes::*kTimes[] = {&StepTimes::data, &StepTimes::forward,
+                                         &StepTimes::backward, &StepTimes::reduce,
+                                         &StepTimes::update};
+constexpr const char* kNames[] = {"before forward", "after forward", "after backward",
+                                  "before the update", "after the update"};
 
 comm::CommTimes difference(const comm::CommTimes& now, const comm::CommTimes& before) {
   return {.working_s = now.working_s - before.working_s,
@@ -73,7 +48,7 @@ void StepWatch::ended(Phase phase) {
   phases_.lap(static_cast<size_t>(phase));
   if (!config_.memory_breakdown) return;
   // Of several micro-batches the last one's.
-  const char* name = name_of(phase);
+  const char* name = kNames[static_cast<size_t>(phase)];
   std::erase_if(memory_, [&](const MemoryPoint& point) { return point.name == name; });
   memory_.push_back({name, device::memory_use(mesh_.device())});
 }
@@ -81,7 +56,7 @@ void StepWatch::ended(Phase phase) {
 void StepWatch::tell(const model::Blocks& blocks, StepStats& stats) {
   untold_ = false;
   for (const LapClock::Lap& lap : phases_.take()) {
-    time_of(stats.times, static_cast<Phase>(lap.part)) += lap.seconds;
+    stats.times.*kTimes[lap.part] += lap.seconds;
   }
   stats.comm = difference(mesh_.data().times(), comm_before_);
   stats.memory = std::move(memory_);

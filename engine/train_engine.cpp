@@ -6,11 +6,46 @@
 
 #include "base/error.h"
 #include "engine/end_agreement.h"
-#include "engine/safetensors_sink.h"
 #include "engine/unused.h"
+#include "model/hf/output_folder.h"
+#include "model/hf/safetensors_writer.h"
 #include "zero/dtype.h"
 
 namespace zeroth::engine {
+namespace {
+
+// DIR/model.safetensors; the folder appears, whole, in commit(). An existing folder that is not
+// empty is an Error, and so is a value that is not finite.
+class SafetensorsSink final : public ModelSink {
+ public:
+  explicit SafetensorsSink(std::filesystem::path dir) : dir_(std::move(dir)) {}
+
+  void begin(const std::vector<ParameterInfo>& parameters) override {
+    ZEROTH_CHECK(!parameters.empty(), "a model without parameters goes to {}", dir_.string());
+    std::vector<model::PlannedTensor> planned;
+    for (const ParameterInfo& info : parameters) planned.push_back({info.name, info.shape});
+    model::OutputFolder::clear_leftovers(dir_);
+    model::OutputFolder::check(dir_, /*overwrite=*/false);
+    folder_.emplace(dir_, /*overwrite=*/false);
+    writer_.emplace(folder_->path() / "model.safetensors", parameters.front().dtype, planned);
+  }
+  void write(const std::string& name, const torch::Tensor& value) override {
+    model::require_finite(dir_, name, value);
+    writer_->write(name, value);
+  }
+  void commit() {
+    writer_->finish();
+    writer_.reset();
+    folder_->commit();
+  }
+
+ private:
+  std::filesystem::path dir_;
+  std::optional<model::OutputFolder> folder_;
+  std::optional<model::SafetensorsWriter> writer_;
+};
+
+}  // namespace
 
 TrainEngine::TrainEngine(model::Blocks blocks, const configs::Config& config,
                          std::shared_ptr<comm::Mesh> mesh, std::shared_ptr<device::HostLink> link,

@@ -11,7 +11,6 @@
 #include "engine/non_finite.h"
 #include "engine/schedule.h"
 #include "engine/step_batches.h"
-#include "engine/step_sums.h"
 #include "engine/step_watch.h"
 #include "optim/loss_scaler.h"
 #include "optim/lr_schedule.h"

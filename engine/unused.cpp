@@ -32,8 +32,8 @@ bool leaves_unused(const zero::UnitPlan& plan, const zero::GradReducer& grads) {
 void refuse_unused(const zero::UnitPlan& plan, const zero::GradReducer& grads, int64_t step,
                    const comm::Mesh& mesh) {
   const int64_t mine = first_unused(plan, grads);
-  const int64_t order = least_over_ranks(mine, kWhat, mesh);
-  const int64_t rank = least_over_ranks(mine == order ? mesh.rank() : kNone, kWhat, mesh);
+  const int64_t order = comm::least_over_ranks(mine, kWhat, mesh);
+  const int64_t rank = comm::least_over_ranks(mine == order ? mesh.rank() : kNone, kWhat, mesh);
   throw Error(
       "step {}: {} got no gradient on rank {}: zero_optimization.ignore_unused_parameters is false "
       "(with true its gradient counts as zero)",

@@ -10,6 +10,7 @@
 #include "base/complaints.h"
 #include "base/flag_words.h"
 #include "base/printable.h"
+#include "base/units.h"
 #include "configs/inspect.h"
 #include "launcher/flags/cli.h"
 
@@ -87,8 +88,8 @@ ConfigCheck check_config(const std::vector<std::string>& arguments) {
   add_lines("Refused:", found.complaints, kMostComplaints, check.text);
   check.text += found.complaints.empty()
                     ? "The file is accepted.\n"
-                    : fmt::format("The file is refused: {} error{}.\n", found.complaints.size(),
-                                  found.complaints.size() == 1 ? "" : "s");
+                    : fmt::format("The file is refused: {}.\n",
+                                  counted(std::ssize(found.complaints), "error"));
   if (!found.complaints.empty()) check.status = 2;
   return check;
 }

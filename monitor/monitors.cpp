@@ -62,10 +62,10 @@ void Monitors::write(const std::vector<Event>& events) {
   });
 }
 
-std::vector<std::string> Monitors::places() const {
-  std::vector<std::string> places;
-  for (const Open& open : open_) places.push_back(fmt::format("{} in {}", open.key, open.folder));
-  return places;
+std::vector<std::string> Monitors::lines() const {
+  std::vector<std::string> lines;
+  for (const Open& open : open_) lines.push_back(fmt::format("{} in {}", open.key, open.folder));
+  return lines;
 }
 
 }  // namespace zeroth::monitor

@@ -17,7 +17,7 @@ class Monitors {
  public:
   using Warn = std::function<void(const std::string&)>;
 
-  // None.
+  // No monitor at all.
   Monitors() = default;
   // Makes the folders and tries to write there. Throws an Error that names the key and the path.
   Monitors(const configs::Config& config, Warn warn);
@@ -25,7 +25,7 @@ class Monitors {
   void write(const std::vector<Event>& events);
   bool any() const { return !open_.empty(); }
   // "csv_monitor in logs/job", one per monitor.
-  std::vector<std::string> places() const;
+  std::vector<std::string> lines() const;
 
  private:
   struct Open {

@@ -1,9 +1,11 @@
 // Event files that TensorBoard reads.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <string_view>
 
 #include "monitor/monitor.h"
 
@@ -28,5 +30,8 @@ class TensorBoard final : public Monitor {
 // tensorflow.Event). Times are seconds since 1970.
 std::string version_record(double wall_time);
 std::string scalar_record(const Event& event, double wall_time);
+
+// The checksum of such a record: the Castagnoli polynomial (RFC 3720, B.4).
+uint32_t crc32c(std::string_view bytes);
 
 }  // namespace zeroth::monitor

@@ -4,7 +4,7 @@
 
 #include <cerrno>
 
-#include "base/out_of_memory.h"
+#include "base/host_limits.h"
 #include "base/process_limits.h"
 #include "base/units.h"
 #include "offload/file_lane.h"

@@ -56,13 +56,10 @@ PARAMETERS = 6
 # through its program; what is CUDA is tested on machines with a GPU.
 TESTED_BY = {
     "comm/c10d_group.cpp": "tests/comm/group_test.cpp",
-    "comm/device_waits.cpp": "tests/comm/mesh_test.cpp",
     "comm/exchange.cpp": "tests/comm/shared_memory_group_test.cpp",
     "comm/gloo_group.cpp": "tests/comm/group_test.cpp",
     "comm/gpu/nccl.cpp": "tests/gpu/collectives_test.cpp",
     "comm/host_staged_group.cpp": "tests/comm/mesh_test.cpp",
-    "comm/logged_group.cpp": "tests/comm/comm_log_test.cpp",
-    "comm/nccl_loader.cpp": "tests/comm/mesh_test.cpp",
     "comm/shared_ring.cpp": "tests/comm/shared_memory_group_test.cpp",
     "comm/solo_group.cpp": "tests/comm/group_test.cpp",
     "device/events.cpp": "tests/simulated_gpu/launches_test.cpp",
@@ -70,7 +67,6 @@ TESTED_BY = {
     "device/gpu_loader.cpp": "tests/comm/mesh_test.cpp",
     "engine/block_runner.cpp": "tests/engine/train_engine_test.cpp",
     "engine/initial_values.cpp": "tests/engine/initialize_test.cpp",
-    "engine/safetensors_sink.cpp": "tests/engine/initialize_test.cpp",
     "engine/parameter_order.cpp": "tests/engine/unused_test.cpp",
     "model/kernels/cpu/kernels.cpp": "tests/model/fused_test.cpp",
     "model/kernels/cpu/select.cpp": "tests/model/product_test.cpp",

@@ -4,16 +4,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstring>
 #include <optional>
-#include <set>
 #include <system_error>
 
 #include "base/error.h"
 #include "base/units.h"
-#include "model/blocks/build.h"
 #include "model/hf/temporary_folder.h"
-#include "trainer/agreement.h"
-#include "trainer/hf_output.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -28,23 +25,16 @@ torch::Dtype saved_dtype(const RunPlan& plan) {
   return plan.flags.save_dtype.value_or(trained);
 }
 
-// Of one saved model; a tied weight counts once.
+// Of one saved model.
 int64_t model_bytes(const RunPlan& plan) {
-  std::set<const void*> seen;
-  int64_t elements = 0;
-  for (const auto& block : model::build_blocks(plan.spec)) {
-    for (const torch::Tensor& parameter : block->parameters()) {
-      if (seen.insert(parameter.unsafeGetTensorImpl()).second) elements += parameter.numel();
-    }
-  }
-  return elements * static_cast<int64_t>(c10::elementSize(saved_dtype(plan)));
+  return plan.outline.num_parameters * static_cast<int64_t>(c10::elementSize(saved_dtype(plan)));
 }
 
 // Where the output is, or the nearest folder above it that there is.
 std::filesystem::path existing_part(const std::string& output) {
-  std::filesystem::path place = std::filesystem::absolute(output);
-  while (!std::filesystem::exists(place)) place = place.parent_path();
-  return place;
+  std::filesystem::path folder = std::filesystem::absolute(output);
+  while (!std::filesystem::exists(folder)) folder = folder.parent_path();
+  return folder;
 }
 
 }  // namespace
@@ -59,12 +49,11 @@ std::vector<std::string> saving_warnings(const RunPlan& plan) {
   std::vector<std::string> warnings;
   const std::string& output = plan.flags.output;
   if (output.empty()) return warnings;
-  const std::filesystem::path place = existing_part(output);
   // At the end the final model stands beside those on the way.
   const int64_t models = plan.flags.save_every ? 1 + static_cast<int64_t>(Checkpoints::kKept) : 1;
   const int64_t needed = models * model_bytes(plan);
   std::error_code unknown;
-  const auto space = std::filesystem::space(place, unknown);
+  const auto space = std::filesystem::space(existing_part(output), unknown);
   if (!unknown && static_cast<int64_t>(space.available) < needed) {
     warnings.push_back(fmt::format("--output {}: {} will be written and {} are free there", output,
                                    format_bytes(needed),
@@ -162,6 +151,52 @@ std::unique_ptr<model::FormerModel> Checkpoints::save(const std::filesystem::pat
   if (complaint) *complaint += newest_good();
   throw_if_rank_0_failed(engine_.mesh(), complaint);
   return output.take_former();
+}
+
+template <typename Action>
+void HfOutput::unless_failed(Action action) {
+  if (failure_) return;
+  try {
+    model::naming_errors(action);
+  } catch (const Error& error) {
+    failure_ = error.what();
+    writer_.reset();  // and its temporary folder
+  }
+}
+
+void HfOutput::begin(const std::vector<engine::ParameterInfo>& parameters) {
+  ZEROTH_CHECK(!parameters.empty(), "a model of {} parameters", parameters.size());
+  std::vector<model::PlannedTensor> saved;
+  for (const engine::ParameterInfo& parameter : parameters) {
+    saved.push_back({parameter.name, parameter.shape});
+  }
+  options_.dtype = dtype_.value_or(parameters.front().dtype);
+  unless_failed([&] { writer_.emplace(options_, saved); });
+}
+
+void HfOutput::write(const std::string& name, const torch::Tensor& value) {
+  unless_failed([&] { writer_->write(name, value); });
+}
+
+std::optional<std::string> HfOutput::finish() {
+  unless_failed([&] {
+    if (writer_) former_ = writer_->commit();
+  });
+  return failure_;
+}
+
+void throw_if_rank_0_failed(comm::Mesh& mesh, const std::optional<std::string>& complaint) {
+  const bool writes = mesh.rank() == 0;
+  const std::string own = writes ? complaint.value_or("") : "";
+  const int64_t length = comm::greatest_over_ranks(std::ssize(own), "rank 0's outcome", mesh);
+  if (length == 0) return;
+  torch::Tensor bytes = torch::zeros({length}, torch::kUInt8);
+  std::memcpy(bytes.data_ptr(), own.data(), own.size());
+  bytes = bytes.to(mesh.device());
+  mesh.data().broadcast(bytes, 0, "what failed").wait();
+  bytes = bytes.to(torch::kCPU);
+  const std::string text(static_cast<const char*>(bytes.data_ptr()), static_cast<size_t>(length));
+  throw Error("{}{}", writes ? "" : "rank 0 failed: ", text);
 }
 
 }  // namespace zeroth::trainer

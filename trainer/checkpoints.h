@@ -5,11 +5,16 @@
 #include <deque>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "comm/mesh.h"
 #include "engine/engine.h"
+#include "engine/model_sink.h"
+#include "model/hf/model_writer.h"
 #include "model/hf/output_folder.h"
 #include "model/hf/output_lock.h"
 #include "trainer/run_plan.h"
@@ -64,5 +69,35 @@ class Checkpoints {
   bool saved_final_ = false;
   std::unique_ptr<model::FormerModel> former_;
 };
+
+// The folder appears, whole, in finish(). On ranks whose sink is never called nothing happens. An
+// Error waits for finish(): the gathers that feed the sink are collective and must go on.
+class HfOutput : public engine::ModelSink {
+ public:
+  // `dtype` on the disk; unset: that of the parameters.
+  HfOutput(model::WriterOptions options, std::optional<torch::Dtype> dtype)
+      : options_(std::move(options)), dtype_(dtype) {}
+
+  void begin(const std::vector<engine::ParameterInfo>& parameters) override;
+  void write(const std::string& name, const torch::Tensor& value) override;
+  // What went wrong, if anything.
+  std::optional<std::string> finish();
+  // After finish(): the model that was replaced, if any. It goes when the result does.
+  std::unique_ptr<model::FormerModel> take_former() { return std::move(former_); }
+
+ private:
+  template <typename Action>
+  void unless_failed(Action action);
+
+  model::WriterOptions options_;
+  std::optional<torch::Dtype> dtype_;
+  std::optional<model::ModelWriter> writer_;
+  std::optional<std::string> failure_;
+  std::unique_ptr<model::FormerModel> former_;
+};
+
+// Returns when every rank has come here, and throws rank 0's complaint on all of them if it has
+// one: so that no rank waits for a peer that has given up. Collective.
+void throw_if_rank_0_failed(comm::Mesh& mesh, const std::optional<std::string>& complaint);
 
 }  // namespace zeroth::trainer

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "base/host_limits.h"
-#include "base/out_of_memory.h"
 #include "base/units.h"
 
 namespace zeroth::trainer {

@@ -12,7 +12,6 @@
 #include "engine/memory_remedies.h"
 #include "model/blocks/build.h"
 #include "model/hf/checkpoint_source.h"
-#include "trainer/agreement.h"
 #include "trainer/checkpoints.h"
 #include "trainer/out_of_memory.h"
 #include "trainer/report/reporter.h"
@@ -76,7 +75,7 @@ int Run::go(const RunPlan& plan, const engine::RunMemory& memory, const comm::Ra
   reporter.planned(*mesh_, at::get_num_threads());
   stop.heed();
   if (!load(plan, stop)) {
-    const auto signal = static_cast<int>(greatest(*mesh_, stop.number(), "stop signal"));
+    const auto signal = stop.of_all_ranks(*mesh_);
     reporter.interrupted({.signal = signal_name(signal), .since_start_s = clock.seconds()},
                          "nothing is saved");
     return signal;

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/process_limits.h"
-#include "configs/loader.h"
+#include "configs/resolve.h"
 #include "configs/schema/check.h"
 #include "data/tokenizer.h"
 #include "model/blocks/build.h"
@@ -31,8 +31,7 @@ int64_t choose_seq_len(const Flags& flags, const model::ModelSpec& spec, configs
   const int64_t length = flags.seq_len.value_or(std::min(spec.max_positions, kMostDefaultLength));
   if (length <= spec.max_positions) {
     if (!flags.seq_len) {
-      notes.push_back(
-          {.key = "--seq-len", .text = fmt::format("no --seq-len: {} positions", length)});
+      note(notes, "--seq-len", "no --seq-len: {} positions", length);
     }
     return length;
   }
@@ -40,10 +39,10 @@ int64_t choose_seq_len(const Flags& flags, const model::ModelSpec& spec, configs
     throw Error("--seq-len {}: {} holds a table of {} positions; at most that many can be used",
                 length, flags.model, spec.max_positions);
   }
-  notes.push_back({.key = "--seq-len",
-                   .text = fmt::format("--seq-len {} is beyond the {} positions that config.json "
-                                       "names: rotary embeddings are extended",
-                                       length, spec.max_positions)});
+  note(notes, "--seq-len",
+       "--seq-len {} is beyond the {} positions that config.json "
+       "names: rotary embeddings are extended",
+       length, spec.max_positions);
   return length;
 }
 
@@ -118,10 +117,9 @@ void drop_last(RunPlan& plan, int64_t global_batch) {
         plan.flags.data, samples, global_batch);
   }
   if (plan.samples.epoch_samples == samples) return;
-  plan.notes.push_back(
-      {.key = "dataloader_drop_last",
-       .text = fmt::format("dataloader_drop_last: {} of {} samples are left out of an epoch",
-                           samples - plan.samples.epoch_samples, samples)});
+  note(plan.notes, "dataloader_drop_last",
+       "dataloader_drop_last: {} of {} samples are left out of an epoch",
+       samples - plan.samples.epoch_samples, samples);
 }
 
 // Unset when neither flags nor data say it (--print-config without --data).
@@ -175,12 +173,10 @@ void warn_of_dropped(RunPlan& plan) {
   if (!plan.samples.train) return;
   const data::DatasetStats stats = plan.samples.train->stats();
   if (stats.dropped <= stats.samples) return;
-  plan.notes.push_back(
-      {configs::Note::Kind::kWarning, "--seq-len",
-       fmt::format("{}: {} of {} samples are dropped, nothing to train within {} positions: raise "
-                   "--seq-len",
-                   plan.flags.data, stats.dropped, stats.dropped + stats.samples,
-                   plan.samples.seq_len)});
+  warn(plan.notes, "--seq-len",
+       "{}: {} of {} samples are dropped, nothing to train within {} positions: raise "
+       "--seq-len",
+       plan.flags.data, stats.dropped, stats.dropped + stats.samples, plan.samples.seq_len);
 }
 
 void note_unknown_keys(RunPlan& plan) {
@@ -188,11 +184,9 @@ void note_unknown_keys(RunPlan& plan) {
   const std::vector<std::string>& keys = plan.spec.unknown_keys;
   if (keys.empty()) return;
   const auto end = keys.begin() + static_cast<ptrdiff_t>(std::min(keys.size(), kShown));
-  plan.notes.push_back(
-      {.key = "--model",
-       .text = fmt::format(
-           "config.json has keys that nothing here knows: {}{}", fmt::join(keys.begin(), end, ", "),
-           keys.size() > kShown ? fmt::format(" and {} more", keys.size() - kShown) : "")});
+  note(plan.notes, "--model", "config.json has keys that nothing here knows: {}{}",
+       fmt::join(keys.begin(), end, ", "),
+       keys.size() > kShown ? fmt::format(" and {} more", keys.size() - kShown) : "");
 }
 
 // What becomes of --output, and what of the model's folder does not get there.
@@ -251,15 +245,15 @@ engine::OutlineOptions outline_options(const RunPlan& plan) {
 
 }  // namespace
 
-data::Deal RunPlan::train_deal(int64_t rank, int64_t world_size) const {
+data::Deal RunPlan::train_deal(int64_t rank) const {
   return {.micro_batch = config.batch.micro_batch_size,
           .micro_steps = config.batch.accumulation_steps,
-          .world = world_size,
+          .world = num_ranks,
           .rank = rank};
 }
 
-data::Deal RunPlan::eval_deal(int64_t rank, int64_t world_size) const {
-  data::Deal deal = train_deal(rank, world_size);
+data::Deal RunPlan::eval_deal(int64_t rank) const {
+  data::Deal deal = train_deal(rank);
   deal.micro_steps = 1;
   deal.micro_batch = flags.eval_micro_batch.value_or(deal.micro_batch);
   return deal;
@@ -294,14 +288,14 @@ RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device) {
   plan.samples.total_steps = steps.value_or(0);
   plan.config = resolved.config;
   plan.origins = std::move(resolved.origins);
+  if (plan.config.dropout) model::override_dropout(plan.spec, *plan.config.dropout);
+  plan.outline =
+      engine::outline(model::build_blocks(plan.spec), plan.config, outline_options(plan));
   if (plan.flags.eval_only) std::erase_if(resolved.notes, is_of_training);
   plan.notes.insert(plan.notes.begin(), resolved.notes.begin(), resolved.notes.end());
   warn_of_dropped(plan);
   note_output(plan);
   plan.notes.insert(plan.notes.end(), plan.flags.notes.begin(), plan.flags.notes.end());
-  if (plan.config.dropout) model::override_dropout(plan.spec, *plan.config.dropout);
-  plan.outline =
-      engine::outline(model::build_blocks(plan.spec), plan.config, outline_options(plan));
   return plan;
 }
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "configs/loader.h"
+#include "configs/resolve.h"
 #include "data/batch.h"
 #include "data/dataset.h"
 #include "data/sample_order.h"
@@ -45,8 +45,8 @@ struct RunPlan {
 
   bool trains() const { return samples.train != nullptr; }
   // How batches are dealt to `rank`.
-  data::Deal train_deal(int64_t rank, int64_t world_size) const;
-  data::Deal eval_deal(int64_t rank, int64_t world_size) const;
+  data::Deal train_deal(int64_t rank) const;
+  data::Deal eval_deal(int64_t rank) const;
   data::SampleOrder sample_order() const;
 };
 

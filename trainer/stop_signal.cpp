@@ -79,6 +79,10 @@ void StopSignal::watch() {
   }
 }
 
+int StopSignal::of_all_ranks(const comm::Mesh& mesh) const {
+  return static_cast<int>(comm::greatest_over_ranks(number(), "stop signal", mesh));
+}
+
 std::string signal_name(int signal) {
   return fmt::format("SIG{}", ::sigabbrev_np(signal));
 }

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/file_descriptor.h"
+#include "comm/mesh.h"
 
 namespace zeroth::trainer {
 
@@ -25,6 +26,8 @@ class StopSignal {
   void heed() { heeding_ = true; }
   // SIGTERM or SIGINT, or 0: none came. From any thread.
   int number() const { return number_; }
+  // That of any rank; 0 where none has come to one. Collective.
+  int of_all_ranks(const comm::Mesh& mesh) const;
 
  private:
   int next() const;

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "trainer/agreement.h"
+#include "trainer/checkpoints.h"
 
 namespace zeroth::trainer {
 
@@ -22,15 +22,14 @@ int Trainer::run() {
   }
   require_finite_loss();
   // One that came while the model was saved counts too.
-  return static_cast<int>(greatest(engine_.mesh(), stop_.number(), "stop signal"));
+  return stop_.of_all_ranks(engine_.mesh());
 }
 
 bool Trainer::train() {
   const comm::Mesh& mesh = engine_.mesh();
   const uint64_t seed = plan_.config.seed;
-  TrainLoader loader(*plan_.samples.train, plan_.sample_order(),
-                     plan_.train_deal(mesh.rank(), mesh.world_size()), seed,
-                     [this] { return stop_.number() != 0; });
+  TrainLoader loader(*plan_.samples.train, plan_.sample_order(), plan_.train_deal(mesh.rank()),
+                     seed, [this] { return stop_.number() != 0; });
   reporter_.resume();
   for (int64_t step = 1; step <= plan_.samples.total_steps; ++step) {
     const engine::StepStats stats = engine_.train_batch(loader);
@@ -63,7 +62,7 @@ void Trainer::require_finite_loss() {
 }
 
 void Trainer::report_stop(int64_t step, std::string_view outcome) {
-  const auto signal = static_cast<int>(greatest(engine_.mesh(), stop_.number(), "stop signal"));
+  const auto signal = stop_.of_all_ranks(engine_.mesh());
   reporter_.interrupted(
       {.step = step, .signal = signal_name(signal), .since_start_s = reporter_.clock().seconds()},
       outcome);
@@ -83,8 +82,7 @@ bool Trainer::evaluation_due(int64_t step) const {
 
 bool Trainer::evaluate(int64_t step) {
   const comm::Mesh& mesh = engine_.mesh();
-  EvalLoader loader(*plan_.samples.eval, plan_.samples.eval_samples,
-                    plan_.eval_deal(mesh.rank(), mesh.world_size()),
+  EvalLoader loader(*plan_.samples.eval, plan_.samples.eval_samples, plan_.eval_deal(mesh.rank()),
                     [this] { return stop_.number() != 0; });
   const engine::EvalStats stats = engine_.eval_batch(loader, loader.rounds());
   if (stats.end_wanted) return true;

@@ -17,7 +17,7 @@ struct Given {
 };
 
 // Where a user changes a value: its key, or the flag that gave it.
-const char* place(const Context& context, const char* path, const char* flag) {
+const char* key_or_flag(const Context& context, const char* path, const char* flag) {
   return context.keys.get<int64_t>(path) ? path : flag;
 }
 
@@ -82,8 +82,8 @@ std::string pair_remedy(const Context& context, const Given& given) {
   const auto offer = [&](const std::optional<int64_t>& value, const char* name, int64_t to) {
     if (value) text += fmt::format("{} {} to {}", text.empty() ? ", or" : " and", name, to);
   };
-  offer(given.micro, place(context, kMicro, "--micro-batch"), micro);
-  offer(given.steps, place(context, kSteps, "--accumulation"), steps);
+  offer(given.micro, key_or_flag(context, kMicro, "--micro-batch"), micro);
+  offer(given.steps, key_or_flag(context, kSteps, "--accumulation"), steps);
   return text;
 }
 
@@ -97,9 +97,11 @@ std::string remedies(const Context& context, const Given& given, const BatchConf
       single += fmt::format(", or {} to {}", name, *given.batch / others);
     }
   };
-  offer(given.micro, batch.accumulation_steps * ranks, place(context, kMicro, "--micro-batch"));
-  offer(given.steps, batch.micro_batch_size * ranks, place(context, kSteps, "--accumulation"));
-  return fmt::format("set {} to {}{}", place(context, kBatch, "--global-batch"),
+  offer(given.micro, batch.accumulation_steps * ranks,
+        key_or_flag(context, kMicro, "--micro-batch"));
+  offer(given.steps, batch.micro_batch_size * ranks,
+        key_or_flag(context, kSteps, "--accumulation"));
+  return fmt::format("set {} to {}{}", key_or_flag(context, kBatch, "--global-batch"),
                      given.micro && given.steps ? fixed : nearest_multiple(*given.batch, fixed),
                      single.empty() ? pair_remedy(context, given) : single);
 }
@@ -125,8 +127,8 @@ BatchConfig fill_batch(Context& context) {
     }
     given.micro = kDefaultMicro;
     context.origins[kMicro] = "default";
-    context.note(kMicro, "no batch size given: {} {}, {} {}", kMicro, *given.micro, kSteps,
-                 given.steps.value_or(1));
+    note(context.notes, kMicro, "no batch size given: {} {}, {} {}", kMicro, *given.micro, kSteps,
+         given.steps.value_or(1));
   }
   const BatchConfig batch = fill_missing(given, ranks);
   tell_origins(context, given);

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "configs/loader.h"
+#include "configs/resolve.h"
 #include "configs/schema/check.h"
 
 namespace zeroth::configs {
@@ -32,18 +32,6 @@ struct Context {
   template <typename... Args>
   void complain(fmt::format_string<Args...> format, Args&&... args) {
     complaints.push_back(fmt::format(format, std::forward<Args>(args)...));
-  }
-
-  template <typename... Args>
-  void warn(std::string_view key, fmt::format_string<Args...> format, Args&&... args) {
-    notes.push_back(
-        {Note::Kind::kWarning, std::string(key), fmt::format(format, std::forward<Args>(args)...)});
-  }
-
-  template <typename... Args>
-  void note(std::string_view key, fmt::format_string<Args...> format, Args&&... args) {
-    notes.push_back(
-        {Note::Kind::kNote, std::string(key), fmt::format(format, std::forward<Args>(args)...)});
   }
 
   // The file's value, else the flag's. Both, and different: a complaint.

@@ -25,6 +25,33 @@ void compare(Context& context, const char* path, Precision precision) {
   }
 }
 
+// "fp16" and "float16" alike; the key table admits nothing else.
+Precision precision_named(const std::string& name) {
+  if (name.starts_with("b")) return Precision::kBf16;
+  return name.ends_with("16") ? Precision::kFp16 : Precision::kFp32;
+}
+
+std::optional<Precision> precision_at(const Context& context, const std::string& path) {
+  const auto name = context.keys.get<std::string>(path);
+  return name ? std::optional(precision_named(*name)) : std::nullopt;
+}
+
+void check_types(Context& context, const Config& config, std::optional<Precision> parameters) {
+  const char* working = name_of(config.precision);
+  if (parameters && *parameters != config.precision) {
+    context.complain(
+        "data_types.param_dtype: {}, but the run computes in {}: leave it out or make "
+        "them equal",
+        name_of(*parameters), working);
+  }
+  const Precision accumulation = config.gradients.accumulation;
+  if (accumulation != Precision::kFp32 && accumulation != config.precision) {
+    context.complain("data_types.grad_accum_dtype: {} beside a run in {}: expected fp32{}",
+                     name_of(accumulation), working,
+                     config.precision == Precision::kFp32 ? "" : fmt::format(" or {}", working));
+  }
+}
+
 }  // namespace
 
 const char* name_of(Precision precision) {
@@ -46,9 +73,9 @@ void fill_precision(Context& context, Config& config) {
   } else if (keys.get<bool>("bf16.enabled").value_or(false)) {
     config.precision = Precision::kBf16;
   } else if (keys.has("fp16") || keys.has("bf16")) {
-    context.note("bf16.enabled", "neither fp16 nor bf16 is enabled: fp32");
+    note(context.notes, "bf16.enabled", "neither fp16 nor bf16 is enabled: fp32");
   } else {
-    context.note("bf16.enabled", "no precision section: fp32");
+    note(context.notes, "bf16.enabled", "no precision section: fp32");
   }
   LossScaleConfig& scale = config.loss_scale;
   context.read("fp16.loss_scale", scale.static_scale);
@@ -58,6 +85,19 @@ void fill_precision(Context& context, Config& config) {
   context.read("fp16.consecutive_hysteresis", scale.consecutive_hysteresis);
   context.read("fp16.min_loss_scale", scale.min_scale);
   context.read("bf16.check_grad_overflow", config.check_grad_overflow);
+}
+
+void fill_gradients(Context& context, Config& config) {
+  GradientConfig& gradients = config.gradients;
+  context.read("prescale_gradients", gradients.prescale);
+  context.read("gradient_predivide_factor", gradients.predivide_factor);
+  if (context.keys.get<std::string>("gradient_allreduce_op") == "sum") {
+    gradients.reduce = GradientConfig::Reduce::kSum;
+  }
+  gradients.communication = precision_at(context, "communication_data_type");
+  gradients.accumulation =
+      precision_at(context, "data_types.grad_accum_dtype").value_or(gradients.accumulation);
+  check_types(context, config, precision_at(context, "data_types.param_dtype"));
 }
 
 }  // namespace zeroth::configs

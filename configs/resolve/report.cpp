@@ -29,9 +29,9 @@ void fill_comms_logger(Context& context, CommsLoggerConfig& logger) {
   context.read("comms_logger.debug", logger.debug);
   for (const std::string& name : logger.prof_ops) {
     if (std::find(kOperations.begin(), kOperations.end(), name) != kOperations.end()) continue;
-    context.warn("comms_logger.prof_ops",
-                 "comms_logger.prof_ops: no run has an operation {}; there are {}", name,
-                 fmt::join(kOperations, ", "));
+    warn(context.notes, "comms_logger.prof_ops",
+         "comms_logger.prof_ops: no run has an operation {}; there are {}", name,
+         fmt::join(kOperations, ", "));
   }
 }
 

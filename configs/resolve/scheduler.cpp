@@ -125,7 +125,7 @@ void fill_total(Context& context, SchedulerConfig& scheduler) {
   if (const auto total = context.keys.get<int64_t>(path)) {
     scheduler.total_num_steps = *total;
     if (run && *run != *total) {
-      context.warn(path, "{} is {}, but the run has {} steps", path, *total, *run);
+      warn(context.notes, path, "{} is {}, but the run has {} steps", path, *total, *run);
     }
   } else if (context.keys.is_auto(path)) {
     scheduler.total_num_steps = run.value_or(0);
@@ -149,8 +149,8 @@ void fill_warmup(Context& context, SchedulerConfig& scheduler) {
   } else if (steps == 0 || (context.keys.is_auto(path) && context.facts_known)) {
     scheduler.warmup_num_steps = 1;
     context.origins[path] = "the shortest";
-    context.note(path, "{} is 1, the shortest warm-up there is: {}{}", path, flag,
-                 steps ? " 0" : " is not given");
+    note(context.notes, path, "{} is 1, the shortest warm-up there is: {}{}", path, flag,
+         steps ? " 0" : " is not given");
   }
   if (context.keys.get<std::string>("scheduler.params.warmup_type") == "linear") {
     scheduler.warmup_type = SchedulerConfig::Warmup::kLinear;
@@ -184,8 +184,8 @@ void fill_one_cycle(Context& context, const OptimizerConfig& optimizer, OneCycle
   const bool no_betas = optimizer.kind == Optimizer::kSgd || optimizer.kind == Optimizer::kAdagrad;
   if (no_betas && cycle.cycle_momentum) {
     cycle.cycle_momentum = false;
-    context.warn(param("cycle_momentum"),
-                 "scheduler.params.cycle_momentum is off: the optimizer has no betas");
+    warn(context.notes, param("cycle_momentum"),
+         "scheduler.params.cycle_momentum is off: the optimizer has no betas");
   }
 }
 
@@ -198,10 +198,10 @@ void fill_range_test(Context& context, LrRangeTestConfig& test) {
 
 void note_unused_rate(Context& context, const Config& config, double of_scheduler) {
   if (of_scheduler != config.optimizer.lr) {
-    context.note("optimizer.params.lr",
-                 "the rate follows the scheduler, {} {}; the optimizer's lr {} is not used",
-                 config.scheduler.kind == Kind::kLrRangeTest ? "from" : "up to", of_scheduler,
-                 config.optimizer.lr);
+    note(context.notes, "optimizer.params.lr",
+         "the rate follows the scheduler, {} {}; the optimizer's lr {} is not used",
+         config.scheduler.kind == Kind::kLrRangeTest ? "from" : "up to", of_scheduler,
+         config.optimizer.lr);
   }
 }
 

@@ -1,7 +1,7 @@
 // What optimizer and scheduler share: a type, and params that depend on it.
 #include <algorithm>
 
-#include "base/nearest.h"
+#include "base/complaints.h"
 #include "base/printable.h"
 #include "configs/resolve/context.h"
 

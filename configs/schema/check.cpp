@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "base/complaints.h"
 #include "base/json.h"
-#include "base/nearest.h"
 #include "base/printable.h"
 
 namespace zeroth::configs {
@@ -38,7 +38,7 @@ class Checker {
         check_cpu_device(value, path, *key);
       } else {
         if (alias != nullptr && alias->kind == Alias::Kind::kOldName) {
-          warn(path, "{} is the old name of {}", path, key_path);
+          warn(out_.notes, path, "{} is the old name of {}", path, key_path);
         }
         check_known(value, path, *key);
       }
@@ -49,12 +49,6 @@ class Checker {
   template <typename... Args>
   void complain(const std::string& path, fmt::format_string<Args...> format, Args&&... args) {
     out_.complaints.push_back(path + ": " + fmt::format(format, std::forward<Args>(args)...));
-  }
-
-  template <typename... Args>
-  void warn(const std::string& path, fmt::format_string<Args...> format, Args&&... args) {
-    out_.notes.push_back(
-        {Note::Kind::kWarning, path, fmt::format(format, std::forward<Args>(args)...)});
   }
 
   void complain_unknown(const std::string& path, const std::string& section,
@@ -97,7 +91,7 @@ class Checker {
       complain(path, "expected true or false, found {}", describe(value));
     } else if (value == true) {
       const Json meant = {{"device", "cpu"}};
-      warn(path, "{} true is the old form of {} {}", path, key.path, meant.dump());
+      warn(out_.notes, path, "{} true is the old form of {} {}", path, key.path, meant.dump());
       check_known(meant, std::string(key.path), key);
     }
   }
@@ -106,7 +100,8 @@ class Checker {
     if (key.path == "zero_optimization" && value.is_boolean()) {
       const int stage = value.get<bool>() ? 1 : 0;
       out_.values["zero_optimization.stage"] = stage;
-      warn(path, "{}: {} is the old form of {{\"stage\": {}}}", path, quoted(value), stage);
+      warn(out_.notes, path, "{}: {} is the old form of {{\"stage\": {}}}", path, quoted(value),
+           stage);
     } else if (key.state == KeyState::kRefused) {
       check_refused(value, path, key);
     } else if (value == "auto" && key.type != KeyType::kSection) {
@@ -138,7 +133,7 @@ class Checker {
     } else if (key.state == KeyState::kHonoured) {
       out_.values[std::string(key.path)] = *typed;
     } else if (value != own_json(key.fallback)) {
-      warn(path, "{} {} has no effect: {}", path, quoted(value), key.text);
+      warn(out_.notes, path, "{} {} has no effect: {}", path, quoted(value), key.text);
     }
   }
 

@@ -1,10 +1,10 @@
 #include "configs/schema/keys.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "configs/schema/key_rows.h"
 
 namespace zeroth::configs {
@@ -18,10 +18,9 @@ std::string_view trim(std::string_view text) {
 
 double number(std::string_view text) {
   text = trim(text);
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  ZEROTH_CHECK(error == std::errc() && end == text.data() + text.size(), "bad bound '{}'", text);
-  return value;
+  const auto value = parse_number<double>(text);
+  ZEROTH_CHECK(value, "bad bound '{}'", text);
+  return *value;
 }
 
 std::string_view parent_of(std::string_view path) {
@@ -35,15 +34,16 @@ std::string_view last_of(std::string_view path) {
 
 }  // namespace
 
+std::vector<Key> joined(std::initializer_list<std::vector<Key>> parts) {
+  std::vector<Key> rows;
+  for (const auto& part : parts) rows.insert(rows.end(), part.begin(), part.end());
+  return rows;
+}
+
 const std::vector<Key>& keys() {
-  static const std::vector<Key> all = [] {
-    std::vector<Key> rows;
-    for (const auto& part : {training_rows(), update_rows(), zero_rows(), offload_rows(),
-                             gradient_rows(), report_rows(), other_rows()}) {
-      rows.insert(rows.end(), part.begin(), part.end());
-    }
-    return rows;
-  }();
+  static const std::vector<Key> all =
+      joined({training_rows(), update_rows(), zero_rows(), offload_rows(), gradient_rows(),
+              report_rows(), other_rows()});
   return all;
 }
 
@@ -99,6 +99,35 @@ std::vector<std::string_view> split_values(std::string_view list, char separator
     list.remove_prefix(std::min(end + 1, list.size()));
   }
   return values;
+}
+
+const std::vector<Alias>& aliases() {
+  using enum Alias::Kind;
+  static const std::vector<Alias> all = {
+      {"bfloat16", "bf16", kOldName},
+      {"allgather_size", "zero_optimization.allgather_bucket_size", kOldName},
+      {"zero_optimization.prefetch_bucket_size", "zero_optimization.stage3_prefetch_bucket_size"},
+      {"zero_optimization.param_persistence_threshold",
+       "zero_optimization.stage3_param_persistence_threshold"},
+      {"zero_optimization.model_persistence_threshold",
+       "zero_optimization.stage3_model_persistence_threshold"},
+      {"zero_optimization.max_live_parameters", "zero_optimization.stage3_max_live_parameters"},
+      {"zero_optimization.max_reuse_distance", "zero_optimization.stage3_max_reuse_distance"},
+      {"zero_optimization.gather_16bit_weights_on_model_save",
+       "zero_optimization.stage3_gather_16bit_weights_on_model_save"},
+      {"zero_optimization.stage3_gather_fp16_weights_on_model_save",
+       "zero_optimization.stage3_gather_16bit_weights_on_model_save", kOldName},
+      {"zero_optimization.module_granularity_threshold",
+       "zero_optimization.stage3_module_granularity_threshold"},
+      {"zero_optimization.use_all_reduce_for_fetch_params",
+       "zero_optimization.stage3_use_all_reduce_for_fetch_params"},
+      {"zero_optimization.allgather_sequential", "zero_optimization.stage3_allgather_sequential"},
+      {"aio.thread_count", "aio.intra_op_parallelism", kOldName},
+      {"zero_optimization.cpu_offload", "zero_optimization.offload_optimizer", kCpuDevice},
+      {"zero_optimization.cpu_offload_param", "zero_optimization.offload_param", kCpuDevice},
+      {"zero_optimization.cpu_offload_params", "zero_optimization.offload_param", kCpuDevice},
+  };
+  return all;
 }
 
 }  // namespace zeroth::configs

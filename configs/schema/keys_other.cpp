@@ -3,7 +3,6 @@
 namespace zeroth::configs {
 namespace {
 
-constexpr KeyType kBool = KeyType::kBool;
 constexpr std::string_view kEnabled = "enabled = false";
 constexpr std::string_view kWholeModels =
     "rank 0 writes whole models, at the end and by --save-every";
@@ -13,9 +12,9 @@ std::vector<Key> parallel_rows() {
       section("pipeline", "split of the model's blocks over ranks"),
       refused("pipeline.stages", "\"auto\"", "not supported yet: every rank holds every block",
               "1 | null"),
-      no_effect("pipeline.partition", KeyType::kString, "\"best\"", "there is one stage"),
+      no_effect("pipeline.partition", kString, "\"best\"", "there is one stage"),
       no_effect("pipeline.seed_layers", kBool, "false", "there is one stage"),
-      no_effect("pipeline.activation_checkpoint_interval", KeyType::kInteger, "0",
+      no_effect("pipeline.activation_checkpoint_interval", kInteger, "0",
                 "--gradient-checkpointing and activation_checkpointing switch recompute on"),
       no_effect("pipeline.pipe_partitioned", kBool, "true", "there is one stage"),
       no_effect("pipeline.grad_partitioned", kBool, "true", "there is one stage"),
@@ -36,18 +35,18 @@ std::vector<Key> service_rows() {
   return {
       section("checkpoint", "how checkpoints are written"),
       {"checkpoint.tag_validation",
-       KeyType::kString,
-       KeyState::kNoEffect,
+       kString,
+       kNoEffect,
        "\"Warn\"",
        "\"Ignore\" | \"Warn\" | \"Fail\"",
-       "the default",
+       kDefault,
        kWholeModels,
        {},
        true},
       refused("checkpoint.load_universal", "false", "not supported yet"),
       no_effect("checkpoint.use_node_local_storage", kBool, "false", kWholeModels),
       no_effect("checkpoint.checkpoint_serialization", kBool, "true", kWholeModels),
-      no_effect("checkpoint.parallel_write", KeyType::kSection, "null", kWholeModels),
+      no_effect("checkpoint.parallel_write", kSection, "null", kWholeModels),
       no_effect("checkpoint.parallel_write.pipeline_stage", kBool, "false", kWholeModels),
       refused_section("checkpoint.writer", "",
                       "type decoupled io_buffer_size io_buffer_double data_parallel io_multiplier "
@@ -98,11 +97,7 @@ std::vector<Key> legacy_rows() {
 }  // namespace
 
 std::vector<Key> other_rows() {
-  std::vector<Key> rows;
-  for (const auto& part : {parallel_rows(), service_rows(), legacy_rows()}) {
-    rows.insert(rows.end(), part.begin(), part.end());
-  }
-  return rows;
+  return joined({parallel_rows(), service_rows(), legacy_rows()});
 }
 
 }  // namespace zeroth::configs

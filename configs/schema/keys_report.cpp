@@ -3,10 +3,6 @@
 namespace zeroth::configs {
 namespace {
 
-constexpr KeyType kBool = KeyType::kBool;
-constexpr KeyType kInteger = KeyType::kInteger;
-constexpr KeyType kString = KeyType::kString;
-
 std::vector<Key> printing_rows() {
   constexpr std::string_view kThroughput = "throughput is always printed";
   return {
@@ -24,8 +20,8 @@ std::vector<Key> printing_rows() {
                "prints what is at least this important; null: info"),
       no_effect("disable_python_gc", kBool, "false", "there is no Python"),
       no_effect("vocabulary_size", kInteger, "null", "the model says it"),
-      no_effect("timers", KeyType::kSection, "null", kThroughput),
-      no_effect("timers.throughput", KeyType::kSection, "null", kThroughput),
+      no_effect("timers", kSection, "null", kThroughput),
+      no_effect("timers.throughput", kSection, "null", kThroughput),
       no_effect("timers.throughput.enabled", kBool, "true", kThroughput),
       no_effect("timers.throughput.synchronized", kBool, "true",
                 "a step's time ends when its numbers are there"),
@@ -38,7 +34,7 @@ std::vector<Key> profiler_rows() {
       honoured("comms_logger.enabled", kBool, "false", "", "switches it on"),
       honoured("comms_logger.verbose", kBool, "false", "", "also a line for every collective"),
       honoured("comms_logger.prof_all", kBool, "true", "", "all operations, not only prof_ops"),
-      honoured("comms_logger.prof_ops", KeyType::kList, "[]", "",
+      honoured("comms_logger.prof_ops", kList, "[]", "",
                "operations that are counted without prof_all: all_reduce, all_gather_into_tensor, "
                "reduce_scatter_tensor, broadcast, barrier"),
       honoured("comms_logger.debug", kBool, "false", "",
@@ -54,7 +50,7 @@ std::vector<Key> profiler_rows() {
       honoured("flops_profiler.detailed", kBool, "true", "", "a line for every block"),
       honoured("flops_profiler.output_file", kString, "null", "",
                "where the profile goes; null: standard output"),
-      honoured("flops_profiler.recompute_fwd_factor", KeyType::kNumber, "0.0", ">= 0",
+      honoured("flops_profiler.recompute_fwd_factor", kNumber, "0.0", ">= 0",
                "forward cost counted again for recompute; 0: as much as is recomputed"),
   };
 }
@@ -85,11 +81,7 @@ std::vector<Key> monitor_rows() {
 }  // namespace
 
 std::vector<Key> report_rows() {
-  std::vector<Key> rows;
-  for (const auto& part : {printing_rows(), profiler_rows(), monitor_rows()}) {
-    rows.insert(rows.end(), part.begin(), part.end());
-  }
-  return rows;
+  return joined({printing_rows(), profiler_rows(), monitor_rows()});
 }
 
 }  // namespace zeroth::configs

@@ -3,13 +3,6 @@
 namespace zeroth::configs {
 namespace {
 
-constexpr KeyType kBool = KeyType::kBool;
-constexpr KeyType kInteger = KeyType::kInteger;
-constexpr KeyType kNumber = KeyType::kNumber;
-constexpr KeyType kString = KeyType::kString;
-constexpr KeyType kPair = KeyType::kPair;
-constexpr KeyState kHonoured = KeyState::kHonoured;
-
 std::vector<Key> optimizer_rows() {
   return {
       section("optimizer", "without it: AdamW with the values of the flags"),
@@ -136,12 +129,8 @@ std::vector<Key> range_test_rows() {
 }  // namespace
 
 std::vector<Key> update_rows() {
-  std::vector<Key> rows;
-  for (const auto& part :
-       {optimizer_rows(), other_optimizer_rows(), warmup_rows(), cycle_rows(), range_test_rows()}) {
-    rows.insert(rows.end(), part.begin(), part.end());
-  }
-  return rows;
+  return joined(
+      {optimizer_rows(), other_optimizer_rows(), warmup_rows(), cycle_rows(), range_test_rows()});
 }
 
 }  // namespace zeroth::configs

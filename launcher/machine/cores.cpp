@@ -1,13 +1,15 @@
 #include "launcher/machine/cores.h"
 
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
+#include <fstream>
 #include <set>
 #include <sstream>
 
 #include "base/printable.h"
+#include "base/units.h"
 #include "launcher/flags/cli.h"
 
 namespace zeroth::launcher {
@@ -19,12 +21,34 @@ bool contains(const std::vector<int>& cores, int core) {
 
 // `list`: as messages show it.
 int parse_core(const std::string& digits, const std::string& list) {
-  int core = 0;
-  const char* end = digits.data() + digits.size();
-  const auto parsed = std::from_chars(digits.data(), end, core);
-  if (parsed.ec != std::errc() || parsed.ptr != end || core < 0)
+  const auto core = parse_number<int>(digits);
+  if (!core || *core < 0)
     throw UsageError("--bind_core_list {}: expected cores and ranges as in 0-3,8", list);
-  return core;
+  return *core;
+}
+
+namespace fs = std::filesystem;
+using Gpu = GpuReport::Gpu;
+
+// Null if `id` names no GPU, or more than one.
+const Gpu* find_gpu(const std::string& id, const std::vector<Gpu>& gpus) {
+  if (const auto index = parse_number<size_t>(id))
+    return *index < gpus.size() ? &gpus[*index] : nullptr;
+  const Gpu* found = nullptr;
+  for (const Gpu& gpu : gpus) {
+    if (!gpu.uuid.starts_with(id)) continue;
+    if (found != nullptr) return nullptr;
+    found = &gpu;
+  }
+  return found;
+}
+
+// Of a machine with one node the kernel may say -1.
+int numa_node(const Gpu& gpu, const fs::path& root) {
+  std::ifstream in(root / "sys/bus/pci/devices" / gpu.pci_address / "numa_node");
+  int node = -1;
+  in >> node;
+  return in ? node : -1;
 }
 
 }  // namespace
@@ -86,6 +110,24 @@ std::vector<std::vector<int>> split_cores(const std::vector<int>& cores,
   }
   for (size_t part = 0; part < parts; ++part) give(part, cores, lacks(part));
   return split;
+}
+
+std::map<std::string, std::vector<int>> near_cores(const std::vector<std::string>& ids,
+                                                   const std::vector<Gpu>& gpus,
+                                                   const std::vector<int>& cores,
+                                                   const fs::path& root) {
+  std::map<std::string, std::vector<int>> near;
+  for (const std::string& id : ids) {
+    const Gpu* gpu = find_gpu(id, gpus);
+    const int node = gpu == nullptr ? -1 : numa_node(*gpu, root);
+    if (node < 0) continue;
+    std::error_code ignored;
+    for (int core : cores)
+      if (fs::exists(root / fmt::format("sys/devices/system/cpu/cpu{}/node{}", core, node),
+                     ignored))
+        near[id].push_back(core);
+  }
+  return near;
 }
 
 }  // namespace zeroth::launcher

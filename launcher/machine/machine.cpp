@@ -1,11 +1,8 @@
 #include "launcher/machine/machine.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -15,7 +12,8 @@
 #include "base/affinity.h"
 #include "base/error.h"
 #include "base/printable.h"
-#include "launcher/machine/near_cores.h"
+#include "base/units.h"
+#include "launcher/machine/cores.h"
 #include "launcher/machine/nvml.h"
 
 namespace zeroth::launcher {
@@ -90,10 +88,8 @@ std::vector<std::string> visible_gpus(int count,
   std::string id;
   while (std::getline(entries, id, ',')) {
     id.erase(std::remove(id.begin(), id.end(), ' '), id.end());
-    int index = 0;
-    const auto parsed = std::from_chars(id.data(), id.data() + id.size(), index);
-    const bool is_number = parsed.ec == std::errc() && parsed.ptr == id.data() + id.size();
-    if (id.empty() || (is_number && (index < 0 || index >= count))) break;
+    const auto index = parse_number<int>(id);
+    if (id.empty() || (index && (*index < 0 || *index >= count))) break;
     if (std::find(ids.begin(), ids.end(), id) != ids.end()) return {};
     ids.push_back(id);
   }
@@ -114,21 +110,11 @@ Accelerator resolve_accelerator(const std::optional<std::string>& ds_accelerator
 
 void check_timeout(const std::optional<std::string>& deepspeed_timeout) {
   if (!deepspeed_timeout || deepspeed_timeout->empty()) return;
-  int minutes = 0;
-  const char* end = deepspeed_timeout->data() + deepspeed_timeout->size();
-  const auto parsed = std::from_chars(deepspeed_timeout->data(), end, minutes);
-  if (parsed.ec != std::errc() || parsed.ptr != end || minutes < 1)
+  if (parse_number<int>(*deepspeed_timeout).value_or(0) < 1)
     throw Error(
         "DEEPSPEED_TIMEOUT is '{}'; it takes whole minutes, at least 1 (zeroth --timeout takes "
         "seconds)",
         shortened(*deepspeed_timeout));
-}
-
-std::optional<int> terminal_columns(int fd) {
-  if (::isatty(fd) == 0) return std::nullopt;
-  winsize size{};
-  if (::ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
-  return size.ws_col;
 }
 
 }  // namespace zeroth::launcher

@@ -47,7 +47,4 @@ Accelerator resolve_accelerator(const std::optional<std::string>& ds_accelerator
 // said once here rather than by every rank.
 void check_timeout(const std::optional<std::string>& deepspeed_timeout);
 
-// Columns of the terminal behind `fd`; empty if there is none.
-std::optional<int> terminal_columns(int fd);
-
 }  // namespace zeroth::launcher

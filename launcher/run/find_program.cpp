@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/nearest.h"
+#include "base/complaints.h"
 #include "base/printable.h"
 
 namespace zeroth::launcher {

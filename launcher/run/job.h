@@ -2,7 +2,10 @@
 // something happens. Pure: it knows no process, no clock and no terminal (supervisor.h has these).
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -11,10 +14,29 @@
 #include <variant>
 #include <vector>
 
-#include "launcher/run/stopped_ranks.h"
 #include "launcher/run/verdict.h"
 
 namespace zeroth::launcher {
+
+struct StoppedRank {  // by SIGSTOP or a debugger
+  int rank = 0;
+  pid_t pid = 0;
+
+  bool operator==(const StoppedRank&) const = default;
+};
+
+// A job that stands still must not look like one that works.
+class StoppedRanks {
+ public:
+  // What to say of those that are stopped now, out of `running` ranks; empty where nothing has
+  // changed since the last call.
+  std::string tell(const std::vector<StoppedRank>& stopped, size_t running);
+
+  bool any() const { return !told_.empty(); }
+
+ private:
+  std::vector<StoppedRank> told_;
+};
 
 struct JobOptions {
   bool quiet = false;                             // no word while it waits for ranks after a signal

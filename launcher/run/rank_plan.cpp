@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/units.h"
 #include "launcher/machine/cores.h"
 
 namespace zeroth::launcher {
@@ -67,8 +68,8 @@ void bind_cores(RankPlan& plan, const LaunchOptions& options, const PlanRequest&
   const int num_ranks = request.choice.num_ranks;
   const bool shared = num_ranks > static_cast<int>(cores.size());
   if (shared)
-    plan.notes.push_back(fmt::format("warning: {} ranks share {} core{}, so they run in turns",
-                                     num_ranks, cores.size(), cores.size() == 1 ? "" : "s"));
+    plan.notes.push_back(fmt::format("warning: {} ranks share {}, so they run in turns", num_ranks,
+                                     counted(std::ssize(cores), "core")));
   const std::vector<std::vector<int>> parts = split_cores(cores, near_ranks(request));
   for (RankSpec& spec : plan.ranks) {
     spec.cores = parts[static_cast<size_t>(spec.local_rank)];
@@ -96,9 +97,9 @@ RankPlan plan_ranks(const LaunchOptions& options, const PlanRequest& request) {
   }
   if (options.bind_cores.value_or(true)) bind_cores(plan, options, request);
   if (request.choice.shared)
-    plan.notes.push_back(fmt::format(
-        "{} ranks share {} GPU{}: they exchange data through host memory", request.choice.num_ranks,
-        request.choice.slots.size(), request.choice.slots.size() == 1 ? "" : "s"));
+    plan.notes.push_back(fmt::format("{} ranks share {}: they exchange data through host memory",
+                                     request.choice.num_ranks,
+                                     counted(std::ssize(request.choice.slots), "GPU")));
   return plan;
 }
 

@@ -179,4 +179,17 @@ void RankProcess::kill_and_reap() {
   pid_ = -1;
 }
 
+void suspend_with(const std::vector<const RankProcess*>& ranks) {
+  std::vector<const RankProcess*> running = ranks;
+  std::erase_if(running, [](const RankProcess* rank) { return rank->is_stopped(); });
+  for (const RankProcess* rank : running) rank->signal_group(SIGSTOP);
+  struct sigaction by_default {
+  }, ours{};
+  by_default.sa_handler = SIG_DFL;
+  ::sigaction(SIGTSTP, &by_default, &ours);
+  ::raise(SIGTSTP);
+  ::sigaction(SIGTSTP, &ours, nullptr);
+  for (const RankProcess* rank : running) rank->signal_group(SIGCONT);
+}
+
 }  // namespace zeroth::launcher

@@ -56,4 +56,9 @@ class RankProcess {
   pid_t pid_;
 };
 
+// Stops the ranks that run, then this process as SIGTSTP does by default (not where nobody could
+// continue it). When somebody has continued it, the ranks that it stopped go on. Ranks are in
+// groups of their own, which a terminal does not reach.
+void suspend_with(const std::vector<const RankProcess*>& ranks);
+
 }  // namespace zeroth::launcher

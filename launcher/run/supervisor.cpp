@@ -12,12 +12,12 @@
 
 #include "base/process_limits.h"
 #include "launcher/run/guard.h"
+#include "launcher/run/job.h"
 #include "launcher/run/oom_watch.h"
 #include "launcher/run/orphans.h"
 #include "launcher/run/output.h"
+#include "launcher/run/rank_process.h"
 #include "launcher/run/running_timer.h"
-#include "launcher/run/stopped_ranks.h"
-#include "launcher/run/suspend.h"
 #include "launcher/run/verdict.h"
 
 namespace zeroth::launcher {

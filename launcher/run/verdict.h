@@ -41,7 +41,7 @@ bool obeyed(Ending ending, int signal);
 // The message for a person: rank and how.
 std::string describe_death(const Death& death);
 
-// What the rank said last, to be put behind that.
+// What the rank said last, to be put behind describe_death().
 std::string describe_last_lines(const std::deque<std::string>& lines);
 
 }  // namespace zeroth::launcher

@@ -1,5 +1,8 @@
-// The last block: final norm, projection onto the vocabulary, loss.
+// The last block: final norm, projection onto the vocabulary, and loss, which is computed in chunks
+// of tokens: logits of a whole micro-batch would be the largest tensor of all.
 #pragma once
+
+#include <torch/types.h>
 
 #include <cstdint>
 #include <memory>
@@ -9,6 +12,32 @@
 #include "model/spec.h"
 
 namespace zeroth::model {
+
+// Rows of which the logits, in `dtype`, stand at once where the options do not say it. On a GPU
+// they are whole tiles of its products.
+int64_t usual_chunk_rows(torch::DeviceType device, torch::Dtype dtype, int64_t vocab);
+
+struct HeadLossOptions {
+  double divisor = 1;  // of the sum over tokens
+  // Most logits at once, in the dtype of x; 0 chooses by device: 16Mi on the CPU, 512 MiB on a GPU,
+  // whose products need more rows. One chunk keeps them for the backward. Several compute them
+  // again, unless `gradient` is given.
+  int64_t max_logits = 0;
+  // The gradient that will enter the backward, where that is known: of several chunks each is then
+  // visited once, for its loss and both gradients, which wait for the backward in memory: as x, and
+  // as weight (in fp32 where products are summed into that). Another one that enters scales them.
+  // 0: not known.
+  double gradient = 0;
+  // [n] int64 on the device of targets: those that are trained, ascending. Undefined: they are
+  // looked for, and a GPU has to be waited for.
+  torch::Tensor trained_rows = {};
+};
+
+// x [tokens, hidden] and weight [vocab, hidden] of one dtype, targets [tokens] int64 or kUntrained.
+// Returns the fp32 scalar loss: exactly 0 with zero gradients when no token is trained. Its
+// backward runs once and adds to an open gradient of `weight` in place.
+torch::Tensor head_loss(const torch::Tensor& x, const torch::Tensor& weight,
+                        const torch::Tensor& targets, const HeadLossOptions& options);
 
 class Head : public Block {
  public:

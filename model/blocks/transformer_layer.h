@@ -2,16 +2,33 @@
 // residual stream.
 #pragma once
 
+#include <torch/nn/module.h>
+#include <torch/types.h>
+
 #include <cstdint>
 #include <memory>
 
 #include "model/block.h"
 #include "model/blocks/attention.h"
-#include "model/blocks/mlp.h"
+#include "model/blocks/linear.h"
 #include "model/blocks/norm.h"
 #include "model/spec.h"
 
 namespace zeroth::model {
+
+class Mlp : public torch::nn::Module {
+ public:
+  explicit Mlp(const ModelSpec& spec);
+
+  // x [..., hidden] -> the same shape.
+  torch::Tensor forward(const torch::Tensor& x) const;
+
+ private:
+  Activation activation_;
+  std::shared_ptr<Linear> gate_;  // null: not gated
+  std::shared_ptr<Linear> up_;
+  std::shared_ptr<Linear> down_;
+};
 
 class TransformerLayer : public Block {
  public:

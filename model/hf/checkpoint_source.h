@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "model/hf/safetensors_folder.h"
+#include "model/hf/safetensors.h"
 #include "model/spec.h"
 #include "model/weight_source.h"
 

@@ -15,7 +15,7 @@ namespace zeroth::model {
 // that names file, reason and free bytes.
 void copy_companions(const std::filesystem::path& source, const std::filesystem::path& output);
 
-// Those that it leaves out, one line each with the reason.
+// Companions that copy_companions() leaves out, one line each with the reason.
 std::vector<std::string> companions_left_out(const std::filesystem::path& source);
 
 }  // namespace zeroth::model

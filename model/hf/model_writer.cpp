@@ -40,7 +40,7 @@ void write_config(const fs::path& source, const fs::path& output, torch::ScalarT
   write_json(output / "config.json", config);
 }
 
-int64_t bytes_of(const SavedParameter& parameter, torch::ScalarType dtype) {
+int64_t bytes_of(const PlannedTensor& parameter, torch::ScalarType dtype) {
   auto bytes = static_cast<int64_t>(c10::elementSize(dtype));
   for (const int64_t extent : parameter.shape) bytes *= extent;
   return bytes;
@@ -48,8 +48,7 @@ int64_t bytes_of(const SavedParameter& parameter, torch::ScalarType dtype) {
 
 }  // namespace
 
-ModelWriter::ModelWriter(const WriterOptions& options,
-                         const std::vector<SavedParameter>& parameters)
+ModelWriter::ModelWriter(const WriterOptions& options, const std::vector<PlannedTensor>& parameters)
     : target_(options.output), spec_(options.spec), folder_(options.output, options.overwrite) {
   write_config(options.source, folder_.path(), options.dtype);
   copy_companions(options.source, folder_.path());
@@ -58,10 +57,10 @@ ModelWriter::ModelWriter(const WriterOptions& options,
 }
 
 void ModelWriter::plan_shards(const WriterOptions& options,
-                              const std::vector<SavedParameter>& parameters) {
+                              const std::vector<PlannedTensor>& parameters) {
   std::vector<std::vector<PlannedTensor>> plans(1);
   int64_t filled = 0;
-  for (const SavedParameter& parameter : parameters) {
+  for (const PlannedTensor& parameter : parameters) {
     const int64_t bytes = bytes_of(parameter, options.dtype);
     if (filled > 0 && filled + bytes > options.max_shard_bytes) {
       plans.emplace_back();
@@ -81,12 +80,12 @@ void ModelWriter::plan_shards(const WriterOptions& options,
 }
 
 void ModelWriter::write_index(const WriterOptions& options,
-                              const std::vector<SavedParameter>& parameters) {
+                              const std::vector<PlannedTensor>& parameters) {
   nlohmann::ordered_json index;
   int64_t total = 0;
-  for (const SavedParameter& parameter : parameters) total += bytes_of(parameter, options.dtype);
+  for (const PlannedTensor& parameter : parameters) total += bytes_of(parameter, options.dtype);
   index["metadata"]["total_size"] = total;
-  for (const SavedParameter& parameter : parameters) {
+  for (const PlannedTensor& parameter : parameters) {
     index["weight_map"][stored_name(spec_, parameter.name)] =
         shard_names_[shard_of_.at(parameter.name)];
   }

@@ -26,16 +26,12 @@ struct WriterOptions {
   bool overwrite = false;
 };
 
-struct SavedParameter {
-  std::string name;  // canonical; a tied weight once
-  std::vector<int64_t> shape;
-};
-
 // Holds one tensor at a time. Nothing appears at the output before commit(); see OutputFolder. For
 // one rank only.
 class ModelWriter {
  public:
-  ModelWriter(const WriterOptions& options, const std::vector<SavedParameter>& parameters);
+  // `parameters`: by their canonical names, a tied weight once.
+  ModelWriter(const WriterOptions& options, const std::vector<PlannedTensor>& parameters);
 
   // Any order, each once; any floating dtype and device. Throws an Error that names the parameter
   // when it holds a value that is not finite: such a model is no use, and would replace one that
@@ -47,8 +43,8 @@ class ModelWriter {
   std::unique_ptr<FormerModel> commit();
 
  private:
-  void plan_shards(const WriterOptions& options, const std::vector<SavedParameter>& parameters);
-  void write_index(const WriterOptions& options, const std::vector<SavedParameter>& parameters);
+  void plan_shards(const WriterOptions& options, const std::vector<PlannedTensor>& parameters);
+  void write_index(const WriterOptions& options, const std::vector<PlannedTensor>& parameters);
 
   std::filesystem::path target_;
   ModelSpec spec_;

@@ -69,16 +69,16 @@ void check_existing(const fs::path& target, bool overwrite) {
 
 // Makes a folder where the first missing part of `path` will be made, and removes it. `path` is
 // clean; `target` is how the user wrote it.
-void check_place(const fs::path& path, const fs::path& target) {
-  fs::path place = path.parent_path();
-  while (!fs::exists(place)) place = place.parent_path();
-  if (!fs::is_directory(place)) {
-    throw Error("{} cannot be made: {} is not a folder", target.string(), place.string());
+void check_can_be_made(const fs::path& path, const fs::path& target) {
+  fs::path nearest = path.parent_path();
+  while (!fs::exists(nearest)) nearest = nearest.parent_path();
+  if (!fs::is_directory(nearest)) {
+    throw Error("{} cannot be made: {} is not a folder", target.string(), nearest.string());
   }
-  std::string probe = (place / path.filename()).string() + ".zeroth-tmp-XXXXXX";
+  std::string probe = (nearest / path.filename()).string() + ".zeroth-tmp-XXXXXX";
   if (::mkdtemp(probe.data()) == nullptr) {
     throw Error("{} cannot be made: no folder can be made in {}: {}", target.string(),
-                place.string(), system_reason(errno));
+                nearest.string(), system_reason(errno));
   }
   ::rmdir(probe.c_str());
 }
@@ -107,7 +107,7 @@ void OutputFolder::check(const fs::path& target, bool overwrite) {
     } else if (fs::is_symlink(target)) {
       throw Error("{} is a link to nothing", target.string());
     }
-    check_place(path, target);
+    check_can_be_made(path, target);
   });
 }
 
@@ -119,7 +119,7 @@ void OutputFolder::clear_leftovers(const fs::path& target) {
 
 OutputFolder::OutputFolder(const fs::path& target, bool overwrite)
     : target_(resolve_links(target)), overwrite_(overwrite) {
-  naming_errors([&] { check_place(target_, target_); });
+  naming_errors([&] { check_can_be_made(target_, target_); });
   temporary_.emplace(target_);
 }
 

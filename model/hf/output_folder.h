@@ -20,9 +20,9 @@ class FormerModel {
   FormerModel(const FormerModel&) = delete;
   FormerModel& operator=(const FormerModel&) = delete;
 
-  // Puts it back, with the other files that stand at the target by now, and returns where the new
-  // model stays. To be called once. Throws an Error that says where the one of the two is that
-  // does not stand at the target.
+  // Puts the former model back, with the other files that stand at the target by now, and returns
+  // where the new model stays. To be called once. Throws an Error that says where the one of the
+  // two is that does not stand at the target.
   std::filesystem::path put_back();
 
  private:
@@ -42,7 +42,7 @@ class OutputFolder {
   // Removes what a killed process left beside `target`. To be called before check().
   static void clear_leftovers(const std::filesystem::path& target);
 
-  // Of a target that exists, commit() decides.
+  // What becomes of a target that exists, commit() decides.
   OutputFolder(const std::filesystem::path& target, bool overwrite);
 
   // Where to write.

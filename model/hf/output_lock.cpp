@@ -79,14 +79,14 @@ std::string read_holder(int file) {
 
 void OutputLock::require_free(const fs::path& target) {
   const fs::path path = resolve_links(target);
-  const auto place = Folder::find(path.parent_path());
-  if (!place) return;
-  const FileDescriptor file(::openat(place->get(), name_of(path).c_str(), O_RDONLY | kAsItIs));
+  const auto folder = Folder::find(path.parent_path());
+  if (!folder) return;
+  const FileDescriptor file(::openat(folder->get(), name_of(path).c_str(), O_RDONLY | kAsItIs));
   if (file.get() >= 0 && is_held(file.get())) refuse(target, file.get());
 }
 
 OutputLock::OutputLock(const fs::path& target)
-    : place_(Folder::make(resolve_links(target).parent_path())),
+    : folder_(Folder::make(resolve_links(target).parent_path())),
       name_(name_of(resolve_links(target))) {
   constexpr int kAttempts = 1000;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
@@ -98,13 +98,13 @@ OutputLock::OutputLock(const fs::path& target)
 }
 
 std::string OutputLock::path() const {
-  return (place_.path() / name_).string();
+  return (folder_.path() / name_).string();
 }
 
 // False where the file came or went meanwhile, with a run that holds or held it.
 bool OutputLock::open_file(const fs::path& target) {
   const auto open = [&](int how) {
-    return FileDescriptor(::openat(place_.get(), name_.c_str(), how | kAsItIs, 0644));
+    return FileDescriptor(::openat(folder_.get(), name_.c_str(), how | kAsItIs, 0644));
   };
   file_ = open(O_RDWR);
   if (file_.get() < 0 && errno == ENOENT) {
@@ -140,7 +140,7 @@ bool OutputLock::stands() const {
   struct stat file {};
   struct stat named {};
   return ::fstat(file_.get(), &file) == 0 &&
-         ::fstatat(place_.get(), name_.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+         ::fstatat(folder_.get(), name_.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
          file.st_ino == named.st_ino && file.st_dev == named.st_dev;
 }
 
@@ -152,14 +152,14 @@ void OutputLock::write_holder() const {
     return;
   }
   const int reason = errno;
-  ::unlinkat(place_.get(), name_.c_str(), 0);
+  ::unlinkat(folder_.get(), name_.c_str(), 0);
   throw Error("{} cannot be written: {}", path(), system_reason(reason));
 }
 
 OutputLock::~OutputLock() {
-  if (stands()) ::unlinkat(place_.get(), name_.c_str(), 0);
-  fs::path folder = place_.path();
-  for (int left = place_.made(); left > 0 && ::rmdir(folder.c_str()) == 0; --left) {
+  if (stands()) ::unlinkat(folder_.get(), name_.c_str(), 0);
+  fs::path folder = folder_.path();
+  for (int left = folder_.made(); left > 0 && ::rmdir(folder.c_str()) == 0; --left) {
     folder = folder.parent_path();
   }
 }

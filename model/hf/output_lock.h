@@ -33,7 +33,7 @@ class OutputLock {
   bool stands() const;
   void write_holder() const;
 
-  Folder place_;
+  Folder folder_;
   std::string name_;
   FileDescriptor file_;
   std::string note_;

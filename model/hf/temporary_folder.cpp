@@ -99,22 +99,22 @@ struct Leftover {
   std::string_view mark;
 };
 
-void clear(const Folder& place, const Leftover& left) {
-  const auto folder = place.inside(left.name);
+void clear(const Folder& around, const Leftover& left) {
+  const auto folder = around.inside(left.name);
   if (!folder || !folder->is_ours()) return;
   if (::flock(folder->get(), LOCK_EX | LOCK_NB) != 0) return;  // somebody writes it
-  auto target = place.inside(left.target);
-  if (target && !target->is_ours() && target->owner() != place.owner()) target.reset();
+  auto target = around.inside(left.target);
+  if (target && !target->is_ours() && target->owner() != around.owner()) target.reset();
   if (left.mark == kOld && !target) {
-    if (place.holds(left.target)) return;
-    if (move_within(place, left.name, place, left.target) == 0) return;
+    if (around.holds(left.target)) return;
+    if (move_within(around, left.name, around, left.target) == 0) return;
     throw Error("{} cannot be renamed to {}: {}", folder->path().string(), left.target,
                 system_reason(errno));
   }
   if (left.mark != kRemoved && target) bring_home(*folder, *target);
   // Without its target, what is not a model's in it is the user's.
   const bool ours = left.mark == kRemoved || target;
-  if (ours || only_model_files(*folder)) place.remove(left.name, *folder);
+  if (ours || only_model_files(*folder)) around.remove(left.name, *folder);
 }
 
 }  // namespace
@@ -187,12 +187,12 @@ void remove_folder(const fs::path& folder) {
 
 void clear_leftovers(const fs::path& folder,
                      const std::function<bool(const std::string& name)>& ours) {
-  const auto place = Folder::find(folder);
-  if (!place) return;
-  for (const std::string& name : place->names()) {
+  const auto around = Folder::find(folder);
+  if (!around) return;
+  for (const std::string& name : around->names()) {
     for (const std::string_view mark : {kTemporary, kOld, kRemoved}) {
       const std::string target = target_of(name, mark);
-      if (!target.empty() && ours(target)) clear(*place, {name, target, mark});
+      if (!target.empty() && ours(target)) clear(*around, {name, target, mark});
     }
   }
 }

@@ -64,7 +64,7 @@ std::filesystem::path exchange(const std::filesystem::path& fresh,
 // where they are missing. Of what others put in place of either, nothing is touched.
 void bring_home(const std::filesystem::path& old, const std::filesystem::path& target);
 
-// At no moment does a part of it stand under its name. A link in its place is an Error.
+// At no moment does a part of `folder` stand under its name. A link in its place is an Error.
 void remove_folder(const std::filesystem::path& folder);
 
 // Ends in `folder` what killed processes of this user had begun, for targets whose name is `ours`:

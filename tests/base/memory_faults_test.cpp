@@ -7,7 +7,7 @@
 
 #include <csignal>
 
-#include "base/mapped_file.h"
+#include "base/regular_file.h"
 #include "tests/support/child_process.h"
 #include "tests/support/temp_folder.h"
 

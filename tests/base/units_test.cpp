@@ -34,4 +34,19 @@ TEST_CASE("a number that is none has no sign, all others keep theirs") {
   CHECK(without_sign_of_nan(-1.5) == -1.5);
 }
 
+TEST_CASE("words are counted with or without an s") {
+  CHECK(counted(1, "rank") == "1 rank");
+  CHECK(counted(0, "rank") == "0 ranks");
+  CHECK(counted(12, "step") == "12 steps");
+}
+
+TEST_CASE("a number is the whole text, or none") {
+  CHECK(parse_number<int>("12") == 12);
+  CHECK(parse_number<int>("-3") == -3);
+  CHECK(parse_number<double>("2.5e-1") == 0.25);
+  for (const char* text : {"", " 1", "1 ", "+1", "1x", "x", "1.5", "99999999999"}) {
+    CHECK_MESSAGE(!parse_number<int>(text), text);
+  }
+}
+
 }  // namespace zeroth

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "comm/bootstrap.h"
 #include "device/gpu.h"
+#include "tests/support/ranks.h"
 
 namespace zeroth::comm {
 namespace {
@@ -112,6 +113,13 @@ TEST_CASE("without the GPU library beside the program the error says how to get 
   // there.
   CHECK_THROWS_WITH_AS(device::load_gpu(), doctest::Contains("no GPU support in this build"),
                        Error);
+}
+
+TEST_CASE("the least and the greatest value are known to all ranks") {
+  testing::run_ranks(3, [](std::shared_ptr<Mesh> mesh) {
+    CHECK(least_over_ranks(mesh->rank() == 1 ? -4 : 7, "numbers", *mesh) == -4);
+    CHECK(greatest_over_ranks(mesh->rank() == 1 ? 15 : 0, "numbers", *mesh) == 15);
+  });
 }
 
 }  // namespace zeroth::comm

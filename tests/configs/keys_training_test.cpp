@@ -7,4 +7,8 @@ TEST_CASE("training keys are honoured, idle or refused as the table says") {
   for (const Key& key : training_rows()) check_row(key);
 }
 
+TEST_CASE("gradient and data type keys are honoured, idle or refused as the table says") {
+  for (const Key& key : gradient_rows()) check_row(key);
+}
+
 }  // namespace zeroth::configs

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "configs/loader.h"
+#include "configs/resolve.h"
 #include "configs/schema/keys.h"
 
 namespace zeroth::configs {

@@ -2,8 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include "engine/allocations.h"
-
 namespace zeroth::engine {
 namespace {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/initial_values.h"
-#include "engine/step_sums.h"
+#include "engine/step_batches.h"
 #include "model/blocks/build.h"
 #include "tests/equivalence/run_row.h"
 #include "tests/equivalence/samples.h"

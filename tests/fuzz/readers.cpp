@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/printable.h"
 #include "configs/inspect.h"
-#include "configs/loader.h"
+#include "configs/resolve.h"
 #include "configs/schema/json_text.h"
 #include "data/dataset.h"
 #include "data/tokenizer.h"
@@ -19,7 +19,7 @@
 #include "launcher/machine/cores.h"
 #include "launcher/run/slots.h"
 #include "model/hf/checkpoint_map.h"
-#include "model/hf/safetensors_folder.h"
+#include "model/hf/safetensors.h"
 #include "model/spec.h"
 #include "trainer/flags/flags.h"
 

@@ -2,6 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
+#include "model/blocks/open_gradient.h"
+#include "model/micro_batch.h"
 #include "tests/model/materialize.h"
 
 namespace zeroth::model {
@@ -14,6 +18,41 @@ ModelSpec small() {
   spec.vocab_size = 9;
   spec.hidden_size = 4;
   return spec;
+}
+
+struct Result {
+  Tensor loss, dx, dweight;
+};
+
+struct Case {
+  Tensor x, weight, targets;
+};
+
+Case make_case() {
+  torch::manual_seed(6);
+  Case c{torch::randn({10, 4}), torch::randn({7, 4}), torch::randint(0, 7, {10})};
+  c.targets[3] = kUntrained;
+  c.targets[9] = kUntrained;
+  return c;
+}
+
+Result ours(const Case& c, const HeadLossOptions& options, bool open, double gradient = 1) {
+  const Tensor x = c.x.clone().requires_grad_();
+  const Tensor weight = c.weight.clone().requires_grad_();
+  if (open) weight.mutable_grad() = torch::zeros_like(c.weight, torch::kFloat32);
+  const Tensor loss = head_loss(x, weight, c.targets, options);
+  loss.backward(torch::full({}, gradient));
+  return {loss.detach(), x.grad(), weight.grad()};
+}
+
+Result theirs(const Case& c, double trained_tokens) {
+  const Tensor x = c.x.to(torch::kFloat64).requires_grad_();
+  const Tensor weight = c.weight.to(torch::kFloat64).requires_grad_();
+  const Tensor loss =
+      at::cross_entropy_loss(at::mm(x, weight.t()), c.targets, {}, at::Reduction::Sum, kUntrained) /
+      trained_tokens;
+  loss.backward();
+  return {loss.detach(), x.grad(), weight.grad()};
 }
 
 }  // namespace
@@ -37,6 +76,117 @@ TEST_CASE("a tied head registers the embedding's tensor itself") {
   const Tensor table = torch::randn({9, 4}).requires_grad_();
   Head head(small(), table);
   CHECK(head.named_parameters()["weight"].is_same(table));
+}
+
+TEST_CASE("one chunk or several, open gradient or not: loss and gradients of cross-entropy") {
+  const Case c = make_case();
+  const Result expected = theirs(c, 20);
+  for (const int64_t max_logits : {1000, 21, 1}) {
+    for (const bool open : {false, true}) {
+      const Result result = ours(c, {20, max_logits}, open);
+      CHECK(difference(result.loss, expected.loss) < 1e-6);
+      CHECK(difference(result.dx, expected.dx) < 1e-6);
+      CHECK(difference(result.dweight, expected.dweight) < 1e-6);
+    }
+  }
+}
+
+TEST_CASE("several chunks visited once give the gradients of chunks that are visited again") {
+  for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
+    Case c = make_case();
+    c.x = c.x.to(dtype);
+    c.weight = c.weight.to(dtype);
+    for (const bool open : {false, true}) {
+      for (const double entering : {1.0, 512.0, 256.0}) {  // the last is not what was announced
+        const HeadLossOptions again{.divisor = 20, .max_logits = 21};
+        HeadLossOptions once = again;
+        once.gradient = entering == 256 ? 512 : entering;
+        const Result expected = ours(c, again, open, entering);
+        const Result result = ours(c, once, open, entering);
+        const double rounding = dtype == torch::kFloat32 ? 1e-6 : 1e-2;
+        CHECK(torch::equal(result.loss, expected.loss));
+        CHECK(difference(result.dx, expected.dx) < rounding);
+        CHECK(difference(result.dweight, expected.dweight) < rounding);
+      }
+    }
+  }
+}
+
+TEST_CASE("chunks of a frozen head, or below one, or of an evaluation are visited once, too") {
+  const Case c = make_case();
+  HeadLossOptions options{.divisor = 20, .max_logits = 21, .gradient = 1};
+  const Result expected = ours(c, options, false);
+  const Tensor x = c.x.clone().requires_grad_(), weight = c.weight.clone().requires_grad_();
+  head_loss(x, c.weight, c.targets, options).backward();
+  CHECK(torch::equal(x.grad(), expected.dx));
+  head_loss(c.x, weight, c.targets, options).backward();
+  CHECK(torch::equal(weight.grad(), expected.dweight));
+  const torch::NoGradGuard no_grad;
+  CHECK(torch::equal(head_loss(x, weight, c.targets, options), expected.loss));
+}
+
+TEST_CASE("trained rows that are given are not looked for") {
+  const Case c = make_case();
+  const Result expected = ours(c, {20}, true);
+  HeadLossOptions options{.divisor = 20};
+  options.trained_rows = torch::tensor({0, 1, 2, 4, 5, 6, 7, 8});
+  const Result result = ours(c, options, true);
+  CHECK(torch::equal(result.loss, expected.loss));
+  CHECK(torch::equal(result.dweight, expected.dweight));
+}
+
+TEST_CASE("the gradient that enters scales the gradients, not the loss") {
+  const Case c = make_case();
+  const Result once = ours(c, {20}, true);
+  const Result scaled = ours(c, {20}, true, 1024);
+  CHECK(torch::equal(scaled.loss, once.loss));
+  CHECK(difference(scaled.dx, 1024 * once.dx) < 1e-6);
+  CHECK(difference(scaled.dweight, 1024 * once.dweight) < 1e-6);
+}
+
+TEST_CASE("without a trained token the loss is exactly 0 and so are the gradients") {
+  Case c = make_case();
+  c.targets.fill_(kUntrained);
+  c.x.fill_(std::numeric_limits<float>::infinity());
+  const Result result = ours(c, {20}, true);
+  CHECK(result.loss.item<float>() == 0);
+  CHECK(torch::equal(result.dx, torch::zeros_like(c.x)));
+  CHECK(torch::equal(result.dweight, torch::zeros_like(c.weight)));
+}
+
+TEST_CASE("without a trained token the weight's gradient is zero, not absent") {
+  Case c = make_case();
+  c.targets.fill_(kUntrained);
+  for (const bool fresh : {true, false}) {
+    const Tensor weight = c.weight.clone().requires_grad_();
+    const Tensor sum = torch::full_like(c.weight, fresh ? NAN : 3);
+    weight.mutable_grad() = make_open_gradient(sum, fresh);
+    head_loss(c.x.clone().requires_grad_(), weight, c.targets, {20}).backward();
+    CHECK(was_written(weight.grad(), fresh));
+    CHECK(torch::equal(sum, torch::full_like(c.weight, fresh ? 0 : 3)));
+  }
+  CHECK(torch::equal(ours(c, {20}, false).dweight, torch::zeros_like(c.weight)));
+}
+
+TEST_CASE("bf16 logits are widened before the softmax") {
+  Case c = make_case();
+  c.x = c.x.to(torch::kBFloat16);
+  c.weight = c.weight.to(torch::kBFloat16);
+  const Result expected = theirs(c, 8);
+  for (const int64_t max_logits : {1000, 21}) {
+    const Result result = ours(c, {8, max_logits}, true);
+    CHECK((result.loss.scalar_type() == torch::kFloat32));
+    CHECK(difference(result.loss, expected.loss) < 5e-3);
+    CHECK(difference(result.dx, expected.dx) < 2e-2);
+    CHECK(difference(result.dweight, expected.dweight) < 2e-2);
+  }
+}
+
+TEST_CASE("a very improbable target gives a large, finite loss") {
+  Case c = make_case();
+  c.x.mul_(1000);
+  const Result expected = theirs(c, 8);
+  CHECK(difference(ours(c, {8}, true).loss, expected.loss) < 1e-6);
 }
 
 }  // namespace zeroth::model

@@ -21,8 +21,8 @@ Parameters load(const fs::path& folder) {
   return materialize(build_blocks(spec), source);
 }
 
-std::vector<SavedParameter> plan(const Parameters& parameters) {
-  std::vector<SavedParameter> entries;
+std::vector<PlannedTensor> plan(const Parameters& parameters) {
+  std::vector<PlannedTensor> entries;
   for (const auto& [name, tensor] : parameters) entries.push_back({name, tensor.sizes().vec()});
   return entries;
 }

@@ -9,7 +9,7 @@ namespace {
 
 using namespace zeroth::model;
 
-void save(const WriterOptions& options, const std::vector<SavedParameter>& parameters,
+void save(const WriterOptions& options, const std::vector<PlannedTensor>& parameters,
           double value) {
   ModelWriter writer(options, parameters);
   for (const auto& parameter : parameters) {
@@ -26,7 +26,7 @@ int main(int, char** argv) {
                               .spec = read_model_spec(argv[1]),
                               .max_shard_bytes = 20'000,
                               .overwrite = true};
-  std::vector<SavedParameter> parameters;
+  std::vector<PlannedTensor> parameters;
   for (const auto& block : build_blocks(options.spec)) {
     for (const auto& item : block->named_parameters()) {
       parameters.push_back({block->label() + "." + item.key(), item.value().sizes().vec()});

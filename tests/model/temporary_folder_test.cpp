@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "model/hf/output_folder.h"
-#include "model/hf/safetensors_folder.h"
+#include "model/hf/safetensors.h"
 #include "model/hf/safetensors_writer.h"
 #include "tests/model/materialize.h"
 #include "tests/support/second_user.h"

@@ -30,7 +30,7 @@ TEST_CASE("those that are on write into output_path/job_name, which is made for 
   config.tensorboard = {.enabled = true, .output_path = folder.path().string(), .job_name = "tb"};
   std::vector<std::string> warnings;
   Monitors monitors(config, collect(warnings));
-  CHECK(monitors.places() ==
+  CHECK(monitors.lines() ==
         std::vector<std::string>{"csv_monitor in " + (folder.path() / "a/b/job").string(),
                                  "tensorboard in " + (folder.path() / "tb").string()});
   monitors.write(fixture_events());
@@ -73,7 +73,7 @@ TEST_CASE("a disk that is full is one warning, and the other monitors go on") {
   CHECK(warnings[0] == "csv_monitor: " + (folder.path() / "job/Train_Samples_lr.csv").string() +
                            ": write failed: No space left on device; it is off from here on, "
                            "training goes on");
-  CHECK(monitors.places().size() == 1);
+  CHECK(monitors.lines().size() == 1);
 }
 
 TEST_CASE("a file beyond ulimit -f is a warning that names the limit") {

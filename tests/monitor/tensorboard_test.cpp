@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <string>
+
 #include "base/error.h"
 #include "tests/monitor/events.h"
 #include "tests/support/temp_folder.h"
@@ -37,6 +39,16 @@ TEST_CASE("a folder that is not there is an error with the path") {
   const std::string message = message_of<Error>([] { TensorBoard("/no/such/folder"); });
   CHECK(message.starts_with("/no/such/folder/events.out.tfevents."));
   CHECK(message.ends_with("cannot be written: No such file or directory"));
+}
+
+TEST_CASE("checksums are those of RFC 3720, B.4") {
+  CHECK(crc32c(std::string(32, '\0')) == 0x8a9136aa);
+  CHECK(crc32c(std::string(32, '\xff')) == 0x62a8ab43);
+  std::string rising;
+  for (int i = 0; i < 32; ++i) rising += static_cast<char>(i);
+  CHECK(crc32c(rising) == 0x46dd794e);
+  CHECK(crc32c("123456789") == 0xe3069283);
+  CHECK(crc32c("") == 0);
 }
 
 }  // namespace zeroth::monitor

@@ -11,7 +11,6 @@
 #include "engine/engine.h"
 #include "model/blocks/build.h"
 #include "model/blocks/head.h"
-#include "model/blocks/head_loss.h"
 #include "model/hf/checkpoint_source.h"
 #include "tests/engine/chain_config.h"
 #include "tests/simulated_gpu/call_observer.h"

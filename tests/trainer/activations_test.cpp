@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "engine/allocations.h"
+#include "engine/activation_probe.h"
 #include "engine/engine.h"
 #include "model/blocks/build.h"
 #include "model/hf/checkpoint_source.h"
@@ -49,7 +49,7 @@ int64_t measured(const RunPlan& plan) {
     const auto engine = engine::initialize(
         model::build_blocks(plan.spec), plan.config, mesh,
         {.weights = model::open_weights(plan.flags.model, plan.spec, plan.config.seed)});
-    TrainLoader loader(*plan.samples.train, plan.sample_order(), plan.train_deal(0, 1), 1);
+    TrainLoader loader(*plan.samples.train, plan.sample_order(), plan.train_deal(0), 1);
     engine->train_batch(loader);
     count->begin();
     engine->train_batch(loader);

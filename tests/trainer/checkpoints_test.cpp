@@ -4,10 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "base/error.h"
-#include "model/hf/safetensors_folder.h"
+#include "model/blocks/build.h"
+#include "model/hf/checkpoint_source.h"
+#include "model/hf/safetensors.h"
 #include "tests/support/ranks.h"
 #include "tests/trainer/disk.h"
 #include "tests/trainer/workbench.h"
@@ -41,6 +44,19 @@ void write_rate_that_jumps(const Workbench& bench, const char* rate) {
     "lr_range_test_min_lr": 1e-3, "lr_range_test_step_size": 6, "lr_range_test_step_rate": {},
     "lr_range_test_staircase": true}}}}}})",
                                      rate));
+}
+
+namespace fs = std::filesystem;
+
+std::vector<engine::ParameterInfo> parameters_of(const model::ModelSpec& spec) {
+  std::vector<engine::ParameterInfo> infos;
+  for (const auto& block : model::build_blocks(spec)) {
+    for (const auto& item : block->named_parameters()) {
+      infos.push_back(
+          {block->label() + "." + item.key(), item.value().sizes().vec(), torch::kFloat32});
+    }
+  }
+  return infos;
 }
 
 }  // namespace
@@ -267,6 +283,60 @@ TEST_CASE("an output on a read-only disk is refused before training") {
   CHECK(has(result.err, "disk/out cannot be made: no folder can be made in "));
   CHECK(has(result.err, "disk: Read-only file system"));
   CHECK_FALSE(has(result.out, "step 1"));
+}
+
+TEST_CASE("what the engine hands over becomes a folder that is read again") {
+  const Workbench bench;
+  const fs::path out = bench / "out";
+  const auto spec = model::read_model_spec(bench / "model");
+  const auto infos = parameters_of(spec);
+  HfOutput output({.source = bench / "model", .output = out, .spec = spec}, std::nullopt);
+  output.begin(infos);
+  for (const auto& info : infos) output.write(info.name, torch::full(info.shape, 0.25));
+  CHECK_FALSE(fs::exists(out));
+  CHECK_FALSE(output.finish());
+  for (const char* file : {"config.json", "tokenizer.json", "tokenizer_config.json"}) {
+    CHECK_MESSAGE(fs::exists(out / file), file);
+  }
+  const auto saved = model::open_weights(out, spec, 1);
+  for (const auto& info : infos) {
+    saved->check(info.name, info.shape);
+    const torch::Tensor values = torch::zeros({4});
+    saved->read(info.name, 2, values);
+    CHECK_MESSAGE((values == 0.25).all().item<bool>(), info.name);
+  }
+}
+
+TEST_CASE("a rank that is not asked writes nothing") {
+  const Workbench bench;
+  HfOutput output({.source = "", .output = bench / "out", .spec = {}}, std::nullopt);
+  CHECK_FALSE(output.finish());
+  CHECK_FALSE(fs::exists(bench / "out"));
+}
+
+TEST_CASE("what goes wrong waits for the end, and leaves nothing") {
+  const Workbench bench;
+  const auto spec = model::read_model_spec(bench / "model");
+  const auto infos = parameters_of(spec);
+  HfOutput output({.source = bench / "model", .output = bench / "out", .spec = spec},
+                  torch::kFloat16);
+  output.begin(infos);
+  for (const auto& info : infos) output.write(info.name, torch::full(info.shape, 1e6));
+  const auto failure = output.finish();
+  REQUIRE(failure);
+  CHECK(has(*failure, "has a value of 1e+06, beyond the 65504 that fp16 holds"));
+  const auto left = std::distance(fs::directory_iterator(bench / ""), {});
+  CHECK(left == 3);  // what the bench itself holds
+}
+
+TEST_CASE("what rank 0 complains about is thrown on all ranks, and nothing where it does not") {
+  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+    const bool first = mesh->rank() == 0;
+    CHECK_NOTHROW(throw_if_rank_0_failed(*mesh, std::nullopt));
+    CHECK_NOTHROW(throw_if_rank_0_failed(*mesh, first ? "" : "only rank 0 counts"));
+    CHECK_THROWS_WITH_AS(throw_if_rank_0_failed(*mesh, first ? "disk full" : ""),
+                         first ? "disk full" : "rank 0 failed: disk full", Error);
+  });
 }
 
 }  // namespace zeroth::trainer

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "configs/loader.h"
+#include "configs/resolve.h"
 #include "tests/trainer/workbench.h"
 
 namespace zeroth::trainer {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <set>
 
-#include "model/hf/safetensors_folder.h"
+#include "model/hf/safetensors.h"
 #include "tests/trainer/free_port.h"
 #include "tests/trainer/workbench.h"
 #include "trainer/checkpoints.h"

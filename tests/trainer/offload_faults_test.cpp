@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "model/hf/safetensors_folder.h"
+#include "model/hf/safetensors.h"
 #include "tests/trainer/disk.h"
 #include "tests/trainer/offload_bench.h"
 

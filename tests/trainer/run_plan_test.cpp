@@ -139,8 +139,8 @@ TEST_CASE("--dropout overrides config.json, --eval-micro-batch deals evaluations
   CHECK(plan(bench, line).spec.attention_dropout == 0);
   const RunPlan made = plan(bench, line + "--dropout 0.25 --eval-micro-batch 5");
   CHECK(made.spec.attention_dropout == 0.25);
-  CHECK(made.train_deal(0, 1).micro_batch == 2);
-  CHECK(made.eval_deal(0, 1).micro_batch == 5);
+  CHECK(made.train_deal(0).micro_batch == 2);
+  CHECK(made.eval_deal(0).micro_batch == 5);
 }
 
 TEST_CASE("what a killed run left in the output is cleared away before the next") {
@@ -179,9 +179,9 @@ TEST_CASE("a plan knows data, steps and batch of the run") {
   CHECK(made.samples.eval_samples == 5);
   CHECK(made.samples.total_steps == 5);
   CHECK(made.samples.seq_len == 16);
-  CHECK(made.train_deal(1, 2).global_batch() == 8);
-  CHECK(made.train_deal(1, 2).micro_steps == 2);
-  CHECK(made.eval_deal(1, 2).micro_steps == 1);
+  CHECK(made.train_deal(1).global_batch() == 8);
+  CHECK(made.train_deal(1).micro_steps == 2);
+  CHECK(made.eval_deal(1).micro_steps == 1);
   CHECK(made.config.batch.accumulation_steps == 2);
 }
 

@@ -2,13 +2,13 @@
 
 #include <fmt/ranges.h>
 
-#include <charconv>
 #include <climits>
 #include <cmath>
 #include <string_view>
 #include <utility>
 
 #include "base/printable.h"
+#include "base/units.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -40,10 +40,8 @@ void settle_precision(RawFlags& raw, Complaints& complaints) {
 
 void settle_recompute(RawFlags& raw, Complaints& complaints) {
   for (const std::string& text : raw.gradient_checkpointing) {
-    int64_t every = text == "true" ? 1 : 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), every);
-    const bool whole = text == "true" || (error == std::errc{} && end == text.data() + text.size());
-    if (!whole || every < 1) {
+    const int64_t every = text == "true" ? 1 : parse_number<int64_t>(text).value_or(0);
+    if (every < 1) {
       complaints.push_back(fmt::format(
           "--gradient-checkpointing={}: must be a whole number above 0", shortened(text)));
     }
@@ -210,8 +208,7 @@ Flags settle(RawFlags raw, Complaints& complaints) {
   check_files(raw.flags, complaints);
   check_evaluation(raw.flags, complaints);
   if (raw.flags.eval_only && !raw.flags.eval_data.empty() && !raw.flags.data.empty()) {
-    raw.flags.notes.push_back(
-        {.key = "--data", .text = "--data is not read: --eval-only evaluates on --eval-data"});
+    note(raw.flags.notes, "--data", "--data is not read: --eval-only evaluates on --eval-data");
   }
   return std::move(raw.flags);
 }

@@ -10,7 +10,6 @@
 #include "base/complaints.h"
 #include "base/error.h"
 #include "base/flag_words.h"
-#include "base/nearest.h"
 #include "base/printable.h"
 #include "trainer/flags/flag_rules.h"
 #include "trainer/flags/hf_flag_table.h"

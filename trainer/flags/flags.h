@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/loader.h"
+#include "configs/resolve.h"
 
 namespace zeroth::trainer {
 

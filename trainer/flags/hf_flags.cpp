@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "base/printable.h"
+#include "base/units.h"
 #include "trainer/flags/hf_flag_table.h"
 
 namespace zeroth::trainer {
@@ -42,12 +42,7 @@ bool listed(std::string_view list, const std::string& value) {
 }
 
 bool same_value(const std::string& a, const std::string& b) {
-  const auto number = [](const std::string& text) -> std::optional<double> {
-    double value = 0;
-    const char* const end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(text.data(), end, value);
-    return error == std::errc{} && rest == end ? std::optional(value) : std::nullopt;
-  };
+  const auto number = [](const std::string& text) { return parse_number<double>(text); };
   return a == b || (number(a) && number(a) == number(b));
 }
 
@@ -114,9 +109,7 @@ class Translator {
     if (!ours && typed.value && listed(flag.neutral, *typed.value)) return;
     switch (flag.kind) {
       case Kind::kIdle:
-        result_.notes.push_back(
-            {.key = typed.spelling,
-             .text = fmt::format("{}: no effect here: {}", typed.spelling, flag.text)});
+        note(result_.notes, typed.spelling, "{}: no effect here: {}", typed.spelling, flag.text);
         return;
       case Kind::kRefused:
         complaints_.push_back(fmt::format("{}{}{}: refused: {}", typed.spelling,

@@ -4,7 +4,7 @@
 
 #include "engine/activation_probe.h"
 #include "model/blocks/build.h"
-#include "model/blocks/head_loss.h"
+#include "model/blocks/head.h"
 #include "zero/dtype.h"
 
 namespace zeroth::trainer {
@@ -72,7 +72,7 @@ class Estimate {
 engine::MicroBatchSize measure_activations(const RunPlan& plan) {
   return {.chain = Estimate(plan).chain(),
           .row_tokens = longest_row(plan.samples.train),
-          .eval_tokens = plan.eval_deal(0, 1).micro_batch * longest_row(plan.samples.eval)};
+          .eval_tokens = plan.eval_deal(0).micro_batch * longest_row(plan.samples.eval)};
 }
 
 }  // namespace zeroth::trainer

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "configs/loader.h"
+#include "configs/resolve.h"
 
 namespace zeroth::trainer {
 

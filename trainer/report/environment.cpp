@@ -85,8 +85,8 @@ std::string command_text(const std::vector<std::string>& arguments) {
 }
 
 std::string ranks_text(const comm::Mesh& mesh, int threads) {
-  return fmt::format("{} on {}, {} thread{} each{}", mesh.world_size(), mesh.device().str(),
-                     threads, threads == 1 ? "" : "s",
+  return fmt::format("{} on {}, {} each{}", mesh.world_size(), mesh.device().str(),
+                     counted(threads, "thread"),
                      mesh.device().is_cpu() ? ", " + cpu_level_text() : "");
 }
 

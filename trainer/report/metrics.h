@@ -7,10 +7,22 @@
 #include <limits>
 #include <string>
 
+#include "comm/mesh.h"
 #include "engine/engine.h"
-#include "trainer/report/peak_memory.h"
 
 namespace zeroth::trainer {
+
+// The most memory that a run has held.
+struct PeakMemory {
+  double rss_mib = 0;  // resident set: mapped files and shared memory included
+  double gpu_mib = 0;  // tensors on the GPU; 0 without one
+};
+
+// Of this process since its start.
+PeakMemory own_peak_memory(torch::Device device);
+
+// Of the largest rank. Collective over the mesh.
+PeakMemory largest_peak_memory(comm::Mesh& mesh);
 
 // A training step as metrics and progress show it.
 struct StepRow {

@@ -1,7 +1,6 @@
 #include "trainer/report/reporter.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,9 +12,8 @@
 #include "base/standard_streams.h"
 #include "trainer/report/config_text.h"
 #include "trainer/report/flops_profile.h"
-#include "trainer/report/page_facts.h"
-#include "trainer/report/peak_memory.h"
-#include "trainer/report/step_events.h"
+#include "trainer/report/metrics.h"
+#include "trainer/report/monitoring.h"
 #include "trainer/report/summary.h"
 
 namespace zeroth::trainer {
@@ -23,17 +21,10 @@ namespace {
 
 constexpr double kSecondsBetweenPages = 15;
 
-// Of rank 0's output: the launcher knows, else stdout itself.
-std::optional<int> terminal_columns(const comm::RankEnv& env) {
-  if (env.terminal_columns || isatty(STDOUT_FILENO) == 0) return env.terminal_columns;
-  winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return std::nullopt;
-  return size.ws_col;
-}
-
 ProgressOptions progress_options(const RunPlan& plan, const comm::RankEnv& env) {
   return {.total_steps = plan.samples.total_steps,
-          .columns = terminal_columns(env),
+          // The launcher knows where rank 0's output ends, else standard output itself.
+          .columns = env.terminal_columns ? env.terminal_columns : terminal_columns(STDOUT_FILENO),
           .steps_per_print = plan.config.steps_per_print,
           .wall_clock_breakdown = plan.config.wall_clock_breakdown,
           .memory_breakdown = plan.config.memory_breakdown,
@@ -99,7 +90,7 @@ void Reporter::planned(comm::Mesh& mesh, int threads) {
   const SummaryLines known = summary(plan_, memory_, mesh, threads);
   summary_.insert(summary_.begin(), known.begin(), known.end());
   environment_ = environment_lines(mesh, threads);
-  for (const std::string& place : monitors_.places()) summary_.push_back({"monitor", place});
+  for (const std::string& line : monitors_.lines()) summary_.push_back({"monitor", line});
   if (plan_.config.flops_profiler.enabled && plan_.samples.train &&
       plan_.config.flops_profiler.profile_step >= plan_.samples.total_steps) {
     summary_.push_back(warning_line(fmt::format(
@@ -206,9 +197,9 @@ void Reporter::evaluated(int64_t step, const engine::EvalStats& stats) {
 
 void Reporter::interrupted(const StopRow& row, std::string_view outcome) {
   metrics_.write(to_json(row));
-  std::string place = plan_.samples.train ? "before the first step" : "before the end";
-  if (row.step > 0) place = fmt::format("after step {}/{}", row.step, plan_.samples.total_steps);
-  progress_.line(fmt::format("interrupted by {} {}{}{}", row.signal, place,
+  std::string when = plan_.samples.train ? "before the first step" : "before the end";
+  if (row.step > 0) when = fmt::format("after step {}/{}", row.step, plan_.samples.total_steps);
+  progress_.line(fmt::format("interrupted by {} {}{}{}", row.signal, when,
                              outcome.empty() ? "" : "; ", outcome));
 }
 

@@ -8,7 +8,6 @@
 
 #include "base/units.h"
 #include "engine/memory_check.h"
-#include "trainer/report/offload_notes.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -16,10 +15,6 @@ namespace {
 std::string file_name(const std::string& path) {
   const auto whole = std::filesystem::path(path).lexically_normal();
   return whole.has_filename() ? whole.filename().string() : whole.parent_path().filename().string();
-}
-
-std::string plural(int64_t count, std::string_view word) {
-  return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
 }
 
 // To two places; what is below 0.1 to two digits.
@@ -33,7 +28,7 @@ std::string schedule_text(const configs::SchedulerConfig& scheduler) {
   using Kind = configs::SchedulerConfig::Kind;
   const bool linear = scheduler.warmup_type == configs::SchedulerConfig::Warmup::kLinear;
   const std::string warmup = fmt::format("{} warm-up over {}", linear ? "linear" : "logarithmic",
-                                         plural(scheduler.warmup_num_steps, "step"));
+                                         counted(scheduler.warmup_num_steps, "step"));
   switch (scheduler.kind) {
     case Kind::kConstant:
       return "constant rate";
@@ -60,7 +55,7 @@ std::string schedule_text(const configs::SchedulerConfig& scheduler) {
                          scheduler.warmup_num_steps == 0
                              ? ""
                              : fmt::format(" after a linear warm-up over {}",
-                                           plural(scheduler.warmup_num_steps, "step")));
+                                           counted(scheduler.warmup_num_steps, "step")));
   }
   return "unknown schedule";
 }
@@ -96,6 +91,33 @@ std::string recompute_text(const configs::RecomputeConfig& recompute) {
   return "";
 }
 
+using configs::RestingPlace;
+
+std::vector<std::string> notes_of_cpu_run(const engine::RunMemory& run) {
+  const configs::ZeroConfig& zero = run.config.zero;
+  std::vector<std::string> notes;
+  const auto add = [&](std::string_view setting) {
+    notes.push_back(fmt::format("{} moves nothing: this run computes in host memory", setting));
+  };
+  const configs::OffloadOptimizerConfig& optimizer = zero.offload_optimizer;
+  if (run.options.trains && optimizer.device == RestingPlace::kCpu) {
+    add("zero_optimization.offload_optimizer.device \"cpu\"");
+  }
+  if (run.options.trains && optimizer.device != RestingPlace::kDevice &&
+      optimizer.step == configs::OffloadOptimizerConfig::Step::kGpu) {
+    add("zero_optimization.offload_optimizer.step \"gpu\"");
+  }
+  if (zero.offload_param.device == RestingPlace::kCpu) {
+    add("zero_optimization.offload_param.device \"cpu\"");
+  }
+  const configs::RecomputeConfig& recompute = run.config.recompute;
+  if (run.options.trains && recompute.cpu_checkpointing &&
+      (recompute.every_nth_block > 0 || recompute.number_checkpoints > 0)) {
+    add("activation_checkpointing.cpu_checkpointing");
+  }
+  return notes;
+}
+
 }  // namespace
 
 SummaryLine note_line(const std::string& text) {
@@ -109,7 +131,7 @@ SummaryLine warning_line(const std::string& text) {
 std::string model_line(const std::string& folder, const model::ModelSpec& spec,
                        int64_t parameters) {
   return fmt::format("{} ({}): {} parameters, {}, hidden {}, vocabulary {}{}", file_name(folder),
-                     spec.family, format_count(parameters), plural(spec.num_layers, "layer"),
+                     spec.family, format_count(parameters), counted(spec.num_layers, "layer"),
                      spec.hidden_size, spec.vocab_size, spec.tied ? ", tied" : "");
 }
 
@@ -117,7 +139,7 @@ std::string data_line(const std::string& path, const data::Dataset& dataset) {
   const data::DatasetStats stats = dataset.stats();
   std::string text =
       fmt::format("{}: {} of at most {} positions, {} tokens, {} trained", file_name(path),
-                  plural(stats.samples, "sample"), dataset.seq_len(), format_count(stats.tokens),
+                  counted(stats.samples, "sample"), dataset.seq_len(), format_count(stats.tokens),
                   format_count(stats.trained_tokens));
   if (stats.truncated > 0) text += fmt::format("; {} cut at the end", stats.truncated);
   if (stats.dropped > 0) text += fmt::format("; {} dropped: nothing to train", stats.dropped);
@@ -128,16 +150,16 @@ std::string batch_line(const configs::BatchConfig& batch, const Samples& samples
                        int64_t world_size) {
   if (!samples.train) {
     return fmt::format("{} = {} per micro-batch x {}",
-                       plural(batch.micro_batch_size * world_size, "sample"),
-                       batch.micro_batch_size, plural(world_size, "rank"));
+                       counted(batch.micro_batch_size * world_size, "sample"),
+                       batch.micro_batch_size, counted(world_size, "rank"));
   }
   std::string text = fmt::format("{} = {} per micro-batch x {} accumulated x {}",
-                                 plural(batch.train_batch_size, "sample"), batch.micro_batch_size,
-                                 batch.accumulation_steps, plural(world_size, "rank"));
+                                 counted(batch.train_batch_size, "sample"), batch.micro_batch_size,
+                                 batch.accumulation_steps, counted(world_size, "rank"));
   const double taken = std::min(
       static_cast<double>(samples.train_samples),
       static_cast<double>(samples.total_steps) * static_cast<double>(batch.train_batch_size));
-  text += fmt::format("; {} = {}", plural(samples.total_steps, "step"),
+  text += fmt::format("; {} = {}", counted(samples.total_steps, "step"),
                       epochs_text(taken / static_cast<double>(samples.train->size())));
   return text;
 }
@@ -223,6 +245,29 @@ SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory, const
   for (const std::string& note : offload_notes(memory)) add("note", note);
   for (const std::string& note : mesh.notes()) add("note", note);
   return lines;
+}
+
+std::vector<std::string> offload_notes(const engine::RunMemory& run) {
+  std::vector<std::string> notes;
+  if (run.options.device == torch::kCPU) notes = notes_of_cpu_run(run);
+  const configs::ZeroConfig& zero = run.config.zero;
+  const zero::MemoryPlan& memory = run.memory;
+  const int64_t updated_in_file = memory.masters.file + memory.states.file;
+  if (run.options.trains && zero.offload_optimizer.device == RestingPlace::kNvme &&
+      updated_in_file == 0) {
+    notes.push_back(fmt::format(
+        "zero_optimization.offload_optimizer.device \"nvme\": nothing rests in a file: {}",
+        memory.masters.total() + memory.states.total() > 0
+            ? fmt::format("ratio {:g} leaves no unit for it", zero.offload_optimizer.ratio)
+            : "this optimizer has no state"));
+  }
+  if (zero.offload_param.device == RestingPlace::kNvme && memory.parameters.file == 0) {
+    notes.push_back(fmt::format(
+        "zero_optimization.offload_param.device \"nvme\": nothing rests in a file: "
+        "max_in_cpu {} and stage3_param_persistence_threshold {} keep all in memory",
+        zero.offload_param.max_in_cpu_elements, zero.param_persistence_threshold_elements));
+  }
+  return notes;
 }
 
 }  // namespace zeroth::trainer

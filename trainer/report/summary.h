@@ -41,4 +41,7 @@ std::string loss_line(configs::LossMean mean, const model::ModelSpec& spec);
 // Without training there are no masters.
 std::string precision_line(const configs::Config& config, bool trains);
 
+// One line each; empty where all that was asked for takes place.
+std::vector<std::string> offload_notes(const engine::RunMemory& run);
+
 }  // namespace zeroth::trainer

@@ -1,0 +1,78 @@
+#include "configs/resolve.h"
+
+#include <filesystem>
+
+#include "base/complaints.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/printable.h"
+#include "base/regular_file.h"
+#include "configs/resolve/context.h"
+#include "configs/schema/json_text.h"
+
+namespace zeroth::configs {
+namespace {
+
+[[noreturn]] void throw_complaints(const std::string& name,
+                                   const std::vector<std::string>& complaints) {
+  if (complaints.size() == 1) throw Error("{}: {}", name, complaints.front());
+  throw Error("{}: {} errors\n  {}", name, complaints.size(), listed(complaints));
+}
+
+Config fill_or_throw(Context& context) {
+  Config config = fill(context);
+  if (const auto complaints = all_complaints(context); !complaints.empty()) {
+    throw_complaints(context.keys.name, complaints);
+  }
+  return config;
+}
+
+}  // namespace
+
+Document::Document()
+    : Document(std::make_shared<CheckedKeys>(CheckedKeys{.name = "command line"})) {}
+
+const std::vector<std::string>& Document::complaints() const {
+  return keys_->complaints;
+}
+
+Document parse_text(const std::string& text, const std::string& name) {
+  const ParsedJson parsed = parse_json(text, name);
+  CheckedKeys keys = check_keys(parsed.root, name);
+  const auto& [paths, count] = parsed.repeated;
+  for (const std::string& path : paths) {
+    keys.complaints.push_back(path + ": stands twice in the same object: keep one");
+  }
+  keys.complaints.resize(keys.complaints.size() + count - paths.size(),
+                         "another key stands twice in the same object");
+  return Document(std::make_shared<const CheckedKeys>(std::move(keys)));
+}
+
+Document load(const std::string& file_or_base64) {
+  std::error_code ignored;
+  if (std::filesystem::exists(file_or_base64, ignored)) {
+    return parse_text(read_file(file_or_base64, kConfigLimits.bytes), file_or_base64);
+  }
+  const std::optional<std::string> decoded = decode_base64(file_or_base64);
+  if (decoded && decoded->find('{') != std::string::npos) {
+    return parse_text(*decoded, "base64 configuration");
+  }
+  throw Error("{}: no such configuration file, and not base64 of one", shortened(file_or_base64));
+}
+
+BatchConfig resolve_batch(const Document& document, const FlagValues& flags, int64_t world_size) {
+  Context context{.keys = document.keys(),
+                  .flags = flags,
+                  .facts = {.world_size = world_size},
+                  .facts_known = false};
+  return fill_or_throw(context).batch;
+}
+
+Resolved resolve(const Document& document, const FlagValues& flags, const RunFacts& facts) {
+  Context context{
+      .keys = document.keys(), .flags = flags, .facts = facts, .notes = document.keys().notes};
+  Config config = fill_or_throw(context);
+  return {std::move(config), all_origins(context), std::move(context.notes)};
+}
+
+}  // namespace zeroth::configs

@@ -1,0 +1,75 @@
+#include "launcher/machine/master_address.h"
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ip/v6_only.hpp>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "base/process_limits.h"
+
+namespace zeroth::launcher {
+namespace {
+
+using boost::asio::ip::tcp;
+
+// Listens on every address for a moment, which also fails if a single address is taken.
+boost::system::error_code try_listen(const tcp& protocol, int port, int& bound_port) {
+  boost::asio::io_context io;
+  tcp::acceptor acceptor(io);
+  boost::system::error_code error;
+  acceptor.open(protocol, error);
+  if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error && protocol == tcp::v6()) acceptor.set_option(boost::asio::ip::v6_only(false), error);
+  if (!error) acceptor.bind({protocol, static_cast<unsigned short>(port)}, error);
+  if (!error) acceptor.listen(1, error);
+  if (!error) bound_port = acceptor.local_endpoint(error).port();
+  return error;
+}
+
+bool means_no_ipv6(const boost::system::error_code& error) {
+  namespace errc = boost::system::errc;
+  return error == errc::address_family_not_supported || error == errc::address_not_available ||
+         error == errc::protocol_not_supported;
+}
+
+// The system binds to no address but its own.
+bool is_own(boost::asio::io_context& io, const boost::asio::ip::address& address) {
+  tcp::acceptor probe(io);
+  const tcp::endpoint endpoint(address, 0);
+  boost::system::error_code error;
+  probe.open(endpoint.protocol(), error);
+  if (!error) probe.bind(endpoint, error);
+  return !error;
+}
+
+}  // namespace
+
+int resolve_master_port(std::optional<int> given) {
+  int bound_port = 0;
+  boost::system::error_code error = try_listen(tcp::v6(), given.value_or(0), bound_port);
+  if (means_no_ipv6(error)) error = try_listen(tcp::v4(), given.value_or(0), bound_port);
+  if (!error) return bound_port;
+  if (!given) throw Error("no free port for rank 0: {}", system_reason(error.value()));
+  if (error == boost::asio::error::address_in_use)
+    throw Error("--master_port {} is taken by another program; leave it out for a free one",
+                *given);
+  throw Error("--master_port {} cannot be used: {}", *given, system_reason(error.value()));
+}
+
+void check_master_addr(const std::string& address) {
+  boost::asio::io_context io;
+  boost::system::error_code error;
+  const auto found = tcp::resolver(io).resolve(address, "", error);
+  if (error)
+    throw Error("--master_addr {} cannot be resolved: {}", shortened(address), error.message());
+  const auto own = [&](const auto& entry) { return is_own(io, entry.endpoint().address()); };
+  if (std::any_of(found.begin(), found.end(), own)) return;
+  throw Error(
+      "--master_addr {} is not an address of this machine, where all ranks run; leave it out for "
+      "127.0.0.1",
+      shortened(address));
+}
+
+}  // namespace zeroth::launcher

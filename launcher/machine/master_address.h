@@ -1,0 +1,18 @@
+// MASTER_ADDR and MASTER_PORT, for rank programs that meet there. Those of Zeroth do not: see
+// comm/rendezvous.h.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace zeroth::launcher {
+
+// Throws an Error unless `address`, a number or a name, belongs to this machine: with any other,
+// ranks would wait in silence for a store that never comes.
+void check_master_addr(const std::string& address);
+
+// The given port if it can be listened on, else an Error that names it; without one, a port that is
+// free now.
+int resolve_master_port(std::optional<int> given);
+
+}  // namespace zeroth::launcher

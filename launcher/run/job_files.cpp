@@ -1,0 +1,85 @@
+#include "launcher/run/job_files.h"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+
+#include "base/error.h"
+#include "base/file_descriptor.h"
+#include "base/folder.h"
+#include "base/process_limits.h"
+
+namespace zeroth::launcher {
+namespace {
+
+constexpr int kMostJobs = 100'000;  // in one second and one folder
+
+// Empty where one of the files exists, of which none is left then. Throws Error.
+std::vector<FileDescriptor> open_new_files(const std::filesystem::path& folder,
+                                           const std::string& job, int num_ranks) {
+  std::vector<FileDescriptor> logs;
+  std::vector<std::string> files;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    const std::string file = (folder / fmt::format("{}_rank{}.log", job, rank)).string();
+    logs.emplace_back(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (logs.back().get() < 0 && errno != EEXIST)
+      throw Error("--enable_each_rank_log: {} cannot be made: {}", file, system_reason(errno));
+    if (logs.back().get() < 0) {
+      for (const std::string& made : files) ::unlink(made.c_str());
+      return {};
+    }
+    files.push_back(file);
+  }
+  return logs;
+}
+
+void refuse_strangers_links(const std::filesystem::path& folder) {
+  try {
+    resolve_links(folder);
+  } catch (const Error& error) {
+    throw Error("--enable_each_rank_log {}", error.what());
+  }
+}
+
+}  // namespace
+
+PidFile::PidFile(pid_t pid, const std::filesystem::path& folder)
+    : path_(folder / fmt::format("{}.deepspeed", pid)) {
+  ::unlink(path_.c_str());
+  // Never through a link that somebody else put into a folder open to all.
+  const FileDescriptor file(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  const std::string text = std::to_string(pid);
+  const bool written = file.get() >= 0 && ::write(file.get(), text.data(), text.size()) ==
+                                              static_cast<ssize_t>(text.size());
+  if (!written)
+    throw Error("--save_pid: {} cannot be written: {}", path_.string(), system_reason(errno));
+}
+
+PidFile::~PidFile() {
+  ::unlink(path_.c_str());
+}
+
+std::vector<FileDescriptor> open_rank_logs(const std::filesystem::path& folder, std::time_t now,
+                                           int num_ranks) {
+  refuse_strangers_links(folder);
+  std::error_code error;
+  if (std::filesystem::exists(folder, error) && !std::filesystem::is_directory(folder, error))
+    throw Error("--enable_each_rank_log {}: it is a file, but should be a folder", folder.string());
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    throw Error("--enable_each_rank_log {}: the folder cannot be made: {}", folder.string(),
+                system_reason(error.value()));
+  const std::string second = fmt::format("{:%Y%m%d%H%M%S}", fmt::localtime(now));
+  for (int job = 1; job <= kMostJobs; ++job) {
+    const std::string name = job == 1 ? second : fmt::format("{}-{}", second, job);
+    auto logs = open_new_files(folder, name, num_ranks);
+    if (!logs.empty()) return logs;
+  }
+  throw Error("--enable_each_rank_log {}: there are {} jobs of one second, {}", folder.string(),
+              kMostJobs, second);
+}
+
+}  // namespace zeroth::launcher

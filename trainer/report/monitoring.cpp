@@ -1,0 +1,101 @@
+#include "trainer/report/monitoring.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "base/json.h"
+#include "configs/resolve.h"
+
+namespace zeroth::trainer {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kMib = 1024.0 * 1024.0;
+
+// Every value below `json` with its path: "optimizer.params.lr".
+void flatten(const Json& json, const std::string& path, const configs::Origins& origins,
+             std::vector<monitor::PageFacts::Value>& values) {
+  for (const auto& [key, value] : json.items()) {
+    const std::string inner = path.empty() ? key : path + "." + key;
+    if (value.is_object()) {
+      flatten(value, inner, origins, values);
+      continue;
+    }
+    const auto origin = origins.find(inner);
+    values.push_back({.key = inner,
+                      .value = value.is_string() ? value.get<std::string>() : value.dump(),
+                      .origin = origin == origins.end() ? "" : origin->second});
+  }
+}
+
+std::string title_of(const Flags& flags) {
+  const auto path = std::filesystem::path(flags.model).lexically_normal();
+  const auto name = path.has_filename() ? path.filename() : path.parent_path().filename();
+  return name.string();
+}
+
+}  // namespace
+
+monitor::PageFacts page_facts(const RunPlan& plan, const SummaryLines& summary,
+                              TitledLines environment) {
+  monitor::PageFacts facts{.title = title_of(plan.flags),
+                           .total_steps = plan.samples.total_steps,
+                           .summary = {},
+                           .config = {},
+                           .environment = std::move(environment)};
+  for (const SummaryLine& line : summary) facts.summary.emplace_back(line.title, line.text);
+  flatten(own_json(configs::to_json(plan.config)), "", plan.origins, facts.config);
+  return facts;
+}
+
+monitor::PageStep page_step(const StepRow& row, const device::MemoryUse& memory) {
+  const engine::StepStats& stats = row.stats;
+  const StepSplit split = split_of(stats);
+  return {.step = stats.step,
+          .loss = stats.loss,
+          .lr = stats.lr,
+          .grad_norm = stats.grad_norm,
+          .tokens_per_s = static_cast<double>(stats.tokens) / row.step_s,
+          .peak_share = row.peak_share,
+          .memory_mib = static_cast<double>(memory.host) / kMib,
+          .gpu_mib = static_cast<double>(memory.device_peak) / kMib,
+          .data_s = stats.times.data,
+          .forward_s = stats.times.forward,
+          .backward_s = stats.times.backward,
+          .reduce_s = stats.times.reduce,
+          .update_s = stats.times.update,
+          .compute_s = split.compute_s,
+          .communication_s = split.communication_s,
+          .waiting_s = split.waiting_s};
+}
+
+std::vector<monitor::Event> step_events(const StepRow& row, const configs::Config& config,
+                                        int64_t samples) {
+  const engine::StepStats& stats = row.stats;
+  std::vector<monitor::Event> events;
+  const auto add = [&](const std::string& name, double value) {
+    events.push_back({"Train/Samples/" + name, value, samples});
+  };
+  add("train_loss", stats.loss);
+  add("lr", stats.lr);
+  add("grad_norm", stats.grad_norm);
+  if (config.precision == configs::Precision::kFp16) add("loss_scale", stats.loss_scale);
+  if (config.wall_clock_breakdown || config.flops_profiler.enabled) {
+    const engine::StepTimes& times = stats.times;
+    add("elapsed_time_ms_forward", 1000 * times.forward);
+    add("elapsed_time_ms_backward", 1000 * (times.backward + times.reduce));
+    add("elapsed_time_ms_backward_inner", 1000 * times.backward);
+    add("elapsed_time_ms_backward_allreduce", 1000 * times.reduce);
+    add("elapsed_time_ms_step", 1000 * times.update);
+  }
+  return events;
+}
+
+std::vector<monitor::Event> eval_events(const EvalRow& row, int64_t samples) {
+  return {{"Train/Samples/eval_loss", row.eval_loss, samples}};
+}
+
+}  // namespace zeroth::trainer

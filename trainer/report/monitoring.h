@@ -1,0 +1,30 @@
+// A run's numbers as monitors and the page take them, and what the page says beside its curves.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "configs/config.h"
+#include "monitor/monitor.h"
+#include "monitor/run_page.h"
+#include "trainer/report/environment.h"
+#include "trainer/report/metrics.h"
+#include "trainer/report/summary.h"
+#include "trainer/run_plan.h"
+
+namespace zeroth::trainer {
+
+monitor::PageFacts page_facts(const RunPlan& plan, const SummaryLines& summary,
+                              TitledLines environment);
+
+monitor::PageStep page_step(const StepRow& row, const device::MemoryUse& memory);
+
+// Train/Samples/{train_loss, lr, grad_norm}; loss_scale with fp16; elapsed_time_ms_* with
+// wall_clock_breakdown or flops_profiler, as DeepSpeed. `samples`: trained so far over all ranks.
+std::vector<monitor::Event> step_events(const StepRow& row, const configs::Config& config,
+                                        int64_t samples);
+
+// Train/Samples/eval_loss.
+std::vector<monitor::Event> eval_events(const EvalRow& row, int64_t samples);
+
+}  // namespace zeroth::trainer
