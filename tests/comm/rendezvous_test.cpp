@@ -207,8 +207,10 @@ TEST_CASE(
   }
 }
 
-// What a stranger writes into the store of two ranks, after rank 0 and before rank 1 looks.
-std::vector<std::string> poisoned(const std::string& key, const std::string& value) {
+// What a stranger writes into the store of two ranks, after rank 0 and before rank 1 looks; rank 1
+// waits for `arrived`, a key that is there when the word can no longer be written over.
+std::vector<std::string> poisoned(const std::string& key, const std::string& value,
+                                  const std::string& arrived) {
   const int port = free_port();
   return connect(port, [&](RankEnv& env) {
     env.timeout = kInVain;
@@ -219,12 +221,12 @@ std::vector<std::string> poisoned(const std::string& key, const std::string& val
     const auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
     store->wait({"zeroth/0/1/host/ticket"});
     store->set("zeroth/0/1/host/" + key, std::vector<uint8_t>(value.begin(), value.end()));
-    store->get("zeroth/0/1/host/" + key);  // it has arrived
+    store->wait({"zeroth/0/1/host/" + arrived});
   });
 }
 
 TEST_CASE("a stranger's word in an open store does not move ranks from shared memory to TCP") {
-  const auto errors = poisoned("1", "no memory today");
+  const auto errors = poisoned("1", "no memory today", "verdict");
   CHECK(has(errors[0],
             "rank 0 of 2: the ranks of this host cannot share memory: rank 1: no memory "
             "today; over TCP they exchange data only with ZEROTH_SECRET"));
@@ -238,7 +240,7 @@ TEST_CASE("a stranger's ticket in an open store is refused by every rank" * in_n
     file.fix_size(4096);
     return file.ticket();
   });
-  const auto errors = poisoned("ticket", stranger.said());
+  const auto errors = poisoned("ticket", stranger.said(), "ticket");
   for (const std::string& error : errors)
     CHECK(has(error, "belongs to user 65534, not to this process's user 0"));
 }
