@@ -21,6 +21,9 @@ std::string format_duration(double seconds);
 // "1 rank", "3 ranks": of words that take an s.
 std::string counted(int64_t count, std::string_view word);
 
+// "SIGTERM"; "signal 36" of those without a name.
+std::string signal_name(int signal);
+
 // The number that the whole text is; nothing where it is none, or one that the type does not hold.
 template <typename Number>
 std::optional<Number> parse_number(std::string_view text) {

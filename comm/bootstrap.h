@@ -1,5 +1,5 @@
-// What the environment tells a rank: the only place that reads it, but for base/cpu.h, which a
-// process has for all of its ranks.
+// What the environment tells a rank: the only file that reads it, but for base/cpu.h, whose
+// level a process has for all of its ranks.
 #pragma once
 
 #include <chrono>

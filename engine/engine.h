@@ -28,8 +28,8 @@ struct StepTimes {
   double forward = 0;   // with the waits for gathers in it
   double backward = 0;  // recompute and the start of reductions included
   double reduce = 0;    // waiting for the last reductions, norm
-  // A GPU is still at it when the step returns: there, of the step before. So also where updates
-  // wait for the next forward, whose time they are not part of.
+  // On a GPU of the update of the step before, as that of this one still goes on when the step
+  // returns; likewise where updates wait for the next forward, whose time they are not part of.
   double update = 0;
 };
 

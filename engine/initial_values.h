@@ -23,7 +23,7 @@ std::shared_ptr<model::WeightSource> values_of_blocks(const model::Blocks& block
 bool lacks_values(const model::Blocks& blocks);
 
 // Reads this rank's range of every unit, and nothing else, into masters and parameters. Asks
-// `ends` before each unit, on all ranks alike, and returns false where that ended it.
+// `ends` before each unit, on all ranks alike, and returns false where `ends` did.
 bool load_values(
     const zero::UnitPlan& plan, model::WeightSource& source, zero::ParamStore& store,
     zero::ShardedOptimizer& optimizer, const std::function<bool()>& ends = [] { return false; });

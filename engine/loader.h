@@ -16,8 +16,9 @@ class Loader {
   // thread that called the engine. May throw.
   virtual model::MicroBatch next() = 0;
 
-  // Should it end? What one rank says becomes StepStats::end_wanted, or EvalStats::end_wanted, on
-  // all of them. Asked once a step, after backward, and between the blocks of an evaluation.
+  // Should training, or an evaluation, end? What one rank says becomes StepStats::end_wanted, or
+  // EvalStats::end_wanted, on all of them. Asked once a step, after backward, and between the
+  // blocks of an evaluation.
   virtual bool wants_end() { return false; }
 };
 

@@ -72,10 +72,6 @@ bool knows_activations(const MemoryPlan& memory) {
   return memory.activations.total() > 0;
 }
 
-std::string ranks_text(int ranks) {
-  return ranks == 1 ? "1 rank" : fmt::format("{} ranks", ranks);
-}
-
 MemoryNeed need_of(const RunMemory& run, const MemoryPlan& memory, const configs::Config& config) {
   MemoryNeed need;
   const PlaceBytes peak = memory.peak();
@@ -261,7 +257,7 @@ void require_memory(const RunMemory& run) {
   std::vector<std::string> parts = {kinds_text(run.memory, host_places(run))};
   const std::string files = kinds_text(run.memory, {&PlaceBytes::file});
   if (!files.empty()) parts.push_back("in files " + files);
-  throw Error("the run {}; {} with {} each{}; {}", lack.why, ranks_text(run.room.ranks),
+  throw Error("the run {}; {} with {} each{}; {}", lack.why, counted(run.room.ranks, "rank"),
               fmt::join(parts, "; "),
               knows_activations(run.memory) ? "" : ", activations not counted", what_fits(run));
 }
@@ -281,8 +277,8 @@ std::vector<std::string> memory_lines(const RunMemory& run) {
     if (!kinds.empty()) lines.push_back(fmt::format("each rank, {}: {}", row.name, kinds));
   }
   const MemoryNeed need = memory_need(run);
-  std::string all =
-      fmt::format("{}: {} of host memory", ranks_text(run.room.ranks), format_bytes(need.host));
+  std::string all = fmt::format("{}: {} of host memory", counted(run.room.ranks, "rank"),
+                                format_bytes(need.host));
   if (run.room.host) all += fmt::format(" of {} left", format_bytes(run.room.host->bytes));
   for (const auto& [folder, bytes] : need.files) {
     all += fmt::format(", {} in {}", format_bytes(bytes), folder);

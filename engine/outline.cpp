@@ -75,6 +75,7 @@ Outline outline(const model::Blocks& blocks, const configs::Config& config,
   zero::check_sizes(plan, config, options.device);
   return {.num_parameters = count_parameters(plan),
           .decay = count_decay(plan, config.optimizer),
+          .opened_gradients = zero::opened_gradient_dtype(plan, config, options.device),
           .strategy = zero::describe(plan, config)};
 }
 

@@ -26,12 +26,13 @@ struct DecayCounts {
 struct Outline {
   int64_t num_parameters = 0;  // of the whole model, tied weights once
   DecayCounts decay;
-  std::string strategy;  // one line for a person
+  torch::Dtype opened_gradients = torch::kFloat;  // of what backward writes gradients into
+  std::string strategy;                           // one line for a person
 };
 
 // What runs through the blocks at a time.
 struct MicroBatchSize {
-  ChainBytes chain;         // what it takes there
+  ChainBytes chain;         // what a micro-batch takes in each of the blocks
   int64_t row_tokens = 0;   // of the longest row
   int64_t eval_tokens = 0;  // of an evaluation's micro-batch; 0: nothing is evaluated
 };
@@ -41,7 +42,7 @@ struct OutlineOptions {
   torch::DeviceType device = torch::kCPU;
   bool trains = true;        // as InitOptions::trains
   int64_t row_elements = 0;  // of a block's input, for one row; 0: not known
-  // That a rank ever gets at once in training, whatever the configuration.
+  // Rows that a rank ever gets at once in training, whatever the configuration.
   int64_t most_rows = std::numeric_limits<int64_t>::max();
   std::optional<MicroBatchSize> micro_batch = std::nullopt;  // unset: activations are not known
 };

@@ -32,7 +32,7 @@ struct PipeOp {
   bool operator==(const PipeOp&) const = default;
 };
 
-// One pipeline rank: forward, backward, forward, backward ...
+// Of one micro-batch after the other: forward, backward, forward, backward ...
 std::vector<PipeOp> make_schedule(size_t num_micro_batches);
 
 // The blocks that the ops gather, in order.

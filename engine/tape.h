@@ -27,7 +27,7 @@ class Tape {
   // Runs the block on x and keeps its graph until backward(); x is cut off from whatever made it.
   torch::Tensor forward(model::Block& block, size_t index, const torch::Tensor& x,
                         const model::MicroBatch& batch);
-  // Runs the block and keeps nothing, or only its input.
+  // Runs the block and keeps nothing: keep_input() keeps what it runs on.
   torch::Tensor forward_without_graph(model::Block& block, const torch::Tensor& x,
                                       const model::MicroBatch& batch);
   void keep_input(size_t index, const torch::Tensor& x) { records_[index].input = x; }

@@ -174,7 +174,7 @@ void TrainEngine::update(const StepStats& stats, double grad_factor) {
   const bool clips = config_.gradient_clipping > 0 && std::isfinite(stats.grad_norm);
   const double clip =
       clips ? std::min(1.0, config_.gradient_clipping / (stats.grad_norm + 1e-6)) : 1.0;
-  optim::UpdateRule::Step step = optim::usual_step(config_.optimizer, applied_updates_ + 1);
+  optim::UpdateStep step = optim::usual_step(config_.optimizer, applied_updates_ + 1);
   step.lr = stats.lr;
   step.betas = lr_.betas_at(applied_updates_);
   step.grad_factor = clip * grad_factor;

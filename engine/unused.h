@@ -10,7 +10,7 @@
 namespace zeroth::engine {
 
 // Whether a trainable parameter that has elements got no gradient on this rank in this step. To be
-// called before the reducer's reset(), as the other one.
+// called before the reducer's reset(), as refuse_unused().
 bool leaves_unused(const zero::UnitPlan& plan, const zero::GradReducer& grads);
 
 // Throws an Error with the parameter and the rank: the first of them, on some rank there is one.

@@ -1,4 +1,4 @@
-// One link of the chain that a model is, and the unit of every strategy.
+// One link of the chain that a model is: what every strategy works on at a time.
 #pragma once
 
 #include <torch/nn/module.h>

@@ -1,6 +1,5 @@
-// Where shards of optimizer state (master, moments) or of parameters lie between uses. Zero, engine
-// and trainer ask for tiles on the device on which they compute and do not learn where the bytes
-// rest.
+// Where shards of optimizer state (master, moments) or of parameters lie between uses. Who borrows
+// tiles names the device on which it computes, and need not know where the bytes rest.
 #pragma once
 
 #include <torch/types.h>

@@ -14,7 +14,7 @@ std::span<const std::string_view> Adagrad::state_names() const {
   return kNames;
 }
 
-void Adagrad::update(const Tile& tile, const Step& step) const {
+void Adagrad::update(const Tile& tile, const UpdateStep& step) const {
   const std::optional<torch::Tensor> grad_scale = fold_factor(tile.grad, step.grad_factor);
   const torch::Tensor number = at::full({}, step.update, tile.master.options());
   at::_ops::_fused_adagrad_::call({tile.master}, {tile.grad}, {tile.states[0]}, {number}, step.lr,

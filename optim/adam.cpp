@@ -15,7 +15,7 @@ std::span<const std::string_view> Adam::state_names() const {
   return kNames;
 }
 
-void Adam::update(const Tile& tile, const Step& step) const {
+void Adam::update(const Tile& tile, const UpdateStep& step) const {
   const std::optional<torch::Tensor> grad_scale = fold_factor(tile.grad, step.grad_factor);
   const torch::Tensor number = at::full({}, step.update, tile.master.options());
   const auto fused_kernel = config_.kind == configs::OptimizerConfig::Kind::kAdamW

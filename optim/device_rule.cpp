@@ -23,12 +23,12 @@ c10::OperatorHandle update_operator() {
 constexpr int64_t kHalf = int64_t{1} << 32;
 
 // Of the elements [begin, limit) as many as one call takes, into `taken`; returns their end.
-int64_t take_stretches(std::span<const UpdateRule::Stretch> stretches, int64_t begin, int64_t limit,
+int64_t take_stretches(std::span<const Stretch> stretches, int64_t begin, int64_t limit,
                        kernel::Stretches& taken) {
   constexpr int64_t kOfThread = 4;
   taken = {};
   int64_t end = begin;
-  for (const UpdateRule::Stretch& stretch : stretches) {
+  for (const Stretch& stretch : stretches) {
     if (stretch.end <= end) continue;
     const bool full = taken.count == kernel::kStretches || (end - begin) % kOfThread != 0;
     if (full || end == limit) break;
@@ -71,16 +71,16 @@ bool DeviceRule::runs_on(torch::Device device) {
   return device.is_cuda() && update_operator().hasKernelForDispatchKey(c10::DispatchKey::CUDA);
 }
 
-void DeviceRule::apply(const Tile& tile, const Step& step) const {
+void DeviceRule::apply(const Tile& tile, const UpdateStep& step) const {
   const Stretch whole{0, tile.master.numel()};
   apply_stretches(tile, step, {&whole, 1});
 }
 
-void DeviceRule::apply_stretches(const Tile& tile, const Step& step,
+void DeviceRule::apply_stretches(const Tile& tile, const UpdateStep& step,
                                  std::span<const Stretch> stretches) const {
   check_arguments(*this, tile, step);
   ZEROTH_CHECK(tile.first_element >= 0, "a tile from element {}", tile.first_element);
-  Step undecayed = step;
+  UpdateStep undecayed = step;
   undecayed.weight_decay = 0;
   kernel::DeviceStep device_step;
   device_step.constants = kernel::constants_of(config(), step);

@@ -15,9 +15,9 @@ class DeviceRule : public KernelRule {
   // Whether the GPU library that is loaded has such a kernel.
   static bool runs_on(torch::Device device);
 
-  void apply(const Tile& tile, const Step& step) const override;
+  void apply(const Tile& tile, const UpdateStep& step) const override;
   // As many stretches at once as fit into a call.
-  void apply_stretches(const Tile& tile, const Step& step,
+  void apply_stretches(const Tile& tile, const UpdateStep& step,
                        std::span<const Stretch> stretches) const override;
 };
 

@@ -21,7 +21,7 @@ configs::Precision precision_of(const torch::Tensor& tensor) {
 
 }  // namespace
 
-void HostRule::apply(const Tile& tile, const Step& step) const {
+void HostRule::apply(const Tile& tile, const UpdateStep& step) const {
   check_arguments(*this, tile, step);
   ZEROTH_CHECK(tile.master.is_cpu(), "a tile on {}", tile.master.device().str());
   HostTile host = {.count = tile.master.numel(),

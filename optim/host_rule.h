@@ -12,7 +12,7 @@ class HostRule : public KernelRule {
  public:
   explicit HostRule(const configs::OptimizerConfig& config) : KernelRule(config), update_(config) {}
 
-  void apply(const Tile& tile, const Step& step) const override;
+  void apply(const Tile& tile, const UpdateStep& step) const override;
 
  private:
   HostUpdate update_;

@@ -17,7 +17,7 @@ constexpr int64_t kChunk = 16384;
 static_assert(kChunk % UpdateRule::kTileAlignment == 0);
 
 void apply_chunk(torch::Tensor master, const torch::Tensor& grad, torch::Tensor momentum,
-                 const UpdateRule::Step& step) {
+                 const UpdateStep& step) {
   const torch::NoGradGuard no_grad;  // the threads of a parallel loop do not inherit it
   const auto [beta1, beta2] = step.betas;
   torch::Tensor direction = at::mul(momentum, beta1).add_(grad, (1 - beta1) * step.grad_factor);
@@ -34,7 +34,7 @@ std::span<const std::string_view> Lion::state_names() const {
   return kNames;
 }
 
-void Lion::update(const Tile& tile, const Step& step) const {
+void Lion::update(const Tile& tile, const UpdateStep& step) const {
   const int64_t numel = tile.master.numel();
   const int64_t chunk = tile.master.is_cpu() ? kChunk : std::max<int64_t>(numel, 1);
   parallel_for((numel + chunk - 1) / chunk, 1, [&](int64_t first, int64_t last) {

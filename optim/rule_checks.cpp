@@ -24,8 +24,7 @@ void check_tensor(const torch::Tensor& tensor, const torch::Tensor& master, std:
 
 }  // namespace
 
-void check_arguments(const UpdateRule& rule, const UpdateRule::Tile& tile,
-                     const UpdateRule::Step& step) {
+void check_arguments(const UpdateRule& rule, const UpdateRule::Tile& tile, const UpdateStep& step) {
   ZEROTH_CHECK(step.update >= 1, "update {}, not counted from 1", step.update);
   ZEROTH_CHECK(std::isfinite(step.grad_factor) && step.grad_factor > 0, "gradient factor {}",
                step.grad_factor);

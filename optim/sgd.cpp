@@ -14,7 +14,7 @@ std::span<const std::string_view> Sgd::state_names() const {
   return config_.momentum == 0 ? std::span<const std::string_view>() : kNames;
 }
 
-void Sgd::update(const Tile& tile, const Step& step) const {
+void Sgd::update(const Tile& tile, const UpdateStep& step) const {
   const std::optional<torch::Tensor> grad_scale = fold_factor(tile.grad, step.grad_factor);
   const std::vector<torch::Tensor> buffers(tile.states.begin(), tile.states.end());
   at::_ops::_fused_sgd_::call({tile.master}, {tile.grad}, buffers, step.weight_decay,

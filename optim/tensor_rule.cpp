@@ -9,7 +9,7 @@
 
 namespace zeroth::optim {
 
-void TensorRule::apply(const Tile& tile, const Step& step) const {
+void TensorRule::apply(const Tile& tile, const UpdateStep& step) const {
   check_arguments(*this, tile, step);
   update({tile.master, tile.grad.to(torch::kFloat32), tile.states, {}}, step);
   if (tile.copy.defined()) torch::Tensor(tile.copy).copy_(tile.master);

@@ -8,7 +8,7 @@
 namespace zeroth::optim::kernel {
 namespace {
 
-// p and the states s are updated with the wire's gradient.
+// `wire` is a gradient as it came: clipping, unscaling and the like are the factor.
 ZEROTH_INLINE Vec scaled(const Constants& c, Vec wire) {
   return wire * spread(c.factor) / spread(c.divisor);
 }
@@ -17,6 +17,7 @@ ZEROTH_INLINE Vec decayed(const Constants& c, Vec p, Vec g) {
   return c.decay == 0 ? g : fma(p, spread(c.decay), g);
 }
 
+// Each formula updates p and its states s with the gradient of the wire.
 struct Adam {
   static constexpr int kStates = 2;
   ZEROTH_INLINE static void update(const Constants& c, Vec wire, Vec& p, Vec (&s)[2]) {

@@ -9,9 +9,9 @@
 
 namespace zeroth::optim {
 
-void UpdateRule::apply_stretches(const Tile& tile, const Step& step,
+void UpdateRule::apply_stretches(const Tile& tile, const UpdateStep& step,
                                  std::span<const Stretch> stretches) const {
-  Step undecayed = step;
+  UpdateStep undecayed = step;
   undecayed.weight_decay = 0;
   for (const Stretch& stretch : stretches) {
     const auto part = [&](const torch::Tensor& x) {
@@ -28,7 +28,7 @@ void UpdateRule::apply_stretches(const Tile& tile, const Step& step,
   }
 }
 
-UpdateRule::Step usual_step(const configs::OptimizerConfig& config, int64_t update) {
+UpdateStep usual_step(const configs::OptimizerConfig& config, int64_t update) {
   return {.update = update,
           .lr = config.lr,
           .betas = config.betas,

@@ -39,18 +39,15 @@ class UpdateRule {
     int64_t first_element = 0;
   };
 
-  using Step = UpdateStep;
-
   // Applies an update to master and states, in place, queued on the device's current stream. The
-  // gradient is first multiplied by `grad_factor` and may be overwritten. Elements are independent:
-  // a tile gives the same bits whole, on any number of threads, or in parts that begin at
-  // multiples of kTileAlignment.
-  virtual void apply(const Tile& tile, const Step& step) const = 0;
+  // gradient is first multiplied by the step's grad_factor and may be overwritten. Elements are
+  // independent: a tile gives the same bits whole, on any number of threads, or in parts that begin
+  // at multiples of kTileAlignment.
+  virtual void apply(const Tile& tile, const UpdateStep& step) const = 0;
 
-  using Stretch = optim::Stretch;
   // apply() to stretches that follow each other and cover the tile, with the same bits as to each
   // by itself.
-  virtual void apply_stretches(const Tile& tile, const Step& step,
+  virtual void apply_stretches(const Tile& tile, const UpdateStep& step,
                                std::span<const Stretch> stretches) const;
 
   // In elements; a multiple of every vector length. The last elements of a tile, short of a vector,
@@ -58,8 +55,8 @@ class UpdateRule {
   static constexpr int64_t kTileAlignment = 64;
 };
 
-// Step's rates as `config` sets them, for update `update`.
-UpdateRule::Step usual_step(const configs::OptimizerConfig& config, int64_t update);
+// The step's rates as `config` sets them, for update `update`.
+UpdateStep usual_step(const configs::OptimizerConfig& config, int64_t update);
 
 // For tiles on `device`: one pass for every formula, on the CPU (optim/host_rule.h) as on a GPU
 // (optim/device_rule.h), of the same numbers. Elsewhere, or where the GPU library has no such

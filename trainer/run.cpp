@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "comm/rank_threads.h"
 #include "engine/memory_remedies.h"
 #include "model/blocks/build.h"

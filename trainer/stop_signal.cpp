@@ -1,6 +1,5 @@
 #include "trainer/stop_signal.h"
 
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
@@ -81,10 +80,6 @@ void StopSignal::watch() {
 
 int StopSignal::of_all_ranks(const comm::Mesh& mesh) const {
   return static_cast<int>(comm::greatest_over_ranks(number(), "stop signal", mesh));
-}
-
-std::string signal_name(int signal) {
-  return fmt::format("SIG{}", ::sigabbrev_np(signal));
 }
 
 }  // namespace zeroth::trainer

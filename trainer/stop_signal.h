@@ -40,7 +40,4 @@ class StopSignal {
   std::jthread watcher_;
 };
 
-// "SIGTERM"
-std::string signal_name(int signal);
-
 }  // namespace zeroth::trainer

@@ -35,7 +35,7 @@ Lease BlockParams::gather(size_t block) {
   return store_.lease(block);
 }
 
-void BlockParams::update(const optim::UpdateRule::Step& step) {
+void BlockParams::update(const optim::UpdateStep& step) {
   optimizer_.begin(step);
   if (update_before_use_) return announce(optimizer_.reads());
   for (size_t unit = 0; unit < plan_.units.size(); ++unit) optimizer_.bring_up_to_date(unit);

@@ -35,7 +35,7 @@ class BlockParams {
   [[nodiscard]] Lease gather(size_t block);
   // Updates every trainable unit in forward order, at once or before its next use. Throws as
   // gather().
-  void update(const optim::UpdateRule::Step& step);
+  void update(const optim::UpdateStep& step);
 
   // This rank's share of a unit to read, on the device.
   offload::TileLease share(size_t unit);

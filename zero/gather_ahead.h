@@ -1,5 +1,5 @@
 // Which units are whole when a block is visited: its own, and those that are gathered ahead of use.
-// Pure.
+// It moves nothing.
 #pragma once
 
 #include <cstdint>

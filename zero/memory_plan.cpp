@@ -126,9 +126,9 @@ GradientBytes gradient_bytes(const UnitPlan& plan, const configs::Config& config
           .host_buffers = landing ? landing->buffer_bytes() : 0};
 }
 
-class Planner {
+class MemoryPlanner {
  public:
-  Planner(const UnitPlan& plan, const configs::Config& config, torch::DeviceType device)
+  MemoryPlanner(const UnitPlan& plan, const configs::Config& config, torch::DeviceType device)
       : apart_(device != torch::kCPU),
         plan_(plan),
         config_(config),
@@ -147,12 +147,15 @@ class Planner {
 
  private:
   static void put(PlaceBytes& bytes, RestingPlace place, bool pinned, int64_t count) {
-    if (place == RestingPlace::kNvme) {
-      bytes.file += offload::on_file(count);
-    } else if (place == RestingPlace::kDevice) {
-      bytes.device += count;
-    } else {
-      (pinned ? bytes.pinned : bytes.host) += count;
+    switch (place) {
+      case RestingPlace::kDevice:
+        bytes.device += count;
+        return;
+      case RestingPlace::kCpu:
+        (pinned ? bytes.pinned : bytes.host) += count;
+        return;
+      case RestingPlace::kNvme:
+        bytes.file += offload::on_file(count);
     }
   }
 
@@ -181,7 +184,7 @@ class Planner {
   // A file's buffers; and on the device what is used and what is next, and two more on their way.
   void add_away(const AwayPlan& away) {
     put(result_.file_buffers, rest_.host, away.pinned, away.buffers * away.buffer_bytes);
-    result_.staging.device += (2 * away.depth + 2) * away.slot_bytes;
+    result_.staging.device += (2 * away.depth + 2) * away.tile_bytes;
   }
 
   // Of those that leave for the host one stays, and two more are on their way.
@@ -262,7 +265,7 @@ PlaceBytes MemoryPlan::peak() const {
 
 MemoryPlan plan_memory(const UnitPlan& plan, const configs::Config& config,
                        torch::DeviceType device, const StepOutline& step) {
-  return Planner(plan, config, device).make(step);
+  return MemoryPlanner(plan, config, device).make(step);
 }
 
 }  // namespace zeroth::zero

@@ -20,9 +20,9 @@ using Updater = RestPlan::Updater;
 constexpr int64_t kFileTile = int64_t{4} << 20;
 constexpr int64_t kWidest = sizeof(float);
 
-class Planner {
+class RestPlanner {
  public:
-  Planner(const UnitPlan& plan, const configs::Config& config, bool apart)
+  RestPlanner(const UnitPlan& plan, const configs::Config& config, bool apart)
       : zero_(config.zero), apart_(apart) {
     for (const Unit& unit : plan.units) {
       const int64_t share = unit.share(0).size();
@@ -121,7 +121,7 @@ class Planner {
     // What the host alone works on is not page-locked. Where a measurement is to tell, it is
     // planned as if it were copied.
     rest_.updates.pinned = zero_.offload_optimizer.pin_memory && rest_.updater != Updater::kHost;
-    rest_.updates.slot_bytes = std::min(rest_.tile_elements, rest_.most_updated) * kWidest;
+    rest_.updates.tile_bytes = std::min(rest_.tile_elements, rest_.most_updated) * kWidest;
   }
 
   void plan_parameters() {
@@ -132,7 +132,7 @@ class Planner {
     const int64_t width = width_of(rest_.working);
     away.pinned = apart_ && offload.pin_memory;
     away.depth = 1;
-    if (apart_) away.slot_bytes = largest(&UnitRest::parameters, /*in_file=*/false) * width;
+    if (apart_) away.tile_bytes = largest(&UnitRest::parameters, /*in_file=*/false) * width;
     const int64_t elements = largest(&UnitRest::parameters, /*in_file=*/true);
     if (elements == 0) return;
     if (offload.buffer_size_elements < elements) {
@@ -172,7 +172,7 @@ size_t AwayPlan::leases() const {
 }
 
 RestPlan plan_rest(const UnitPlan& plan, const configs::Config& config, bool apart) {
-  return Planner(plan, config, apart).make();
+  return RestPlanner(plan, config, apart).make();
 }
 
 }  // namespace zeroth::zero

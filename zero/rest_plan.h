@@ -1,6 +1,6 @@
 // What a rank keeps between uses: where, of which type, and through which memory it comes and goes.
 // Reckoned from the units and the configuration alone, and read by all who allocate, count or
-// measure. Pure arithmetic.
+// measure. Pure arithmetic; which of two updaters is the faster one is left to a measurement.
 #pragma once
 
 #include <torch/types.h>
@@ -34,7 +34,7 @@ struct AwayPlan {
   bool any = false;          // there is some
   bool pinned = false;       // the host memory in which it rests, or the file's buffers
   int64_t depth = 0;         // tiles that one use takes, copied to the device ahead of it
-  int64_t slot_bytes = 0;    // of a tile on the device; 0: the host's memory is the device's
+  int64_t tile_bytes = 0;    // of a tile on the device; 0: the host's memory is the device's
   int64_t buffers = 0;       // of host memory in front of a file; 0: there is none
   int64_t buffer_bytes = 0;  // no more than the largest share in the file needs
 

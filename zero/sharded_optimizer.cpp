@@ -126,7 +126,7 @@ void ShardedOptimizer::set_master(size_t unit, const torch::Tensor& values) {
   params_.updated(unit);
 }
 
-void ShardedOptimizer::begin(const optim::UpdateRule::Step& step) {
+void ShardedOptimizer::begin(const optim::UpdateStep& step) {
   step_ = step;
   if (staging_) idle_ = staging_->now();
   for (size_t unit = 0; unit < shards_.size(); ++unit) {

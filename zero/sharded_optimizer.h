@@ -49,7 +49,7 @@ class ShardedOptimizer {
   void set_master(size_t unit, const torch::Tensor& values);
 
   // From now on every trainable unit waits for an update.
-  void begin(const optim::UpdateRule::Step& step);
+  void begin(const optim::UpdateStep& step);
   // [unit]: what the unit waits for.
   std::vector<Update> updates() const;
   // What these updates will borrow of masters and states, unit by unit in forward order.
@@ -95,7 +95,7 @@ class ShardedOptimizer {
   std::vector<UnitShards> shards_;
   std::vector<bool> waiting_;       // [unit]: for step_
   std::optional<size_t> updating_;  // the unit that is updated, or whose update has thrown
-  optim::UpdateRule::Step step_;    // the last one
+  optim::UpdateStep step_;          // the last one
   device::Point idle_;              // behind it nobody uses what waits on the device
 };
 

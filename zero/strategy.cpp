@@ -50,6 +50,14 @@ const Row& row_of_parameters(const UnitPlan& plan, const configs::Config& config
   return row_of(on_device ? effective_stage(plan, config) : config.zero.stage);
 }
 
+MakeReducer reducer_of(const UnitPlan& plan, const configs::Config& config, const RestPlan& rest,
+                       int ranks) {
+  // What lands on the host need not be whole on the device of a single rank, whose shard is all.
+  if (rest.gradients_land && ranks == 1) return make_scatter_reducer;
+  const Row& row = row_of(effective_stage(plan, config));
+  return config.batch.accumulation_steps > 1 ? row.with_accumulation : row.single_micro_batch;
+}
+
 GradReducerOptions reducer_options(const configs::Config& config, const RestPlan& rest, int ranks) {
   GradReducerOptions options;
   const bool accumulates = config.batch.accumulation_steps > 1;
@@ -99,15 +107,19 @@ std::unique_ptr<GradReducer> make_reducer(const UnitPlan& plan, const configs::C
                                           const RestPlan& rest, comm::Group& group,
                                           torch::Device device,
                                           std::shared_ptr<GradLanding> landing) {
-  const Row& row = row_of(effective_stage(plan, config));
-  const bool accumulates = config.batch.accumulation_steps > 1;
-  MakeReducer make = accumulates ? row.with_accumulation : row.single_micro_batch;
-  // What lands on the host need not be whole on the device of a single rank, whose shard is all.
-  if (rest.gradients_land && group.size() == 1) make = make_scatter_reducer;
   GradReducerOptions options = reducer_options(config, rest, group.size());
   options.device = device;
   options.landing = std::move(landing);
-  return make(plan, group, options);
+  return reducer_of(plan, config, rest, group.size())(plan, group, options);
+}
+
+torch::Dtype opened_gradient_dtype(UnitPlan plan, const configs::Config& config,
+                                   torch::DeviceType device) {
+  const RestPlan rest = settle(plan, config, device != torch::kCPU);
+  const int ranks = plan.units.empty() ? 1 : plan.units.front().layout.num_shards();
+  const GradReducerOptions options = reducer_options(config, rest, ranks);
+  const bool scatters = reducer_of(plan, config, rest, ranks) == make_scatter_reducer;
+  return scatters ? options.wire : options.accumulation;
 }
 
 std::string describe(const UnitPlan& plan, const configs::Config& config) {

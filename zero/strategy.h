@@ -1,5 +1,5 @@
-// The table from the ZeRO stage to the objects that act on it. No other file of zero/,
-// engine/ and trainer/ knows the stage.
+// The table from the ZeRO stage to the objects that act on it. No other file of zero/, engine/ and
+// trainer/ acts on the stage; engine/fitting_config and engine/memory_remedies advise on its key.
 #pragma once
 
 #include <memory>
@@ -43,6 +43,10 @@ std::unique_ptr<GradReducer> make_reducer(const UnitPlan& plan, const configs::C
                                           const RestPlan& rest, comm::Group& group,
                                           torch::Device device,
                                           std::shared_ptr<GradLanding> landing = nullptr);
+
+// Of the buffers into which backward writes gradients: what GradReducer::open() points at.
+torch::Dtype opened_gradient_dtype(UnitPlan plan, const configs::Config& config,
+                                   torch::DeviceType device);
 
 // Strategy::description.
 std::string describe(const UnitPlan& plan, const configs::Config& config);

@@ -11,14 +11,14 @@ namespace zeroth::zero {
 namespace {
 
 // More than the caches of a processor hold.
-constexpr int64_t kMeasured = int64_t{1} << 24;
+constexpr int64_t kTrialElements = int64_t{1} << 24;
 
 double host_rate(const RestPlan& rest, const configs::OptimizerConfig& optimizer,
                  const offload::Together& together) {
   const torch::NoGradGuard no_grad;
   const auto rule = optim::make_update_rule(optimizer, torch::kCPU);
   const auto full = [](torch::Dtype dtype, double value) {
-    return at::full({kMeasured}, value, torch::TensorOptions(torch::kCPU).dtype(dtype));
+    return at::full({kTrialElements}, value, torch::TensorOptions(torch::kCPU).dtype(dtype));
   };
   std::vector<torch::Tensor> states;
   for (int64_t i = 0; i < rest.arrays.states; ++i) {
@@ -31,7 +31,7 @@ double host_rate(const RestPlan& rest, const configs::OptimizerConfig& optimizer
       .states = states,
       .copy = rest.arrays.master ? working : torch::Tensor()};
   return offload::measure_rate(
-      kMeasured, [&] { rule->apply(tile, optim::usual_step(optimizer, 1)); }, together);
+      kTrialElements, [&] { rule->apply(tile, optim::usual_step(optimizer, 1)); }, together);
 }
 
 offload::StepRates least_over_ranks(const offload::StepRates& rates, const comm::Mesh& mesh) {
@@ -69,9 +69,10 @@ offload::StepChoice measure_updater(const RestPlan& rest, const configs::Config&
 PlaceBytes measuring_bytes(const RestPlan& rest) {
   if (rest.updater != RestPlan::Updater::kMeasured) return {};
   const int64_t there_and_back = 2 * offload::kLinkTrialBytes;
-  PlaceBytes bytes{.device = offload::kLinkTrialBytes,
-                   .host = kMeasured * (rest.arrays.master_bytes() + rest.arrays.state_bytes() +
-                                        width_of(rest.working) + width_of(rest.gradient))};
+  PlaceBytes bytes{
+      .device = offload::kLinkTrialBytes,
+      .host = kTrialElements * (rest.arrays.master_bytes() + rest.arrays.state_bytes() +
+                                width_of(rest.working) + width_of(rest.gradient))};
   if (rest.link_pinned) {
     bytes.pinned = there_and_back;
   } else {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/process_limits.h"
+#include "base/units.h"
 
 namespace zeroth::launcher {
 

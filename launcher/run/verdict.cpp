@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <csignal>
-#include <cstring>
 
 #include "base/error.h"
+#include "base/units.h"
 
 namespace zeroth::launcher {
 
@@ -15,11 +15,6 @@ const Death& find_cause(std::span<const Death> deaths, std::chrono::milliseconds
     if (death.since_first <= window && death.ending.by_signal && !death.ours) return death;
   }
   return deaths.front();
-}
-
-std::string signal_name(int signal) {
-  const char* name = ::sigabbrev_np(signal);
-  return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
 }
 
 std::string describe(Ending ending) {

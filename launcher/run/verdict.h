@@ -30,7 +30,6 @@ struct Death {
 // an exit code, except one of our own.
 const Death& find_cause(std::span<const Death> deaths, std::chrono::milliseconds window);
 
-std::string signal_name(int signal);  // "SIGKILL"
 std::string describe(Ending ending);  // "ended with exit code 3", "was killed by SIGKILL"
 int exit_status(Ending ending);       // as a shell has it: the code, or 128 + signal
 

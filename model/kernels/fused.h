@@ -45,10 +45,10 @@ std::pair<torch::Tensor, torch::Tensor> swiglu_backward(const torch::Tensor& dy,
 // time.
 void add_rows_(torch::Tensor table, const torch::Tensor& rows, const torch::Tensor& dy);
 
+// Of both that follow: rows of logits may lie apart (stride(0) >= vocab), as they do where vocab is
+// no multiple of what products and vectors like.
 // Logits [rows, vocab] -> log(sum(exp(row))) [rows] fp32.
 torch::Tensor log_sum_exp(const torch::Tensor& logits);
-// Rows of logits may lie apart (stride(0) >= vocab), as they do where vocab is no multiple of what
-// products and vectors like.
 // Turns logits into the gradient of the rows' negative log-likelihoods times `scale` (fp32 scalar):
 // (exp(logit - lse) - 1 at the target) * scale, in place. targets [rows] int64.
 void logit_gradient_(torch::Tensor logits, const torch::Tensor& lse, const torch::Tensor& targets,

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <csignal>
 
 namespace zeroth {
 
@@ -32,6 +33,11 @@ TEST_CASE("a number that is none has no sign, all others keep theirs") {
   CHECK(fmt::format("{}", without_sign_of_nan(-std::nan(""))) == "nan");
   CHECK(fmt::format("{}", without_sign_of_nan(-INFINITY)) == "-inf");
   CHECK(without_sign_of_nan(-1.5) == -1.5);
+}
+
+TEST_CASE("a signal has its name, or its number where it has none") {
+  CHECK(signal_name(SIGINT) == "SIGINT");
+  CHECK(signal_name(SIGRTMIN + 2) == "signal 36");
 }
 
 TEST_CASE("words are counted with or without an s") {

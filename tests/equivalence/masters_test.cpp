@@ -84,7 +84,7 @@ class Twins {
   }
 
   // With the gradients that the parts are about to apply.
-  void step(const optim::UpdateRule::Step& step) {
+  void step(const optim::UpdateStep& step) {
     for (size_t unit = 0; unit < by_rule_.size(); ++unit) {
       const torch::Tensor grad = parts_.strategy.grads->grad(unit);
       by_torch_[unit].mutable_grad() = grad.to(torch::kFloat) * step.grad_factor;
@@ -129,7 +129,7 @@ std::vector<torch::Tensor> train_beside_twins(const Row& row,
   Twins twins(parts);
   SampleLoader loader = loader_of(*mesh);
   for (int64_t update = 1; update <= kUpdates; ++update) {
-    optim::UpdateRule::Step step = optim::usual_step(parts.config.optimizer, update);
+    optim::UpdateStep step = optim::usual_step(parts.config.optimizer, update);
     step.grad_factor = parts.backward(loader);
     twins.step(step);
     parts.strategy.params->update(step);

@@ -21,7 +21,7 @@ TEST_CASE("updates on the GPU give the bits of updates on the host") {
 TEST_CASE("stretches that do not decay have the bits of each by itself on the GPU") {
   for (const OptimizerConfig& config : host_rules()) {
     const RuleCase what{config, torch::kBFloat16, torch::kBFloat16};
-    std::vector<UpdateRule::Stretch> stretches;
+    std::vector<Stretch> stretches;
     for (int64_t begin = 0; begin < 20'000; begin += 500) {
       stretches.push_back({begin, begin + 500, begin / 500 % 2 == 0});
     }

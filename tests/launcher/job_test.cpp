@@ -6,6 +6,8 @@
 #include <csignal>
 #include <ostream>
 
+#include "base/units.h"
+
 namespace zeroth::launcher {
 namespace {
 

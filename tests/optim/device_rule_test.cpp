@@ -38,7 +38,7 @@ TEST_CASE("stretches that decay and that do not have the bits of each by itself,
     // Some end within the four elements of a thread; the numbers wrap around at element 30.
     for (const int64_t length : {4, 24, 37, 1000}) {
       constexpr int64_t kCount = 2003;
-      std::vector<UpdateRule::Stretch> stretches;
+      std::vector<Stretch> stretches;
       for (int64_t begin = 0; begin < kCount; begin += length) {
         stretches.push_back({begin, std::min(begin + length, kCount), begin / length % 3 != 0});
       }
@@ -58,7 +58,7 @@ TEST_CASE("one call takes sixteen stretches, and a range without any") {
   RuleArrays arrays(what, 0, kCount, torch::kCPU);
   const Tensor grad = at::ones({kCount});
   const auto calls_for = [&](int64_t count) {
-    std::vector<UpdateRule::Stretch> stretches;
+    std::vector<Stretch> stretches;
     for (int64_t i = 0; i < count; ++i) {
       stretches.push_back({i * 64, i + 1 < count ? (i + 1) * 64 : kCount, i % 2 == 0});
     }
@@ -76,7 +76,7 @@ TEST_CASE("one call takes sixteen stretches, and a range without any") {
 TEST_CASE("stretches that do not cover their range are a broken invariant") {
   const RuleCase what{{}, torch::kFloat32, {}};
   RuleArrays arrays(what, 0, 64, torch::kCPU);
-  const std::vector<UpdateRule::Stretch> gap = {{0, 16}, {32, 64}}, early = {{0, 48}};
+  const std::vector<Stretch> gap = {{0, 16}, {32, 64}}, early = {{0, 48}};
   CHECK_THROWS_AS(arrays.apply(DeviceRule({}), at::ones({64}), 1, gap), InternalError);
   CHECK_THROWS_AS(arrays.apply(DeviceRule({}), at::ones({64}), 1, early), InternalError);
 }

@@ -48,8 +48,8 @@ struct FlatState {
     }
   }
 
-  UpdateRule::Step step(int64_t update, double factor) const {
-    UpdateRule::Step step = usual_step(config, update);
+  UpdateStep step(int64_t update, double factor) const {
+    UpdateStep step = usual_step(config, update);
     step.grad_factor = factor;
     return step;
   }

@@ -65,7 +65,7 @@ TEST_CASE("a rule says what rests in bf16, and rounds it by the numbers of the e
   const auto updated = [&](const std::vector<int64_t>& bounds, uint64_t seed) {
     const torch::Tensor all = initial(1000).to(torch::kBFloat16);
     const std::vector<torch::Tensor> states = {at::zeros_like(all), at::zeros_like(all)};
-    UpdateRule::Step step = usual_step(config, 1);
+    UpdateStep step = usual_step(config, 1);
     step.rounding_seed = seed;
     for (size_t i = 0; i + 1 < bounds.size(); ++i) {
       const auto part = [&](const torch::Tensor& x) {

@@ -65,8 +65,8 @@ struct RuleArrays {
   }
 
   void apply(const UpdateRule& rule, const torch::Tensor& grad, int64_t update,
-             std::span<const UpdateRule::Stretch> stretches = {}) {
-    UpdateRule::Step step = usual_step(what.config, update);
+             std::span<const Stretch> stretches = {}) {
+    UpdateStep step = usual_step(what.config, update);
     step.weight_decay = 0.1;
     step.grad_factor = 0.37;
     step.rounding_seed = 5;

@@ -111,7 +111,7 @@ TEST_CASE("parameters rest in a file, but for the first units that max_in_cpu ke
   zero.offload_param.device = kNvme;
   zero.offload_param.max_in_cpu_elements = 0;
   CHECK((parameters(plan_of(zero)) == Places(4, kNvme)));
-  CHECK(plan_of(zero).parameters.slot_bytes == 4 * 256);
+  CHECK(plan_of(zero).parameters.tile_bytes == 4 * 256);
   zero.offload_param.max_in_cpu_elements = 192;
   CHECK((parameters(plan_of(zero)) == Places{kCpu, kCpu, kNvme, kNvme}));
   CHECK((parameters(plan_of(zero, /*apart=*/false)) == Places{kDevice, kDevice, kNvme, kNvme}));

@@ -53,6 +53,35 @@ TEST_CASE("units up to the persistence threshold stay whole") {
   CHECK(mixed < rest(2, 0).parameters);
 }
 
+TEST_CASE("the dtype that is told of opened gradients is that of what backward writes into") {
+  using configs::Precision;
+  for (const int ranks : {1, 2}) {
+    testing::run_ranks(ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+      const model::Blocks blocks = testing::make_chain();
+      for (const int stage : {0, 1, 2, 3}) {
+        for (const int64_t micro_batches : {1, 2}) {
+          for (const Precision accumulation : {Precision::kFp32, Precision::kBf16}) {
+            configs::Config config;
+            config.precision = Precision::kBf16;
+            config.zero.stage = stage;
+            config.batch.accumulation_steps = micro_batches;
+            config.gradients.accumulation = accumulation;
+            const torch::Dtype told =
+                opened_gradient_dtype(plan_units(blocks, ranks), config, torch::kCPU);
+            UnitPlan plan = plan_units(blocks, ranks);
+            const Strategy strategy = make_strategy(plan, config, *mesh);
+            strategy.grads->open(0);
+            CAPTURE(stage);
+            CAPTURE(micro_batches);
+            const torch::Tensor& weight = plan.units[plan.block_units[0].front()].params.front();
+            CHECK((weight.grad().scalar_type() == told));
+          }
+        }
+      }
+    });
+  }
+}
+
 TEST_CASE("gradients are divided before or after they cross four ranks as DeepSpeed divides them") {
   testing::run_ranks(4, [](std::shared_ptr<comm::Mesh> mesh) {
     const model::Blocks blocks = testing::make_chain();

@@ -20,11 +20,9 @@ int64_t longest_row(const std::unique_ptr<data::Dataset>& data) {
 class Estimate {
  public:
   explicit Estimate(const RunPlan& plan) : plan_(plan) {
-    const torch::Dtype working = zero::dtype_of(plan.config.precision);
-    const bool accumulates = plan.config.batch.accumulation_steps > 1;
     options_ = {.length = std::max(longest_row(plan.samples.train), longest_row(plan.samples.eval)),
-                .dtype = working,
-                .gradients = accumulates ? torch::kFloat : working,
+                .dtype = zero::dtype_of(plan.config.precision),
+                .gradients = plan.outline.opened_gradients,
                 .trains = plan.samples.train != nullptr};
   }
 
