@@ -18,15 +18,15 @@ constexpr int64_t kKib = 1024;
 
 }  // namespace
 
-std::optional<HostRoom> host_room(const std::filesystem::path& root) {
-  std::optional<HostRoom> least;
+std::optional<FreeMemory> free_memory(const std::filesystem::path& root) {
+  std::optional<FreeMemory> least;
   if (const auto kib = read_counter(root / "proc/meminfo", "MemAvailable:")) {
     least = {*kib * kKib, "MemAvailable in /proc/meminfo"};
   }
   for (const MemoryLimit& limit : memory_limits(root)) {
-    const int64_t room = std::max<int64_t>(0, limit.bytes - limit.taken);
-    if (least && least->bytes <= room) continue;
-    least = {room, fmt::format("{}: {}, {} of them taken", limit.file.string(),
+    const int64_t left = std::max<int64_t>(0, limit.bytes - limit.taken);
+    if (least && least->bytes <= left) continue;
+    least = {left, fmt::format("{}: {}, {} of them taken", limit.file.string(),
                                format_bytes(limit.bytes), format_bytes(limit.taken))};
   }
   return least;
@@ -46,15 +46,15 @@ OwnMemory own_memory() {
   return own;
 }
 
-std::optional<HostRoom> address_room() {
+std::optional<FreeMemory> free_addresses() {
   rlimit limit{};
   const int64_t used = own_memory().peak_addresses;
   if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || used == 0) {
     return {};
   }
   const auto bytes = static_cast<int64_t>(limit.rlim_cur);
-  return HostRoom{std::max<int64_t>(0, bytes - used),
-                  fmt::format("ulimit -v: {}", format_bytes(bytes))};
+  return FreeMemory{std::max<int64_t>(0, bytes - used),
+                    fmt::format("ulimit -v: {}", format_bytes(bytes))};
 }
 
 }  // namespace zeroth

@@ -10,7 +10,7 @@
 
 namespace zeroth {
 
-struct HostRoom {
+struct FreeMemory {
   int64_t bytes = 0;  // that this process and its siblings may take together before others suffer
   std::string limit;  // what rules, for a message: "MemAvailable in /proc/meminfo"
 };
@@ -18,7 +18,7 @@ struct HostRoom {
 // What the machine has free (page cache that would make way included, swap not) or what the control
 // groups around this process still allow (version 1 or 2), whichever is less. Empty where nothing
 // tells. `root` is "/" but in tests, where a folder plays proc and sys.
-std::optional<HostRoom> host_room(const std::filesystem::path& root = "/");
+std::optional<FreeMemory> free_memory(const std::filesystem::path& root = "/");
 
 // Bytes of this process, by /proc/self/status; 0 where the kernel does not say.
 struct OwnMemory {
@@ -30,7 +30,7 @@ OwnMemory own_memory();
 
 // What `ulimit -v` leaves of its addresses to this process at its largest so far; empty without
 // such a limit.
-std::optional<HostRoom> address_room();
+std::optional<FreeMemory> free_addresses();
 
 // Host memory that was asked for and not given.
 class OutOfHostMemory : public Error {

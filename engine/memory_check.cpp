@@ -75,13 +75,13 @@ bool knows_activations(const MemoryPlan& memory) {
 MemoryNeed need_of(const RunMemory& run, const MemoryPlan& memory, const configs::Config& config) {
   MemoryNeed need;
   const PlaceBytes peak = memory.peak();
-  for (const Place place : host_places(run)) need.host += peak.*place * run.room.ranks;
+  for (const Place place : host_places(run)) need.host += peak.*place * run.free.ranks;
   const auto add = [&](const std::string& folder, int64_t bytes) {
     if (bytes == 0) return;
-    need.files[folder] += bytes * run.room.ranks;
-    const auto disk = run.room.disks.find(folder);
-    if (disk != run.room.disks.end() && disk->second.in_memory) {
-      need.host += bytes * run.room.ranks;
+    need.files[folder] += bytes * run.free.ranks;
+    const auto disk = run.free.disks.find(folder);
+    if (disk != run.free.disks.end() && disk->second.in_memory) {
+      need.host += bytes * run.free.ranks;
     }
   };
   add(config.zero.offload_optimizer.nvme_path, memory.masters.file + memory.states.file);
@@ -96,11 +96,11 @@ struct DiskShare {
   int64_t free = 0;
 };
 
-std::map<uint64_t, DiskShare> shares_of_disks(const MachineRoom& room, const MemoryNeed& need) {
+std::map<uint64_t, DiskShare> shares_of_disks(const FreeSpace& left, const MemoryNeed& need) {
   std::map<uint64_t, DiskShare> shares;
   for (const auto& [folder, bytes] : need.files) {
-    const auto disk = room.disks.find(folder);
-    if (disk == room.disks.end()) continue;
+    const auto disk = left.disks.find(folder);
+    if (disk == left.disks.end()) continue;
     DiskShare& share = shares[disk->second.device];
     share.folders.push_back(folder);
     share.bytes += bytes;
@@ -117,18 +117,18 @@ struct Lack {
 };
 
 Lack lack_of(const RunMemory& run, const MemoryNeed& need) {
-  const MachineRoom& room = run.room;
+  const FreeSpace& left = run.free;
   Lack lack;
   const auto add = [&](int64_t bytes, const std::string& why) {
     if (lack.bytes == 0) lack.why = why;
     lack.bytes += bytes;
   };
-  if (room.host && need.host > room.host->bytes) {
-    add(need.host - room.host->bytes,
+  if (left.host && need.host > left.host->bytes) {
+    add(need.host - left.host->bytes,
         fmt::format("needs {} of host memory on this machine, but {} are left ({})",
-                    format_bytes(need.host), format_bytes(room.host->bytes), room.host->limit));
+                    format_bytes(need.host), format_bytes(left.host->bytes), left.host->limit));
   }
-  for (const auto& [device, share] : shares_of_disks(room, need)) {
+  for (const auto& [device, share] : shares_of_disks(left, need)) {
     if (share.bytes <= share.free) continue;
     add(share.bytes - share.free,
         fmt::format("needs {} ({} bytes) in files in {}, but {} disk has {} free ({} bytes)",
@@ -236,8 +236,8 @@ RunMemory run_memory(const model::Blocks& blocks, const configs::Config& config,
     return memory;
   };
   RunMemory run{config, options, reckon(config, options), {}, reckon};
-  run.room = machine_room(config.zero, run.memory, here, root);
-  if (run.room.host) run.room.host->bytes += held * here;
+  run.free = free_space(config.zero, run.memory, here, root);
+  if (run.free.host) run.free.host->bytes += held * here;
   return run;
 }
 
@@ -257,7 +257,7 @@ void require_memory(const RunMemory& run) {
   std::vector<std::string> parts = {kinds_text(run.memory, host_places(run))};
   const std::string files = kinds_text(run.memory, {&PlaceBytes::file});
   if (!files.empty()) parts.push_back("in files " + files);
-  throw Error("the run {}; {} with {} each{}; {}", lack.why, counted(run.room.ranks, "rank"),
+  throw Error("the run {}; {} with {} each{}; {}", lack.why, counted(run.free.ranks, "rank"),
               fmt::join(parts, "; "),
               knows_activations(run.memory) ? "" : ", activations not counted", what_fits(run));
 }
@@ -277,13 +277,13 @@ std::vector<std::string> memory_lines(const RunMemory& run) {
     if (!kinds.empty()) lines.push_back(fmt::format("each rank, {}: {}", row.name, kinds));
   }
   const MemoryNeed need = memory_need(run);
-  std::string all = fmt::format("{}: {} of host memory", counted(run.room.ranks, "rank"),
+  std::string all = fmt::format("{}: {} of host memory", counted(run.free.ranks, "rank"),
                                 format_bytes(need.host));
-  if (run.room.host) all += fmt::format(" of {} left", format_bytes(run.room.host->bytes));
+  if (run.free.host) all += fmt::format(" of {} left", format_bytes(run.free.host->bytes));
   for (const auto& [folder, bytes] : need.files) {
     all += fmt::format(", {} in {}", format_bytes(bytes), folder);
-    const auto disk = run.room.disks.find(folder);
-    if (disk != run.room.disks.end())
+    const auto disk = run.free.disks.find(folder);
+    if (disk != run.free.disks.end())
       all += fmt::format(" of {} free", format_bytes(disk->second.free));
   }
   lines.push_back(all + (knows_activations(run.memory) ? "" : "; activations come on top"));

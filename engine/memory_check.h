@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/machine_room.h"
+#include "engine/free_space.h"
 #include "engine/outline.h"
 
 namespace zeroth::engine {
@@ -19,14 +19,14 @@ struct RunMemory {
   configs::Config config;
   OutlineOptions options;
   zero::MemoryPlan memory;  // of one rank
-  MachineRoom room;
+  FreeSpace free;
   // The memory with other ones of these. Throws an Error where they do not work with the model.
   std::function<zero::MemoryPlan(const configs::Config&, const OutlineOptions&)> reckon;
 };
 
 // Of blocks that initialize() is to take over on all ranks, `here` of them on this machine; keeps
 // them. What their parameters hold takes host memory until then. `root` is "/" but in tests. Throws
-// an Error as outline and machine_room.
+// an Error as outline and free_space.
 RunMemory run_memory(const model::Blocks& blocks, const configs::Config& config,
                      const OutlineOptions& options, int here,
                      const std::filesystem::path& root = "/");

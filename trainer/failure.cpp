@@ -48,12 +48,12 @@ Failure explain(const std::exception_ptr& error) {
     return {kUserErrorCode, fmt::format("error: {}{}", system_reason(system.code().value()),
                                         limit_in_parentheses())};
   } catch (const std::bad_alloc&) {
-    const HostRoom room = free_host();
+    const FreeMemory left = free_host();
     return {kUserErrorCode,
             fmt::format("error: out of host memory, {} free ({}): fewer or shorter samples per "
                         "micro-batch, recompute (--gradient-checkpointing), a higher zero stage or "
                         "more ranks need less",
-                        format_bytes(room.bytes), room.limit)};
+                        format_bytes(left.bytes), left.limit)};
   } catch (const std::exception& other) {
     if (!is_of_onednn(other.what())) return bug("nobody expected " + quotation(other.what()));
     return {kUserErrorCode,

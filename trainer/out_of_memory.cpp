@@ -37,18 +37,18 @@ std::optional<int64_t> size_after(const std::string& text, std::string_view mark
 }
 
 FailedAllocation on_host(std::optional<int64_t> requested) {
-  const HostRoom room = free_host();
-  return {.requested = requested, .free = room.bytes, .limit = room.limit};
+  const FreeMemory left = free_host();
+  return {.requested = requested, .free = left.bytes, .limit = left.limit};
 }
 
 }  // namespace
 
-HostRoom free_host() {
+FreeMemory free_host() {
   const OwnMemory own = own_memory();
-  HostRoom room = host_room().value_or(HostRoom{kUnlimited, ""});
-  room.bytes = std::max<int64_t>(0, room.bytes - (own.peak - own.resident));
-  const auto addresses = address_room();
-  return addresses && addresses->bytes < room.bytes ? *addresses : room;
+  FreeMemory left = free_memory().value_or(FreeMemory{kUnlimited, ""});
+  left.bytes = std::max<int64_t>(0, left.bytes - (own.peak - own.resident));
+  const auto addresses = free_addresses();
+  return addresses && addresses->bytes < left.bytes ? *addresses : left;
 }
 
 std::optional<FailedAllocation> failed_allocation(const std::exception_ptr& error) {

@@ -25,7 +25,7 @@ std::optional<FailedAllocation> failed_allocation(const std::exception_ptr& erro
 
 // What this process could still allocate when it held the most memory: by the machine, its control
 // group and its own limits.
-HostRoom free_host();
+FreeMemory free_host();
 
 // `doing`: "backward of block layers.3", or empty. `remedies`: one line each.
 std::string out_of_memory_text(const FailedAllocation& failed, const std::string& doing,

@@ -28,10 +28,10 @@ TEST_CASE("what this process has taken is in bytes") {
 
 TEST_CASE("without control groups the machine's free memory rules") {
   const Machine machine;
-  const auto room = host_room(machine.root());
-  REQUIRE(room);
-  CHECK(room->bytes == 8192 * kMib);
-  CHECK(room->limit == "MemAvailable in /proc/meminfo");
+  const auto left = free_memory(machine.root());
+  REQUIRE(left);
+  CHECK(left->bytes == 8192 * kMib);
+  CHECK(left->limit == "MemAvailable in /proc/meminfo");
 }
 
 TEST_CASE("a group of version 2 allows its limit less what it holds, page cache not counted") {
@@ -42,10 +42,10 @@ TEST_CASE("a group of version 2 allows its limit less what it holds, page cache 
   machine.write("sys/fs/cgroup/job/memory.stat",
                 "anon 1\nactive_file " + std::to_string(100 * kMib) + "\ninactive_file " +
                     std::to_string(200 * kMib) + "\n");
-  const auto room = host_room(machine.root());
-  REQUIRE(room);
-  CHECK(room->bytes == 724 * kMib);
-  CHECK(room->limit == (machine.root() / "sys/fs/cgroup/job/memory.max").string() +
+  const auto left = free_memory(machine.root());
+  REQUIRE(left);
+  CHECK(left->bytes == 724 * kMib);
+  CHECK(left->limit == (machine.root() / "sys/fs/cgroup/job/memory.max").string() +
                            ": 1.00 GiB, 300 MiB of them taken");
 }
 
@@ -56,12 +56,12 @@ TEST_CASE("a group further out rules when it has less left") {
   machine.write("sys/fs/cgroup/user/job/memory.current", std::to_string(100 * kMib));
   machine.write("sys/fs/cgroup/user/memory.max", std::to_string(2048 * kMib));
   machine.write("sys/fs/cgroup/user/memory.current", std::to_string(2000 * kMib));
-  const auto room = host_room(machine.root());
-  REQUIRE(room);
-  CHECK(room->bytes == 48 * kMib);
-  CHECK(room->limit.find("sys/fs/cgroup/user/memory.max") != std::string::npos);
+  const auto left = free_memory(machine.root());
+  REQUIRE(left);
+  CHECK(left->bytes == 48 * kMib);
+  CHECK(left->limit.find("sys/fs/cgroup/user/memory.max") != std::string::npos);
   machine.write("sys/fs/cgroup/user/memory.current", std::to_string(3000 * kMib));
-  CHECK(host_room(machine.root())->bytes == 0);
+  CHECK(free_memory(machine.root())->bytes == 0);
 }
 
 TEST_CASE("a group of version 1 counts what the groups in it hold") {
@@ -75,10 +75,10 @@ TEST_CASE("a group of version 1 counts what the groups in it hold") {
                                            std::to_string(20 * kMib) + "\ntotal_inactive_file " +
                                            std::to_string(80 * kMib) + "\n");
   machine.write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
-  const auto room = host_room(machine.root());
-  REQUIRE(room);
-  CHECK(room->bytes == 624 * kMib);
-  CHECK(room->limit.find(group + "memory.limit_in_bytes: 1.00 GiB, 400 MiB") != std::string::npos);
+  const auto left = free_memory(machine.root());
+  REQUIRE(left);
+  CHECK(left->bytes == 624 * kMib);
+  CHECK(left->limit.find(group + "memory.limit_in_bytes: 1.00 GiB, 400 MiB") != std::string::npos);
 }
 
 TEST_CASE("a group that allows more than the machine has free does not rule") {
@@ -86,25 +86,25 @@ TEST_CASE("a group that allows more than the machine has free does not rule") {
   machine.make_unified("/job");
   machine.write("sys/fs/cgroup/job/memory.max", std::to_string(65536 * kMib));
   machine.write("sys/fs/cgroup/job/memory.current", "0");
-  CHECK(host_room(machine.root())->bytes == 8192 * kMib);
+  CHECK(free_memory(machine.root())->bytes == 8192 * kMib);
 }
 
-TEST_CASE("a system that tells nothing has no known room, this one tells") {
+TEST_CASE("what is free is not known where a system tells nothing; here it is") {
   const FakeSystem silent;
-  CHECK_FALSE(host_room(silent.root()));
-  const auto here = host_room();
+  CHECK_FALSE(free_memory(silent.root()));
+  const auto here = free_memory();
   REQUIRE(here);
   CHECK(here->bytes > 0);
 }
 
 TEST_CASE("a limit of addresses leaves what this process has not taken of it") {
-  CHECK_FALSE(address_room());
+  CHECK_FALSE(free_addresses());
   const pid_t child = ::fork();
   if (child == 0) {
     const rlimit limit{1 << 30, 1 << 30};
     const bool set = ::setrlimit(RLIMIT_AS, &limit) == 0;
-    const auto room = address_room();
-    const bool right = room && room->bytes < (1 << 30) && room->limit == "ulimit -v: 1.00 GiB";
+    const auto left = free_addresses();
+    const bool right = left && left->bytes < (1 << 30) && left->limit == "ulimit -v: 1.00 GiB";
     ::_exit(set && right ? 0 : 1);
   }
   int status = 0;

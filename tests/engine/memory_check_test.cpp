@@ -16,8 +16,8 @@ constexpr int64_t kMib = int64_t{1} << 20;
 
 TEST_CASE("memory is told by place and kind, and what the machine's ranks need together") {
   RunMemory run;
-  run.room = {
-      .ranks = 2, .host = HostRoom{4096 * kMib, "a file"}, .disks = {{"/nvme", {99 * kMib}}}};
+  run.free = {
+      .ranks = 2, .host = FreeMemory{4096 * kMib, "a file"}, .disks = {{"/nvme", {99 * kMib}}}};
   run.memory.parameters.device = 10 * kMib;
   run.memory.gradients.device = 5 * kMib;
   CHECK(memory_lines(run) ==
@@ -71,17 +71,17 @@ TEST_CASE("two folders of files on one disk share what is free there") {
   run.config.zero.offload_param.nvme_path = "/disk/b";
   run.memory.states.file = 5 * kMib;
   run.memory.parameters.file = 3 * kMib;
-  run.room.disks["/disk/a"] = {.free = 8 * kMib, .device = 7};
-  run.room.disks["/disk/b"] = {.free = 8 * kMib, .device = 7};
+  run.free.disks["/disk/a"] = {.free = 8 * kMib, .device = 7};
+  run.free.disks["/disk/b"] = {.free = 8 * kMib, .device = 7};
   run.reckon = [&](const configs::Config&, const OutlineOptions&) { return run.memory; };
   CHECK_NOTHROW(require_memory(run));
-  run.room.disks["/disk/a"].free = run.room.disks["/disk/b"].free = 8 * kMib - 1;
+  run.free.disks["/disk/a"].free = run.free.disks["/disk/b"].free = 8 * kMib - 1;
   CHECK_THROWS_WITH_AS(
       require_memory(run),
       doctest::Contains("the run needs 8.00 MiB (8388608 bytes) in files in /disk/a and /disk/b, "
                         "but their disk has 8.00 MiB free (8388607 bytes)"),
       Error);
-  run.room.disks["/disk/b"].device = 8;
+  run.free.disks["/disk/b"].device = 8;
   CHECK_NOTHROW(require_memory(run));
 }
 
@@ -89,9 +89,9 @@ TEST_CASE("files that are held in memory count as host memory") {
   RunMemory run;
   run.config.zero.offload_optimizer.nvme_path = "/tmpfs";
   run.memory.states.file = 7 * kMib;
-  run.room.disks["/tmpfs"] = {.free = 100 * kMib, .in_memory = false};
+  run.free.disks["/tmpfs"] = {.free = 100 * kMib, .in_memory = false};
   CHECK(memory_need(run).host == 0);
-  run.room.disks["/tmpfs"].in_memory = true;
+  run.free.disks["/tmpfs"].in_memory = true;
   CHECK(memory_need(run).host == 7 * kMib);
 }
 

@@ -142,7 +142,7 @@ TEST_CASE("a micro-batch that cannot fit is refused at once, and one that does i
   const Workbench bench;
   const RunPlan plan = plan_of(bench, "--micro-batch 100000");
   engine::RunMemory memory = foretold(plan);
-  memory.room.host = HostRoom{int64_t{4} << 30, "the limit"};
+  memory.free.host = FreeMemory{int64_t{4} << 30, "the limit"};
   CHECK(memory.memory.activations.device > (int64_t{10} << 30));
   std::string refusal;
   try {
@@ -158,7 +158,7 @@ TEST_CASE("a micro-batch that cannot fit is refused at once, and one that does i
   const int64_t size = std::stoll(refusal.substr(refusal.find(way) + way.size()));
   const RunPlan smaller =
       plan_of(bench, fmt::format("--micro-batch {} --accumulation {}", size, 100000 / size));
-  CHECK(engine::memory_need(foretold(smaller)).host <= memory.room.host->bytes);
+  CHECK(engine::memory_need(foretold(smaller)).host <= memory.free.host->bytes);
   CHECK(size > 1000);
 
   const auto result = bench.zeroth(

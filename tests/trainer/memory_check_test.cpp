@@ -16,15 +16,15 @@ using engine::memory_need;
 
 constexpr int64_t kMib = int64_t{1} << 20;
 
-engine::RunMemory beside(const RunPlan& plan, const engine::MachineRoom& room) {
-  engine::RunMemory run = run_memory(plan, room.ranks);
-  run.room = room;
+engine::RunMemory beside(const RunPlan& plan, const engine::FreeSpace& left) {
+  engine::RunMemory run = run_memory(plan, left.ranks);
+  run.free = left;
   return run;
 }
 
-std::string refusal_of(const RunPlan& plan, const engine::MachineRoom& room) {
+std::string refusal_of(const RunPlan& plan, const engine::FreeSpace& left) {
   try {
-    engine::require_memory(beside(plan, room));
+    engine::require_memory(beside(plan, left));
   } catch (const Error& error) {
     return error.what();
   }
@@ -38,10 +38,10 @@ RunPlan two_ranks(const Workbench& bench) {
   return make_plan(parse_line(line), 2);
 }
 
-engine::MachineRoom of_two_ranks() {
-  engine::MachineRoom room;
-  room.ranks = 2;
-  return room;
+engine::FreeSpace of_two_ranks() {
+  engine::FreeSpace left;
+  left.ranks = 2;
+  return left;
 }
 
 int64_t need_with(const RunPlan& plan, int stage) {
@@ -75,20 +75,20 @@ constexpr const char* kTrain =
 TEST_CASE("a run that fits is not refused, nor one of which nothing is known") {
   const Workbench bench;
   const RunPlan plan = two_ranks(bench);
-  engine::MachineRoom room = of_two_ranks();
-  CHECK(refusal_of(plan, room).empty());
-  room.host = HostRoom{memory_need(beside(plan, room)).host, "the limit"};
-  CHECK(refusal_of(plan, room).empty());
-  CHECK(memory_need(beside(plan, room)).host == 2 * run_memory(plan, 2).memory.peak().device);
+  engine::FreeSpace left = of_two_ranks();
+  CHECK(refusal_of(plan, left).empty());
+  left.host = FreeMemory{memory_need(beside(plan, left)).host, "the limit"};
+  CHECK(refusal_of(plan, left).empty());
+  CHECK(memory_need(beside(plan, left)).host == 2 * run_memory(plan, 2).memory.peak().device);
 }
 
 TEST_CASE("a run that host memory cannot hold is refused with the smallest change that fits") {
   const Workbench bench;
   const RunPlan plan = two_ranks(bench);
-  engine::MachineRoom room = of_two_ranks();
+  engine::FreeSpace left = of_two_ranks();
   REQUIRE(need_with(plan, 2) < need_with(plan, 0));
-  room.host = HostRoom{need_with(plan, 2), "/sys/fs/cgroup/job/memory.max: a limit"};
-  const std::string refusal = refusal_of(plan, room);
+  left.host = FreeMemory{need_with(plan, 2), "/sys/fs/cgroup/job/memory.max: a limit"};
+  const std::string refusal = refusal_of(plan, left);
   CHECK_MESSAGE(refusal.starts_with("the run needs "), refusal);
   CHECK(has(refusal, " (/sys/fs/cgroup/job/memory.max: a limit); 2 ranks with parameters "));
   CHECK(has(refusal, ", gradients "));
@@ -100,34 +100,34 @@ TEST_CASE("a run that only files can make fit is told what goes there") {
   const Workbench bench;
   make_large(bench, 2048, 16);
   const RunPlan plan = two_ranks(bench);
-  engine::MachineRoom room = of_two_ranks();
-  room.host = HostRoom{need_with(plan, 3) - 1, "the limit"};
-  const std::string refusal = refusal_of(plan, room);
+  engine::FreeSpace left = of_two_ranks();
+  left.host = FreeMemory{need_with(plan, 3) - 1, "the limit"};
+  const std::string refusal = refusal_of(plan, left);
   CHECK_MESSAGE(has(refusal, "offload_optimizer.device \"nvme\""), refusal);
   CHECK(has(refusal, " in files"));
-  room.host->bytes = 1000;
-  CHECK_MESSAGE(has(refusal_of(plan, room), "no sharding and no offload would fit; the least is"),
-                refusal_of(plan, room));
+  left.host->bytes = 1000;
+  CHECK_MESSAGE(has(refusal_of(plan, left), "no sharding and no offload would fit; the least is"),
+                refusal_of(plan, left));
 }
 
 TEST_CASE("a run whose files the disk cannot hold is refused") {
   const Workbench bench;
   RunPlan plan = two_ranks(bench);
-  engine::MachineRoom room = of_two_ranks();
+  engine::FreeSpace left = of_two_ranks();
   plan.config.zero.offload_optimizer.device = configs::RestingPlace::kNvme;
   plan.config.zero.offload_optimizer.nvme_path = "/nvme";
-  const int64_t files = memory_need(beside(plan, room)).files.at("/nvme");
+  const int64_t files = memory_need(beside(plan, left)).files.at("/nvme");
   CHECK(files == 2 * run_memory(plan, 2).memory.states.file);
-  room.disks["/nvme"].free = files;
-  CHECK(refusal_of(plan, room).empty());
-  room.disks["/nvme"].free = files - 1;
-  const std::string refusal = refusal_of(plan, room);
+  left.disks["/nvme"].free = files;
+  CHECK(refusal_of(plan, left).empty());
+  left.disks["/nvme"].free = files - 1;
+  const std::string refusal = refusal_of(plan, left);
   CHECK_MESSAGE(has(refusal, fmt::format("({} bytes) in files in /nvme, but its disk has ", files)),
                 refusal);
   CHECK(has(refusal, fmt::format("free ({} bytes)", files - 1)));
   CHECK(has(refusal, "would fit:\n  zero_optimization.stage 2: "));
-  room.disks["/nvme"].free = 1000;
-  CHECK(has(refusal_of(plan, room),
+  left.disks["/nvme"].free = 1000;
+  CHECK(has(refusal_of(plan, left),
             "would fit:\n  zero_optimization.offload_optimizer.device \"cpu\": "));
 }
 

@@ -1,4 +1,4 @@
-#include "engine/machine_room.h"
+#include "engine/free_space.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -31,9 +31,9 @@ uint64_t device_of(const fs::path& folder) {
 
 }  // namespace
 
-MachineRoom machine_room(const configs::ZeroConfig& config, const zero::MemoryPlan& memory,
-                         int ranks, const fs::path& root) {
-  MachineRoom room{.ranks = ranks, .host = host_room(root), .disks = {}};
+FreeSpace free_space(const configs::ZeroConfig& config, const zero::MemoryPlan& memory, int ranks,
+                     const fs::path& root) {
+  FreeSpace left{.ranks = ranks, .host = free_memory(root), .disks = {}};
   const auto look = [&](const char* section, const std::string& folder, int64_t bytes) {
     if (folder.empty()) return;
     const fs::path there = nearest_there(fs::absolute(folder));
@@ -43,14 +43,14 @@ MachineRoom machine_room(const configs::ZeroConfig& config, const zero::MemoryPl
     }
     const auto free = offload::free_bytes(there);
     if (!free) return;
-    room.disks[folder] = {.free = static_cast<int64_t>(*free),
+    left.disks[folder] = {.free = static_cast<int64_t>(*free),
                           .in_memory = offload::is_in_memory(there),
                           .device = device_of(there)};
   };
   look("offload_optimizer", config.offload_optimizer.nvme_path,
        memory.masters.file + memory.states.file);
   look("offload_param", config.offload_param.nvme_path, memory.parameters.file);
-  return room;
+  return left;
 }
 
 }  // namespace zeroth::engine

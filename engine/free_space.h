@@ -13,9 +13,9 @@
 
 namespace zeroth::engine {
 
-struct MachineRoom {
-  int ranks = 1;                 // of the run, on this machine: they share what follows
-  std::optional<HostRoom> host;  // none where the system does not tell
+struct FreeSpace {
+  int ranks = 1;                   // of the run, on this machine: they share what follows
+  std::optional<FreeMemory> host;  // none where the system does not tell
   struct Disk {
     int64_t free = 0;        // bytes
     bool in_memory = false;  // tmpfs: what lies there takes host memory
@@ -27,7 +27,7 @@ struct MachineRoom {
 // For a run of `ranks` with `memory` each. `root` is "/" but in tests. Throws an Error that names
 // the key for a folder that cannot be made or written to and is to hold files, and one for a folder
 // that cannot be looked at.
-MachineRoom machine_room(const configs::ZeroConfig& config, const zero::MemoryPlan& memory,
-                         int ranks, const std::filesystem::path& root = "/");
+FreeSpace free_space(const configs::ZeroConfig& config, const zero::MemoryPlan& memory, int ranks,
+                     const std::filesystem::path& root = "/");
 
 }  // namespace zeroth::engine
