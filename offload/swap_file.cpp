@@ -87,10 +87,9 @@ void SwapFile::make(const Folder& nvme, const std::string& run, const std::strin
       fail("make the folder of", errno);
     }
     const auto folder = nvme.inside(run);
-    if (!folder) {
-      if (nvme.holds(run)) fail("make the folder of", ENOTDIR);
-      continue;
-    }
+    // Another rank has removed it, and a third one may have made it again by now.
+    if (!folder && errno == ENOENT) continue;
+    if (!folder) fail("make the folder of", errno);
     if (!folder->is_ours()) {
       throw Error("cannot make {}: its folder belongs to another user (uid {})", path_,
                   folder->owner());

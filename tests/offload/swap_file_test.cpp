@@ -147,7 +147,7 @@ TEST_CASE("ranks that start and end at the same time get files of their own") {
   std::vector<int> wrong(6, 0);
   for (int rank = 0; rank < 6; ++rank) {
     ranks.emplace_back([&, rank] {
-      for (int round = 0; round < 30; ++round) {
+      for (int round = 0; round < 300; ++round) {
         // Two ranks of the same number, as of two jobs with the same run id.
         const SwapFile file({folder.path(), "run", rank / 2}, kFileAlignment, false);
         char byte = static_cast<char>('a' + rank);
