@@ -78,10 +78,13 @@ inline bool are_zero(std::span<const std::byte> bytes) {
                      [](std::byte byte) { return byte == std::byte{}; });
 }
 
-// Tile i from seed i.
+// Tile i from seed i. Each is on the file before the next one comes, so that the buffers hold the
+// last tiles, clean, however fast which write is.
 inline void fill_file(TileCache& cache) {
-  for (size_t i = 0; i < kNumTiles; ++i) put(cache, i, i);
-  cache.settle();
+  for (size_t i = 0; i < kNumTiles; ++i) {
+    put(cache, i, i);
+    cache.settle();
+  }
 }
 
 // What happens in another thread happens within seconds.
