@@ -41,14 +41,7 @@ TORCH_LIBRARY(zeroth, library) {
 }
 
 TORCH_LIBRARY_IMPL(zeroth, CPU, library) {
-  library.impl("rms_norm", on_cpu::rms_norm);
-  library.impl("rms_norm_backward", on_cpu::rms_norm_backward);
-  library.impl("rotate_pairs", on_cpu::rotate_pairs);
-  library.impl("swiglu", on_cpu::swiglu);
-  library.impl("swiglu_backward", on_cpu::swiglu_backward);
-  library.impl("add_rows_", on_cpu::add_rows_);
-  library.impl("log_sum_exp", on_cpu::log_sum_exp);
-  library.impl("logit_gradient_", on_cpu::logit_gradient_);
+  register_on_cpu(library);
 }
 
 std::pair<Tensor, Tensor> rms_norm(const Tensor& x, const Tensor& weight, double eps) {

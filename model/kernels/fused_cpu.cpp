@@ -1,16 +1,19 @@
 #include "model/kernels/fused_cpu.h"
 
+#include <torch/library.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "base/parallel.h"
 #include "model/kernels/cpu/tensors.h"
 #include "model/kernels/fused_formula.h"
 
-namespace zeroth::model::on_cpu {
+namespace zeroth::model {
 namespace {
 
 using cpu::data;
@@ -70,8 +73,6 @@ void add_rows(const Tensor& table, const Tensor& rows, const Tensor& dy) {
     }
   });
 }
-
-}  // namespace
 
 std::tuple<Tensor, Tensor> rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   const Tensor flat = x.contiguous();
@@ -221,4 +222,17 @@ void logit_gradient_(Tensor logits, const Tensor& lse, const Tensor& targets, co
   if (!done) formula::logit_gradient_(logits, lse, targets, scale);
 }
 
-}  // namespace zeroth::model::on_cpu
+}  // namespace
+
+void register_on_cpu(torch::Library& library) {
+  library.impl("rms_norm", rms_norm);
+  library.impl("rms_norm_backward", rms_norm_backward);
+  library.impl("rotate_pairs", rotate_pairs);
+  library.impl("swiglu", swiglu);
+  library.impl("swiglu_backward", swiglu_backward);
+  library.impl("add_rows_", add_rows_);
+  library.impl("log_sum_exp", log_sum_exp);
+  library.impl("logit_gradient_", logit_gradient_);
+}
+
+}  // namespace zeroth::model

@@ -2,28 +2,13 @@
 // formulas where the dtype (fp64) or the layout has no loop.
 #pragma once
 
-#include <torch/types.h>
+namespace torch {
+class Library;
+}
 
-#include <tuple>
+namespace zeroth::model {
 
-namespace zeroth::model::on_cpu {
+// Makes them what the dispatcher calls on the CPU.
+void register_on_cpu(torch::Library& library);
 
-std::tuple<torch::Tensor, torch::Tensor> rms_norm(const torch::Tensor& x,
-                                                  const torch::Tensor& weight, double eps);
-std::tuple<torch::Tensor, torch::Tensor> rms_norm_backward(const torch::Tensor& dy,
-                                                           const torch::Tensor& x,
-                                                           const torch::Tensor& weight,
-                                                           const torch::Tensor& scale,
-                                                           bool dx_wanted, bool dweight_wanted);
-torch::Tensor rotate_pairs(const torch::Tensor& x, const torch::Tensor& cos,
-                           const torch::Tensor& sin, double direction);
-torch::Tensor swiglu(const torch::Tensor& gate, const torch::Tensor& up);
-std::tuple<torch::Tensor, torch::Tensor> swiglu_backward(const torch::Tensor& dy,
-                                                         const torch::Tensor& gate,
-                                                         const torch::Tensor& up);
-void add_rows_(torch::Tensor table, const torch::Tensor& rows, const torch::Tensor& dy);
-torch::Tensor log_sum_exp(const torch::Tensor& logits);
-void logit_gradient_(torch::Tensor logits, const torch::Tensor& lse, const torch::Tensor& targets,
-                     const torch::Tensor& scale);
-
-}  // namespace zeroth::model::on_cpu
+}  // namespace zeroth::model
