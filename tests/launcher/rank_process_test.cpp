@@ -35,7 +35,6 @@ Ending wait_for_ending(const RankProcess& process) {
   return *ending;
 }
 
-using Words = std::vector<std::string>;
 using std::chrono::milliseconds;
 
 bool contains(const std::string& text, const std::string& part) {
@@ -48,13 +47,6 @@ bool all_stopped(const std::vector<pid_t>& pids) {
 
 bool none_stopped(const std::vector<pid_t>& pids) {
   return std::none_of(pids.begin(), pids.end(), [](pid_t pid) { return state_of(pid) == 'T'; });
-}
-
-// zeroth as the job of a shell, as at a terminal; `while_it_runs` has its number in $job.
-Words as_job(const std::string& command, const std::string& while_it_runs) {
-  return {"--num_gpus=1", "/bin/bash", "-c",
-          "set -m; " ZEROTH_BIN_DIR "/zeroth " + command + " & job=$!; " + while_it_runs +
-              "; wait -f $job; echo status $?"};
 }
 
 }  // namespace
@@ -106,14 +98,19 @@ TEST_CASE("a rank that cannot start throws") {
 }
 
 TEST_CASE("Ctrl-Z stops the ranks too, fg continues them, and what they had left to do they do") {
-  Launched job(as_job("--num_gpus=2 --grace 4 " + rank_program() + " finish 2500",
-                      "while [ $(ls $PID_DIR | wc -l) != 2 ]; do sleep 0.05; done; "
-                      "kill -TERM $job; sleep 0.3; kill -TSTP $job; sleep 5; "
-                      "grep State /proc/$job/status; kill -CONT $job"));
+  // As the job of a shell; fg answers with how it ended, where bash's wait may with how it stopped.
+  const std::string start = ZEROTH_BIN_DIR "/zeroth --num_gpus=2 --grace 4 " + rank_program();
+  Launched job({"--num_gpus=1", "/bin/bash", "-c",
+                "set -m; " + start +
+                    " finish 2500 & job=$!; "
+                    "while [ $(ls $PID_DIR | wc -l) != 2 ]; do sleep 0.05; done; "
+                    "kill -TERM $job; sleep 0.3; kill -TSTP $job; sleep 5; "
+                    "grep State /proc/$job/status; fg %1 >/dev/null; echo status $?"});
   const std::vector<pid_t> pids = job.wait_for_pids(2);
   CHECK(eventually([&] { return all_stopped(pids); }));
   CHECK(eventually([&] { return none_stopped(pids); }));
   const auto result = job.wait();
+  CAPTURE(result.out);
   CHECK(contains(result.out, "State:\tT (stopped)"));
   CHECK(contains(result.out, "[0] saved\n"));
   CHECK(contains(result.out, "[1] saved\n"));
