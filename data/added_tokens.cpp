@@ -1,12 +1,11 @@
 #include "data/added_tokens.h"
 
-#include <utf8proc.h>
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/json_view.h"
 #include "data/bpe.h"
+#include "data/unicode.h"
 #include "data/utf8.h"
 
 namespace zeroth::data {
@@ -14,60 +13,20 @@ namespace {
 
 using nlohmann::json;
 
-utf8proc_int32_t code_at(std::string_view text, size_t at) {
-  utf8proc_int32_t code = 0;
-  utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()) + at,
-                   static_cast<utf8proc_ssize_t>(text.size() - at), &code);
-  return code;
-}
-
-// Start of the character that ends at `end`.
-size_t previous(std::string_view text, size_t end) {
-  do --end;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80);
-  return end;
-}
-
-bool is_word(utf8proc_int32_t code) {
-  switch (utf8proc_category(code)) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME:
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_PC:
-      return true;
-    default:
-      return code == 0x200C || code == 0x200D;  // the joiners
-  }
-}
-
-bool is_space(utf8proc_int32_t code) {
-  if ((code >= 0x09 && code <= 0x0D) || code == 0x85) return true;
-  const auto category = utf8proc_category(code);
-  return category == UTF8PROC_CATEGORY_ZS || category == UTF8PROC_CATEGORY_ZL ||
-         category == UTF8PROC_CATEGORY_ZP;
-}
-
 bool touches_word(std::string_view text, size_t begin, size_t end) {
-  return (begin > 0 && is_word(code_at(text, previous(text, begin)))) ||
-         (end < text.size() && is_word(code_at(text, end)));
+  return (begin > 0 && is_word(char_at(text, previous_char(text, begin)))) ||
+         (end < text.size() && is_word(char_at(text, end)));
 }
 
 size_t skip_space_before(std::string_view text, size_t begin, size_t limit) {
-  while (begin > limit && is_space(code_at(text, previous(text, begin)))) {
-    begin = previous(text, begin);
+  while (begin > limit && is_space(char_at(text, previous_char(text, begin)))) {
+    begin = previous_char(text, begin);
   }
   return begin;
 }
 
 size_t skip_space_after(std::string_view text, size_t end) {
-  while (end < text.size() && is_space(code_at(text, end))) end += utf8_length(text[end]);
+  while (end < text.size() && is_space(char_at(text, end))) end += utf8_length(text[end]);
   return end;
 }
 

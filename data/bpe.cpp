@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/printable.h"
+#include "data/utf8.h"
 
 namespace zeroth::data {
 namespace {
@@ -15,10 +16,7 @@ using nlohmann::json;
 
 constexpr size_t kCachedWords = 1 << 16;
 constexpr size_t kCachedWordBytes = 64;
-
-uint64_t pair_key(int32_t left, int32_t right) {
-  return (static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32) | static_cast<uint32_t>(right);
-}
+constexpr size_t kUncutBytes = 16;  // a word, and not a whole text
 
 void refuse_unless_off(const JsonView& model, const char* key) {
   const auto found = model.find(key);
@@ -28,93 +26,143 @@ void refuse_unless_off(const JsonView& model, const char* key) {
   throw Error("model: {} = {} is not supported", key, quoted(value));
 }
 
+// A merge is written as ["a", "b"] or, in older files, as "a b".
+std::pair<std::string_view, std::string_view> sides_of(const json& merge, int32_t rank) {
+  const bool pair = merge.is_array() && merge.size() == 2 && merge[0].is_string();
+  if (pair && merge[1].is_string()) {
+    return {merge[0].get_ref<const std::string&>(), merge[1].get_ref<const std::string&>()};
+  }
+  std::string_view text;
+  if (merge.is_string()) text = merge.get_ref<const std::string&>();
+  const size_t space = text.find(' ');
+  if (space == text.npos || text.find(' ', space + 1) != text.npos) {
+    throw Error("model.merges[{}] is {}, expected two texts", rank, quoted(merge));
+  }
+  return {text.substr(0, space), text.substr(space + 1)};
+}
+
+char32_t first_char(std::string_view text) {
+  return char_at(text, 0);
+}
+
+char32_t last_char(std::string_view text) {
+  return char_at(text, previous_char(text, text.size()));
+}
+
+std::string_view whole_char(std::string_view text, size_t at) {
+  return text.substr(at, utf8_length(text[at]));
+}
+
 }  // namespace
 
 Bpe::Bpe(const json& given) {
   const JsonView model(given, "model");
   const auto type = model.text("type", "BPE");  // old files leave it out
   if (type != "BPE") {
-    throw Error("model type '{}' is not supported, only byte-level BPE", shortened(type));
+    throw Error("model type '{}' is not supported, only BPE; train on a .bin file of token ids",
+                shortened(type));
   }
-  for (const char* const key :
-       {"dropout", "byte_fallback", "continuing_subword_prefix", "end_of_word_suffix"}) {
+  for (const char* const key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
     refuse_unless_off(model, key);
   }
   ignore_merges_ = model.flag("ignore_merges", false);
-  const JsonView vocab = model.at("vocab");
+  byte_fallback_ = model.flag("byte_fallback", false);
+  fuse_unknown_ = model.flag("fuse_unk", false);
+  load_vocabulary(model.at("vocab"));
+  if (const auto token = model.find("unk_token")) unknown_ = find(token->text());
+  load_merges(model.at("merges"));
+}
+
+void Bpe::load_vocabulary(const JsonView& vocab) {
   for (const auto& [token, id] : vocab.object().items()) {
     const JsonView view(id, "model.vocab." + shortened(token));
     vocabulary_.emplace(token, static_cast<int32_t>(view.integer(0, kMostTokenId)));
   }
-  char_ids_.fill(kGone);
   for (int byte = 0; byte < 256; ++byte) {
-    std::string token;
-    append_byte_level(std::string(1, static_cast<char>(byte)), token);
-    const auto found = vocabulary_.find(token);
-    if (found != vocabulary_.end()) {
-      char_ids_[byte_to_char(static_cast<uint8_t>(byte))] = found->second;
-    }
+    byte_ids_[byte] = find(fmt::format("<0x{:02X}>", byte)).value_or(kGone);
   }
-  load_merges(model.at("merges"));
 }
 
-// A merge is written as ["a", "b"] or, in older files, as "a b".
 void Bpe::load_merges(const JsonView& merges) {
   int32_t rank = 0;
-  merges_.reserve(merges.size());
+  merges_ = PairTable<Merge>(merges.size());
+  joints_ = PairTable<bool>(merges.size());
   for (const json& merge : merges.json()) {
-    std::string left;
-    std::string right;
-    const bool pair = merge.is_array() && merge.size() == 2 && merge[0].is_string();
-    if (pair && merge[1].is_string()) {
-      left = merge[0].get_ref<const std::string&>();
-      right = merge[1].get_ref<const std::string&>();
-    } else {
-      const std::string& text = merge.is_string() ? merge.get_ref<const std::string&>() : left;
-      const size_t space = text.find(' ');
-      if (space == std::string::npos) {
-        throw Error("model.merges[{}] is {}, expected two texts", rank, quoted(merge));
-      }
-      left = text.substr(0, space);
-      right = text.substr(space + 1);
-    }
-    const std::string both = left + right;
-    const auto key = pair_key(id_of(left, both), id_of(right, both));
-    merges_[key] = {rank++, id_of(both, both)};
+    const auto [left, right] = sides_of(merge, rank);
+    const std::string both = std::string(left) + std::string(right);
+    merges_.set(id_of(left, both), id_of(right, both), {rank++, id_of(both, both)});
+    if (!left.empty() && !right.empty()) joints_.set(last_char(left), first_char(right), true);
   }
 }
 
 int32_t Bpe::id_of(std::string_view token, std::string_view merge) const {
-  const auto found = vocabulary_.find(token);
-  if (found == vocabulary_.end()) {
+  const auto id = find(token);
+  if (!id) {
     throw Error("model: '{}' of the merge into '{}' is not in the vocabulary", shortened(token),
                 shortened(merge));
   }
-  return found->second;
+  return *id;
+}
+
+std::optional<int32_t> Bpe::find(std::string_view token) const {
+  const auto found = vocabulary_.find(token);
+  return found == vocabulary_.end() ? std::nullopt : std::optional(found->second);
 }
 
 void Bpe::encode(std::string_view word, std::vector<int32_t>& ids) const {
-  if (word.size() > kCachedWordBytes) {
-    const auto merged = merge_word(word);
-    ids.insert(ids.end(), merged.begin(), merged.end());
-    return;
+  if (ignore_merges_) {
+    if (const auto whole = find(word)) return ids.push_back(*whole);
   }
+  if (word.size() <= kUncutBytes) return encode_part(word, ids);
+  for (size_t begin = 0; begin < word.size();) {
+    const size_t end = next_cut(word, begin);
+    encode_part(word.substr(begin, end - begin), ids);
+    begin = end;
+  }
+}
+
+// Where no merge joins the character before to the one behind, no token can lie across: the parts
+// of a long word are encoded each for itself, most of them from the cache. Unknown characters stay
+// with their neighbours, with which they may be fused.
+size_t Bpe::next_cut(std::string_view word, size_t begin) const {
+  char32_t left = char_at(word, begin);
+  size_t at = begin + utf8_length(word[begin]);
+  for (size_t before = begin; at < word.size(); at += utf8_length(word[before])) {
+    const char32_t right = char_at(word, at);
+    if (joints_.find(left, right) == nullptr && find(whole_char(word, before)) &&
+        find(whole_char(word, at))) {
+      return at;
+    }
+    left = right;
+    before = at;
+  }
+  return word.size();
+}
+
+void Bpe::encode_part(std::string_view part, std::vector<int32_t>& ids) const {
+  const auto append = [&](const std::vector<int32_t>& more) {
+    ids.insert(ids.end(), more.begin(), more.end());
+  };
+  if (part.size() > kCachedWordBytes) return append(merge_word(part));
   const std::lock_guard lock(cache_mutex_);
-  auto found = cache_.find(word);
-  if (found == cache_.end()) {
-    if (cache_.size() >= kCachedWords) cache_.clear();
-    found = cache_.emplace(std::string(word), merge_word(word)).first;
-  }
-  ids.insert(ids.end(), found->second.begin(), found->second.end());
+  const auto found = cache_.find(part);
+  if (found != cache_.end()) return append(found->second);
+  const int64_t left_out = left_out_;
+  auto merged = merge_word(part);
+  append(merged);
+  if (left_out_ != left_out) return;  // each time is counted
+  if (cache_.size() >= kCachedWords) cache_.clear();
+  cache_.emplace(part, std::move(merged));
 }
 
 // Of all neighbours that merge, the pair of lowest rank goes first; of equal ones the leftmost.
 std::vector<int32_t> Bpe::merge_word(std::string_view word) const {
-  if (ignore_merges_) {
-    const auto whole = vocabulary_.find(word);
-    if (whole != vocabulary_.end()) return {whole->second};
+  std::vector<int32_t> ids = char_ids(word);
+  std::vector<Symbol> symbols;
+  symbols.reserve(ids.size());
+  for (int32_t i = 0; i < static_cast<int32_t>(ids.size()); ++i) {
+    symbols.push_back({ids[i], i - 1, i + 1 < static_cast<int32_t>(ids.size()) ? i + 1 : -1});
   }
-  std::vector<Symbol> symbols = split_bytes(word);
   std::vector<Candidate> heap;
   for (int32_t i = 0; i < static_cast<int32_t>(symbols.size()); ++i) {
     push_candidate(symbols, i, heap);
@@ -134,7 +182,7 @@ std::vector<int32_t> Bpe::merge_word(std::string_view word) const {
     push_candidate(symbols, best.left, heap);
     if (left.previous >= 0) push_candidate(symbols, left.previous, heap);
   }
-  std::vector<int32_t> ids;
+  ids.clear();
   for (const Symbol& symbol : symbols) {
     if (symbol.id != kGone) ids.push_back(symbol.id);
   }
@@ -145,21 +193,35 @@ bool Bpe::worse(const Candidate& a, const Candidate& b) {
   return std::tie(a.merge.rank, a.left) > std::tie(b.merge.rank, b.left);
 }
 
-std::vector<Bpe::Symbol> Bpe::split_bytes(std::string_view word) const {
-  std::vector<Symbol> symbols;
-  symbols.reserve(word.size());
-  for (size_t at = 0; at < word.size();) {
-    const char32_t character = next_byte_char(word, at);
-    const int32_t id = character < kByteCharLimit ? char_ids_[character] : kGone;
-    if (id == kGone) {
-      throw Error("the tokenizer has no token for byte {:#04x} (in '{}')", char_to_byte(character),
-                  shortened(word));
+// Before anything is merged. An unknown token waits for those that it is fused with, and so comes
+// behind bytes that stand between, as `tokenizers` has it.
+std::vector<int32_t> Bpe::char_ids(std::string_view word) const {
+  std::vector<int32_t> ids;
+  ids.reserve(word.size());
+  bool unknown = false;
+  for (size_t at = 0; at < word.size(); at += utf8_length(word[at])) {
+    const std::string_view character = whole_char(word, at);
+    if (const auto id = find(character)) {
+      if (unknown) ids.push_back(*unknown_);
+      unknown = false;
+      ids.push_back(*id);
+    } else if (!append_bytes(character, ids)) {
+      if (unknown && !fuse_unknown_) ids.push_back(*unknown_);
+      unknown = unknown_.has_value();
+      left_out_ += unknown ? 0 : 1;
     }
-    const auto index = static_cast<int32_t>(symbols.size());
-    if (index > 0) symbols.back().next = index;
-    symbols.push_back({id, index - 1, -1});
   }
-  return symbols;
+  if (unknown) ids.push_back(*unknown_);
+  return ids;
+}
+
+bool Bpe::append_bytes(std::string_view character, std::vector<int32_t>& ids) const {
+  const auto id_of_byte = [&](char byte) { return byte_ids_[static_cast<uint8_t>(byte)]; };
+  const bool all = byte_fallback_ && std::all_of(character.begin(), character.end(),
+                                                 [&](char c) { return id_of_byte(c) != kGone; });
+  if (!all) return false;
+  for (const char byte : character) ids.push_back(id_of_byte(byte));
+  return true;
 }
 
 void Bpe::push_candidate(const std::vector<Symbol>& symbols, int32_t left,
@@ -167,9 +229,9 @@ void Bpe::push_candidate(const std::vector<Symbol>& symbols, int32_t left,
   const Symbol& symbol = symbols[left];
   if (symbol.next < 0) return;
   const int32_t right_id = symbols[symbol.next].id;
-  const auto found = merges_.find(pair_key(symbol.id, right_id));
-  if (found == merges_.end()) return;
-  heap.push_back({found->second, left, symbol.id, right_id});
+  const Merge* const merge = merges_.find(symbol.id, right_id);
+  if (merge == nullptr) return;
+  heap.push_back({*merge, left, symbol.id, right_id});
   std::push_heap(heap.begin(), heap.end(), worse);
 }
 

@@ -1,16 +1,18 @@
-// Byte-pair encoding of single words in the byte alphabet.
+// Byte-pair encoding of single words.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "base/json_view.h"
-#include "data/byte_level.h"
+#include "data/pair_table.h"
 
 namespace zeroth::data {
 
@@ -23,15 +25,20 @@ struct StringHash {
 };
 using Vocabulary = std::unordered_map<std::string, int32_t, StringHash, std::equal_to<>>;
 
-// Immutable but for a cache of words behind a lock.
+// Immutable but for a count and a cache of words behind a lock.
 class Bpe {
  public:
   // tokenizer.json's `model`. Throws Error naming a type or setting that is not supported, a key
   // with a value of the wrong kind, or a merge that is not in the vocabulary.
   explicit Bpe(const nlohmann::json& given);
 
-  // Appends the ids of a word. Throws Error if a byte has no token.
+  // Appends the ids of a word, which is valid UTF-8. A character that has no token, and no tokens
+  // for its bytes, becomes the unknown token; where there is none it is left out, as `tokenizers`
+  // does, and counted.
   void encode(std::string_view word, std::vector<int32_t>& ids) const;
+
+  // Characters left out until now.
+  int64_t left_out() const { return left_out_; }
 
   const Vocabulary& vocabulary() const { return vocabulary_; }
 
@@ -54,18 +61,29 @@ class Bpe {
   static constexpr int32_t kGone = -1;
   static bool worse(const Candidate& a, const Candidate& b);
 
+  void load_vocabulary(const JsonView& vocab);
   void load_merges(const JsonView& merges);
   int32_t id_of(std::string_view token, std::string_view merge) const;
+  std::optional<int32_t> find(std::string_view token) const;
+
+  void encode_part(std::string_view part, std::vector<int32_t>& ids) const;
+  size_t next_cut(std::string_view word, size_t begin) const;
   std::vector<int32_t> merge_word(std::string_view word) const;
-  std::vector<Symbol> split_bytes(std::string_view word) const;
+  std::vector<int32_t> char_ids(std::string_view word) const;
+  bool append_bytes(std::string_view character, std::vector<int32_t>& ids) const;
   void push_candidate(const std::vector<Symbol>& symbols, int32_t left,
                       std::vector<Candidate>& heap) const;
 
   bool ignore_merges_ = false;  // a word of the vocabulary is taken whole
+  bool byte_fallback_ = false;  // a character that is no token is written in tokens like <0xE2>
+  bool fuse_unknown_ = false;   // neighbours that are no tokens become one unknown token
+  std::optional<int32_t> unknown_;
   Vocabulary vocabulary_;
-  std::array<int32_t, kByteCharLimit> char_ids_{};
-  std::unordered_map<uint64_t, Merge> merges_;  // key: left id, right id
+  std::array<int32_t, 256> byte_ids_{};  // of tokens like <0xE2>; kGone where there is none
+  PairTable<Merge> merges_;              // by left id and right id
+  PairTable<bool> joints_;               // by characters between which a merge joins two tokens
 
+  mutable std::atomic<int64_t> left_out_ = 0;
   mutable std::mutex cache_mutex_;
   mutable std::unordered_map<std::string, std::vector<int32_t>, StringHash, std::equal_to<>> cache_;
 };

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "data/byte_level.h"
+#include "data/utf8.h"
 
 namespace zeroth::data {
 namespace {
@@ -17,18 +18,17 @@ constexpr const char* kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr const char* kPunctuation = R"([\p{P}!-\/:-@\[-`\{-~])";
 constexpr size_t kMostStages = 100;  // each works inside the one before
+constexpr int kMostByteMaps = 4;     // each makes a text up to twice as long
 constexpr const char* kNumber = R"(\p{N})";
 
 }  // namespace
 
 Pretokenizer::Pretokenizer(const json& pre_tokenizer) {
   if (!pre_tokenizer.is_null()) add(JsonView(pre_tokenizer, "pre_tokenizer"));
-  const bool byte_level = std::any_of(stages_.begin(), stages_.end(), [](const Stage& stage) {
+  const auto maps = std::count_if(stages_.begin(), stages_.end(), [](const Stage& stage) {
     return std::holds_alternative<ByteMap>(stage);
   });
-  if (!byte_level) {
-    throw Error("pre_tokenizer has no ByteLevel; only byte-level BPE is supported");
-  }
+  if (maps > kMostByteMaps) throw Error("pre_tokenizer: more than {} ByteLevel", kMostByteMaps);
 }
 
 void Pretokenizer::add(const JsonView& part) {
@@ -36,17 +36,19 @@ void Pretokenizer::add(const JsonView& part) {
     throw Error("{}: more than {} steps in a pre_tokenizer", part.path(), kMostStages);
   }
   const std::string& type = part.at("type").text();
-  if (type == "Sequence") {
-    const JsonView inner = part.at("pretokenizers");
-    for (size_t i = 0; i < inner.size(); ++i) add(inner.at(i));
-  } else if (type == "ByteLevel") {
-    if (part.flag("add_prefix_space", true)) stages_.emplace_back(PrefixSpace{});
-    if (part.flag("use_regex", true)) {
-      stages_.emplace_back(Split{Regex(kGpt2Pattern), Behavior::kIsolated, false});
-    }
-    stages_.emplace_back(ByteMap{});
+  if (type != "Sequence") return add_step(type, part);
+  const JsonView inner = part.at("pretokenizers");
+  for (size_t i = 0; i < inner.size(); ++i) add(inner.at(i));
+}
+
+void Pretokenizer::add_step(const std::string& type, const JsonView& part) {
+  if (type == "ByteLevel") {
+    add_byte_level(part);
+  } else if (type == "Metaspace") {
+    add_metaspace(part);
   } else if (type == "Split") {
-    add_split(part);
+    stages_.emplace_back(
+        Split{parse_pattern(part), parse_behavior(part), part.flag("invert", false)});
   } else if (type == "Digits") {
     const bool individual = part.flag("individual_digits", false);
     stages_.emplace_back(
@@ -58,11 +60,39 @@ void Pretokenizer::add(const JsonView& part) {
   }
 }
 
-void Pretokenizer::add_split(const JsonView& part) {
-  const JsonView pattern = part.at("pattern");
-  const auto regex = pattern.find("Regex");
-  const std::string source = regex ? regex->text() : escape_regex(pattern.at("String").text());
-  stages_.emplace_back(Split{Regex(source), parse_behavior(part), part.flag("invert", false)});
+void Pretokenizer::add_byte_level(const JsonView& part) {
+  if (part.flag("add_prefix_space", true)) stages_.emplace_back(Prefix{" ", false});
+  if (part.flag("use_regex", true)) {
+    stages_.emplace_back(Split{Regex(kGpt2Pattern), Behavior::kIsolated, false});
+  }
+  stages_.emplace_back(ByteMap{});
+}
+
+// Old files say "add_prefix_space": false for the scheme "never".
+void Pretokenizer::add_metaspace(const JsonView& part) {
+  const auto mark = part.text("replacement", "\u2581");
+  if (mark.empty() || utf8_length(mark[0]) != mark.size()) {
+    part.at("replacement").refuse("a character");
+  }
+  const auto scheme = part.text("prepend_scheme", "always");
+  if (scheme != "always" && scheme != "first" && scheme != "never") {
+    part.at("prepend_scheme").refuse("always, first or never");
+  }
+  const json space = {{"pattern", {{"String", " "}}}, {"content", mark}};
+  stages_.emplace_back(Spaces{Replacement(JsonView(space))});
+  if (scheme != "never" && part.flag("add_prefix_space", true)) {
+    stages_.emplace_back(Prefix{mark, scheme == "first"});
+  }
+  if (part.flag("split", true)) {
+    stages_.emplace_back(Split{Regex(escape_regex(mark)), Behavior::kMergedWithNext, false});
+  }
+}
+
+bool Pretokenizer::needs_beginning() const {
+  return std::any_of(stages_.begin(), stages_.end(), [](const Stage& stage) {
+    const auto* const prefix = std::get_if<Prefix>(&stage);
+    return prefix != nullptr && prefix->only_at_beginning;
+  });
 }
 
 Pretokenizer::Behavior Pretokenizer::parse_behavior(const JsonView& part) {
@@ -75,25 +105,32 @@ Pretokenizer::Behavior Pretokenizer::parse_behavior(const JsonView& part) {
   throw Error("pre_tokenizer behavior '{}' is not supported", shortened(name));
 }
 
-void Pretokenizer::split(std::string_view text, const WordSink& word) const {
-  run(0, text, word);
+void Pretokenizer::split(std::string_view text, bool begins, const WordSink& word) const {
+  run(0, {text, begins}, word);
 }
 
-void Pretokenizer::run(size_t stage, std::string_view text, const WordSink& word) const {
+void Pretokenizer::run(size_t stage, Part part, const WordSink& word) const {
+  const auto [text, begins] = part;
   if (text.empty()) return;
   if (stage == stages_.size()) return word(text);
-  if (std::holds_alternative<PrefixSpace>(stages_[stage])) {
-    return text.starts_with(' ') ? run(stage + 1, text, word)
-                                 : run(stage + 1, " " + std::string(text), word);
+  const Stage& now = stages_[stage++];
+  if (const auto* const prefix = std::get_if<Prefix>(&now)) {
+    const bool put = !text.starts_with(prefix->text) && (begins || !prefix->only_at_beginning);
+    return put ? run(stage, {prefix->text + std::string(text), begins}, word)
+               : run(stage, part, word);
   }
-  if (std::holds_alternative<ByteMap>(stages_[stage])) {
+  if (const auto* const spaces = std::get_if<Spaces>(&now)) {
+    return run(stage, {spaces->marks.run(text, most_bytes(text.size())), begins}, word);
+  }
+  if (std::holds_alternative<ByteMap>(now)) {
     std::string mapped;
     append_byte_level(text, mapped);
-    return run(stage + 1, mapped, word);
+    return run(stage, {mapped, begins}, word);
   }
-  const auto& split = std::get<Split>(stages_[stage]);
+  const auto& split = std::get<Split>(now);
   for (const Piece& piece : merge_pieces(find_pieces(split, text), split.behavior)) {
-    run(stage + 1, text.substr(piece.range.begin, piece.range.end - piece.range.begin), word);
+    const auto [begin, end] = piece.range;
+    run(stage, {text.substr(begin, end - begin), begins && begin == 0}, word);
   }
 }
 

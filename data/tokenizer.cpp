@@ -1,6 +1,5 @@
 #include "data/tokenizer.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -9,7 +8,8 @@
 #include "base/printable.h"
 #include "data/added_tokens.h"
 #include "data/bpe.h"
-#include "data/byte_level.h"
+#include "data/decoder.h"
+#include "data/normalizer.h"
 #include "data/pretokenizer.h"
 #include "data/tokenizer_files.h"
 #include "data/utf8.h"
@@ -20,67 +20,59 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-// Whether text is brought to NFC first; any other normaliser is refused.
-bool parse_nfc(const JsonView& normalizer) {
-  const std::string& type = normalizer.at("type").text();
-  if (type == "NFC") return true;
-  if (type != "Sequence") throw Error("normalizer type '{}' is not supported", shortened(type));
-  const JsonView parts = normalizer.at("normalizers");
-  bool nfc = false;
-  for (size_t i = 0; i < parts.size(); ++i) nfc = parse_nfc(parts.at(i)) || nfc;
-  return nfc;
-}
-
-bool parse_nfc(const std::optional<JsonView>& normalizer) {
-  return normalizer && parse_nfc(*normalizer);
-}
-
 json member(const JsonView& file, const char* key) {
   const auto found = file.find(key);
   return found ? found->json() : json();
 }
 
-std::vector<AddedToken> pick(const std::vector<AddedToken>& tokens, bool normalized, bool nfc) {
-  std::vector<AddedToken> picked;
-  for (AddedToken token : tokens) {
-    if (token.normalized != normalized) continue;
-    if (normalized && nfc) token.content = to_nfc(token.content);
-    picked.push_back(std::move(token));
-  }
-  return picked;
+std::vector<AddedToken> pick_raw(std::vector<AddedToken> tokens) {
+  std::erase_if(tokens, [](const AddedToken& token) { return token.normalized; });
+  return tokens;
 }
 
-std::string token_bytes(const std::string& token) {
-  std::string bytes;
-  for (size_t at = 0; at < token.size();) {
-    const size_t begin = at;
-    const int byte = char_to_byte(next_byte_char(token, at));
-    if (byte < 0) {
-      bytes += token.substr(begin, at - begin);
-    } else {
-      bytes += static_cast<char>(byte);
-    }
+// As they stand in a normalised text.
+std::vector<AddedToken> pick_normalized(std::vector<AddedToken> tokens,
+                                        const Normalizer& normalizer) {
+  std::erase_if(tokens, [](const AddedToken& token) { return !token.normalized; });
+  for (AddedToken& token : tokens) token.content = normalizer.run(token.content);
+  return tokens;
+}
+
+// Other files that hold a tokenizer: what transformers makes tokenizer.json of.
+void explain_missing(const fs::path& model_dir) {
+  for (const char* const other : {"tokenizer.model", "vocab.json"}) {
+    if (!fs::exists(model_dir / other)) continue;
+    throw Error(
+        "{0}: no tokenizer.json, but {1}; make it of {1}: pip install transformers sentencepiece "
+        "protobuf && python3 -c \"from transformers import AutoTokenizer as T; "
+        "T.from_pretrained('{0}').save_pretrained('{0}')\"",
+        model_dir.string(), other);
   }
-  return bytes;
 }
 
 }  // namespace
 
 struct Tokenizer::Parts {
-  Parts(const JsonView& file, std::vector<AddedToken> added)
+  Parts(const JsonView& file, const std::vector<AddedToken>& added)
       : bpe(file.at("model").json()),
+        normalizer(member(file, "normalizer")),
         pretokenizer(member(file, "pre_tokenizer")),
-        nfc(parse_nfc(file.find("normalizer"))),
-        raw_added(pick(added, false, nfc)),
-        normalized_added(pick(added, true, nfc)),
+        raw_added(pick_raw(added)),
+        normalized_added(pick_normalized(added, normalizer)),
+        decoder(member(file, "decoder")),
         around(parse_text_template(member(file, "post_processor"))) {
-    for (const auto& [token, id] : bpe.vocabulary()) set_bytes(id, token_bytes(token));
+    if (normalizer.cuts_beginning() && pretokenizer.needs_beginning()) {
+      throw Error(
+          "a normalizer that cuts the beginning off, before prepend_scheme 'first', is not "
+          "supported");
+    }
+    for (const auto& [token, id] : bpe.vocabulary()) set_token(id, token);
     for (const AddedToken& token : added) add(token);
   }
 
-  void set_bytes(int32_t id, std::string text) {
-    if (bytes.size() <= static_cast<size_t>(id)) bytes.resize(id + 1);
-    bytes[id] = std::move(text);
+  void set_token(int32_t id, std::string text) {
+    if (tokens.size() <= static_cast<size_t>(id)) tokens.resize(id + 1);
+    tokens[id] = std::move(text);
   }
 
   void add(const AddedToken& token) {
@@ -89,7 +81,7 @@ struct Tokenizer::Parts {
       throw Error("added token '{}' has the id {}, but {} in the vocabulary",
                   shortened(token.content), token.id, known->second);
     }
-    set_bytes(token.id, token.content);
+    set_token(token.id, token.normalized ? normalizer.run(token.content) : token.content);
     added_ids.emplace(token.content, token.id);
   }
 
@@ -102,13 +94,14 @@ struct Tokenizer::Parts {
   }
 
   Bpe bpe;
+  Normalizer normalizer;
   Pretokenizer pretokenizer;
-  bool nfc;
   AddedTokenSplitter raw_added;
   AddedTokenSplitter normalized_added;
+  Decoder decoder;
   TextTemplate around;
   Vocabulary added_ids;
-  std::vector<std::string> bytes;  // by id
+  std::vector<std::string> tokens;  // by id; empty where there is none
   std::optional<int32_t> end_of_text;
 };
 
@@ -119,6 +112,7 @@ Tokenizer::~Tokenizer() = default;
 
 Tokenizer Tokenizer::load(const fs::path& model_dir) {
   const fs::path path = model_dir / "tokenizer.json";
+  if (!fs::exists(path)) explain_missing(model_dir);
   const json file = read_json({.name = path.string()});
   std::unique_ptr<Parts> parts;
   try {
@@ -139,23 +133,29 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
   std::vector<int32_t> ids;
   const auto add_id = [&](int32_t id) { ids.push_back(id); };
   const auto add_word = [&](std::string_view word) { parts_->bpe.encode(word, ids); };
-  const auto add_text = [&](std::string_view part) { parts_->pretokenizer.split(part, add_word); };
   parts_->raw_added.split(text, add_id, [&](std::string_view part) {
-    const std::string normal = parts_->nfc ? to_nfc(part) : std::string(part);
-    parts_->normalized_added.split(normal, add_id, add_text);
+    const std::string normal = parts_->normalizer.run(part);
+    parts_->normalized_added.split(normal, add_id, [&](std::string_view piece) {
+      const bool begins = part.data() == text.data() && piece.data() == normal.data();
+      parts_->pretokenizer.split(piece, begins, add_word);
+    });
   });
   return ids;
 }
 
+int64_t Tokenizer::left_out() const {
+  return parts_->bpe.left_out();
+}
+
 std::string Tokenizer::decode(std::span<const int32_t> ids) const {
-  std::string text;
+  std::vector<std::string> tokens;
   for (const int32_t id : ids) {
     if (id < 0 || id >= vocab_size()) {
       throw Error("token id {} is outside the vocabulary of {}", id, vocab_size());
     }
-    text += parts_->bytes[id];
+    if (!parts_->tokens[id].empty()) tokens.push_back(parts_->tokens[id]);
   }
-  return text;
+  return parts_->decoder.run(std::move(tokens));
 }
 
 const std::vector<int32_t>& Tokenizer::prefix() const {
@@ -168,7 +168,7 @@ std::optional<int32_t> Tokenizer::end_of_text() const {
   return parts_->end_of_text;
 }
 int64_t Tokenizer::vocab_size() const {
-  return static_cast<int64_t>(parts_->bytes.size());
+  return static_cast<int64_t>(parts_->tokens.size());
 }
 
 }  // namespace zeroth::data

@@ -1,6 +1,6 @@
-// Text to token ids and back, as `tokenizers` does it for byte-level BPE (GPT-2, Llama 3, Qwen,
-// Phi, Falcon). A part of tokenizer.json that would change ids and is not known here is refused by
-// name.
+// Text to token ids and back, as `tokenizers` does it for BPE: on bytes (GPT-2, Llama 3, Qwen, Phi,
+// SmolLM, Falcon) or on characters (Llama 2, Mistral, Gemma, Phi-3). A part of tokenizer.json that
+// would change ids and is not known here is refused by name.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,11 @@ class Tokenizer {
   // ids. Throws Error with the byte offset if the text is not UTF-8.
   std::vector<int32_t> encode(std::string_view text) const;
 
-  // The bytes of all ids, added tokens included. Throws Error for an id outside the vocabulary.
+  // Characters that `encode` has left out until now, for want of a token for them, as `tokenizers`
+  // does. No tokenizer on bytes has any, unless its alphabet is incomplete.
+  int64_t left_out() const;
+
+  // The text of all ids, special tokens included. Throws Error for an id outside the vocabulary.
   std::string decode(std::span<const int32_t> ids) const;
 
   // What the tokenizer's own template puts around a whole text (BOS, EOS); both may be empty.

@@ -2,52 +2,50 @@
 
 #include <utf8proc.h>
 
-#include <algorithm>
 #include <array>
-#include <vector>
-
-#include "base/error.h"
 
 namespace zeroth::data {
 namespace {
 
+constexpr std::string_view kReplacement = "\ufffd";
+
+uint8_t byte_at(std::string_view text, size_t at) {
+  return static_cast<uint8_t>(text[at]);
+}
+
 bool is_ascii(char byte) {
-  return static_cast<unsigned char>(byte) < 0x80;
+  return static_cast<uint8_t>(byte) < 0x80;
 }
 
-std::vector<utf8proc_int32_t> decompose(std::string_view text) {
-  std::vector<utf8proc_int32_t> codes;
-  codes.reserve(text.size());
-  for (size_t at = 0; at < text.size();) {
-    utf8proc_int32_t code = 0;
-    const auto length =
-        utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()) + at,
-                         static_cast<utf8proc_ssize_t>(text.size() - at), &code);
-    ZEROTH_CHECK(length > 0, "byte {} of a text is not UTF-8", at);
-    at += static_cast<size_t>(length);
-    std::array<utf8proc_int32_t, 8> parts{};  // canonical decompositions have at most four
-    const auto count = utf8proc_decompose_char(
-        code, parts.data(), std::ssize(parts),
-        static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE), nullptr);
-    ZEROTH_CHECK(count > 0 && count <= std::ssize(parts), "U+{:04X} has {} parts", code, count);
-    codes.insert(codes.end(), parts.begin(), parts.begin() + count);
-  }
-  return codes;
+bool continues(std::string_view text, size_t at) {
+  return at < text.size() && (byte_at(text, at) & 0xC0) == 0x80;
 }
 
-// Canonical order of combining marks. utf8proc_map has its own, which takes quadratic time in a
-// long row of them.
-void sort_marks(std::vector<utf8proc_int32_t>& codes) {
-  const auto mark_class = [](utf8proc_int32_t code) {
-    return utf8proc_get_property(code)->combining_class;
-  };
-  for (auto at = codes.begin(); at != codes.end();) {
-    const auto begin = std::find_if(at, codes.end(), mark_class);
-    at = std::find_if_not(begin, codes.end(), mark_class);
-    std::stable_sort(begin, at, [&](utf8proc_int32_t a, utf8proc_int32_t b) {
-      return mark_class(a) < mark_class(b);
-    });
+// Whether the byte at `at` can follow the first one: not if that makes an overlong form, a
+// surrogate or a character above U+10FFFF.
+bool follows_first(std::string_view text, size_t at) {
+  if (!continues(text, at)) return false;
+  const uint8_t first = byte_at(text, at - 1);
+  const uint8_t second = byte_at(text, at);
+  switch (first) {
+    case 0xE0:
+      return second >= 0xA0;
+    case 0xED:
+      return second < 0xA0;
+    case 0xF0:
+      return second >= 0x90;
+    case 0xF4:
+      return second < 0x90;
+    default:
+      return first >= 0xC2 && first <= 0xF4;
   }
+}
+
+// Bytes at an invalid place that are the beginning of one character, at least 1.
+size_t broken_length(std::string_view text, size_t at) {
+  if (!follows_first(text, at + 1)) return 1;
+  const bool third = utf8_length(text[at]) == 4 && continues(text, at + 2);
+  return third ? 3 : 2;
 }
 
 }  // namespace
@@ -69,20 +67,15 @@ std::optional<size_t> find_invalid_utf8(std::string_view text) {
   return std::nullopt;
 }
 
-std::string to_nfc(std::string_view text) {
-  if (std::all_of(text.begin(), text.end(), is_ascii)) return std::string(text);
-  std::vector<utf8proc_int32_t> codes = decompose(text);
-  sort_marks(codes);
-  const auto count =
-      utf8proc_normalize_utf32(codes.data(), std::ssize(codes),
-                               static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
-  std::string composed;
-  for (utf8proc_ssize_t i = 0; i < count; ++i) {
-    std::array<utf8proc_uint8_t, 4> bytes{};
-    const auto size = utf8proc_encode_char(codes[static_cast<size_t>(i)], bytes.data());
-    composed.append(reinterpret_cast<const char*>(bytes.data()), static_cast<size_t>(size));
+std::string to_valid_utf8(std::string_view bytes) {
+  std::string text;
+  while (const auto invalid = find_invalid_utf8(bytes)) {
+    text += bytes.substr(0, *invalid);
+    text += kReplacement;
+    bytes.remove_prefix(*invalid + broken_length(bytes, *invalid));
   }
-  return composed;
+  text += bytes;
+  return text;
 }
 
 size_t utf8_length(char first_byte) {
@@ -90,6 +83,33 @@ size_t utf8_length(char first_byte) {
   if (byte < 0x80) return 1;
   if (byte < 0xE0) return 2;
   return byte < 0xF0 ? 3 : 4;
+}
+
+char32_t char_at(std::string_view text, size_t at) {
+  const auto bits = [&](size_t i) { return static_cast<char32_t>(byte_at(text, at + i) & 0x3F); };
+  const char32_t first = byte_at(text, at);
+  switch (utf8_length(text[at])) {
+    case 1:
+      return first;
+    case 2:
+      return (first & 0x1F) << 6 | bits(1);
+    case 3:
+      return (first & 0x0F) << 12 | bits(1) << 6 | bits(2);
+    default:
+      return (first & 0x07) << 18 | bits(1) << 12 | bits(2) << 6 | bits(3);
+  }
+}
+
+size_t previous_char(std::string_view text, size_t end) {
+  do --end;
+  while (end > 0 && continues(text, end));
+  return end;
+}
+
+void append_char(char32_t character, std::string& text) {
+  std::array<utf8proc_uint8_t, 4> bytes{};
+  const auto size = utf8proc_encode_char(static_cast<utf8proc_int32_t>(character), bytes.data());
+  text.append(reinterpret_cast<const char*>(bytes.data()), static_cast<size_t>(size));
 }
 
 }  // namespace zeroth::data

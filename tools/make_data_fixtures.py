@@ -1,11 +1,18 @@
 #!/usr/bin/env python3
-"""Write tests/data/fixtures: small byte-level BPE tokenizers and what Hugging Face `tokenizers` makes of texts.
+"""Write tests/data/fixtures: small BPE tokenizers and what Hugging Face `tokenizers` makes of texts.
 
 usage: make_data_fixtures.py      (needs tokenizers; the result is committed, tests do not run this)
 
+Made with tokenizers 0.23.3.
+
 NAME/tokenizer.json, tokenizer_config.json   a tokenizer of the family's shape, trained on the texts below
-NAME/cases.json                              [{"text", "ids", "with_template"}]
+NAME/cases.json                              [{"text", "ids", "with_template", "decoded"}]
+NAME/hashes.json                             {"ids", "decoded"}: of each 100 of 10,000 lines, which line(n) makes
 pretokenizers.json                           [{"pre_tokenizer", "cases": [{"text", "words"}]}]
+normalizers.json                             [{"normalizer", "cases": [{"text", "normal"}]}]
+decoders.json                                [{"decoder", "cases": [{"tokens", "text"}]}]
+
+lines.json, of which the lines are made, is written by hand.
 """
 import json
 import pathlib
@@ -22,7 +29,7 @@ QWEN = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
 O200K = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
          r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
          r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
-POSSESSIVE = r"[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
+CL100K = r"[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
 
 TEXTS = [
     "",
@@ -47,6 +54,10 @@ TEXTS = [
     "the the the there then them these those other another together weather",
 ]
 
+LINES = 10_000
+BLOCK = 100
+PARTS = json.loads((OUT / "lines.json").read_text())
+
 ADDED = [
     AddedToken("<left>", lstrip=True, special=True),
     AddedToken("<right>", rstrip=True, special=True),
@@ -56,6 +67,59 @@ ADDED = [
     AddedToken("    ", special=False, normalized=True),
     AddedToken("   ", special=False, normalized=True),
 ]
+
+
+class Random:
+    """The same numbers as tests/data/lines.h draws."""
+
+    def __init__(self, seed):
+        self.state = seed
+
+    def below(self, limit):
+        self.state = (self.state * 6364136223846793005 + 1442695040888963407) % 2**64
+        return (self.state >> 33) % limit
+
+    def pick(self, values):
+        return values[self.below(len(values))]
+
+
+def piece(random):
+    kind = random.pick(PARTS["kinds"])
+    if "texts" in kind:
+        text = random.pick(kind["texts"])
+        return text * (1 + random.below(kind["repeat"])) if "repeat" in kind else text
+    text = ""
+    for _ in range(1 + random.below(kind["most"])):
+        first, last = random.pick(kind["ranges"])
+        text += chr(first + random.below(last - first + 1))
+    return text
+
+
+def line(number):
+    random = Random(number)
+    text = ""
+    for _ in range(1 + random.below(12)):
+        text += piece(random)
+        text += random.pick(PARTS["between"])
+    return text
+
+
+def mixed(numbers):
+    """FNV-1a over whole numbers instead of bytes."""
+    value = 0xCBF29CE484222325
+    for number in numbers:
+        value = (value ^ number) * 0x100000001B3 % 2**64
+    return f"{value:016x}"
+
+
+def hash_lines(tokenizer):
+    ids, decoded = [], []
+    for begin in range(0, LINES, BLOCK):
+        encoded = [tokenizer.encode(line(n), add_special_tokens=False).ids for n in range(begin, begin + BLOCK)]
+        texts = [tokenizer.decode(one, skip_special_tokens=False).encode() for one in encoded]
+        ids.append(mixed(number for one in encoded for number in [len(one), *one]))
+        decoded.append(mixed(number for one in texts for number in [len(one), *one]))
+    return {"ids": ids, "decoded": decoded}
 
 
 def train(pre_tokenizer, normalizer=None, specials=("<|endoftext|>",), **model):
@@ -91,8 +155,10 @@ def write(name, tokenizer, config, merges_as_strings=False):
         "text": text,
         "ids": tokenizer.encode(text, add_special_tokens=False).ids,
         "with_template": tokenizer.encode(text).ids,
+        "decoded": tokenizer.decode(tokenizer.encode(text).ids, skip_special_tokens=False),
     } for text in TEXTS]
     dump(folder / "cases.json", cases)
+    dump(folder / "hashes.json", hash_lines(tokenizer))
 
 
 def dump(path, value):
@@ -127,6 +193,77 @@ def make_tokenizers():
     write("prefix_space", spaced, {"tokenizer_config.json": {"eos_token": {"content": "</s>"}}})
 
 
+    smol = train(pre.Sequence([pre.Digits(individual_digits=True), pre.ByteLevel(add_prefix_space=False)]))
+    write("smollm", smol, {})
+    write("cl100k", train(split_then_bytes(CL100K)), {})
+    write("tekken", train(split_then_bytes(O200K), specials=("<unk>", "<s>", "</s>"), ignore_merges=True), {})
+
+
+MARK = "\u2581"
+
+
+def special(content, **flags):
+    return {"content": content, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+            "special": True, **flags}
+
+
+def characters(specials, normalizer, pre_tokenizer, decoder, single="<s> $A", by_bytes=True, **model):
+    """A tokenizer on characters: special tokens, bytes, and what is learnt of words that begin with the mark."""
+    learner = Tokenizer(models.BPE())
+    learner.pre_tokenizer = pre.Metaspace()
+    learner.train_from_iterator(
+        TEXTS + [line(n) for n in range(1000)],
+        trainers.BpeTrainer(vocab_size=700, limit_alphabet=300, max_token_length=12, show_progress=False))
+    learnt = json.loads(learner.to_str())["model"]
+    tokens = [one["content"] for one in specials] + [f"<0x{byte:02X}>" for byte in range(256) if by_bytes]
+    merges = learnt["merges"] + [[MARK, MARK], [MARK * 2, MARK * 2], [",", MARK], [MARK + "the", MARK]]
+    tokens += sorted(learnt["vocab"], key=learnt["vocab"].get) + [a + b for a, b in merges]
+    vocab = {token: id for id, token in enumerate(dict.fromkeys(tokens))}
+    tokenizer = Tokenizer.from_str(json.dumps({
+        "version": "1.0", "truncation": None, "padding": None, "post_processor": None,
+        "added_tokens": [{"id": vocab[one["content"]], **one} for one in specials],
+        "normalizer": normalizer, "pre_tokenizer": pre_tokenizer, "decoder": decoder,
+        "model": {"type": "BPE", "dropout": None, "unk_token": "<unk>", "continuing_subword_prefix": None,
+                  "end_of_word_suffix": None, "fuse_unk": True, "byte_fallback": by_bytes, "ignore_merges": False,
+                  "vocab": vocab, "merges": merges, **model}}))
+    used = [name for name in ("<s>", "</s>") if name in single]
+    if used:
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=single, special_tokens=[(name, vocab[name]) for name in used])
+    return tokenizer
+
+
+def make_character_tokenizers():
+    spaces = {"type": "Replace", "pattern": {"String": " "}, "content": MARK}
+    marked = {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": MARK}, spaces]}
+    back = [{"type": "Replace", "pattern": {"String": MARK}, "content": " "}, {"type": "ByteFallback"},
+            {"type": "Fuse"}]
+    stripped = {"type": "Sequence", "decoders": [*back, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}
+
+    named = [special(name, normalized=True) for name in ("<unk>", "<s>", "</s>")]
+    write("llama2", characters(named, marked, None, stripped), {"tokenizer_config.json": {"eos_token": "</s>"}})
+
+    raw = [special(name) for name in ("<unk>", "<s>", "</s>")]
+    first = {"type": "Metaspace", "replacement": MARK, "prepend_scheme": "first", "split": False}
+    write("mistral", characters(raw, None, first, stripped, "<s> $A </s>"), {})
+
+    chat = [*raw[:2], special("</s>", rstrip=True, special=False), special("<|endoftext|>"),
+            special("<|user|>", rstrip=True), special("word", single_word=True, lstrip=True, special=False)]
+    write("phi3", characters(chat, marked, None, stripped, "$A"), {})
+
+    gemma = [*raw, special("<start_of_turn>"), *(special(text, special=False) for text in ("\n\n", "\t\t", MARK * 3))]
+    by_space = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
+    write("gemma", characters(gemma, spaces, by_space, {"type": "Sequence", "decoders": back}), {})
+
+    plain = {"type": "Sequence", "normalizers": [
+        {"type": "NFKC"}, {"type": "Lowercase"}, {"type": "Replace", "pattern": {"Regex": r"\s+"}, "content": " "},
+        {"type": "Strip", "strip_left": False, "strip_right": True}]}
+    always = {"type": "Metaspace", "replacement": MARK, "prepend_scheme": "always", "split": True}
+    words = [*raw, special("word", single_word=True, normalized=True, special=False),
+             special("CAF\u00c9", normalized=True, special=False)]
+    write("unknowns", characters(words, plain, always, always, "$A", by_bytes=False, fuse_unk=False), {})
+
+
 def pre_tokenizer_shapes():
     def split(pattern, behavior="Isolated", invert=False):
         return {"type": "Split", "pattern": pattern, "behavior": behavior, "invert": invert}
@@ -139,7 +276,7 @@ def pre_tokenizer_shapes():
 
     yield gpt2
     yield dict(gpt2, add_prefix_space=True)
-    for pattern in (LLAMA3, QWEN, O200K, POSSESSIVE, r"\p{Han}+", r"(?<=\d)[^\d]", r"x*", r"^\S|\S$", r"[\-\]x]"):
+    for pattern in (LLAMA3, QWEN, O200K, CL100K, r"\p{Han}+", r"(?<=\d)[^\d]", r"x*", r"^\S|\S$", r"[\-\]x]"):
         yield sequence(split({"Regex": pattern}), byte_level)
     for behavior in ("Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"):
         for invert in (False, True):
@@ -147,18 +284,27 @@ def pre_tokenizer_shapes():
     yield sequence(split({"String": "."}, "MergedWithPrevious"), byte_level)
     for individual in (False, True):
         yield sequence({"type": "Digits", "individual_digits": individual}, byte_level)
+    for scheme in ("always", "first", "never"):
+        for cut in (False, True):
+            yield {"type": "Metaspace", "replacement": MARK, "prepend_scheme": scheme, "split": cut}
+    yield sequence(split({"String": " "}, "MergedWithPrevious"))
+    yield sequence({"type": "Digits", "individual_digits": True}, gpt2)
     # Falcon: the last two work on the byte alphabet.
     yield sequence({"type": "Punctuation", "behavior": "Contiguous"}, gpt2,
                    {"type": "Digits", "individual_digits": False}, split({"Regex": "[0-9][0-9][0-9]"}))
 
 
+def with_parts(**parts):
+    return Tokenizer.from_str(json.dumps({
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
+        "pre_tokenizer": None, "post_processor": None, "decoder": None,
+        "model": {"type": "BPE", "vocab": {}, "merges": []}, **parts}))
+
+
 def make_pretokenizers():
     shapes = []
     for shape in pre_tokenizer_shapes():
-        tokenizer = Tokenizer.from_str(json.dumps({
-            "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
-            "pre_tokenizer": shape, "post_processor": None, "decoder": None,
-            "model": {"type": "BPE", "vocab": {}, "merges": []}}))
+        tokenizer = with_parts(pre_tokenizer=shape)
         texts = TEXTS[3:9] + TEXTS[10:14]
         cases = [{"text": text, "words": [word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text)]}
                  for text in texts]
@@ -168,6 +314,46 @@ def make_pretokenizers():
     dump(OUT / "pretokenizers_2.json", shapes[half:])
 
 
+def make_normalizers():
+    def replace(content, **pattern):
+        return {"type": "Replace", "pattern": pattern, "content": content}
+
+    shapes = [{"type": name} for name in ("NFC", "NFD", "NFKC", "NFKD", "Lowercase")]
+    shapes += [{"type": "Strip", "strip_left": left, "strip_right": right}
+               for left, right in ((True, True), (True, False), (False, True))]
+    shapes += [{"type": "Prepend", "prepend": MARK}, replace(MARK, String=" "), replace("", String="e"),
+               replace("<>", Regex=r"\s+|(?<=o)n"), replace("-", Regex="x*"),
+               {"type": "Sequence", "normalizers": [{"type": "NFKC"}, {"type": "Strip", "strip_left": True, "strip_right": True},
+                                                    {"type": "Lowercase"}, replace("  ", String=" ")]}]
+    texts = [TEXTS[7], *TEXTS[10:13], " \u00a0\t ", *(line(n) for n in (2, 4))]
+    dump(OUT / "normalizers.json", [{"normalizer": shape, "cases": [
+        {"text": text, "normal": with_parts(normalizer=shape).normalizer.normalize_str(text)} for text in texts]} for shape in shapes])
+
+
+def make_decoders():
+    tokens = [
+        [MARK + "Hello", MARK + MARK, "world", "<0xF0>", "<0x9F>", "<0x98>", "<0x80>", "!", "<0x0A>", "<0xg1>", "<s>"],
+        ["<0xE2>", "<0x82>", "a", "<0xff>", "<0x4>", "<0x041>", "<0xC3>", "<0xA9>"],
+        [" ", "  a  ", "\u0120b\u0120", "\u00c3\u00a9", "\u00e2\u0122", "\u00ac", "<s>\u65e5", "\u00f0\u0141\u013a", "x"],
+        [MARK, "a" + MARK + "b", "", "\u00ed\u0142\u0122\u00c0\u00af\u00f4\u0132\u0122\u0122"],
+    ]
+    strip = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
+    replace = {"type": "Replace", "pattern": {"String": MARK}, "content": " "}
+    shapes = [None, {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+              {"type": "ByteFallback"}, {"type": "Fuse"}, replace, strip, dict(strip, start=2, stop=0),
+              *({"type": "Metaspace", "replacement": MARK, "prepend_scheme": scheme, "split": True}
+                for scheme in ("always", "first", "never")),
+              {"type": "Sequence", "decoders": [replace, {"type": "ByteFallback"}, {"type": "Fuse"}, strip]}]
+    cases = []
+    for shape in shapes:
+        texts = [with_parts(decoder=shape).decoder.decode(one) if shape else " ".join(one) for one in tokens]
+        cases.append({"decoder": shape, "cases": [{"tokens": one, "text": text} for one, text in zip(tokens, texts)]})
+    dump(OUT / "decoders.json", cases)
+
+
 if __name__ == "__main__":
     make_tokenizers()
+    make_character_tokenizers()
     make_pretokenizers()
+    make_normalizers()
+    make_decoders()

@@ -79,6 +79,9 @@ class Opener {
     return data::open_dataset(options);
   }
 
+  // Characters of all texts, see data::Tokenizer.
+  int64_t left_out() const { return tokenizer_ ? tokenizer_->left_out() : 0; }
+
  private:
   const RunPlan& plan_;
   std::optional<data::Tokenizer> tokenizer_;
@@ -91,6 +94,11 @@ void open_data(RunPlan& plan) {
   if (!flags.eval_data.empty()) plan.samples.eval = opener.open(flags.eval_data);
   if (!plan.samples.eval && flags.eval_only && !flags.data.empty()) {
     plan.samples.eval = opener.open(flags.data);
+  }
+  if (opener.left_out() > 0) {
+    warn(plan.notes, "--data",
+         "{}/tokenizer.json: {} characters of the data have no token: left out", flags.model,
+         opener.left_out());
   }
   if (!plan.samples.eval) return;
   plan.samples.eval_samples = plan.samples.eval->size();

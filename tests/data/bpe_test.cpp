@@ -40,6 +40,13 @@ TEST_CASE("A word gives the same ids from the cache, and long words go past it")
   CHECK(ids.back() == 0);
 }
 
+TEST_CASE("A very long word takes no quadratic time") {
+  const Bpe bpe(small_model());
+  std::string word;
+  for (int i = 0; i < 500'000; ++i) word += i % 3 == 0 ? "ab" : "a";
+  CHECK(seconds_of([&] { encode(bpe, word); }) < 2);
+}
+
 TEST_CASE("A word of the vocabulary is taken whole only when merges are ignored") {
   json model = small_model();
   CHECK(encode(Bpe(model), "cab") == Ids{2, 3});
@@ -53,9 +60,55 @@ TEST_CASE("Merges may be written as strings") {
   CHECK(encode(Bpe(model), "aaabcab") == Ids{6, 5, 3});
 }
 
-TEST_CASE("A byte without a token is an Error") {
+TEST_CASE(
+    "A character without a token is left out and counted where there is none for the unknown") {
   const Bpe bpe(small_model());
-  check_contains(error_of([&] { encode(bpe, "ax"); }), "byte 0x78");
+  CHECK(encode(bpe, "a\u00e9b") == Ids{3});
+  CHECK(encode(bpe, "a\u00e9b") == Ids{3});
+  CHECK(encode(bpe, "bb") == Ids{1, 1});
+  CHECK(bpe.left_out() == 2);
+  CHECK(encode(bpe, std::string(100, '?')) == Ids{});
+  CHECK(bpe.left_out() == 102);
+  json model = small_model();
+  model["unk_token"] = "<unk>";  // is not in the vocabulary
+  CHECK(encode(Bpe(model), "axb") == Ids{3});
+}
+
+TEST_CASE("Unknown characters become unknown tokens, neighbours one if they are fused") {
+  json model = small_model();
+  model["unk_token"] = "c";
+  CHECK(encode(Bpe(model), "xya?") == Ids{2, 2, 0, 2});
+  model["fuse_unk"] = true;
+  CHECK(encode(Bpe(model), "xya?") == Ids{2, 0, 2});
+  const std::string many(100, '?');
+  CHECK(encode(Bpe(model), many + "a" + many) == Ids{2, 0, 2});
+}
+
+TEST_CASE("A character without a token falls back to its bytes if all of them are tokens") {
+  json model = small_model();
+  model["byte_fallback"] = true;
+  model["unk_token"] = "c";
+  model["vocab"].update({{"<0xC3>", 10}, {"<0xA9>", 11}});
+  const Bpe bpe(model);
+  CHECK(encode(bpe, "ab\u00e9a") == Ids{3, 10, 11, 0});
+  CHECK(encode(bpe, "\u20ac") == Ids{2});
+  // The unknown one waits for others like it, also behind bytes.
+  CHECK(encode(bpe, "\u20ac\u00e9a") == Ids{10, 11, 2, 0});
+}
+
+TEST_CASE("A long word is encoded in parts only where no merge joins them") {
+  const Bpe bpe(small_model());
+  std::string word;
+  Ids ids;
+  for (int i = 0; i < 40; ++i) {
+    word += "abccb";  // no merge joins c with c or b, nor b with a
+    ids.insert(ids.end(), {5, 2, 1});
+  }
+  CHECK(encode(bpe, word) == ids);
+  json joined = small_model();
+  joined["vocab"].update({{"abccb", 20}, {"ba", 21}, {"cb", 22}, {"abccbabccb", 23}});
+  joined["merges"].insert(joined["merges"].end(), {{"c", "b"}, {"abc", "cb"}, {"abccb", "abccb"}});
+  CHECK(encode(Bpe(joined), word) == Ids(20, 23));
 }
 
 TEST_CASE("What would change the ids and is not supported is refused by name") {
@@ -66,10 +119,11 @@ TEST_CASE("What would change the ids and is not supported is refused by name") {
   };
   refuse("type", "WordPiece", "'WordPiece'");
   refuse("dropout", 0.1, "dropout = 0.1");
-  refuse("byte_fallback", true, "byte_fallback");
+  refuse("type", "Unigram", "'Unigram' is not supported, only BPE; train on a .bin file");
   refuse("continuing_subword_prefix", "##", "continuing_subword_prefix");
   refuse("end_of_word_suffix", "</w>", "end_of_word_suffix");
   refuse("merges", {"ab"}, "model.merges[0] is \"ab\"");
+  refuse("merges", {"a b c"}, "model.merges[0] is \"a b c\", expected two texts");
   refuse("merges", json::array({json::array({"a", "c"})}), "'ac'");
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 std::vector<std::string> words_of(const Pretokenizer& pretokenizer, const std::string& text) {
   std::vector<std::string> words;
-  pretokenizer.split(text, [&](std::string_view word) { words.emplace_back(word); });
+  pretokenizer.split(text, true, [&](std::string_view word) { words.emplace_back(word); });
   return words;
 }
 
@@ -36,12 +36,36 @@ TEST_CASE("Words are those of Hugging Face's tokenizers, for every kind of pre-t
 }
 
 TEST_CASE("What is not known is refused by name") {
-  check_refused(R"({"type": "Metaspace"})", "'Metaspace'");
+  check_refused(R"({"type": "UnicodeScripts"})", "'UnicodeScripts'");
   check_refused(R"({"type": "Sequence", "pretokenizers": [{"type": "Whitespace"}]})",
                 "'Whitespace'");
   check_refused(R"({"type": "Split", "pattern": {"Regex": "a"}, "behavior": "Odd"})", "'Odd'");
-  check_refused(R"({"type": "Digits"})", "no ByteLevel");
-  check_refused("null", "no ByteLevel");
+  check_refused(R"({"type": "Metaspace", "prepend_scheme": "last"})",
+                "pre_tokenizer.prepend_scheme is \"last\", expected always, first or never");
+  check_refused(R"({"type": "Metaspace", "replacement": "ab"})", "expected a character");
+}
+
+TEST_CASE("Without a pre-tokenizer a text is one word") {
+  CHECK(words_of(Pretokenizer(nullptr), "a b  c") == std::vector<std::string>{"a b  c"});
+}
+
+TEST_CASE("Only a text's beginning gets the mark of the scheme 'first'") {
+  const Pretokenizer first(json::parse(R"({"type": "Metaspace", "prepend_scheme": "first"})"));
+  CHECK(first.needs_beginning());
+  for (const bool begins : {true, false}) {
+    std::string words;
+    first.split("a b", begins, [&](std::string_view word) { words += std::string(word) + "|"; });
+    CHECK(words == (begins ? "\u2581a|\u2581b|" : "a|\u2581b|"));
+  }
+  // Old files have it so.
+  const Pretokenizer never(json::parse(R"({"type": "Metaspace", "add_prefix_space": false})"));
+  CHECK(words_of(never, "a b") == std::vector<std::string>{"a", "\u2581b"});
+}
+
+TEST_CASE("The byte alphabet of the byte alphabet's is stopped before it fills the memory") {
+  json many = {{"type", "Sequence"}, {"pretokenizers", json::array()}};
+  for (int i = 0; i < 5; ++i) many["pretokenizers"].push_back({{"type", "ByteLevel"}});
+  check_contains(error_of([&] { Pretokenizer refused(many); }), "more than 4 ByteLevel");
 }
 
 TEST_CASE("Steps without end are refused before they are nested in each other") {

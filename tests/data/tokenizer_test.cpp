@@ -3,12 +3,39 @@
 #include <thread>
 
 #include "tests/data/data_test_support.h"
+#include "tests/data/lines.h"
 
 using namespace zeroth::data;
 using nlohmann::json;
 using Ids = std::vector<int32_t>;
 
 namespace {
+
+constexpr const char* kFamilies[] = {"gpt2",   "llama3", "qwen",    "prefix_space",
+                                     "smollm", "cl100k", "tekken",  "llama2",
+                                     "phi3",   "gemma",  "mistral", "unknowns"};
+
+// FNV-1a over whole numbers instead of bytes.
+class Mixed {
+ public:
+  void add_list(const Ids& ids) { add_all(ids); }
+  void add_list(std::string_view text) {
+    add_all(std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size()));
+  }
+
+  std::string hex() const { return fmt::format("{:016x}", value_); }
+
+ private:
+  template <typename Numbers>
+  void add_all(const Numbers& numbers) {
+    add(numbers.size());
+    for (const auto number : numbers) add(number);
+  }
+
+  void add(uint64_t number) { value_ = (value_ ^ number) * 0x100000001B3; }
+
+  uint64_t value_ = 0xCBF29CE484222325;
+};
 
 json gpt2_file() {
   return read_fixture("gpt2/tokenizer.json");
@@ -22,8 +49,8 @@ std::string load_error(const json& file) {
 
 }  // namespace
 
-TEST_CASE("Ids are those of Hugging Face's tokenizers") {
-  for (const char* const family : {"gpt2", "llama3", "qwen", "prefix_space"}) {
+TEST_CASE("Ids and texts are those of Hugging Face's tokenizers, for every family") {
+  for (const char* const family : kFamilies) {
     INFO(family);
     const Tokenizer tokenizer = Tokenizer::load(fixture(family));
     for (const json& one : read_fixture(std::string(family) + "/cases.json")) {
@@ -35,6 +62,29 @@ TEST_CASE("Ids are those of Hugging Face's tokenizers") {
       whole.insert(whole.end(), ids.begin(), ids.end());
       whole.insert(whole.end(), tokenizer.suffix().begin(), tokenizer.suffix().end());
       CHECK(whole == one.at("with_template").get<Ids>());
+      CHECK(tokenizer.decode(whole) == one.at("decoded").get<std::string>());
+    }
+  }
+}
+
+TEST_CASE("So are those of 10,000 lines in many scripts, with odd characters and long words") {
+  constexpr size_t kBlock = 100;
+  const LineMaker maker(read_fixture("lines.json"));
+  std::vector<std::string> lines;
+  for (size_t i = 0; i < 10'000; ++i) lines.push_back(maker.line(i));
+  for (const char* const family : kFamilies) {
+    const Tokenizer tokenizer = Tokenizer::load(fixture(family));
+    const json wanted = read_fixture(std::string(family) + "/hashes.json");
+    for (size_t block = 0; block < lines.size() / kBlock; ++block) {
+      Mixed ids, texts;
+      for (size_t i = block * kBlock; i < (block + 1) * kBlock; ++i) {
+        const Ids encoded = tokenizer.encode(lines[i]);
+        ids.add_list(encoded);
+        texts.add_list(tokenizer.decode(encoded));
+      }
+      INFO(std::string(family) << ", lines from " << block * kBlock);
+      CHECK(ids.hex() == wanted.at("ids").at(block));
+      CHECK(texts.hex() == wanted.at("decoded").at(block));
     }
   }
 }
@@ -95,12 +145,12 @@ TEST_CASE("Several threads may encode with one tokenizer") {
 
 TEST_CASE("A file that is not understood is refused with its path and the name") {
   json file = gpt2_file();
-  file["normalizer"] = {{"type", "Lowercase"}};
-  check_contains(load_error(file), "tokenizer.json: normalizer type 'Lowercase'");
+  file["normalizer"] = {{"type", "Nmt"}};
+  check_contains(load_error(file), "tokenizer.json: normalizer type 'Nmt'");
   file = gpt2_file();
-  file["normalizer"] = {{"type", "Sequence"},
-                        {"normalizers", {{{"type", "NFC"}}, {{"type", "Strip"}}}}};
-  check_contains(load_error(file), "'Strip'");
+  file["normalizer"] = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", false}};
+  file["pre_tokenizer"] = {{"type", "Metaspace"}, {"prepend_scheme", "first"}};
+  check_contains(load_error(file), "cuts the beginning off");
   file = gpt2_file();
   file["model"].erase("vocab");
   check_contains(load_error(file), "vocab");
@@ -109,4 +159,25 @@ TEST_CASE("A file that is not understood is refused with its path and the name")
   check_contains(load_error(file), "300, but 0");
   check_contains(load_error(json::array()), "tokenizer.json");
   check_contains(error_of([] { Tokenizer::load("/nowhere"); }), "/nowhere/tokenizer.json");
+}
+
+TEST_CASE("Characters that are left out are counted") {
+  json file = gpt2_file();
+  file["model"]["vocab"].erase("\u010b");  // of byte 11
+  TempFolder folder;
+  folder.write("tokenizer.json", file.dump());
+  const Tokenizer tokenizer = Tokenizer::load(folder.path());
+  CHECK(tokenizer.encode("ab\vab") == tokenizer.encode("abab"));
+  CHECK(tokenizer.left_out() == 1);
+}
+
+TEST_CASE("A folder with another kind of tokenizer is told how to convert it") {
+  for (const char* const other : {"tokenizer.model", "vocab.json"}) {
+    TempFolder folder;
+    folder.write(other, "");
+    const std::string message = error_of([&] { Tokenizer::load(folder.path()); });
+    check_contains(message, fmt::format("no tokenizer.json, but {}; make it of", other));
+    check_contains(message, fmt::format("T.from_pretrained('{0}').save_pretrained('{0}')",
+                                        folder.path().string()));
+  }
 }

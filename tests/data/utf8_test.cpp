@@ -1,11 +1,6 @@
 #include "data/utf8.h"
 
 #include <doctest/doctest.h>
-#include <utf8proc.h>
-
-#include <cstdlib>
-#include <ctime>
-#include <vector>
 
 using namespace zeroth::data;
 
@@ -23,17 +18,6 @@ TEST_CASE("The offset of the first invalid byte is found") {
   CHECK(find_invalid_utf8("\x80") == 0);
 }
 
-TEST_CASE("NFC composes and orders marks, and keeps what is composed") {
-  CHECK(to_nfc("plain") == "plain");
-  CHECK(to_nfc("cafe\u0301") == "caf\u00e9");
-  CHECK(to_nfc("\u212b") == "\u00c5");
-  CHECK(to_nfc("s\u0323\u0307") == "\u1e69");
-  CHECK(to_nfc("s\u0307\u0323") == "\u1e69");
-  CHECK(to_nfc("\u1112\u1161\u11ab") == "\ud55c");
-  CHECK(to_nfc("\ufb01") == "\ufb01");
-  CHECK(to_nfc(std::string("e\0\u0301", 4)) == std::string("e\0\u0301", 4));
-}
-
 TEST_CASE("The first byte tells a character's length") {
   CHECK(utf8_length('a') == 1);
   CHECK(utf8_length("\u00e9"[0]) == 2);
@@ -41,27 +25,32 @@ TEST_CASE("The first byte tells a character's length") {
   CHECK(utf8_length("\U0001f600"[0]) == 4);
 }
 
-TEST_CASE("Marks of any number and order are normalised in linear time") {
-  std::string marks = "e";
-  for (int i = 0; i < 200'000; ++i) marks += i % 2 == 0 ? "\u0301" : "\u0323";
-  const std::clock_t start = std::clock();
-  const std::string normal = to_nfc(marks);
-  CHECK(std::clock() - start < 2 * CLOCKS_PER_SEC);
-  CHECK(normal.starts_with("\u1eb9\u0323\u0323"));
-  CHECK(normal.ends_with("\u0301\u0301"));
-  CHECK(normal.size() == marks.size() + 3 - 1 - 2);
+TEST_CASE("Characters are read from the front and from behind") {
+  const std::string text = "a\u00e9\u20ac\U0001f600";
+  std::u32string forwards, backwards;
+  for (size_t at = 0; at < text.size(); at += utf8_length(text[at])) forwards += char_at(text, at);
+  for (size_t at = text.size(); at > 0;) {
+    at = previous_char(text, at);
+    backwards = char_at(text, at) + backwards;
+  }
+  CHECK(forwards == U"a\u00e9\u20ac\U0001f600");
+  CHECK(backwards == forwards);
+  std::string again;
+  for (const char32_t character : forwards) append_char(character, again);
+  CHECK(again == text);
 }
 
-TEST_CASE("Every short text is normalised as utf8proc does it") {
-  const std::vector<std::string> letters = {"a",      "e",      "\u0301", "\u0323", "\u0327",
-                                            "\u0f71", "\u1112", "\u1161", "\u11ab", "\uac00",
-                                            "\u00e9", "\u1e69", "\u212b", "\u0344", "\ufb1d"};
-  const size_t count = letters.size();
-  for (size_t i = 0; i < count * count * count * count; ++i) {
-    std::string text;
-    for (size_t rest = i, k = 0; k < 4; ++k, rest /= count) text += letters[rest % count];
-    auto* const wanted = utf8proc_NFC(reinterpret_cast<const utf8proc_uint8_t*>(text.c_str()));
-    REQUIRE(to_nfc(text) == reinterpret_cast<const char*>(wanted));
-    std::free(wanted);
-  }
+// The table "U+FFFD for Non-Characters" and those around it of Unicode's chapter 3.9.
+TEST_CASE("Bytes that are no text become one U+FFFD for each character that was begun") {
+  CHECK(to_valid_utf8("plain \u00e9") == "plain \u00e9");
+  CHECK(to_valid_utf8("\xc0\xaf\xe0\x80\xbf\xf0\x81\x82"
+                      "A") == "\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffdA");
+  CHECK(to_valid_utf8("\xed\xa0\x80\xed\xbf\xbf\xed\xaf"
+                      "A") == "\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffdA");
+  CHECK(to_valid_utf8("\xf4\x91\x92\x93\xff"
+                      "A\x80\xbf"
+                      "B") == "\ufffd\ufffd\ufffd\ufffd\ufffdA\ufffd\ufffdB");
+  CHECK(to_valid_utf8("\xe1\x80\xe2\xf0\x91\x92\xf1\xbf"
+                      "A") == "\ufffd\ufffd\ufffd\ufffdA");
+  CHECK(to_valid_utf8("\xe2\x82") == "\ufffd");
 }

@@ -1,0 +1,52 @@
+// Values by pairs of numbers below 2^31, filled once and read often: open addressing, no more than
+// half full.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace zeroth::data {
+
+template <typename Value>
+class PairTable {
+ public:
+  explicit PairTable(size_t count = 0)
+      : slots_(std::bit_ceil(2 * count + 2)), shift_(64 - std::countr_zero(slots_.size())) {}
+
+  // At most as many different pairs as were announced; a later value replaces an earlier one.
+  void set(uint32_t left, uint32_t right, Value value) {
+    slots_[place(key_of(left, right))] = {key_of(left, right), value};
+  }
+
+  // Null if the pair was never set.
+  const Value* find(uint32_t left, uint32_t right) const {
+    const Slot& slot = slots_[place(key_of(left, right))];
+    return slot.key == kFree ? nullptr : &slot.value;
+  }
+
+ private:
+  static constexpr uint64_t kFree = ~uint64_t{0};
+
+  struct Slot {
+    uint64_t key = kFree;
+    Value value{};
+  };
+
+  static uint64_t key_of(uint32_t left, uint32_t right) {
+    return (static_cast<uint64_t>(left) << 32) | right;
+  }
+
+  // Where the key is, or else would be.
+  size_t place(uint64_t key) const {
+    size_t at = (key * 0x9E3779B97F4A7C15) >> shift_;
+    while (slots_[at].key != key && slots_[at].key != kFree) at = (at + 1) & (slots_.size() - 1);
+    return at;
+  }
+
+  std::vector<Slot> slots_;
+  int shift_;
+};
+
+}  // namespace zeroth::data

@@ -1,0 +1,22 @@
+// Characters and their normal forms as Unicode defines them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace zeroth::data {
+
+enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
+
+// By its name in tokenizer.json: "NFC", "NFKD"; nothing for another.
+std::optional<NormalForm> find_normal_form(std::string_view name);
+
+// Of valid UTF-8.
+std::string to_normal_form(std::string_view text, NormalForm form);
+std::string to_lower(std::string_view text);  // each character for itself
+
+bool is_space(char32_t character);  // White_Space
+bool is_word(char32_t character);   // letters, marks, digits, connectors, joiners
+
+}  // namespace zeroth::data
