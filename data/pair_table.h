@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <random>
 #include <vector>
 
 namespace zeroth::data {
@@ -38,15 +39,21 @@ class PairTable {
     return (static_cast<uint64_t>(left) << 32) | right;
   }
 
+  static uint64_t random_odd() {
+    std::random_device random;
+    return (static_cast<uint64_t>(random()) << 32) | random() | 1;
+  }
+
   // Where the key is, or else would be.
   size_t place(uint64_t key) const {
-    size_t at = (key * 0x9E3779B97F4A7C15) >> shift_;
+    size_t at = (key * factor_) >> shift_;
     while (slots_[at].key != key && slots_[at].key != kFree) at = (at + 1) & (slots_.size() - 1);
     return at;
   }
 
   std::vector<Slot> slots_;
   int shift_;
+  uint64_t factor_ = random_odd();  // so that no file can choose pairs that collide
 };
 
 }  // namespace zeroth::data
