@@ -91,8 +91,9 @@ void AddedTokenSplitter::split(std::string_view input, const TokenSink& token,
     size_t end = at + match->content.size();
     at = end;
     if (match->single_word && touches_word(input, begin, end)) continue;
-    if (match->lstrip) begin = skip_space_before(input, begin, done);
+    if (match->lstrip) begin = std::max(skip_space_before(input, begin, done), done);
     if (match->rstrip) end = skip_space_after(input, end);
+    if (begin >= end) continue;  // itself white space that the token before has taken
     if (done < begin) text(input.substr(done, begin - done));
     token(match->id);
     done = end;

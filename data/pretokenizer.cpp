@@ -78,6 +78,9 @@ void Pretokenizer::add_metaspace(const JsonView& part) {
   if (scheme != "always" && scheme != "first" && scheme != "never") {
     part.at("prepend_scheme").refuse("always, first or never");
   }
+  if (scheme == "first" && !stages_.empty()) {
+    throw Error("{}: prepend_scheme 'first' behind other steps is not supported", part.path());
+  }
   const json space = {{"pattern", {{"String", " "}}}, {"content", mark}};
   stages_.emplace_back(Spaces{Replacement(JsonView(space))});
   if (scheme != "never" && part.flag("add_prefix_space", true)) {

@@ -12,7 +12,8 @@ enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
 // By its name in tokenizer.json: "NFC", "NFKD"; nothing for another.
 std::optional<NormalForm> find_normal_form(std::string_view name);
 
-// Of valid UTF-8.
+// Of valid UTF-8. As `tokenizers` has them, but for 16 characters younger than its tables that have
+// a form of compatibility (U+32FF, U+A7F2 to U+A7F4, U+107A5, U+1F16C, U+1FBF0 to U+1FBF9).
 std::string to_normal_form(std::string_view text, NormalForm form);
 std::string to_lower(std::string_view text);  // each character for itself
 

@@ -37,6 +37,13 @@ TEST_CASE("White space goes to a token that strips it, once") {
   CHECK(split(tokens, "<r>  <l>") == "#2|#1|");
 }
 
+// As `tokenizers` has it.
+TEST_CASE("A token of white space that strips is gone where one before it has taken it") {
+  CHECK(split({{.id = 1, .content = "  ", .lstrip = true, .rstrip = true}}, "a      b") ==
+        "a|#1|b|");
+  CHECK(split({{.id = 1, .content = "  ", .rstrip = true}}, "a    b") == "a|#1|#1|b|");
+}
+
 TEST_CASE("A single word is not taken out of a longer one") {
   const std::vector<AddedToken> tokens = {{.id = 1, .content = "cat", .single_word = true}};
   CHECK(split(tokens, "cat cats concat \u00e9cat cat_ -cat-") ==

@@ -43,6 +43,9 @@ TEST_CASE("What is not known is refused by name") {
   check_refused(R"({"type": "Metaspace", "prepend_scheme": "last"})",
                 "pre_tokenizer.prepend_scheme is \"last\", expected always, first or never");
   check_refused(R"({"type": "Metaspace", "replacement": "ab"})", "expected a character");
+  check_refused(R"({"type": "Sequence", "pretokenizers": [{"type": "Digits"},
+                    {"type": "Metaspace", "prepend_scheme": "first"}]})",
+                "pre_tokenizer.pretokenizers[1]: prepend_scheme 'first' behind other steps");
 }
 
 TEST_CASE("Without a pre-tokenizer a text is one word") {

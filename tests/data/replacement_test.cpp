@@ -20,7 +20,8 @@ TEST_CASE("Texts and expressions are replaced from left to right") {
   CHECK(replaced({{"String", "."}}, "", "a.b.") == "ab");
   CHECK(replaced({{"Regex", "[ab]+"}}, "\\1", "xabay") == "x\\1y");
   CHECK(replaced({{"String", "z"}}, "b", "abc") == "abc");
-  CHECK(replaced({{"String", "z"}}, "b", "") == "");
+  CHECK(replaced({{"Regex", "x*"}}, "-", "axb") == "-a-b-");
+  CHECK(replaced({{"Regex", "x*"}}, "-", "") == "");
 }
 
 TEST_CASE("A result that grows without measure is not finished") {
