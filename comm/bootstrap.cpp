@@ -52,6 +52,40 @@ std::optional<int> first_of(std::initializer_list<const char*> names, int least)
   return std::nullopt;
 }
 
+bool is_true(const char* name) {
+  const std::string value = variable(name).value_or("");
+  return value == "True" || value == "true" || value == "1";
+}
+
+// What `accelerate launch` hands on beside torchrun's variables. On the CPU, and wherever no flag
+// of its own says otherwise, it starts one process, with an address and a port for the others, and
+// tells it neither RANK nor WORLD_SIZE.
+std::vector<std::string> accelerate_warnings(bool has_rank) {
+  std::vector<std::string> warnings;
+  const auto precision = variable("ACCELERATE_MIXED_PRECISION");
+  if (!precision) return warnings;  // which it always sets
+  if (!has_rank && variable("MASTER_ADDR") && variable("MASTER_PORT")) {
+    warnings.push_back(
+        "accelerate launch was asked for several processes and has started one, as it does without "
+        "--multi_gpu or --mpirun_hostfile: this run has one rank; zeroth --num_gpus N starts N");
+  }
+  if (*precision == "bf16" || *precision == "fp16") {
+    warnings.push_back("accelerate's --mixed_precision " + *precision + " is not read: give --" +
+                       *precision + ", or write it into ds_config.json");
+  }
+  if (is_true("ACCELERATE_USE_DEEPSPEED")) {
+    const auto file = variable("ACCELERATE_DEEPSPEED_CONFIG_FILE");
+    warnings.push_back("what accelerate says of DeepSpeed is not read: give --deepspeed " +
+                       (file && *file != "none" ? *file : "FILE"));
+  }
+  for (const char* name : {"ACCELERATE_USE_FSDP", "ACCELERATE_USE_MEGATRON_LM"}) {
+    if (!is_true(name)) continue;
+    warnings.push_back(std::string(name) +
+                       " is not read: the zero_optimization section of ds_config.json shards");
+  }
+  return warnings;
+}
+
 constexpr size_t kShortestSecret = 16;
 
 // Never with its value: messages end up in logs.
@@ -117,6 +151,8 @@ RankEnv RankEnv::from_environment() {
   if (env.accelerator && *env.accelerator != "cpu" && *env.accelerator != "cuda") {
     throw Error("environment variable DS_ACCELERATOR={} is neither cpu nor cuda", *env.accelerator);
   }
+  if (!env.accelerator && is_true("ACCELERATE_USE_CPU")) env.accelerator = "cpu";
+  env.warnings = accelerate_warnings(rank.has_value());
   env.share_gpus = variable("ZEROTH_SHARE_GPUS") == "1";
   env.nccl_shares_gpus = variable("NCCL_MULTI_RANK_GPU_ENABLE") == "1";
   env.num_threads = number<int>("OMP_NUM_THREADS", 1);

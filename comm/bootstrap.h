@@ -5,11 +5,12 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace zeroth::comm {
 
-// What a launcher tells a rank: `zeroth`, torchrun and mpirun are understood; without any of them a
-// world of one.
+// What a launcher tells a rank: `zeroth`, torchrun, mpirun and accelerate, where it starts
+// torchrun, are understood; without any of them a world of one.
 struct RankEnv {
   int rank = 0;
   int world_size = 1;
@@ -32,6 +33,7 @@ struct RankEnv {
   std::chrono::seconds timeout{600};
   std::optional<double> launch_time;    // seconds since the epoch at which the launcher started
   std::optional<int> terminal_columns;  // rank 0's output ends on a terminal of this width
+  std::vector<std::string> warnings;    // what accelerate was asked for and this run does not do
 
   // Throws an Error that names the variable and its value.
   static RankEnv from_environment();

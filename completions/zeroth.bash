@@ -35,6 +35,7 @@ _zeroth_flag_or_value() {
   case $value in
     DIR) compopt -o filenames 2>/dev/null; _zeroth_words -d ;;
     FILE) compopt -o filenames 2>/dev/null; _zeroth_words -f ;;
+    BOOL) _zeroth_words -W "true false" ;;
     LEVEL) _zeroth_words -W "debug info warning error critical" ;;
     ?*) COMPREPLY=() ;;
     *) [[ $cur == -* ]] && _zeroth_words -W "$(_zeroth_flags "$1")" ;;

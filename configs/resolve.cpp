@@ -49,6 +49,7 @@ Document parse_text(const std::string& text, const std::string& name) {
 }
 
 Document load(const std::string& file_or_base64) {
+  if (file_or_base64.starts_with('{')) return parse_text(file_or_base64, "inline configuration");
   std::error_code ignored;
   if (std::filesystem::exists(file_or_base64, ignored)) {
     return parse_text(read_file(file_or_base64, kConfigLimits.bytes), file_or_base64);

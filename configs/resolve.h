@@ -27,6 +27,9 @@ namespace zeroth::configs {
 // What the command line says; unset means "not given". A flag fills a key that is absent or "auto";
 // beside another value in the file it must be equal.
 struct FlagValues {
+  // The line is spelled for Hugging Face's Trainer: what it leaves out has Trainer's default, and
+  // beside a file it means what it means there.
+  bool for_trainer = false;
   std::optional<int64_t> micro_batch;          // --micro-batch
   std::optional<int64_t> accumulation;         // --accumulation
   std::optional<int64_t> global_batch;         // --global-batch
@@ -82,9 +85,9 @@ class Document {
   std::shared_ptr<const CheckedKeys> keys_;
 };
 
-// Reads a file or, where no file of that name exists, base64 (plain or URL-safe) of the JSON
-// itself. JSON with //, /**/ and # comments. Throws Error for an unreadable file (names the path)
-// and a syntax error (file:line:column, JSON path).
+// Reads a file, JSON text that begins with {, or where no file of that name exists, base64 (plain
+// or URL-safe) of the JSON itself. JSON with //, /**/ and # comments. Throws Error for an
+// unreadable file (names the path) and a syntax error (file:line:column, JSON path).
 Document load(const std::string& file_or_base64);
 
 // The same for text at hand; `name` stands for the file in messages.

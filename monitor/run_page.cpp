@@ -1,12 +1,9 @@
 #include "monitor/run_page.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -14,7 +11,7 @@
 #include "base/error.h"
 #include "base/folder.h"
 #include "base/printable.h"
-#include "base/process_limits.h"
+#include "base/replace_file.h"
 
 namespace zeroth::monitor {
 namespace {
@@ -100,7 +97,7 @@ RunPage::RunPage(std::filesystem::path path, PageFacts facts, Warn warn)
   } catch (const Error& error) {
     throw Error("{} cannot be written: {}", path_.string(), error.what());
   }
-  replace(html(State::kRunning, started_));
+  replace_file(path_, html(State::kRunning, started_));
 }
 
 void RunPage::step(const PageStep& step) {
@@ -117,7 +114,7 @@ void RunPage::evaluation(int64_t step, double loss) {
 void RunPage::write(State state) {
   if (failed_) return;
   try {
-    replace(html(state, seconds_now()));
+    replace_file(path_, html(state, seconds_now()));
   } catch (const Error& error) {
     failed_ = true;
     warn_(fmt::format("{}; the page stays as it is, training goes on", error.what()));
@@ -147,18 +144,5 @@ std::string RunPage::html(State state, int64_t seconds) const {
 }
 
 // What a killed run left goes; what somebody else puts in its place is neither opened nor followed.
-void RunPage::replace(const std::string& text) const {
-  const std::string part = path_.string() + ".part";
-  ::unlink(part.c_str());
-  errno = 0;
-  std::FILE* file = std::fopen(part.c_str(), "wbxe");
-  bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (file != nullptr && std::fclose(file) != 0) written = false;
-  if (!written || ::rename(part.c_str(), path_.c_str()) != 0) {
-    const int reason = errno;
-    if (file != nullptr) ::unlink(part.c_str());
-    throw Error("{} cannot be written: {}", path_.string(), system_reason(reason));
-  }
-}
 
 }  // namespace zeroth::monitor

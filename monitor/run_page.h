@@ -61,8 +61,6 @@ class RunPage {
   std::string html(State state, int64_t seconds) const;
 
  private:
-  void replace(const std::string& text) const;
-
   std::filesystem::path path_;
   PageFacts facts_;
   Warn warn_;

@@ -3,19 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstring>
 #include <optional>
 #include <system_error>
 
 #include "base/error.h"
 #include "base/units.h"
+#include "model/hf/model_files.h"
 #include "model/hf/temporary_folder.h"
+#include "trainer/step_folder.h"
 
 namespace zeroth::trainer {
 namespace {
-
-constexpr std::string_view kStep = "step-";
 
 torch::Dtype saved_dtype(const RunPlan& plan) {
   const configs::Precision precision = plan.config.precision;
@@ -37,21 +36,22 @@ std::filesystem::path existing_part(const std::string& output) {
   return folder;
 }
 
-}  // namespace
-
-bool is_step_folder(const std::string& name) {
-  return name.starts_with(kStep) && name.size() > kStep.size() &&
-         std::all_of(name.begin() + kStep.size(), name.end(),
-                     [](unsigned char c) { return std::isdigit(c) != 0; });
+// That stand beside each other when the final one is there, at most.
+int64_t most_models(const RunPlan& plan) {
+  const Cadences& cadences = plan.flags.cadences;
+  const bool best = cadences.save.at == Cadence::At::kBest;
+  const int64_t saves = plan.occasions(best ? cadences.evaluate : cadences.save).on_the_way();
+  const int64_t kept = cadences.kept.value_or(saves) + (cadences.ends_with_best ? 1 : 0);
+  return 1 + std::min(saves, kept);
 }
+
+}  // namespace
 
 std::vector<std::string> saving_warnings(const RunPlan& plan) {
   std::vector<std::string> warnings;
   const std::string& output = plan.flags.output;
   if (output.empty()) return warnings;
-  // At the end the final model stands beside those on the way.
-  const int64_t models = plan.flags.save_every ? 1 + static_cast<int64_t>(Checkpoints::kKept) : 1;
-  const int64_t needed = models * model_bytes(plan);
+  const int64_t needed = most_models(plan) * model_bytes(plan);
   std::error_code unknown;
   const auto space = std::filesystem::space(existing_part(output), unknown);
   if (!unknown && static_cast<int64_t>(space.available) < needed) {
@@ -83,15 +83,23 @@ std::unique_ptr<model::OutputLock> lock_output(const RunPlan& plan, comm::Mesh& 
   return lock;
 }
 
+Checkpoints::Checkpoints(const RunPlan& plan, engine::Engine& engine)
+    : plan_(plan),
+      engine_(engine),
+      occasions_(plan.occasions(plan.flags.cadences.save)),
+      best_(plan.flags.cadences) {}
+
 bool Checkpoints::due(int64_t step) const {
-  const auto& every = plan_.flags.save_every;
-  return every && step % *every == 0 && step != plan_.samples.total_steps;
+  if (step == plan_.samples.total_steps) return false;
+  const bool best = plan_.flags.cadences.save.at == Cadence::At::kBest;
+  return best ? best_.step() == step : occasions_.at(step);
 }
 
 std::filesystem::path Checkpoints::save_step(int64_t step) {
   const std::filesystem::path folder =
-      std::filesystem::path(plan_.flags.output) / fmt::format("{}{}", kStep, step);
+      std::filesystem::path(plan_.flags.output) / step_folder(step, plan_.flags.values.for_trainer);
   save(folder, /*overwrite=*/true);
+  best_.saved(step, folder);
   unconfirmed_.push_back(folder);
   return folder;
 }
@@ -101,9 +109,11 @@ void Checkpoints::confirm() {
   good_.insert(good_.end(), unconfirmed_.begin(), unconfirmed_.end());
   unconfirmed_.clear();
   std::optional<std::string> complaint;
-  while (good_.size() > kKept) {
-    const std::filesystem::path oldest = good_.front();
-    good_.pop_front();
+  while (good_.size() > most_kept()) {
+    const auto found = std::find_if(good_.begin(), good_.end(),
+                                    [&](const auto& folder) { return folder != best_.folder(); });
+    const std::filesystem::path oldest = *found;
+    good_.erase(found);
     try {
       if (engine_.mesh().rank() == 0) model::remove_folder(oldest);
     } catch (const Error& error) {
@@ -115,6 +125,42 @@ void Checkpoints::confirm() {
 
 std::string Checkpoints::newest_good() const {
   return good_.empty() ? "" : fmt::format("; the newest good model is {}", good_.back().string());
+}
+
+// The best one is kept beside the newest, whatever their number is to be.
+size_t Checkpoints::most_kept() const {
+  const auto& kept = plan_.flags.cadences.kept;
+  if (!kept) return good_.size();
+  const bool best_is_old = !best_.folder().empty() && best_.folder() != good_.back();
+  return std::max<size_t>(static_cast<size_t>(*kept), best_is_old ? 2 : 1);
+}
+
+std::string Checkpoints::place_best() {
+  if (!plan_.flags.cadences.ends_with_best || best_.step() == plan_.samples.total_steps) return "";
+  if (!best_.saved_step()) return "the best model was not saved: the last one stays";
+  std::optional<std::string> complaint;
+  try {
+    if (engine_.mesh().rank() == 0) copy_best();
+  } catch (const Error& error) {
+    complaint = error.what();
+  }
+  throw_if_rank_0_failed(engine_.mesh(), complaint);
+  placed_step_ = best_.saved_step();
+  return fmt::format("{} holds the best model now, that of {}", plan_.flags.output,
+                     best_.folder().string());
+}
+
+void Checkpoints::copy_best() const {
+  model::OutputFolder folder(plan_.flags.output, /*overwrite=*/true);
+  model::naming_errors([&] {
+    for (const auto& entry : std::filesystem::directory_iterator(best_.folder())) {
+      const std::filesystem::path name = entry.path().filename();
+      if (model::is_model_file(name.string())) {
+        std::filesystem::copy_file(entry.path(), folder.path() / name);
+      }
+    }
+  });
+  folder.commit();
 }
 
 void Checkpoints::save_final() {

@@ -1,4 +1,4 @@
-// The models that a run writes: into --output at its end, into --output/step-N on the way.
+// The models that a run writes: into --output at its end, into folders of it on the way.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,10 @@
 #include "model/hf/model_writer.h"
 #include "model/hf/output_folder.h"
 #include "model/hf/output_lock.h"
+#include "trainer/best_model.h"
 #include "trainer/run_plan.h"
 
 namespace zeroth::trainer {
-
-// The name of a folder on the way: "step-N".
-bool is_step_folder(const std::string& name);
 
 // What a user should know about --output before training, one line each: a disk with less room than
 // the models need, folders of an earlier run.
@@ -37,20 +35,27 @@ std::unique_ptr<model::OutputLock> lock_output(const RunPlan& plan, comm::Mesh& 
 // an Error.
 class Checkpoints {
  public:
-  static constexpr size_t kKept = 2;  // folders on the way, the newest good ones
+  Checkpoints(const RunPlan& plan, engine::Engine& engine);
 
-  Checkpoints(const RunPlan& plan, engine::Engine& engine) : plan_(plan), engine_(engine) {}
-
-  // --save-every. The last step is none on the way.
+  // Whether a model is to be saved after this step. The last step is none on the way.
   bool due(int64_t step) const;
+  // Takes note of an evaluation; comes before due() of its step.
+  void evaluated(int64_t step, double loss) { best_.evaluated(step, loss); }
   // Returns the folder, which is good once confirm() is called: the model may be what nobody can
   // train on, and until that is known those before it stay.
   std::filesystem::path save_step(int64_t step);
-  // A later step had a finite loss. Removes the good ones of this run that are older than kKept.
+  // A later step had a finite loss. Of the good ones of this run the newest stay, as many as are
+  // to be kept, and the best.
   void confirm();
   // The model that it replaces stays beside it for as long as this object lives.
   void save_final();
   bool saved_final() const { return saved_final_; }
+  // --load_best_model_at_end: the best model that was saved on the way takes the place of the final
+  // one, unless that is the best. Returns what to tell; empty: nothing. Collective.
+  std::string place_best();
+  const BestModel& best() const { return best_; }
+  // Whose model stands in --output.
+  int64_t final_step() const { return placed_step_.value_or(plan_.samples.total_steps); }
   // The final model has shown to be no good. Puts the one before back in its place, if there was
   // one, and throws an Error with `why`, and where the models are. Collective.
   void withdraw_final(const std::string& why);
@@ -61,12 +66,17 @@ class Checkpoints {
   // Returns the model that was replaced, on the rank that writes.
   std::unique_ptr<model::FormerModel> save(const std::filesystem::path& folder, bool overwrite);
   std::string put_back_former();
+  void copy_best() const;
+  size_t most_kept() const;
 
   const RunPlan& plan_;
   engine::Engine& engine_;
+  Occasions occasions_;
+  BestModel best_;
   std::deque<std::filesystem::path> good_;
   std::vector<std::filesystem::path> unconfirmed_;
   bool saved_final_ = false;
+  std::optional<int64_t> placed_step_;  // by place_best
   std::unique_ptr<model::FormerModel> former_;
 };
 

@@ -43,10 +43,10 @@ int say(const std::string& text, const comm::RankEnv& env) {
 }
 
 // From any thread, and without the destructors of what connects the ranks.
-[[noreturn]] void leave(const std::exception_ptr& error, const comm::RankEnv& env,
-                        bool everybodys) {
+[[noreturn]] void leave(const std::exception_ptr& error, const comm::RankEnv& env, bool everybodys,
+                        const trainer::Spellings& spellings = {}) {
   const auto failure = trainer::describe(error, env.rank, everybodys ? 1 : env.world_size);
-  say_last_words(failure.message);
+  say_last_words(spellings.as_typed(failure.message));
   std::_Exit(failure.code);
 }
 
@@ -58,6 +58,7 @@ int main(int argc, char** argv) {
   keep_freed_memory();
   std::optional<trainer::StopSignal> stop;
   comm::RankEnv env;
+  trainer::Spellings spellings;  // of this command line, for what is said of it
   trainer::Run run([&env](const std::string& message) {
     leave(std::make_exception_ptr(Error(message)), env, /*everybodys=*/false);
   });
@@ -67,10 +68,13 @@ int main(int argc, char** argv) {
     stop.emplace();  // before any thread
     env = comm::RankEnv::from_environment();
     if (env.world_size > 1) explain_memory_faults(fmt::format("finetune: rank {}", env.rank));
-    comm::load_device(env);
     const trainer::RunClock clock(env.launch_time);
     trainer::Flags flags = trainer::parse_flags({argv + 1, argv + argc});
+    spellings = flags.spellings;
     if (!flags.answer.empty()) return say(flags.answer, env);
+    for (const std::string& warning : env.warnings) warn(flags.notes, "", "{}", warning);
+    if (flags.on_cpu) env.accelerator = "cpu";
+    comm::load_device(env);
     if (flags.timeout_s) env.timeout = std::chrono::seconds(*flags.timeout_s);
     const trainer::RunPlan plan =
         trainer::make_plan(std::move(flags), env.world_size, comm::device_type(env));
@@ -87,6 +91,6 @@ int main(int argc, char** argv) {
   } catch (...) {
     const bool everybodys = !connecting && env.rank == 0;
     if (!connecting && env.rank > 0) std::this_thread::sleep_for(kRankZeroFirst);
-    leave(std::current_exception(), env, everybodys);
+    leave(std::current_exception(), env, everybodys, spellings);
   }
 }

@@ -20,7 +20,9 @@
 #include "model/hf/output_folder.h"
 #include "model/hf/output_lock.h"
 #include "model/hf/temporary_folder.h"
+#include "trainer/asked_monitors.h"
 #include "trainer/checkpoints.h"
+#include "trainer/step_folder.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -91,6 +93,7 @@ void open_data(RunPlan& plan) {
   const Flags& flags = plan.flags;
   Opener opener(plan);
   if (!flags.eval_only && !flags.data.empty()) plan.samples.train = opener.open(flags.data);
+  if (flags.max_train_samples) plan.samples.most_train_samples = *flags.max_train_samples;
   if (!flags.eval_data.empty()) plan.samples.eval = opener.open(flags.eval_data);
   if (!plan.samples.eval && flags.eval_only && !flags.data.empty()) {
     plan.samples.eval = opener.open(flags.data);
@@ -116,7 +119,7 @@ bool drops_last(const Flags& flags, const configs::Document& document) {
 
 // Leaves out what fills no whole batch at the end of every epoch.
 void drop_last(RunPlan& plan, int64_t global_batch) {
-  const int64_t samples = plan.samples.train->size();
+  const int64_t samples = plan.samples.train_size();
   plan.samples.epoch_samples = samples / global_batch * global_batch;
   if (plan.samples.epoch_samples == 0) {
     throw Error(
@@ -133,7 +136,7 @@ void drop_last(RunPlan& plan, int64_t global_batch) {
 // Unset when neither flags nor data say it (--print-config without --data).
 std::optional<int64_t> count_steps(RunPlan& plan, int64_t global_batch, bool drops) {
   if (!plan.samples.train) return plan.flags.steps;
-  plan.samples.epoch_samples = plan.samples.train->size();
+  plan.samples.epoch_samples = plan.samples.train_size();
   if (drops) drop_last(plan, global_batch);
   if (plan.flags.steps) return plan.flags.steps;
   plan.samples.train_samples =
@@ -167,7 +170,7 @@ class Attempts {
 };
 
 void check_output(const Flags& flags) {
-  if (flags.output.empty()) return;
+  if (flags.output.empty() || flags.eval_only) return;
   if (!flags.print_config) {
     model::OutputLock::require_free(flags.output);
     model::OutputFolder::clear_leftovers(flags.output);
@@ -199,7 +202,7 @@ void note_unknown_keys(RunPlan& plan) {
 
 // What becomes of --output, and what of the model's folder does not get there.
 void note_output(RunPlan& plan) {
-  if (plan.flags.output.empty()) return;
+  if (plan.flags.output.empty() || plan.flags.eval_only) return;
   for (std::string& left : model::companions_left_out(plan.flags.model)) {
     plan.notes.push_back({.key = "--model", .text = std::move(left)});
   }
@@ -268,8 +271,21 @@ data::Deal RunPlan::eval_deal(int64_t rank) const {
 }
 
 data::SampleOrder RunPlan::sample_order() const {
-  return {samples.train->size(), config.seed, flags.shuffle, samples.train_samples,
+  return {samples.train_size(), config.seed, flags.shuffle, samples.train_samples,
           samples.epoch_samples};
+}
+
+Occasions RunPlan::occasions(const Cadence& cadence) const {
+  return {cadence,
+          {.steps = samples.total_steps,
+           .global_batch = config.batch.train_batch_size,
+           .epoch_samples = samples.epoch_samples}};
+}
+
+double RunPlan::epochs_after(int64_t step) const {
+  if (samples.epoch_samples == 0) return 0;
+  const int64_t taken = std::min(step * config.batch.train_batch_size, samples.train_samples);
+  return static_cast<double>(taken) / static_cast<double>(samples.epoch_samples);
 }
 
 int64_t samples_of_epochs(double epochs, int64_t samples) {
@@ -294,6 +310,7 @@ RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device) {
       basis.document, plan.flags.values,
       {.world_size = world_size, .hidden_size = plan.spec.hidden_size, .total_steps = steps});
   plan.samples.total_steps = steps.value_or(0);
+  switch_monitors_on(plan.flags, resolved);
   plan.config = resolved.config;
   plan.origins = std::move(resolved.origins);
   if (plan.config.dropout) model::override_dropout(plan.spec, *plan.config.dropout);
@@ -304,6 +321,9 @@ RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device) {
   warn_of_dropped(plan);
   note_output(plan);
   plan.notes.insert(plan.notes.end(), plan.flags.notes.begin(), plan.flags.notes.end());
+  for (configs::Note& note : plan.notes) {
+    note.text = plan.flags.spellings.as_typed(std::move(note.text));
+  }
   return plan;
 }
 

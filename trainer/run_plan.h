@@ -1,6 +1,7 @@
 // Everything about a run that is known before ranks are connected and weights are read.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "engine/memory_check.h"
 #include "model/spec.h"
 #include "trainer/flags/flags.h"
+#include "trainer/occasions.h"
 
 namespace zeroth::trainer {
 
@@ -30,6 +32,10 @@ struct Samples {
   // Of one epoch: all, but for those that dataloader_drop_last leaves out.
   int64_t epoch_samples = 0;
   int64_t eval_samples = 0;
+  int64_t most_train_samples = std::numeric_limits<int64_t>::max();  // --max_train_samples
+
+  // Of `train`: the first ones that count.
+  int64_t train_size() const { return std::min(train->size(), most_train_samples); }
 };
 
 struct RunPlan {
@@ -48,6 +54,12 @@ struct RunPlan {
   data::Deal train_deal(int64_t rank) const;
   data::Deal eval_deal(int64_t rank) const;
   data::SampleOrder sample_order() const;
+  // Micro-batches of an evaluation on each rank.
+  int64_t eval_rounds() const { return data::eval_rounds(samples.eval_samples, eval_deal(0)); }
+  // When something happens on the way of this run.
+  Occasions occasions(const Cadence& cadence) const;
+  // Passes over the data after `step` steps; 0 where nothing is trained.
+  double epochs_after(int64_t step) const;
 };
 
 // Reads the configuration, config.json, tokenizer and data. Every rank calls it on its own and

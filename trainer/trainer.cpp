@@ -11,18 +11,26 @@
 namespace zeroth::trainer {
 
 Trainer::Trainer(const RunPlan& plan, engine::Engine& engine, Reporter& reporter, StopSignal& stop)
-    : plan_(plan), engine_(engine), reporter_(reporter), stop_(stop), checkpoints_(plan, engine) {}
+    : plan_(plan),
+      engine_(engine),
+      reporter_(reporter),
+      stop_(stop),
+      checkpoints_(plan, engine),
+      evaluations_(plan.occasions(plan.flags.cadences.evaluate)) {}
 
 int Trainer::run() {
   const bool stopped = plan_.samples.train && train();
   require_finite_loss();
-  if (!plan_.flags.output.empty()) save_final();
+  if (plan_.trains() && !plan_.flags.output.empty()) save_final();
   if (plan_.samples.eval && !stopped && evaluate(plan_.samples.total_steps)) {
     report_stop(plan_.samples.total_steps, plan_.flags.output.empty() ? "" : "the model is saved");
   }
   require_finite_loss();
   // One that came while the model was saved counts too.
-  return stop_.of_all_ranks(engine_.mesh());
+  const int signal = stop_.of_all_ranks(engine_.mesh());
+  if (plan_.trains() && !stopped && signal == 0) place_best();
+  reporter_.record(checkpoints_.best(), checkpoints_.final_step());
+  return signal;
 }
 
 bool Trainer::train() {
@@ -31,6 +39,10 @@ bool Trainer::train() {
   TrainLoader loader(*plan_.samples.train, plan_.sample_order(), plan_.train_deal(mesh.rank()),
                      seed, [this] { return stop_.number() != 0; });
   reporter_.resume();
+  if (plan_.flags.cadences.evaluate_first && evaluate(0)) {
+    report_stop(0, fate_of_model());
+    return true;
+  }
   for (int64_t step = 1; step <= plan_.samples.total_steps; ++step) {
     const engine::StepStats stats = engine_.train_batch(loader);
     reporter_.step(stats);
@@ -76,8 +88,7 @@ std::string_view Trainer::fate_of_model() const {
 
 // The last step's evaluation belongs to run().
 bool Trainer::evaluation_due(int64_t step) const {
-  const auto& every = plan_.flags.eval_every;
-  return every && step % *every == 0 && step != plan_.samples.total_steps;
+  return step != plan_.samples.total_steps && evaluations_.at(step);
 }
 
 bool Trainer::evaluate(int64_t step) {
@@ -87,6 +98,7 @@ bool Trainer::evaluate(int64_t step) {
   const engine::EvalStats stats = engine_.eval_batch(loader, loader.rounds());
   if (stats.end_wanted) return true;
   reporter_.evaluated(step, stats);
+  if (step > 0) checkpoints_.evaluated(step, stats.loss);
   if (!std::isfinite(stats.loss)) {
     last_loss_ = fmt::format("the loss of the evaluation at step {} is {}", step,
                              without_sign_of_nan(stats.loss));
@@ -100,9 +112,15 @@ void Trainer::save_on_the_way(int64_t step) {
   }
   const double start = reporter_.clock().seconds();
   const auto folder = checkpoints_.save_step(step);
+  reporter_.record_into(folder, checkpoints_.best());
   reporter_.saved(fmt::format("saved {} in {}: weights, not the state of the optimizer yet",
                               folder.string(),
                               format_duration(reporter_.clock().seconds() - start)));
+}
+
+void Trainer::place_best() {
+  const std::string told = checkpoints_.place_best();
+  if (!told.empty()) reporter_.saved(told);
 }
 
 void Trainer::save_final() {

@@ -1,5 +1,5 @@
-// The run itself: step after step, evaluation when it is due, the model at the end, and then the
-// last evaluation.
+// The run itself: step after step, evaluation when it is due, the model at the end, the last
+// evaluation, the best model in its place where that is asked for, and what is told of all this.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +36,7 @@ class Trainer {
   bool evaluate(int64_t step);
   void save_on_the_way(int64_t step);
   void save_final();
+  void place_best();
   void require_finite_loss();
 
   const RunPlan& plan_;
@@ -43,6 +44,7 @@ class Trainer {
   Reporter& reporter_;
   StopSignal& stop_;
   Checkpoints checkpoints_;
+  Occasions evaluations_;
   std::string last_loss_;  // what is wrong with it; empty when it is finite
 };
 

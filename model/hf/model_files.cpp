@@ -7,6 +7,9 @@
 namespace zeroth::model {
 namespace {
 
+// What a run tells of the model that it has made.
+constexpr std::array<std::string_view, 4> kRecords = {"trainer_state.json", "all_results.json",
+                                                      "train_results.json", "eval_results.json"};
 constexpr std::array<std::string_view, 5> kCompanions = {"generation_config.json",
                                                          "special_tokens_map.json", "vocab.json",
                                                          "merges.txt", "added_tokens.json"};
@@ -28,7 +31,8 @@ bool is_companion(const std::string& name) {
 }
 
 bool is_model_file(const std::string& name) {
-  return name == "config.json" || is_weights(name) || is_adapter(name) || is_companion(name);
+  return name == "config.json" || is_weights(name) || is_adapter(name) || is_companion(name) ||
+         std::find(kRecords.begin(), kRecords.end(), name) != kRecords.end();
 }
 
 }  // namespace zeroth::model

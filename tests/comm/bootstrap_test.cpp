@@ -61,7 +61,13 @@ class Environment {
                                            "ZEROTH_SHARED_MEMORY",
                                            "ZEROTH_SHARE_GPUS",
                                            "ZEROTH_TIMEOUT",
-                                           "NCCL_MULTI_RANK_GPU_ENABLE"};
+                                           "NCCL_MULTI_RANK_GPU_ENABLE",
+                                           "ACCELERATE_USE_CPU",
+                                           "ACCELERATE_MIXED_PRECISION",
+                                           "ACCELERATE_USE_DEEPSPEED",
+                                           "ACCELERATE_DEEPSPEED_CONFIG_FILE",
+                                           "ACCELERATE_USE_FSDP",
+                                           "ACCELERATE_USE_MEGATRON_LM"};
   std::map<std::string, std::string> saved_;
 };
 
@@ -83,6 +89,44 @@ TEST_CASE("without a launcher the world is one rank") {
   CHECK(env.world_size == 1);
   CHECK(env.timeout == std::chrono::minutes(10));
   CHECK_FALSE(env.num_threads.has_value());
+}
+
+// As accelerate 1.15 sets them.
+TEST_CASE("where accelerate has started one process instead of several, the user is told") {
+  const Environment environment({{"ACCELERATE_USE_CPU", "True"},
+                                 {"ACCELERATE_MIXED_PRECISION", "no"},
+                                 {"MASTER_ADDR", "127.0.0.1"},
+                                 {"MASTER_PORT", "29500"}});
+  const RankEnv env = RankEnv::from_environment();
+  CHECK(env.world_size == 1);
+  CHECK(env.accelerator == "cpu");
+  REQUIRE(env.warnings.size() == 1);
+  CHECK(env.warnings[0].starts_with("accelerate launch was asked for several processes"));
+}
+
+TEST_CASE("where accelerate has started torchrun, its ranks are ranks") {
+  const Environment environment({{"ACCELERATE_USE_CPU", "False"},
+                                 {"ACCELERATE_MIXED_PRECISION", "no"},
+                                 {"RANK", "1"},
+                                 {"WORLD_SIZE", "2"},
+                                 {"MASTER_ADDR", "127.0.0.1"},
+                                 {"MASTER_PORT", "29500"}});
+  const RankEnv env = RankEnv::from_environment();
+  CHECK(env.rank == 1);
+  CHECK_FALSE(env.accelerator);
+  CHECK(env.warnings.empty());
+}
+
+TEST_CASE("what accelerate says of precision and sharding is not ignored in silence") {
+  const Environment environment({{"ACCELERATE_MIXED_PRECISION", "bf16"},
+                                 {"ACCELERATE_USE_DEEPSPEED", "true"},
+                                 {"ACCELERATE_DEEPSPEED_CONFIG_FILE", "ds.json"},
+                                 {"ACCELERATE_USE_FSDP", "true"}});
+  const auto warnings = RankEnv::from_environment().warnings;
+  REQUIRE(warnings.size() == 3);
+  CHECK(warnings[0].starts_with("accelerate's --mixed_precision bf16 is not read: give --bf16"));
+  CHECK(warnings[1].ends_with("is not read: give --deepspeed ds.json"));
+  CHECK(warnings[2].starts_with("ACCELERATE_USE_FSDP is not read"));
 }
 
 TEST_CASE("torchrun's and Open MPI's variables are understood") {

@@ -15,7 +15,7 @@ TEST_CASE("a model's files are told from others by their names") {
        {"config.json", "model.safetensors", "model-00001-of-00002.safetensors",
         "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json",
         "pytorch_model-00001-of-00002.bin", "adapter_config.json", "adapter_model.safetensors",
-        "adapter_model.bin"}) {
+        "adapter_model.bin", "trainer_state.json", "eval_results.json"}) {
     CAPTURE(name);
     CHECK_FALSE(is_companion(name));
     CHECK(is_model_file(name));

@@ -51,7 +51,8 @@ TEST_CASE("flags that contradict each other are refused") {
   CHECK(has(complaint("--prompt-field q"), "given together"));
   CHECK(has(complaint("--overwrite"), "--overwrite needs --output"));
   CHECK(has(complaint("--eval-only --steps 3"), "leave --steps out"));
-  CHECK(has(complaint("--eval-only --output o"), "leave --output out"));
+  CHECK(has(complaint("--eval-only --save-every 3 --output o"), "leave --save-every out"));
+  CHECK(complaint("--eval-only --output o") == "");
   CHECK(has(complaint("--max-eval-samples 3"), "needs --eval-data"));
 }
 

@@ -39,14 +39,14 @@ TEST_CASE("every flag of the run arrives where it belongs") {
   CHECK(flags.steps == 20);
   CHECK(flags.seq_len == 64);
   CHECK_FALSE(flags.shuffle);
-  CHECK(flags.eval_every == 10);
+  CHECK(flags.cadences.evaluate == Cadence{Cadence::At::kSteps, 10});
   CHECK(flags.max_eval_samples == 9);
   CHECK(flags.prompt_field == "q");
   CHECK(flags.completion_field == "a");
   CHECK(parse("--epochs 2.5").epochs == 2.5);
   const Flags more =
       parse("--output o --save-every 5 --timeout 9 --drop-last --eval-micro-batch 3");
-  CHECK(more.save_every == 5);
+  CHECK(more.cadences.save == Cadence{Cadence::At::kSteps, 5});
   CHECK(more.timeout_s == 9);
   CHECK(more.values.drop_last == true);
   CHECK(more.eval_micro_batch == 3);

@@ -2,6 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 
@@ -17,10 +21,42 @@ TEST_CASE("a spelling of Hugging Face stands for a flag that there is, or says w
     CAPTURE(flag.name);
     CHECK(names.insert(flag.name).second);
     CHECK(flag.name.find('-') == std::string_view::npos);
-    const bool alias = flag.kind == HfFlag::Kind::kValue || flag.kind == HfFlag::Kind::kSwitch;
-    if (alias) CHECK(has(help, "  " + std::string(flag.target)));
     const bool explained = flag.kind == HfFlag::Kind::kIdle || flag.kind == HfFlag::Kind::kRefused;
+    const bool alias = !explained && flag.kind != HfFlag::Kind::kBeta;
+    if (alias) CHECK(has(help, "  " + std::string(flag.target)));
     CHECK(explained == !flag.text.empty());
+  }
+}
+
+// The fields of TrainingArguments (of transformers 5.17, 4.57 and 4.30) and of run_clm.py's own
+// arguments: tools/make_flag_fixtures.py.
+TEST_CASE("every field of TrainingArguments and of run_clm.py is honoured, noted or refused") {
+  const auto fields = nlohmann::json::parse(std::ifstream(std::filesystem::path(ZEROTH_SOURCE_DIR) /
+                                                          "tests/trainer/fixtures/hf_fields.json"));
+  std::set<std::string> names;
+  for (const auto& [source, list] : fields.items()) {
+    for (const auto& name : list) names.insert(name.get<std::string>());
+  }
+  CHECK(names.size() > 160);
+  for (const std::string& name : names) {
+    CAPTURE(name);
+    const auto known = hf_flags();
+    const bool in_table = std::any_of(known.begin(), known.end(),
+                                      [&](const HfFlag& flag) { return flag.name == name; });
+    CHECK((in_table || name == "deepspeed" || name == "local_rank"));
+    CHECK_FALSE(has(complaint_line("--" + name + " 1"), "no such flag"));
+  }
+}
+
+TEST_CASE("the values that Trainer has by itself are never refused, but for those of services") {
+  for (const char* line :
+       {"--optim adamw_torch_fused", "--group_by_length False", "--train_sampling_strategy random",
+        "--average_tokens_across_devices True", "--label_smoothing_factor 0", "--data_seed None",
+        "--validation_split_percentage 5", "--keep_linebreaks True", "--fsdp False",
+        "--model_revision main", "--max_steps -1", "--push_to_hub False", "--debug",
+        "--torch_compile False", "--do_predict False", "--bf16_full_eval False"}) {
+    CAPTURE(line);
+    CHECK(complaint(line) == "");
   }
 }
 

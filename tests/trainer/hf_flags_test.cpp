@@ -14,7 +14,8 @@ TEST_CASE("a command line of Hugging Face's scripts is understood") {
       "--per_device_eval_batch_size 6 --gradient_accumulation_steps=2 --num_train_epochs 3 "
       "--learning_rate 2e-5 --weight_decay 0.1 --adam_beta1 0.8 --adam_beta2 0.95 "
       "--adam_epsilon 1e-6 --max_grad_norm 0.5 --warmup_ratio 0.03 --bf16 True "
-      "--gradient_checkpointing True --seed 7 --save_steps 50 --eval_steps 25 --logging_steps 1 "
+      "--gradient_checkpointing True --seed 7 --save_steps 50 --eval_strategy steps --eval_steps "
+      "25 --logging_steps 1 "
       "--max_seq_length 64 --dataloader_drop_last True --report_to none --max_steps -1 "
       "--lr_scheduler_type cosine --ddp_timeout 60 --save_total_limit 2 --deepspeed ds.json");
   CHECK(flags.model == "m");
@@ -36,16 +37,18 @@ TEST_CASE("a command line of Hugging Face's scripts is understood") {
   CHECK(flags.values.precision == configs::Precision::kBf16);
   CHECK(flags.values.gradient_checkpointing == 1);
   CHECK(flags.values.seed == 7);
-  CHECK(flags.save_every == 50);
-  CHECK(flags.eval_every == 25);
+  CHECK(flags.cadences.save == Cadence{Cadence::At::kSteps, 50});
+  CHECK(flags.cadences.evaluate == Cadence{Cadence::At::kSteps, 25});
+  CHECK(flags.cadences.log == Cadence{Cadence::At::kSteps, 1});
+  CHECK(flags.cadences.kept == 2);
   CHECK(flags.seq_len == 64);
   CHECK(flags.values.drop_last == true);
   CHECK(flags.timeout_s == 60);
   CHECK(flags.values.schedule == configs::FlagValues::Schedule::kCosine);
   CHECK(flags.config == "ds.json");
-  REQUIRE(flags.notes.size() == 2);
-  CHECK(has(flags.notes[0].text, "--do_train: no effect here: "));
-  CHECK(has(flags.notes[1].text, "--logging_steps: no effect here: every step is shown"));
+  CHECK(flags.values.for_trainer);
+  CHECK_FALSE(flags.eval_only);
+  CHECK(flags.notes.empty());
 }
 
 TEST_CASE("hyphens and underscores are one, and a truth value may follow our own switches") {
@@ -72,9 +75,6 @@ TEST_CASE("two spellings of one flag agree, or are an error") {
 
 TEST_CASE(
     "what would change the training and is not there is refused, unless it asks for nothing") {
-  CHECK(has(complaint("--report_to wandb"), "--report_to wandb: refused: monitors stand in"));
-  CHECK(has(complaint("--report_to tensorboard"), "refused: monitors stand in ds_config.json"));
-  CHECK(has(complaint("--max_train_samples 100"), "cut the file, or give --steps"));
   CHECK(has(complaint("--optim adafactor"), "write \"optimizer\" into ds_config.json"));
   CHECK(has(complaint("--push_to_hub"), "--push_to_hub: refused: "));
   CHECK(has(complaint("--lr_scheduler_type polynomial"),
@@ -83,13 +83,40 @@ TEST_CASE(
   CHECK(has(complaint("--bf16 --fp16 True --load_in_4bit"), "quantised"));
 }
 
-TEST_CASE("a value that is missing or wrong is told as of our flag") {
-  CHECK(complaint("--learning_rate") == "--lr needs a value");
-  CHECK(complaint("--learning_rate --bf16") == "--lr needs a value before --bf16");
+TEST_CASE("what is wrong is told of the flag that was typed") {
+  CHECK(complaint("--learning_rate") == "--learning_rate needs a value");
+  CHECK(complaint("--learning_rate --bf16") == "--learning_rate needs a value before --bf16");
   CHECK(complaint("--steps -1") == "--steps -1: must be above 0");
-  CHECK(complaint("--learning_rate fast") == "--lr fast: must be a number");
+  CHECK(complaint("--max_steps -2") == "--max_steps -2: must be above 0");
+  CHECK(complaint("--learning_rate fast") == "--learning_rate fast: must be a number");
+  CHECK(complaint("--max_train_samples 0") == "--max_train_samples 0: must be above 0");
   CHECK(complaint("--overwrite_output_dir maybe --output o") == "'maybe': unexpected");
   CHECK(has(complaint("--learning_rat 1"), "did you mean --learning_rate?"));
+}
+
+TEST_CASE("a flag without effect is noted with the reason, with all of its values") {
+  const Flags flags = parse("--label_names labels more --use_liger_kernel True --lr 1");
+  REQUIRE(flags.notes.size() == 2);
+  CHECK(flags.notes[0].text ==
+        "--label_names: no effect here: the labels are the tokens themselves");
+  CHECK(has(flags.notes[1].text, "--use_liger_kernel: no effect here: "));
+  CHECK(flags.values.lr == 1);
+}
+
+TEST_CASE("beside --max_steps epochs do not count, as in Trainer") {
+  const Flags flags = parse("--num_train_epochs 3 --max_steps 20");
+  CHECK(flags.steps == 20);
+  CHECK_FALSE(flags.epochs);
+  REQUIRE(flags.notes.size() == 1);
+  CHECK(flags.notes[0].text == "--num_train_epochs 3: no effect beside --max_steps 20");
+  CHECK(parse("--num_train_epochs 3 --max_steps -1").epochs == 3);
+  CHECK(has(complaint("--epochs 3 --steps 20"), "exclude each other"));
+}
+
+TEST_CASE("--use_cpu and --no_cuda keep a run on the CPU") {
+  CHECK(parse("--use_cpu").on_cpu);
+  CHECK(parse("--no_cuda True").on_cpu);
+  CHECK_FALSE(parse("--use_cpu False").on_cpu);
 }
 
 }  // namespace zeroth::trainer

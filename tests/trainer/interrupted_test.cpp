@@ -8,7 +8,7 @@
 #include "model/hf/safetensors.h"
 #include "tests/trainer/free_port.h"
 #include "tests/trainer/workbench.h"
-#include "trainer/checkpoints.h"
+#include "trainer/step_folder.h"
 
 namespace zeroth::trainer {
 namespace {

@@ -1,6 +1,6 @@
 #include "trainer/flags/flag_rules.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <climits>
 #include <cmath>
@@ -9,6 +9,7 @@
 
 #include "base/printable.h"
 #include "base/units.h"
+#include "trainer/flags/choice.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -53,22 +54,6 @@ void settle_seed(RawFlags& raw, Complaints& complaints) {
   if (!raw.seed) return;
   if (*raw.seed < 0) complaints.push_back(fmt::format("--seed {}: must be at least 0", *raw.seed));
   raw.flags.values.seed = static_cast<uint64_t>(*raw.seed);
-}
-
-// The value that stands beside `text`; a complaint that lists all of them where none does.
-template <typename T>
-std::optional<T> choose(const char* name, const std::string& text,
-                        const std::vector<std::pair<std::string_view, T>>& values,
-                        Complaints& complaints) {
-  if (text.empty() || text.starts_with("--")) return std::nullopt;
-  std::vector<std::string_view> words;
-  for (const auto& [word, value] : values) {
-    if (word == text) return value;
-    words.push_back(word);
-  }
-  complaints.push_back(
-      fmt::format("{} {}: must be one of {}", name, shortened(text), fmt::join(words, ", ")));
-  return std::nullopt;
 }
 
 void settle_choices(RawFlags& raw, Complaints& complaints) {
@@ -126,10 +111,9 @@ void check_numbers(const Flags& flags, Complaints& complaints) {
   require_positive("--steps", flags.steps, complaints);
   require_positive("--epochs", flags.epochs, complaints);
   require_positive("--seq-len", flags.seq_len, complaints);
-  require_positive("--eval-every", flags.eval_every, complaints);
+  require_positive("--max_train_samples", flags.max_train_samples, complaints);
   require_positive("--max-eval-samples", flags.max_eval_samples, complaints);
   require_positive("--eval-micro-batch", flags.eval_micro_batch, complaints);
-  require_positive("--save-every", flags.save_every, complaints);
   require_positive("--timeout", flags.timeout_s, complaints);
 }
 
@@ -168,11 +152,11 @@ void check_files(const Flags& flags, Complaints& complaints) {
     if (given && flags.output.empty()) complaints.push_back(fmt::format("{} needs --output", name));
   };
   needs_output("--overwrite", flags.overwrite);
-  needs_output("--save-every", flags.save_every.has_value());
   needs_output("--save-dtype", flags.save_dtype.has_value());
 }
 
-void check_evaluation(const Flags& flags, Complaints& complaints) {
+void check_evaluation(const RawFlags& raw, Complaints& complaints) {
+  const Flags& flags = raw.flags;
   const auto excludes = [&](const char* name, bool given) {
     if (flags.eval_only && given) {
       complaints.push_back(fmt::format("--eval-only trains nothing: leave {} out", name));
@@ -180,13 +164,48 @@ void check_evaluation(const Flags& flags, Complaints& complaints) {
   };
   excludes("--steps", flags.steps.has_value());
   excludes("--epochs", flags.epochs.has_value());
-  excludes("--eval-every", flags.eval_every.has_value());
-  excludes("--output", !flags.output.empty());
-  if (flags.eval_only || !flags.eval_data.empty()) return;
-  if (flags.eval_every) complaints.push_back("--eval-every needs --eval-data");
-  if (flags.max_eval_samples) {
+  excludes("--eval-every", raw.cadences.eval_every.has_value());
+  excludes("--save-every", raw.cadences.save_every.has_value());
+  if (flags.max_eval_samples && !flags.eval_only && flags.eval_data.empty()) {
     complaints.push_back("--max-eval-samples needs --eval-data or --eval-only");
   }
+}
+
+// What a script does that asks --do_train and --do_eval: without the one, flags about it are idle.
+void settle_tasks(RawFlags& raw, Complaints& complaints) {
+  Flags& flags = raw.flags;
+  const bool evaluates = raw.do_eval.value_or(false);
+  if (raw.do_train == false) {
+    if (raw.do_eval == false)
+      complaints.push_back("--do_train False and --do_eval False: nothing to do");
+    flags.eval_only = true;
+    flags.steps.reset();
+    flags.epochs.reset();
+    raw.cadences = {};
+  }
+  if (evaluates && flags.eval_data.empty()) {
+    complaints.push_back(
+        "--do_eval needs --eval-data (--validation_file): no part of --data is set aside for it");
+  }
+  const std::string& strategy = raw.cadences.eval_strategy;
+  const bool steps =
+      raw.cadences.eval_every && flags.spellings.of("--eval-every") == "--eval-every";
+  const bool on_the_way = steps || !(strategy.empty() || strategy == "no");
+  if (raw.do_eval != false || on_the_way || flags.eval_data.empty()) return;
+  note(flags.notes, "--eval-data", "--eval-data is not read: --do_eval False");
+  flags.eval_data.clear();
+}
+
+// With both, Trainer takes its --max_steps.
+void settle_length(Flags& flags, Complaints& complaints) {
+  if (!flags.steps || !flags.epochs) return;
+  if (flags.spellings.of("--steps") != "--max_steps") {
+    complaints.push_back("--steps and --epochs exclude each other: give one of them");
+    return;
+  }
+  note(flags.notes, "--epochs", "--epochs {}: no effect beside --steps {}", *flags.epochs,
+       *flags.steps);
+  flags.epochs.reset();
 }
 
 }  // namespace
@@ -200,15 +219,17 @@ Flags settle(RawFlags raw, Complaints& complaints) {
   settle_separator(raw.flags, complaints);
   raw.flags.shuffle = !raw.no_shuffle;
   if (!raw.betas.empty()) raw.flags.values.betas = {raw.betas.at(0), raw.betas.at(1)};
-  if (raw.flags.steps && raw.flags.epochs) {
-    complaints.push_back("--steps and --epochs exclude each other: give one of them");
-  }
+  settle_tasks(raw, complaints);
+  settle_length(raw.flags, complaints);
+  settle_cadences(raw.cadences, raw.flags, complaints);
+  settle_report_to(raw.report_to, raw.logging_dir, raw.flags, complaints);
   check_numbers(raw.flags, complaints);
   check_lengths(raw.flags, complaints);
   check_files(raw.flags, complaints);
-  check_evaluation(raw.flags, complaints);
+  check_evaluation(raw, complaints);
   if (raw.flags.eval_only && !raw.flags.eval_data.empty() && !raw.flags.data.empty()) {
-    note(raw.flags.notes, "--data", "--data is not read: --eval-only evaluates on --eval-data");
+    note(raw.flags.notes, "--data",
+         "--data is not read: --eval-data is evaluated, and nothing trained");
   }
   return std::move(raw.flags);
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "trainer/flags/cadence_rules.h"
 #include "trainer/flags/flags.h"
 
 namespace zeroth::trainer {
@@ -28,6 +29,11 @@ struct RawFlags {
   std::string loss_mean;
   std::string on_non_finite;
   std::string save_dtype;
+  RawCadences cadences;
+  std::optional<bool> do_train;
+  std::optional<bool> do_eval;
+  std::vector<std::string> report_to;
+  std::string logging_dir;
   std::vector<std::string> complaints;  // about values that do not parse
   int local_rank = 0;  // passed by DeepSpeed's launcher; the environment says the same
 };

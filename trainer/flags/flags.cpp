@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/flag_words.h"
 #include "base/printable.h"
+#include "trainer/flags/argument_file.h"
 #include "trainer/flags/flag_rules.h"
 #include "trainer/flags/hf_flag_table.h"
 #include "trainer/flags/hf_flags.h"
@@ -23,6 +24,14 @@ constexpr const char* kIntroduction =
     "Fine-tunes a Hugging Face checkpoint by a DeepSpeed configuration:\n"
     "  zeroth --num_gpus 2 finetune --model DIR --data train.jsonl --deepspeed ds_config.json "
     "--output out/\n";
+
+void add_word(CLI::App& app, const std::string& name, std::string& value, const std::string& help) {
+  app.add_option(name, value, help)->option_text("WORD");
+}
+
+void add_truth(CLI::App& app, const std::string& name, bool& value, const std::string& help) {
+  app.add_option(name, value, help)->option_text("BOOL");
+}
 
 void add_files(CLI::App& app, RawFlags& raw) {
   Flags& flags = raw.flags;
@@ -55,8 +64,18 @@ void add_saving(CLI::App& app, RawFlags& raw) {
   app.add_flag("--deterministic", flags.deterministic,
                "a GPU repeats a run bit by bit, with a slower attention; a CPU does so anyway");
   app.add_flag("--overwrite", flags.overwrite, "replace an --output that is not empty");
-  numbers.add("--save-every", flags.save_every, kMostSteps,
-              "save into DIR/step-N every so many steps; the newest two stay");
+  RawCadences& cadences = raw.cadences;
+  numbers.add("--save-every", cadences.save_every,
+              "save into DIR/step-N every so many steps, or that part (below 1) of all steps");
+  add_word(app, "--save_strategy", cadences.save_strategy, "no, steps, epoch or best");
+  numbers.add("--save_total_limit", cadences.save_total_limit, kMostSteps,
+              "folders on the way that stay, the newest and the best (2; 0: all)");
+  add_truth(app, "--load_best_model_at_end", cadences.load_best_model_at_end,
+            "DIR gets the model whose evaluation was best");
+  add_word(app, "--metric_for_best_model", cadences.metric_for_best_model, "loss");
+  app.add_option("--greater_is_better", cadences.greater_is_better,
+                 "the greater loss is the better")
+      ->option_text("BOOL");
   app.add_option("--save-dtype", raw.save_dtype,
                  "precision of saved weights: fp32 (masters), bf16 or fp16 (that of training)")
       ->option_text("TYPE");
@@ -67,6 +86,8 @@ void add_length(CLI::App& app, RawFlags& raw) {
   NumberOptions numbers(app, raw.complaints);
   app.option_defaults()->group("Length");
   numbers.add("--steps", flags.steps, kMostSteps, "optimizer steps; the data repeats as needed");
+  numbers.add("--max_train_samples", flags.max_train_samples, kMostSteps,
+              "only the first so many samples of --data");
   numbers.add("--epochs", flags.epochs,
               "passes over the data (1); the last step takes what is left of them");
   numbers.add("--seq-len", flags.seq_len, kMostRows,
@@ -122,9 +143,16 @@ void add_optimizer(CLI::App& app, RawFlags& raw) {
 
 void add_evaluation(CLI::App& app, RawFlags& raw) {
   Flags& flags = raw.flags;
+  RawCadences& cadences = raw.cadences;
   NumberOptions numbers(app, raw.complaints);
   app.option_defaults()->group("Evaluation");
-  numbers.add("--eval-every", flags.eval_every, kMostSteps, "evaluate also every so many steps");
+  numbers.add("--eval-every", cadences.eval_every,
+              "evaluate also every so many steps, or that part (below 1) of all steps");
+  add_word(app, "--eval_strategy", cadences.eval_strategy, "no, steps or epoch");
+  numbers.add("--eval_delay", cadences.eval_delay, "not before so many steps, or epochs");
+  add_truth(app, "--eval_on_start", cadences.eval_on_start, "evaluate before the first step, too");
+  app.add_option("--do_train", raw.do_train, "false: evaluate only")->option_text("BOOL");
+  app.add_option("--do_eval", raw.do_eval, "false: leave --eval-data out")->option_text("BOOL");
   app.add_flag("--eval-only", flags.eval_only, "evaluate on --eval-data (or --data), and end");
   numbers.add("--max-eval-samples", flags.max_eval_samples, kMostSteps,
               "only the first so many samples");
@@ -132,8 +160,25 @@ void add_evaluation(CLI::App& app, RawFlags& raw) {
               "samples that a rank evaluates at once (--micro-batch)");
 }
 
+void add_reports(CLI::App& app, RawFlags& raw) {
+  RawCadences& cadences = raw.cadences;
+  NumberOptions numbers(app, raw.complaints);
+  app.option_defaults()->group("Reports");
+  app.add_option("--report_to", raw.report_to, "tensorboard, all or none, as in Trainer")
+      ->delimiter(',')
+      ->option_text("NAME");
+  app.add_option("--logging_dir", raw.logging_dir, "where they write (runs/ in --output)")
+      ->option_text("DIR");
+  add_word(app, "--logging_strategy", cadences.logging_strategy,
+           "when trainer_state.json notes the loss: no, steps or epoch");
+  numbers.add("--logging_steps", cadences.logging_steps,
+              "every so many steps, or that part (below 1) of all steps (500)");
+  add_truth(app, "--logging_first_step", cadences.logging_first_step, "and after the first one");
+}
+
 void add_other(CLI::App& app, RawFlags& raw) {
   app.option_defaults()->group("Other");
+  add_truth(app, "--use_cpu", raw.flags.on_cpu, "compute on the CPU, as DS_ACCELERATOR=cpu");
   NumberOptions(app, raw.complaints)
       .add("--timeout", raw.flags.timeout_s, kMostSeconds,
            "seconds that a collective may wait for a rank (600)");
@@ -213,9 +258,13 @@ std::string tidy(std::string text) {
 
 Flags parse_flags(std::vector<std::string> arguments) {
   RawFlags raw;
-  HfTranslation translated = translate_hf_flags(arguments, raw.complaints);
+  HfTranslation translated =
+      translate_hf_flags(with_argument_file(std::move(arguments)), raw.complaints);
+  const size_t of_translation = raw.complaints.size();  // they name both spellings
   arguments = std::move(translated.arguments);
   raw.flags.notes = std::move(translated.notes);
+  raw.flags.values.for_trainer = translated.for_trainer;
+  raw.flags.spellings = translated.spellings;
   CLI::App app(kIntroduction, "finetune");
   app.footer(hf_flags_help());
   app.allow_extras();
@@ -225,6 +274,7 @@ Flags parse_flags(std::vector<std::string> arguments) {
   add_batch(app, raw);
   add_optimizer(app, raw);
   add_evaluation(app, raw);
+  add_reports(app, raw);
   add_other(app, raw);
   std::string unparsed;
   try {
@@ -243,7 +293,12 @@ Flags parse_flags(std::vector<std::string> arguments) {
   if (!unparsed.empty() && complaints.size() == before) complaints.push_back(unparsed);
   refuse(app, flag_taken, complaints);
   Flags flags = unparsed.empty() ? settle(std::move(raw), complaints) : Flags{};
+  const Spellings& spellings = translated.spellings;
+  for (size_t i = of_translation; i < complaints.size(); ++i) {
+    complaints[i] = spellings.as_typed(std::move(complaints[i]));
+  }
   if (!complaints.empty()) throw Error("{}", listed(complaints));
+  for (configs::Note& note : flags.notes) note.text = spellings.as_typed(std::move(note.text));
   return flags;
 }
 

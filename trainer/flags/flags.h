@@ -9,6 +9,9 @@
 #include <vector>
 
 #include "configs/resolve.h"
+#include "trainer/flags/cadence.h"
+#include "trainer/flags/report_to.h"
+#include "trainer/flags/spellings.h"
 
 namespace zeroth::trainer {
 
@@ -42,21 +45,24 @@ struct Flags {
   std::optional<int64_t> timeout_s;         // --timeout: of a collective
 
   std::optional<c10::ScalarType> save_dtype;  // --save-dtype; unset: as it was trained
-  std::optional<int64_t> save_every;          // --save-every: into output/step-N
 
-  std::optional<int64_t> eval_every;
+  std::optional<int64_t> max_train_samples;  // the first ones of --data
   std::optional<int64_t> max_eval_samples;
   bool eval_only = false;
+  Cadences cadences;    // what happens on the way
+  ReportTo report_to;   // monitors beside those of the configuration
+  bool on_cpu = false;  // --use_cpu, whatever DS_ACCELERATOR says
 
   configs::FlagValues values;  // those that a ds_config.json knows too
   configs::Notes notes;
+  Spellings spellings;  // for messages
 
   std::string answer;  // text that --help or --version asks for; nothing else is filled then
 };
 
-// `arguments` without the program's name. Throws one Error with all complaints: unknown flags with
-// the nearest known name, values that do not parse, flags that contradict each other or lack one
-// that they need.
+// `arguments` without the program's name; one that ends in .json is a file of them. Throws one
+// Error with all complaints: unknown flags with the nearest known name, values that do not parse,
+// flags that contradict each other or lack one that they need.
 Flags parse_flags(std::vector<std::string> arguments);
 
 }  // namespace zeroth::trainer

@@ -10,6 +10,7 @@ struct HfFlag {
   enum class Kind {
     kValue,   // is `target` with the same value
     kSwitch,  // is `target`, which has no value, where True follows or nothing
+    kTruth,   // is `target` with true or false
     kBeta,    // is the first or the second value of --betas
     kIdle,    // changes nothing here; `text` says why
     kRefused  // would change the training and does not exist; `text` says what to do
@@ -20,6 +21,7 @@ struct HfFlag {
   std::string_view text = "";
   // Values, with commas between, that ask for nothing: as if the flag were not given.
   std::string_view neutral = "";
+  bool several = false;  // takes all values up to the next flag
 };
 
 std::span<const HfFlag> hf_flags();

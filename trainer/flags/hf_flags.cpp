@@ -24,7 +24,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-// What Hugging Face's parser takes for a truth value.
+// What Hugging Face's parser takes for a truth value; 1 and 0 may be numbers, too.
 std::optional<bool> truth(const std::string& text) {
   const std::string word = lower(text);
   for (const char* yes : {"true", "t", "yes", "y", "1"}) {
@@ -36,9 +36,19 @@ std::optional<bool> truth(const std::string& text) {
   return std::nullopt;
 }
 
+bool is_word_of_truth(const std::string& text) {
+  return text.size() > 1 && truth(text);
+}
+
 bool listed(std::string_view list, const std::string& value) {
   const std::string all = fmt::format(",{},", list);
   return !list.empty() && all.find(fmt::format(",{},", lower(value))) != std::string::npos;
+}
+
+// A line that names its model, output or data so is one for Trainer.
+bool tells_whose(const HfFlag& flag) {
+  return flag.name == "model_name_or_path" || flag.name == "output_dir" ||
+         flag.name == "train_file";
 }
 
 bool same_value(const std::string& a, const std::string& b) {
@@ -66,29 +76,35 @@ class Translator {
         result_.arguments.push_back(arguments[at++]);
         continue;
       }
-      if (flag->kind == Kind::kSwitch && typed.arguments == 2 && !truth(*typed.value)) {
+      const bool truth_value = flag->kind == Kind::kSwitch || flag->kind == Kind::kTruth;
+      if (truth_value && typed.arguments == 2 && !truth(*typed.value)) {
         typed.value.reset();  // what follows belongs to nobody
         typed.arguments = 1;
       }
-      take(*flag, typed);
       at += typed.arguments;
+      while (flag->several && typed.value && at < arguments.size() && !is_flag(arguments[at])) {
+        *typed.value += "," + arguments[at++];
+      }
+      take(*flag, typed);
     }
     finish_betas();
     return std::move(result_);
   }
 
  private:
+  static bool is_flag(const std::string& argument) { return argument.starts_with("--"); }
+
   static Typed take_apart(const std::vector<std::string>& arguments, size_t at) {
     const std::string& argument = arguments[at];
     Typed typed;
-    if (!argument.starts_with("--")) return typed;
+    if (!is_flag(argument)) return typed;
     const size_t equals = argument.find('=');
     typed.spelling = argument.substr(0, equals);
     typed.name = typed.spelling.substr(2);
     std::replace(typed.name.begin(), typed.name.end(), '-', '_');
     if (equals != std::string::npos) {
       typed.value = argument.substr(equals + 1);
-    } else if (at + 1 < arguments.size() && !arguments[at + 1].starts_with("--")) {
+    } else if (at + 1 < arguments.size() && !is_flag(arguments[at + 1])) {
       typed.value = arguments[at + 1];
       typed.arguments = 2;
     }
@@ -106,7 +122,9 @@ class Translator {
 
   void take(const HfFlag& flag, const Typed& typed) {
     const bool ours = typed.spelling == flag.target;
+    result_.for_trainer = result_.for_trainer || (!ours && tells_whose(flag));
     if (!ours && typed.value && listed(flag.neutral, *typed.value)) return;
+    if (flag.target.starts_with("--")) result_.spellings.add(flag.target, typed.spelling);
     switch (flag.kind) {
       case Kind::kIdle:
         note(result_.notes, typed.spelling, "{}: no effect here: {}", typed.spelling, flag.text);
@@ -120,6 +138,7 @@ class Translator {
         betas_[flag.target == "1"] = typed;
         return;
       case Kind::kSwitch:
+      case Kind::kTruth:
         return take_switch(flag, typed);
       case Kind::kValue:
         return take_value(flag, typed);
@@ -128,7 +147,8 @@ class Translator {
 
   void take_switch(const HfFlag& flag, const Typed& typed) {
     const bool ours = typed.spelling == flag.target;
-    if (ours && typed.value && typed.arguments == 1) {  // --gradient-checkpointing=4
+    const bool number = typed.value && typed.arguments == 1 && !is_word_of_truth(*typed.value);
+    if (ours && flag.kind == Kind::kSwitch && number) {  // --gradient-checkpointing=4
       if (agrees(flag, typed, *typed.value)) {
         result_.arguments.push_back(fmt::format("{}={}", flag.target, *typed.value));
       }
@@ -140,7 +160,10 @@ class Translator {
       return;
     }
     const bool yes = !typed.value || *truth(*typed.value);
-    if (agrees(flag, typed, yes ? "True" : "False") && yes) {
+    if (!agrees(flag, typed, yes ? "True" : "False")) return;
+    if (flag.kind == Kind::kTruth) {
+      result_.arguments.push_back(fmt::format("{}={}", flag.target, yes));
+    } else if (yes) {
       result_.arguments.emplace_back(flag.target);
     }
   }
@@ -201,10 +224,11 @@ HfTranslation translate_hf_flags(const std::vector<std::string>& arguments,
 std::string hf_flags_help() {
   std::string text = "Hugging Face Trainer's spellings:\n";
   for (const HfFlag& flag : hf_flags()) {
-    const bool alias = flag.kind == Kind::kValue || flag.kind == Kind::kSwitch;
-    if (!alias && flag.kind != Kind::kBeta) continue;
+    if (flag.kind == Kind::kIdle || flag.kind == Kind::kRefused) continue;
+    const bool own = flag.target.substr(0, 2) == "--" && flag.target.substr(2) == flag.name;
+    if (own) continue;  // it stands above
     text += fmt::format("  {:<31}{}\n", fmt::format("--{}", flag.name),
-                        alias ? flag.target : "--betas");
+                        flag.kind == Kind::kBeta ? "--betas" : flag.target);
   }
   return text + "  Others are explained when they are given.\n";
 }

@@ -5,12 +5,16 @@
 #include <vector>
 
 #include "configs/note.h"
+#include "trainer/flags/spellings.h"
 
 namespace zeroth::trainer {
 
 struct HfTranslation {
   std::vector<std::string> arguments;  // with our flags in place of theirs
   configs::Notes notes;                // about flags that change nothing here
+  Spellings spellings;
+  // Model, output or data have Trainer's names: so have its defaults what the line leaves out.
+  bool for_trainer = false;
 };
 
 // Underscores and hyphens are one. Appends to `complaints` for a flag that would change the

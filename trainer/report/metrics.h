@@ -50,6 +50,7 @@ struct EvalRow {
   double eval_loss = 0;
   int64_t eval_tokens = 0;  // trained ones
   double since_start_s = 0;
+  double eval_s = 0;  // that it took
 };
 
 // A signal has ended the training after this step.

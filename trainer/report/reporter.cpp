@@ -52,7 +52,8 @@ Reporter::Reporter(const RunPlan& plan, const engine::RunMemory& memory, const c
       metrics_(writes_ ? plan.flags.metrics : "",
                [this](const std::string& text) { progress_.warning(text); }),
       progress_(progress_options(plan, env), [this](std::string_view text) { print(text); }),
-      peak_share_(plan.spec, plan.config.batch.train_batch_size) {
+      peak_share_(plan.spec, plan.config.batch.train_batch_size),
+      record_(plan) {
   if (writes_ && output_is_all(plan.flags) && standard_output_was_closed()) {
     throw Error("standard output is closed");
   }
@@ -141,6 +142,7 @@ void Reporter::step(const engine::StepStats& stats) {
       .peak = plan_.flags.metrics.empty() ? PeakMemory{} : largest_peak_memory(engine_->mesh()),
       .peak_share = peak_share_.of(stats, step_s)};
   metrics_.write(to_json(row));
+  record_.step(row);
   progress_.step(row);
   if (stats.step == 1) tell_notes();
   if (comm::CommLog* log = engine_->mesh().comm_log()) {
@@ -182,11 +184,14 @@ void Reporter::profile(const engine::StepStats& stats) {
 }
 
 void Reporter::evaluated(int64_t step, const engine::EvalStats& stats) {
+  const double now = clock_.seconds();
   const EvalRow row{.step = step,
                     .eval_loss = stats.loss,
                     .eval_tokens = stats.trained_tokens,
-                    .since_start_s = clock_.seconds()};
+                    .since_start_s = now,
+                    .eval_s = now - last_end_s_};
   metrics_.write(to_json(row));
+  record_.evaluated(row);
   progress_.evaluation(row);
   require_output();
   monitors_.write(eval_events(row, samples_after(step)));
@@ -207,6 +212,25 @@ void Reporter::saved(std::string_view text) {
   progress_.line(text);
   update_page();
   resume();
+}
+
+// A full disk does not end a run whose model is saved.
+template <typename Action>
+void Reporter::or_warn(Action action) {
+  if (!writes_ || plan_.flags.output.empty()) return;
+  try {
+    action();
+  } catch (const Error& error) {
+    progress_.warning(error.what());
+  }
+}
+
+void Reporter::record(const BestModel& best, int64_t final_step) {
+  or_warn([&] { record_.write(best, final_step); });
+}
+
+void Reporter::record_into(const std::filesystem::path& folder, const BestModel& best) {
+  or_warn([&] { record_.write_state(folder, best); });
 }
 
 void Reporter::finished() {

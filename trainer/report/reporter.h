@@ -17,6 +17,7 @@
 #include "trainer/report/peak_share.h"
 #include "trainer/report/progress.h"
 #include "trainer/report/run_clock.h"
+#include "trainer/report/run_record.h"
 #include "trainer/report/summary.h"
 #include "trainer/run_plan.h"
 
@@ -53,12 +54,17 @@ class Reporter {
   void warn(std::string_view text) { progress_.warning(text); }
   // A model was saved: the page is brought up to date, too.
   void saved(std::string_view text);
+  // The files beside the model (RunRecord) once it stands in its place; and in a folder on the way.
+  void record(const BestModel& best, int64_t final_step);
+  void record_into(const std::filesystem::path& folder, const BestModel& best);
   void finished();
 
   const RunClock& clock() const { return clock_; }
 
  private:
   void print(std::string_view text);
+  template <typename Action>
+  void or_warn(Action action);
   void require_output() const;
   int64_t samples_after(int64_t step) const;
   void show(const SummaryLine& line);
@@ -76,6 +82,7 @@ class Reporter {
   Progress progress_;
   monitor::Monitors monitors_;
   PeakShare peak_share_;
+  RunRecord record_;
   std::optional<monitor::RunPage> page_;  // rank 0, with --output
   engine::Engine* engine_ = nullptr;
   SummaryLines summary_;

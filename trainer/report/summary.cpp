@@ -1,6 +1,7 @@
 #include "trainer/report/summary.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -91,6 +92,15 @@ std::string recompute_text(const configs::RecomputeConfig& recompute) {
   return "";
 }
 
+// Empty: not before the end of the run.
+std::string when_text(const RunPlan& plan, const Cadence& cadence) {
+  const Occasions occasions = plan.occasions(cadence);
+  if (cadence.at == Cadence::At::kBest) return "where it is the best so far";
+  if (occasions.on_the_way() == 0) return "";
+  if (cadence.at == Cadence::At::kEpochs) return "every epoch";
+  return occasions.every() == 1 ? "every step" : fmt::format("every {} steps", occasions.every());
+}
+
 using configs::RestingPlace;
 
 std::vector<std::string> notes_of_cpu_run(const engine::RunMemory& run) {
@@ -160,7 +170,7 @@ std::string batch_line(const configs::BatchConfig& batch, const Samples& samples
       static_cast<double>(samples.train_samples),
       static_cast<double>(samples.total_steps) * static_cast<double>(batch.train_batch_size));
   text += fmt::format("; {} = {}", counted(samples.total_steps, "step"),
-                      epochs_text(taken / static_cast<double>(samples.train->size())));
+                      epochs_text(taken / static_cast<double>(samples.train_size())));
   return text;
 }
 
@@ -209,6 +219,14 @@ std::string loss_line(configs::LossMean mean, const model::ModelSpec& spec) {
                      spec.embedding_dropout, spec.attention_dropout, spec.residual_dropout);
 }
 
+std::string train_line(const std::string& path, const Samples& samples) {
+  std::string text = data_line(path, *samples.train);
+  if (samples.train_size() < samples.train->size()) {
+    text += fmt::format("; the first {} trained", samples.train_size());
+  }
+  return text;
+}
+
 std::string eval_line(const std::string& path, const Samples& samples) {
   std::string text = data_line(path, *samples.eval);
   if (samples.eval_samples < samples.eval->size()) {
@@ -226,7 +244,7 @@ SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory, const
   const Flags& flags = plan.flags;
   const Samples& samples = plan.samples;
   add("model", model_line(flags.model, plan.spec, plan.outline.num_parameters));
-  if (samples.train) add("data", data_line(flags.data, *samples.train));
+  if (samples.train) add("data", train_line(flags.data, samples));
   if (samples.eval) {
     add("eval", eval_line(flags.eval_data.empty() ? flags.data : flags.eval_data, samples));
   }
@@ -236,6 +254,7 @@ SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory, const
   add("strategy", plan.outline.strategy);
   for (const std::string& line : engine::memory_lines(memory)) add("memory", line);
   if (plan.trains()) add("optimizer", optimizer_line(plan.config, plan.outline.decay));
+  if (const std::string text = way_line(plan); !text.empty()) add("on the way", text);
   if (plan.trains()) add("loss", loss_line(plan.config.loss_mean, plan.spec));
   using Kind = configs::Note::Kind;
   for (const std::string& warning : lines_of(plan.notes, Kind::kWarning)) {
@@ -245,6 +264,22 @@ SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory, const
   for (const std::string& note : offload_notes(memory)) add("note", note);
   for (const std::string& note : mesh.notes()) add("note", note);
   return lines;
+}
+
+std::string way_line(const RunPlan& plan) {
+  if (!plan.trains()) return "";
+  const Cadences& cadences = plan.flags.cadences;
+  std::vector<std::string> parts;
+  if (const std::string when = when_text(plan, cadences.evaluate); !when.empty()) {
+    parts.push_back("evaluated " + when);
+  }
+  if (const std::string when = when_text(plan, cadences.save); !when.empty()) {
+    parts.push_back(fmt::format(
+        "saved {} ({}): weights, not the state of the optimizer yet", when,
+        cadences.kept ? fmt::format("the newest {} kept", *cadences.kept) : "all kept"));
+  }
+  if (cadences.ends_with_best) parts.emplace_back("the best model at the end");
+  return fmt::format("{}", fmt::join(parts, "; "));
 }
 
 std::vector<std::string> offload_notes(const engine::RunMemory& run) {

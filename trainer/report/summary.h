@@ -31,7 +31,10 @@ SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory, const
 // Its parts, each one line.
 std::string model_line(const std::string& folder, const model::ModelSpec& spec, int64_t parameters);
 std::string data_line(const std::string& path, const data::Dataset& dataset);
+std::string train_line(const std::string& path, const Samples& samples);
 std::string eval_line(const std::string& path, const Samples& samples);
+// When it is evaluated and saved before the end; empty: never.
+std::string way_line(const RunPlan& plan);
 std::string batch_line(const configs::BatchConfig& batch, const Samples& samples,
                        int64_t world_size);
 // `decay`: parameters that weight decay acts on, and does not.

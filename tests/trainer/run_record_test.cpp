@@ -1,0 +1,155 @@
+#include "trainer/report/run_record.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "base/error.h"
+#include "tests/trainer/flag_line.h"
+#include "tests/trainer/workbench.h"
+
+namespace zeroth::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+// What transformers' Trainer wrote: 12 steps of 4 rows of 32 positions
+// (tools/make_results_fixtures.py).
+Json trainers(const std::string& name) {
+  return Json::parse(
+      std::ifstream(fs::path(ZEROTH_SOURCE_DIR) / "tests/trainer/fixtures/results" / name));
+}
+
+RunPlan plan_of(const Workbench& bench, const std::string& more) {
+  return make_plan(
+      parse_line(fmt::format(
+          "--model_name_or_path {}/tests/model/fixtures/llama --train_file {} --validation_file {} "
+          "--output_dir {} --seq-len 26 --per_device_train_batch_size 4 --max_eval_samples 10 "
+          "--per_device_eval_batch_size 4 {}",
+          ZEROTH_SOURCE_DIR, (bench / "train.bin").string(), (bench / "train.bin").string(),
+          (bench / "out").string(), more)),
+      1);
+}
+
+constexpr const char* kTrain =
+    "--num_train_epochs 2 --logging_steps 3 --eval_strategy steps --eval_steps 5 --save_steps 5 "
+    "--load_best_model_at_end True";
+
+// The run that Trainer made, told to `record` as a run of our own.
+void retell(RunRecord& record, BestModel& best) {
+  std::map<int64_t, Json> logged, evaluated;
+  const Json state = trainers("trainer_state.json");
+  for (const Json& row : state["log_history"]) {
+    if (row.contains("loss")) logged[row["step"]] = row;
+    if (row.contains("eval_loss")) evaluated[row["step"]] = row;
+  }
+  for (int64_t step = 1; step <= 12; ++step) {
+    const Json& row = logged.lower_bound(step)->second;  // as if all steps had the mean's loss
+    StepRow told;
+    told.stats.step = step;
+    told.stats.loss = row["loss"];
+    told.stats.grad_norm = row["grad_norm"];
+    told.stats.lr = row["learning_rate"];
+    told.stats.tokens = 4 * 32;
+    told.step_s = 0.5;
+    told.since_start_s = 10 + 0.5 * static_cast<double>(step);
+    record.step(told);
+    if (!evaluated.contains(step)) continue;
+    const double loss = evaluated[step]["eval_loss"];
+    record.evaluated({.step = step, .eval_loss = loss, .eval_s = 0.25});
+    best.evaluated(step, loss);
+  }
+}
+
+// Values of the clock differ; all others have to be the same.
+void check_same(const Json& ours, const Json& theirs) {
+  REQUIRE(ours.size() == theirs.size());
+  for (const auto& [key, value] : theirs.items()) {
+    CAPTURE(key);
+    REQUIRE(ours.contains(key));
+    CHECK(ours[key].type() == value.type());
+    const bool timed = has(key, "_runtime") || has(key, "_per_second");
+    if (value.is_number() && !timed) {
+      CHECK(ours[key].get<double>() == doctest::Approx(value.get<double>()).epsilon(1e-12));
+    } else if (!value.is_structured() && !timed) {
+      CHECK(ours[key] == value);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the files beside a model have the keys, types and values that Trainer's have") {
+  const Workbench bench;
+  const RunPlan plan = plan_of(bench, kTrain);
+  REQUIRE(plan.samples.total_steps == 12);
+  RunRecord record(plan);
+  BestModel best(plan.flags.cadences);
+  retell(record, best);
+  record.write(best, 12);
+  for (const char* name : {"all_results.json", "train_results.json", "eval_results.json"}) {
+    CAPTURE(name);
+    const Json ours = Json::parse(bench.read(fmt::format("out/{}", name)));
+    if (std::string_view(name) == "train_results.json") {
+      CHECK(ours["train_runtime"] == 6.0);
+      CHECK(ours["train_samples_per_second"] == 8.0);
+      CHECK(ours["train_steps_per_second"] == 2.0);
+    } else {
+      CHECK(ours["eval_samples_per_second"] == 40.0);
+      CHECK(ours["eval_steps_per_second"] == 12.0);
+    }
+    check_same(ours, trainers(name));
+  }
+  Json ours = Json::parse(bench.read("out/trainer_state.json"));
+  Json theirs = trainers("trainer_state.json");
+  CHECK(ours["best_model_checkpoint"] ==
+        plan.flags.output);  // there out/checkpoint-12, the same model
+  ours["best_model_checkpoint"] = theirs["best_model_checkpoint"];
+  check_same(ours, theirs);
+  CHECK(ours["stateful_callbacks"] == theirs["stateful_callbacks"]);
+  REQUIRE(ours["log_history"].size() == theirs["log_history"].size());
+  for (size_t i = 0; i < ours["log_history"].size(); ++i) {
+    check_same(ours["log_history"][i], theirs["log_history"][i]);
+  }
+}
+
+TEST_CASE("what is recorded of an evaluation is that of the model in the output") {
+  const Workbench bench;
+  const RunPlan plan = plan_of(bench, kTrain);
+  RunRecord record(plan);
+  BestModel best(plan.flags.cadences);
+  retell(record, best);
+  record.write(best, 10);
+  const Json ours = Json::parse(bench.read("out/eval_results.json"));
+  CHECK(ours["eval_loss"] == 4.395123481750488);
+  CHECK(ours["epoch"].get<double>() == doctest::Approx(10.0 / 6));
+}
+
+TEST_CASE("an evaluation alone adds to what is recorded, a training begins anew") {
+  const Workbench bench;
+  fs::create_directory(bench / "out");
+  bench.write("out/all_results.json", R"({"train_loss": 2.5, "eval_loss": 9.0})");
+  const RunPlan plan = plan_of(bench, "--do_train False --do_eval");
+  RunRecord record(plan);
+  record.evaluated({.step = 0, .eval_loss = 2.0, .eval_s = 0.5});
+  record.write(BestModel(Cadences{}), 0);
+  const Json all = Json::parse(bench.read("out/all_results.json"));
+  CHECK(all["train_loss"] == 2.5);
+  CHECK(all["eval_loss"] == 2.0);
+  CHECK(all["perplexity"].get<double>() == doctest::Approx(7.389056));
+  CHECK_FALSE(fs::exists(bench / "out/trainer_state.json"));
+}
+
+TEST_CASE("a folder that cannot be made is named") {
+  const Workbench bench;
+  const RunPlan plan = plan_of(bench, "--do_train False");
+  bench.write("out", "a file");
+  RunRecord record(plan);
+  CHECK_THROWS_WITH_AS(record.write(BestModel(Cadences{}), 0), doctest::Contains("out"), Error);
+}
+
+}  // namespace zeroth::trainer

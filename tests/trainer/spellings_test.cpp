@@ -1,0 +1,20 @@
+#include "trainer/flags/spellings.h"
+
+#include <doctest/doctest.h>
+
+namespace zeroth::trainer {
+
+TEST_CASE("a message names the flags that were typed, as whole words") {
+  Spellings spellings;
+  spellings.add("--lr", "--learning_rate");
+  spellings.add("--save-every", "--save_steps");
+  spellings.add("--lr", "--lr");  // the first one stays
+  CHECK(spellings.as_typed("--lr 1: must be above 0") == "--learning_rate 1: must be above 0");
+  CHECK(spellings.as_typed("--lr_scheduler_type, x--lr, --lr=1 (--save-every)") ==
+        "--lr_scheduler_type, x--lr, --learning_rate=1 (--save_steps)");
+  CHECK(spellings.as_typed("--steps -- --") == "--steps -- --");
+  CHECK(spellings.of("--save-every") == "--save_steps");
+  CHECK(spellings.of("--steps") == "--steps");
+}
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,13 @@
+// The monitors that --report_to asks for, beside those of the configuration.
+#pragma once
+
+#include "configs/resolve.h"
+#include "trainer/flags/flags.h"
+
+namespace zeroth::trainer {
+
+// One that the configuration has on already stays as it is there. Without --logging_dir the others
+// write into a folder of this run in OUTPUT/runs, as Trainer's.
+void switch_monitors_on(const Flags& flags, configs::Resolved& resolved);
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,56 @@
+#include "trainer/flags/report_to.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "base/printable.h"
+#include "trainer/flags/flags.h"
+
+namespace zeroth::trainer {
+namespace {
+
+// What transformers knows beside TensorBoard.
+constexpr std::array<std::string_view, 14> kServices = {
+    "azure_ml", "clearml", "codecarbon", "comet_ml", "dagshub", "dvclive", "flyte",
+    "kubeflow", "mlflow",  "neptune",    "swanlab",  "trackio", "wandb",   "comet"};
+
+bool is_service(const std::string& name) {
+  return std::find(kServices.begin(), kServices.end(), name) != kServices.end();
+}
+
+}  // namespace
+
+void settle_report_to(const std::vector<std::string>& names, const std::string& logging_dir,
+                      Flags& flags, std::vector<std::string>& complaints) {
+  ReportTo& report = flags.report_to;
+  report.folder = logging_dir;
+  std::vector<std::string> services;
+  for (const std::string& name : names) {
+    if (name == "none") continue;
+    const bool service = is_service(name);
+    if (!service && name != "all" && name != "tensorboard") {
+      if (!name.starts_with("--")) {
+        complaints.push_back(
+            fmt::format("--report_to {}: must be all, none, tensorboard or the name of a service",
+                        shortened(name)));
+      }
+      continue;
+    }
+    report.tensorboard = true;
+    if (name != "tensorboard") report.csv = true;
+    if (service) services.push_back(name);
+  }
+  if (!services.empty()) {
+    warn(flags.notes, "--report_to",
+         "--report_to {}: no service is reached from here; the curves go to files for TensorBoard "
+         "and to CSV files",
+         fmt::join(services, " "));
+  } else if (!logging_dir.empty() && !report.tensorboard) {
+    note(flags.notes, "--logging_dir", "--logging_dir: no effect without --report_to tensorboard");
+  }
+}
+
+}  // namespace zeroth::trainer

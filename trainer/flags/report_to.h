@@ -1,0 +1,22 @@
+// --report_to: Trainer's way to switch monitors on.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace zeroth::trainer {
+
+struct Flags;
+
+struct ReportTo {
+  bool tensorboard = false;
+  bool csv = false;
+  std::string folder;  // where they write: --logging_dir; empty: runs/ in --output
+};
+
+// Fills flags.report_to. A service that is not reached from here becomes files, and a warning; a
+// name that nobody knows is appended to `complaints`.
+void settle_report_to(const std::vector<std::string>& names, const std::string& logging_dir,
+                      Flags& flags, std::vector<std::string>& complaints);
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,36 @@
+// The steps of one run at which something happens on the way.
+#pragma once
+
+#include <cstdint>
+
+#include "trainer/flags/cadence.h"
+
+namespace zeroth::trainer {
+
+struct RunLength {
+  int64_t steps = 0;
+  int64_t global_batch = 1;
+  int64_t epoch_samples = 0;  // 0: no epochs are known
+};
+
+class Occasions {
+ public:
+  Occasions(const Cadence& cadence, const RunLength& length);
+
+  // After `step` steps, the last one included. An epoch ends with the step that takes its last
+  // sample. Never where somebody else decides (Cadence::At::kBest).
+  bool at(int64_t step) const;
+  // Before the last step.
+  int64_t on_the_way() const;
+  // Steps from one to the next, of a ratio too; 0 where steps do not count.
+  int64_t every() const { return every_; }
+
+ private:
+  int64_t epochs(int64_t step) const { return step * length_.global_batch / length_.epoch_samples; }
+
+  Cadence cadence_;
+  RunLength length_;
+  int64_t every_ = 0;
+};
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,30 @@
+#include "trainer/step_folder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <string_view>
+
+namespace zeroth::trainer {
+namespace {
+
+constexpr std::string_view kStep = "step-";
+constexpr std::string_view kCheckpoint = "checkpoint-";
+
+}  // namespace
+
+std::string step_folder(int64_t step, bool for_trainer) {
+  return fmt::format("{}{}", for_trainer ? kCheckpoint : kStep, step);
+}
+
+bool is_step_folder(const std::string& name) {
+  for (const std::string_view prefix : {kStep, kCheckpoint}) {
+    if (!name.starts_with(prefix) || name.size() == prefix.size()) continue;
+    return std::all_of(name.begin() + static_cast<ptrdiff_t>(prefix.size()), name.end(),
+                       [](unsigned char c) { return std::isdigit(c) != 0; });
+  }
+  return false;
+}
+
+}  // namespace zeroth::trainer
