@@ -11,16 +11,25 @@ namespace zeroth::model {
 
 enum class NormKind { kRms, kLayer };
 enum class Activation { kSilu, kGelu, kGeluTanh, kRelu };
-enum class RopeScaling { kNone, kLinear, kDynamic, kLlama3 };
+enum class RopeScaling { kNone, kLinear, kDynamic, kLlama3, kYarn, kLongRope };
 
 struct RopeSpec {
   double theta = 10000;
   RopeScaling scaling = RopeScaling::kNone;
-  double factor = 1;
-  // Read by kLlama3 only.
+  double factor = 1;                   // not read by kLongRope
+  double attention_factor = 1;         // cosines and sines are multiplied by it
+  int64_t original_max_positions = 0;  // kLlama3, kYarn, kLongRope: before the context was extended
+  // kLlama3.
   double low_freq_factor = 1;
   double high_freq_factor = 4;
-  int64_t original_max_positions = 0;
+  // kYarn: turns over the original context, between which frequencies are blended.
+  double beta_fast = 32;
+  double beta_slow = 1;
+  bool truncate = true;  // the blend's ends are whole numbers of frequencies
+  // kLongRope: divide each of the head_dim / 2 frequencies, in sequences up to the original context
+  // and in longer ones.
+  std::vector<double> short_factors = {};
+  std::vector<double> long_factors = {};
 };
 
 struct ModelSpec {
@@ -42,6 +51,7 @@ struct ModelSpec {
   bool o_bias = false;
   bool qk_norm = false;      // RMS norm over each head of q and k, before the rotary embedding
   bool scale_scores = true;  // by 1 / sqrt(head_dim)
+  bool scale_scores_by_layer = false;  // by 1 / (1 + layer) too
 
   Activation activation = Activation::kSilu;
   bool gated_mlp = true;  // down(act(gate(x)) * up(x)); else down(act(up(x)))
@@ -74,6 +84,8 @@ struct ModelSpec {
 
   // 0: the layer sees everything before it.
   int64_t layer_window(int64_t layer) const;
+  // What the layer's products of q and k are multiplied by.
+  double score_scale(int64_t layer) const;
 };
 
 // Sets every dropout that the family has: GPT-2 all three, the others attention's.

@@ -39,7 +39,8 @@ SEAMS = {
 }
 WITHOUT_TORCH = ("base", "configs", "monitor", "launcher")
 UNRESTRICTED = ("bench", "examples", "tests")  # these use any folder
-READS_ENVIRONMENT = ("base/cpu.cpp", "comm/bootstrap.cpp")  # what a process is held down to; what a rank is told
+# What a process is held down to; what a rank is told; where Hugging Face's cache is.
+READS_ENVIRONMENT = ("base/cpu.cpp", "comm/bootstrap.cpp", "model/hf/model_folder.cpp")
 # What acts on the ZeRO stage, and what advises on the key.
 READS_STAGE = ("zero/strategy.cpp", "engine/fitting_config.cpp", "engine/memory_remedies.cpp")
 PARSES_JSON = "base/json"  # the beginning of these files' paths

@@ -5,6 +5,7 @@ Each folder holds config.json, model.safetensors (or shards) and expected.safete
   ids [2, 24], targets [2, 24] (-100 on some rows), logits [2, 24, vocab], loss [1] (mean over trained targets),
   grad_first [hidden] (gradient of the first layer's input norm) and grad_embedding [vocab, hidden].
 All but logits_bf16 (llama_bf16 only) is computed in fp32.
+rope_frequencies.json: what config.json says of rotary embeddings, and transformers' frequencies and attention factor.
 """
 
 import json
@@ -14,6 +15,8 @@ import shutil
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "tests/model/fixtures"
 SEQ = 24
@@ -31,6 +34,9 @@ def rope(kind, **more):
     return {"rope_parameters": {"rope_type": kind, "rope_theta": 500.0, **more}}
 
 
+YARN = dict(factor=4.0, original_max_position_embeddings=32, beta_fast=4.0)
+LONGROPE = dict(
+    original_max_position_embeddings=16, short_factor=[1.0] * 4, long_factor=[1.0, 1.5, 3.0, 7.5], rope_theta=20.0)
 LLAMA3 = dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
 VARIANTS = {
     "llama": ("llama", ROTARY),
@@ -47,7 +53,21 @@ VARIANTS = {
     "qwen3_tied": ("qwen3", ROTARY | dict(head_dim=8, tie_word_embeddings=True)),
     "gpt2": ("gpt2", GPT2),
     "gpt2_no_prefix": ("gpt2", GPT2),
+    "llama_yarn": ("llama", ROTARY | rope("yarn", **YARN) | dict(head_dim=8)),
+    "llama_longrope": ("llama", ROTARY | rope("longrope", **LONGROPE) | dict(head_dim=8)),
+    "gpt2_layer_scale": ("gpt2", GPT2 | dict(scale_attn_by_inverse_layer_idx=True)),
 }
+# What read_rope reads and rope_frequencies computes: the kinds with each option of theirs, and lengths.
+LONG = LONGROPE | dict(short_factor=[1.0, 1.25, 1.5, 2.0])
+ROPES = [
+    (rope("default"), 64), (rope("linear", factor=4.0), 64), (rope("dynamic", factor=2.0), 64),
+    (rope("dynamic", factor=2.0), 200), (rope("llama3", **LLAMA3), 64), (rope("yarn", **YARN), 64),
+    (rope("yarn", factor=8.0), 64), (rope("yarn", **YARN, truncate=False), 64),
+    (rope("yarn", **YARN, mscale=0.707, mscale_all_dim=0.5), 64), (rope("yarn", **YARN, attention_factor=1.5), 64),
+    (rope("yarn", **(YARN | dict(factor=None, beta_slow=2.0, beta_fast=0))), 64),
+    (rope("yarn", **YARN, mscale=0.707), 64), (rope("longrope", **LONG), 16), (rope("longrope", **LONG), 17),
+    (rope("longrope", **LONG, factor=32.0), 17), (rope("longrope", **LONG, attention_factor=1.25), 8),
+]
 
 
 def scatter_norms(model):
@@ -113,8 +133,22 @@ def reference(model):
     }
 
 
+def frequencies(parameters, seq):
+    values = dict(model_type="llama", head_dim=8, max_position_embeddings=64, **parameters)
+    config = AutoConfig.for_model(**json.loads(json.dumps(values)))
+    kind = parameters["rope_parameters"]["rope_type"]
+    if kind == "default":
+        found, attention = LlamaRotaryEmbedding.compute_default_rope_parameters(config)
+    else:
+        found, attention = ROPE_INIT_FUNCTIONS[kind](config, torch.device("cpu"), seq_len=seq)
+    return dict(config=values, seq=seq, frequencies=found.double().tolist(), attention_factor=attention)
+
+
 def main():
     shutil.rmtree(OUT, ignore_errors=True)
+    OUT.mkdir()
+    rows = [json.dumps(frequencies(*row)) for row in ROPES]
+    (OUT / "rope_frequencies.json").write_text("[\n" + ",\n".join(rows) + "\n]\n")
     for seed, (name, (family, values)) in enumerate(VARIANTS.items()):
         torch.manual_seed(seed)
         model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **values)).eval()

@@ -17,6 +17,7 @@
 #include "data/tokenizer.h"
 #include "model/blocks/build.h"
 #include "model/hf/companions.h"
+#include "model/hf/model_folder.h"
 #include "model/hf/output_folder.h"
 #include "model/hf/output_lock.h"
 #include "model/hf/temporary_folder.h"
@@ -223,6 +224,15 @@ struct Basis {
   configs::BatchConfig batch;
 };
 
+// From a name on Hugging Face's hub to the folder in its cache.
+void find_model(RunPlan& plan) {
+  std::string& model = plan.flags.model;
+  const std::string found = model::find_model_folder(model).string();
+  if (found != model) note(plan.notes, "--model", "{} is {}", model, found);
+  model = found;
+  model::check_model_folder(model);
+}
+
 // What can be checked before the data is read.
 Basis check_basis(RunPlan& plan, int64_t world_size) {
   const Flags& flags = plan.flags;
@@ -233,6 +243,7 @@ Basis check_basis(RunPlan& plan, int64_t world_size) {
     basis.batch = configs::resolve_batch(basis.document, flags.values, world_size);
   });
   attempts.attempt([&] {
+    find_model(plan);
     plan.spec = model::read_model_spec(flags.model);
     note_unknown_keys(plan);
     plan.samples.seq_len = choose_seq_len(flags, plan.spec, plan.notes);

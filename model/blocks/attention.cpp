@@ -1,6 +1,5 @@
 #include "model/blocks/attention.h"
 
-#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -26,12 +25,12 @@ const Tensor& WindowMask::get(int64_t seq, const Tensor& like) {
   return cached_;
 }
 
-Attention::Attention(const ModelSpec& spec, int64_t window, std::shared_ptr<SequenceTables> tables,
+Attention::Attention(const ModelSpec& spec, int64_t layer, std::shared_ptr<SequenceTables> tables,
                      const DropSite& drop)
     : num_heads_(spec.num_heads),
       head_dim_(spec.head_dim),
-      window_(window),
-      scale_(spec.scale_scores ? 1 / std::sqrt(static_cast<double>(spec.head_dim)) : 1),
+      window_(spec.layer_window(layer)),
+      scale_(spec.score_scale(layer)),
       rotary_(!spec.learned_positions),
       drop_(drop),
       tables_(std::move(tables)) {

@@ -45,8 +45,8 @@ struct SequenceTables {
 
 class Attention : public torch::nn::Module {
  public:
-  // window: as WindowMask. `drop` is where probabilities are dropped.
-  Attention(const ModelSpec& spec, int64_t window, std::shared_ptr<SequenceTables> tables,
+  // `drop` is where probabilities are dropped.
+  Attention(const ModelSpec& spec, int64_t layer, std::shared_ptr<SequenceTables> tables,
             const DropSite& drop = {});
 
   // x [batch, seq, hidden] -> the same shape.

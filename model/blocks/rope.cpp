@@ -2,10 +2,7 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <algorithm>
-#include <cmath>
-#include <numbers>
-
+#include "model/blocks/rope_frequencies.h"
 #include "model/kernels/fused.h"
 
 namespace zeroth::model {
@@ -29,19 +26,6 @@ struct Rotate : torch::autograd::Function<Rotate> {
   }
 };
 
-// Llama 3: long wavelengths are stretched by the factor, short ones stay, those between are
-// blended.
-Tensor stretch_llama3(const Tensor& frequencies, const RopeSpec& spec) {
-  const auto context = static_cast<double>(spec.original_max_positions);
-  const Tensor wavelength = 2 * std::numbers::pi / frequencies;
-  const Tensor blend = (context / wavelength - spec.low_freq_factor) /
-                       (spec.high_freq_factor - spec.low_freq_factor);
-  const Tensor blended = (1 - blend) * frequencies / spec.factor + blend * frequencies;
-  const Tensor is_long = wavelength > context / spec.low_freq_factor;
-  const Tensor is_short = wavelength < context / spec.high_freq_factor;
-  return at::where(is_long, frequencies / spec.factor, at::where(is_short, frequencies, blended));
-}
-
 bool are_like(const RopeTable::Angles& angles, const Tensor& like) {
   return angles.cos.defined() && angles.cos.scalar_type() == like.scalar_type() &&
          angles.cos.device() == like.device();
@@ -52,29 +36,15 @@ bool are_like(const RopeTable::Angles& angles, const Tensor& like) {
 RopeTable::RopeTable(const RopeSpec& spec, int64_t head_dim, int64_t max_positions)
     : spec_(spec), head_dim_(head_dim), max_positions_(max_positions) {}
 
-Tensor RopeTable::frequencies(int64_t seq) const {
-  double theta = spec_.theta;
-  if (spec_.scaling == RopeScaling::kDynamic) {
-    const auto length = static_cast<double>(std::max(seq, max_positions_));
-    const double stretch =
-        spec_.factor * length / static_cast<double>(max_positions_) - (spec_.factor - 1);
-    const auto dim = static_cast<double>(head_dim_);
-    theta *= std::pow(stretch, dim / (dim - 2));
-  }
-  const Tensor exponent =
-      torch::arange(0, head_dim_, 2, torch::kFloat32) / static_cast<double>(head_dim_);
-  const Tensor plain = 1.0 / at::pow(theta, exponent);
-  if (spec_.scaling == RopeScaling::kLinear) return plain / spec_.factor;
-  if (spec_.scaling == RopeScaling::kLlama3) return stretch_llama3(plain, spec_);
-  return plain;
-}
-
 RopeTable::Angles RopeTable::angles(const Tensor& positions, int64_t seq,
                                     const Tensor& like) const {
   const torch::NoGradGuard no_grad;
   const Tensor turns = positions.to(torch::kFloat32).unsqueeze(-1) *
-                       frequencies(seq).to(positions.device());  // [batch, seq, head_dim / 2]
-  const auto ready = [&](const Tensor& t) { return t.unsqueeze(2).to(like.options()); };
+                       rope_frequencies(spec_, head_dim_, max_positions_, seq)
+                           .to(positions.device());  // [batch, seq, head_dim / 2]
+  const auto ready = [&](const Tensor& t) {
+    return t.mul_(spec_.attention_factor).unsqueeze(2).to(like.options());
+  };
   return {ready(turns.cos()), ready(turns.sin())};
 }
 
@@ -88,8 +58,7 @@ const RopeTable::Angles& RopeTable::sequence(int64_t seq, const Tensor& like) {
 
 const RopeTable::Angles& RopeTable::at(const Tensor& positions, const Tensor& like) {
   if (!positions.is_same(last_positions_) || !are_like(at_last_positions_, like)) {
-    const bool by_length = spec_.scaling == RopeScaling::kDynamic;
-    const int64_t seq = by_length ? positions.max().item<int64_t>() + 1 : 0;
+    const int64_t seq = depends_on_length(spec_) ? positions.max().item<int64_t>() + 1 : 0;
     at_last_positions_ = angles(positions, seq, like);
     last_positions_ = positions;
   }

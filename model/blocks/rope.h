@@ -28,7 +28,6 @@ class RopeTable {
   const Angles& at(const torch::Tensor& positions, const torch::Tensor& like);
 
  private:
-  torch::Tensor frequencies(int64_t seq) const;  // [head_dim / 2] fp32 on the CPU
   Angles angles(const torch::Tensor& positions, int64_t seq, const torch::Tensor& like) const;
 
   RopeSpec spec_;

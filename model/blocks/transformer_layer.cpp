@@ -56,7 +56,7 @@ TransformerLayer::TransformerLayer(const ModelSpec& spec, int64_t index,
   attention_norm_ = register_module("attention_norm", norm());
   attention_ = register_module(
       "attention", std::make_shared<Attention>(
-                       spec, spec.layer_window(index), std::move(tables),
+                       spec, index, std::move(tables),
                        drop_site(spec.attention_dropout, label() + ".attention.probabilities")));
   mlp_norm_ = register_module("mlp_norm", norm());
   mlp_ = register_module("mlp", std::make_shared<Mlp>(spec));

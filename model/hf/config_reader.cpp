@@ -55,6 +55,23 @@ double ConfigReader::positive(const std::string& key, std::optional<double> fall
   return value;
 }
 
+std::vector<double> ConfigReader::positives(const std::string& key, int64_t count) {
+  const nlohmann::json* value = find(key);
+  if (value == nullptr) {
+    complain(key, "is missing");
+    return {};
+  }
+  const auto is_positive = [](const nlohmann::json& number) {
+    return number.is_number() && number.get<double>() > 0;
+  };
+  if (!value->is_array() || static_cast<int64_t>(value->size()) != count ||
+      !std::all_of(value->begin(), value->end(), is_positive)) {
+    complain(key, fmt::format("is {}, expected {} numbers above 0", quoted(*value), count));
+    return {};
+  }
+  return value->get<std::vector<double>>();
+}
+
 bool ConfigReader::flag(const std::string& key, bool fallback) {
   const nlohmann::json* value = find(key);
   if (value == nullptr) return fallback;

@@ -25,6 +25,8 @@ class ConfigReader {
                int64_t most = kMostSize);  // in 1..most
   double number(const std::string& key, std::optional<double> fallback = std::nullopt);
   double positive(const std::string& key, std::optional<double> fallback = std::nullopt);
+  // `count` numbers above 0; otherwise a complaint and none.
+  std::vector<double> positives(const std::string& key, int64_t count);
   bool flag(const std::string& key, bool fallback);
   std::string text(const std::string& key, std::optional<std::string> fallback = std::nullopt);
   bool has(const std::string& key) const { return object_.contains(key); }  // also when null

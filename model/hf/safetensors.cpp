@@ -192,8 +192,10 @@ bool has_weights(const std::filesystem::path& folder) {
     const std::string kind = entry.path().extension().string();
     if (kind == ".safetensors" || kind == ".pt" || kind == ".pth" || kind == ".gguf" ||
         kind == ".h5" || kind == ".msgpack" || name.starts_with("pytorch_model")) {
-      throw Error("{} holds {} but no {} or {}: weights are read from these only", folder.string(),
-                  shortened(name), kSingle, kIndex);
+      throw Error(
+          "{} holds {} but no {} or {}: weights are read from these only; transformers writes "
+          "them: AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(CONVERTED)",
+          folder.string(), shortened(name), kSingle, kIndex);
     }
   }
   return false;

@@ -93,7 +93,6 @@ const std::vector<std::string> kRefused = {"hidden_dropout",
                                            "is_encoder_decoder",
                                            "cross_attention_hidden_size",
                                            "add_cross_attention",
-                                           "scale_attn_by_inverse_layer_idx",
                                            "reorder_and_upcast_attn",
                                            "num_experts",
                                            "num_local_experts",
@@ -161,6 +160,7 @@ void read_gpt2(ConfigReader& config, ModelSpec& spec) {
   spec.gated_mlp = false;
   spec.conv1d = spec.learned_positions = true;
   spec.scale_scores = config.flag("scale_attn_weights", true);
+  spec.scale_scores_by_layer = config.flag("scale_attn_by_inverse_layer_idx", false);
   spec.tied = config.flag("tie_word_embeddings", true);
   read_activation(config, spec, "activation_function", "gelu_new");
   spec.embedding_dropout = read_dropout(config, "embd_pdrop", 0.1);
@@ -247,7 +247,7 @@ void read_rotary_family(ConfigReader& config, ModelSpec& spec) {
                                                               : spec.family == "mistral" ? 131072
                                                                                          : 32768);
   spec.norm_eps = config.positive("rms_norm_eps", 1e-6);
-  spec.rope = read_rope(config, spec.max_positions);
+  spec.rope = read_rope(config, spec.head_dim, spec.max_positions);
   spec.qk_norm = spec.family == "qwen3";
   if (spec.family == "llama" || spec.family == "qwen3") {
     spec.qkv_bias = spec.o_bias = config.flag("attention_bias", false);

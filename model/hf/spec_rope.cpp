@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+#include <optional>
 #include <string>
 
 #include "base/json.h"
@@ -29,15 +32,84 @@ RopeScaling read_kind(ConfigReader& rope) {
   if (kind == "linear") return RopeScaling::kLinear;
   if (kind == "dynamic") return RopeScaling::kDynamic;
   if (kind == "llama3") return RopeScaling::kLlama3;
+  if (kind == "yarn") return RopeScaling::kYarn;
+  if (kind == "longrope") return RopeScaling::kLongRope;
   rope.complain(
       "rope_type",
-      fmt::format("is \"{}\"; supported are default, linear, dynamic, llama3", shortened(kind)));
+      fmt::format("is \"{}\"; supported are default, linear, dynamic, llama3, yarn, longrope",
+                  shortened(kind)));
   return RopeScaling::kNone;
+}
+
+void read_llama3(ConfigReader& rope, RopeSpec& spec) {
+  spec.low_freq_factor = rope.positive("low_freq_factor");
+  spec.high_freq_factor = rope.positive("high_freq_factor");
+  if (spec.high_freq_factor == spec.low_freq_factor) {
+    rope.complain(
+        "high_freq_factor",
+        fmt::format("is {} like low_freq_factor, expected another value", spec.high_freq_factor));
+  }
+}
+
+double yarn_attention(double factor, double mscale) {
+  return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1;
+}
+
+// As transformers reads them: 0 is "not said" for all but the factors.
+void read_yarn(ConfigReader& rope, RopeSpec& spec) {
+  if (spec.theta <= 1) {
+    rope.complain("rope_theta", fmt::format("is {}, expected more than 1 for yarn", spec.theta));
+  }
+  const double mscale = rope.number("mscale", 0.0);
+  const double mscale_all = rope.number("mscale_all_dim", 0.0);
+  const double usual = mscale != 0 && mscale_all != 0 ? yarn_attention(spec.factor, mscale) /
+                                                            yarn_attention(spec.factor, mscale_all)
+                                                      : yarn_attention(spec.factor, 1);
+  spec.attention_factor = rope.positive("attention_factor", usual);
+  const auto turns = [&](const char* key, double fallback) {
+    const double value = rope.number(key, fallback);
+    if (value < 0) rope.complain(key, fmt::format("is {}, expected more than 0", value));
+    return value > 0 ? value : fallback;
+  };
+  spec.beta_fast = turns("beta_fast", 32);
+  spec.beta_slow = turns("beta_slow", 1);
+  spec.truncate = rope.flag("truncate", true);
+}
+
+void read_longrope(ConfigReader& rope, int64_t head_dim, RopeSpec& spec) {
+  spec.short_factors = rope.positives("short_factor", head_dim / 2);
+  spec.long_factors = rope.positives("long_factor", head_dim / 2);
+  if (spec.original_max_positions == 1) {
+    rope.complain("original_max_position_embeddings", "is 1, expected more");
+  }
+  const auto context = static_cast<double>(spec.original_max_positions);
+  const double usual =
+      spec.factor <= 1 ? 1 : std::sqrt(1 + std::log(spec.factor) / std::log(context));
+  spec.attention_factor = rope.positive("attention_factor", usual);
+}
+
+// The factor, and what only some kinds have.
+void read_scaling(ConfigReader& rope, int64_t head_dim, int64_t max_positions, RopeSpec& spec) {
+  if (spec.scaling == RopeScaling::kNone) return;
+  const bool extends =
+      spec.scaling != RopeScaling::kLinear && spec.scaling != RopeScaling::kDynamic;
+  if (extends) {
+    spec.original_max_positions = rope.size("original_max_position_embeddings", max_positions);
+  }
+  // Left out (longrope) or null (yarn), it is the ratio of the two contexts.
+  const bool has_ratio = spec.scaling == RopeScaling::kLongRope ||
+                         (spec.scaling == RopeScaling::kYarn && rope.has("factor"));
+  const double ratio = static_cast<double>(max_positions) /
+                       static_cast<double>(std::max<int64_t>(spec.original_max_positions, 1));
+  spec.factor = rope.positive("factor", has_ratio ? std::optional(ratio) : std::nullopt);
+  if (spec.scaling == RopeScaling::kLlama3) read_llama3(rope, spec);
+  if (spec.scaling == RopeScaling::kYarn) read_yarn(rope, spec);
+  if (spec.scaling == RopeScaling::kLongRope) read_longrope(rope, head_dim, spec);
 }
 
 }  // namespace
 
-RopeSpec read_rope(ConfigReader& config, int64_t max_positions) {
+RopeSpec read_rope(ConfigReader& config, int64_t head_dim, int64_t max_positions) {
   RopeSpec spec;
   spec.theta = config.positive("rope_theta", 10000.0);
   config.require("partial_rotary_factor", 1.0);
@@ -60,17 +132,7 @@ RopeSpec read_rope(ConfigReader& config, int64_t max_positions) {
     rope.refuse(layer_type);
   }
   spec.scaling = read_kind(rope);
-  if (spec.scaling != RopeScaling::kNone) spec.factor = rope.positive("factor");
-  if (spec.scaling == RopeScaling::kLlama3) {
-    spec.low_freq_factor = rope.positive("low_freq_factor");
-    spec.high_freq_factor = rope.positive("high_freq_factor");
-    spec.original_max_positions = rope.size("original_max_position_embeddings", max_positions);
-    if (spec.high_freq_factor == spec.low_freq_factor) {
-      rope.complain(
-          "high_freq_factor",
-          fmt::format("is {} like low_freq_factor, expected another value", spec.high_freq_factor));
-    }
-  }
+  read_scaling(rope, head_dim, max_positions, spec);
   rope.note_unknown(kOtherKinds);
   config.add(rope);
   return spec;

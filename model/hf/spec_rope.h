@@ -7,6 +7,6 @@
 namespace zeroth::model {
 
 // Reads rope_theta, rope_scaling and rope_parameters; complaints go to `config`.
-RopeSpec read_rope(ConfigReader& config, int64_t max_positions);
+RopeSpec read_rope(ConfigReader& config, int64_t head_dim, int64_t max_positions);
 
 }  // namespace zeroth::model

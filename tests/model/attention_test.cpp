@@ -12,6 +12,8 @@ using torch::Tensor;
 ModelSpec small() {
   ModelSpec spec;
   spec.hidden_size = 8;
+  spec.num_layers = 1;
+  spec.windowed_layers = {true};
   spec.num_heads = 4;
   spec.num_kv_heads = 2;
   spec.head_dim = 6;
@@ -47,7 +49,7 @@ TEST_CASE("grouped heads and windows give the formula, shorter and longer than t
   for (const int64_t window : {0, 1, 3, 7, 20}) {
     ModelSpec spec = small();
     spec.sliding_window = window;
-    Attention attention(spec, window, std::make_shared<SequenceTables>(spec));
+    Attention attention(spec, 0, std::make_shared<SequenceTables>(spec));
     Parameters parameters = randomise(attention);
     for (const int64_t seq : {7, 2, 7}) {
       const Tensor x = torch::randn({2, seq, 8});

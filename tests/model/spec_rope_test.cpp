@@ -14,7 +14,7 @@ struct Read {
 
 Read read(const json& object) {
   ConfigReader config(object);
-  const RopeSpec rope = read_rope(config, 128);
+  const RopeSpec rope = read_rope(config, 8, 128);
   return {rope, config.complaints()};
 }
 
@@ -24,6 +24,9 @@ json with(json factors, const std::string& key, const json& value) {
 }
 
 const json kFactors = {{"factor", 8.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}};
+
+const json kLongRope = {
+    {"type", "longrope"}, {"short_factor", {1, 1, 1, 1}}, {"long_factor", {2, 3, 4, 5}}};
 
 }  // namespace
 
@@ -54,6 +57,17 @@ TEST_CASE("the old key wins over the new one, as in transformers") {
   CHECK(result.rope.theta == 10000);
 }
 
+TEST_CASE("a factor that yarn has as null, or longrope not at all, is the ratio of the contexts") {
+  const auto factor = [](const json& scaling) {
+    return read({{"rope_scaling", scaling}}).rope.factor;
+  };
+  const json yarn = {
+      {"type", "yarn"}, {"factor", nullptr}, {"original_max_position_embeddings", 32}};
+  CHECK(factor(yarn) == 4);
+  CHECK(factor(with(yarn, "factor", 3)) == 3);
+  CHECK(factor(with(kLongRope, "original_max_position_embeddings", 64)) == 2);
+}
+
 TEST_CASE("what the rotary embedding lacks or has too much is named") {
   const std::pair<json, std::string> cases[] = {
       {{{"rope_scaling", {{"type", "llama3"}, {"factor", 2.0}}}},
@@ -65,6 +79,17 @@ TEST_CASE("what the rotary embedding lacks or has too much is named") {
       {{{"rope_parameters", {{"full_attention", {{"rope_type", "linear"}}}}}},
        "rope_parameters.full_attention is {\"rope_type\":\"linear\"}, which is not supported"},
       {{{"rope_theta", "big"}}, "rope_theta is \"big\", expected a number"},
+      {{{"rope_theta", 1}, {"rope_scaling", {{"type", "yarn"}, {"factor", 2}}}},
+       "rope_scaling.rope_theta is 1, expected more than 1 for yarn"},
+      {{{"rope_scaling", {{"type", "yarn"}}}}, "rope_scaling.factor is missing"},
+      {{{"rope_scaling", {{"type", "yarn"}, {"factor", 2}, {"beta_slow", -1}}}},
+       "rope_scaling.beta_slow is -1, expected more than 0"},
+      {{{"rope_scaling", {{"type", "longrope"}, {"short_factor", {1, 2, 0, 1}}}}},
+       "rope_scaling.short_factor is [1,2,0,1], expected 4 numbers above 0"},
+      {{{"rope_scaling", {{"type", "longrope"}, {"short_factor", {1, 2, 3}}}}},
+       "rope_scaling.short_factor is [1,2,3], expected 4 numbers above 0"},
+      {{{"rope_scaling", with(kLongRope, "original_max_position_embeddings", 1)}},
+       "rope_scaling.original_max_position_embeddings is 1, expected more"},
   };
   for (const auto& [object, message] : cases) {
     const std::vector<std::string> said = read(object).complaints;

@@ -17,6 +17,18 @@ TEST_CASE("a layer's window is the model's where its flag is set") {
   CHECK_THROWS_AS(spec.layer_window(2), InternalError);
 }
 
+TEST_CASE(
+    "scores are scaled by the width of a head, and by the layer's number where that is said") {
+  ModelSpec spec;
+  spec.head_dim = 16;
+  CHECK(spec.score_scale(2) == 0.25);
+  spec.scale_scores_by_layer = true;
+  CHECK(spec.score_scale(0) == 0.25);
+  CHECK(spec.score_scale(2) == doctest::Approx(0.25 / 3));
+  spec.scale_scores = false;
+  CHECK(spec.score_scale(1) == 0.5);
+}
+
 TEST_CASE("an override sets the dropouts that the family has") {
   ModelSpec spec;
   spec.family = "llama";

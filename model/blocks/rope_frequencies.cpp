@@ -1,0 +1,93 @@
+#include "model/blocks/rope_frequencies.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace zeroth::model {
+namespace {
+
+using torch::Tensor;
+
+// [head_dim / 2]: positions per radian.
+Tensor periods(double theta, int64_t head_dim) {
+  const Tensor exponent =
+      torch::arange(0, head_dim, 2, torch::kFloat32) / static_cast<double>(head_dim);
+  return at::pow(theta, exponent);
+}
+
+// NTK by parts: theta grows with the sequence beyond the model's positions.
+double stretch_theta(const RopeSpec& spec, int64_t head_dim, int64_t max_positions, int64_t seq) {
+  const auto length = static_cast<double>(std::max(seq, max_positions));
+  const double stretch =
+      spec.factor * length / static_cast<double>(max_positions) - (spec.factor - 1);
+  const auto dim = static_cast<double>(head_dim);
+  return spec.theta * std::pow(stretch, dim / (dim - 2));
+}
+
+// Llama 3: long wavelengths are stretched by the factor, short ones stay, those between are
+// blended.
+Tensor stretch_llama3(const Tensor& frequencies, const RopeSpec& spec) {
+  const auto context = static_cast<double>(spec.original_max_positions);
+  const Tensor wavelength = 2 * std::numbers::pi / frequencies;
+  const Tensor blend = (context / wavelength - spec.low_freq_factor) /
+                       (spec.high_freq_factor - spec.low_freq_factor);
+  const Tensor blended = (1 - blend) * frequencies / spec.factor + blend * frequencies;
+  const Tensor is_long = wavelength > context / spec.low_freq_factor;
+  const Tensor is_short = wavelength < context / spec.high_freq_factor;
+  return at::where(is_long, frequencies / spec.factor, at::where(is_short, frequencies, blended));
+}
+
+// YaRN (arXiv 2309.00071): the share of stretching rises from 0 at the frequency that turns
+// beta_fast times in the original context to 1 at the one that turns beta_slow times.
+Tensor stretch_yarn(const Tensor& periods, const RopeSpec& spec, int64_t head_dim) {
+  const auto dim = static_cast<double>(head_dim);
+  const auto context = static_cast<double>(spec.original_max_positions);
+  const auto index_of = [&](double turns) {
+    return dim * std::log(context / (turns * 2 * std::numbers::pi)) / (2 * std::log(spec.theta));
+  };
+  double first = index_of(spec.beta_fast), last = index_of(spec.beta_slow);
+  if (spec.truncate) {
+    first = std::floor(first);
+    last = std::ceil(last);
+  }
+  first = std::max(first, 0.0);
+  last = std::min(last, dim - 1);
+  if (first == last) last += 0.001;
+  const Tensor ramp = (torch::arange(head_dim / 2, torch::kFloat32) - first) / (last - first);
+  const Tensor kept = 1 - ramp.clamp(0, 1);
+  return 1 / (spec.factor * periods) * (1 - kept) + 1 / periods * kept;
+}
+
+Tensor stretch_each(const Tensor& periods, const std::vector<double>& factors) {
+  return 1 / (torch::tensor(factors, torch::kFloat32) * periods);
+}
+
+}  // namespace
+
+Tensor rope_frequencies(const RopeSpec& spec, int64_t head_dim, int64_t max_positions,
+                        int64_t seq) {
+  const Tensor usual = periods(spec.theta, head_dim);
+  switch (spec.scaling) {
+    case RopeScaling::kNone:
+      return 1.0 / usual;
+    case RopeScaling::kLinear:
+      return 1.0 / usual / spec.factor;
+    case RopeScaling::kDynamic:
+      return 1.0 / periods(stretch_theta(spec, head_dim, max_positions, seq), head_dim);
+    case RopeScaling::kLlama3:
+      return stretch_llama3(1.0 / usual, spec);
+    case RopeScaling::kYarn:
+      return stretch_yarn(usual, spec, head_dim);
+    case RopeScaling::kLongRope:
+      return stretch_each(
+          usual, seq > spec.original_max_positions ? spec.long_factors : spec.short_factors);
+  }
+  return {};
+}
+
+bool depends_on_length(const RopeSpec& spec) {
+  return spec.scaling == RopeScaling::kDynamic || spec.scaling == RopeScaling::kLongRope;
+}
+
+}  // namespace zeroth::model

@@ -1,0 +1,115 @@
+#include "model/hf/model_folder.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <string_view>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "base/regular_file.h"
+#include "model/hf/model_files.h"
+#include "model/hf/safetensors.h"
+
+namespace zeroth::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostPointerBytes = 1024;  // git-lfs makes none that is longer
+constexpr std::string_view kPointerStart = "version https://git-lfs.github.com/spec/";
+constexpr size_t kCommitDigits = 40;
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+fs::path hub_cache() {
+  for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}) {
+    if (!variable(name).empty()) return variable(name);
+  }
+  if (!variable("HF_HOME").empty()) return fs::path(variable("HF_HOME")) / "hub";
+  const std::string caches = variable("XDG_CACHE_HOME");
+  const fs::path root = caches.empty() ? fs::path(variable("HOME")) / ".cache" : fs::path(caches);
+  return root / "huggingface" / "hub";
+}
+
+bool is_hub_word(std::string_view word) {
+  const auto fits = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
+  };
+  return !word.empty() && word.front() != '.' && word.front() != '-' &&
+         std::all_of(word.begin(), word.end(), fits);
+}
+
+// "org/model", or "model" alone for a few old ones.
+bool is_hub_name(const std::string& name) {
+  const size_t slash = name.find('/');
+  if (slash == std::string::npos) return is_hub_word(name);
+  return is_hub_word(name.substr(0, slash)) && is_hub_word(name.substr(slash + 1));
+}
+
+bool is_commit(std::string_view text) {
+  const auto is_digit = [](unsigned char c) { return std::isxdigit(c) != 0; };
+  return text.size() == kCommitDigits && std::all_of(text.begin(), text.end(), is_digit);
+}
+
+// Empty: there is none.
+fs::path find_snapshot(const fs::path& cache, std::string name) {
+  if (const size_t slash = name.find('/'); slash != std::string::npos) name.replace(slash, 1, "--");
+  const fs::path entry = cache / ("models--" + name), main = entry / "refs" / "main";
+  std::error_code ignored;
+  if (!fs::exists(main, ignored)) return {};
+  std::string commit = read_file(main, kMostPointerBytes);
+  commit.erase(commit.find_last_not_of(" \r\n") + 1);
+  if (!is_commit(commit)) {
+    throw Error("{} is \"{}\", expected a commit's {} hexadecimal digits", main.string(),
+                shortened(commit), kCommitDigits);
+  }
+  const fs::path snapshot = entry / "snapshots" / commit;
+  return fs::exists(snapshot / "config.json", ignored) ? snapshot : fs::path();
+}
+
+bool is_pointer(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored) || fs::file_size(path, ignored) > kMostPointerBytes) {
+    return false;
+  }
+  return read_file(path, kMostPointerBytes).starts_with(kPointerStart);
+}
+
+}  // namespace
+
+fs::path find_model_folder(const std::string& name) {
+  std::error_code ignored;
+  if (fs::exists(name, ignored) || !is_hub_name(name)) return name;
+  const fs::path cache = hub_cache(), snapshot = find_snapshot(cache, name);
+  if (!snapshot.empty()) return snapshot;
+  throw Error(
+      "{} is no folder here, and Hugging Face's cache {} holds no whole model of that name; "
+      "nothing is fetched at run time: `hf download {}` does it",
+      name, cache.string(), name);
+}
+
+void check_model_folder(const fs::path& folder) {
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored)) return;  // who reads it says so
+  if (fs::exists(folder / "adapter_config.json", ignored)) {
+    throw Error(
+        "{} holds an adapter (adapter_config.json), not a whole model; merge it into its base "
+        "model first, in Python: peft.AutoPeftModelForCausalLM.from_pretrained(FOLDER)"
+        ".merge_and_unload().save_pretrained(MERGED), and its tokenizer too",
+        folder.string());
+  }
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (!is_model_file(name) || !is_pointer(entry.path())) continue;
+    throw Error("{} is a git-lfs pointer of {} bytes, not the file: `git lfs pull` in {} brings it",
+                entry.path().string(), entry.file_size(), folder.string());
+  }
+  has_weights(folder);
+}
+
+}  // namespace zeroth::model

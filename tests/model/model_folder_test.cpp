@@ -1,0 +1,124 @@
+#include "model/hf/model_folder.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <map>
+
+#include "base/error.h"
+#include "tests/support/temp_folder.h"
+
+namespace zeroth::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kCommit = "0123456789abcdef0123456789abcdef01234567";
+
+// What says where the cache is, for as long as this lives.
+class CacheVariables {
+ public:
+  explicit CacheVariables(const std::map<std::string, std::string>& values) {
+    for (const char* name :
+         {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME", "HOME"}) {
+      const char* before = std::getenv(name);
+      before_[name] = before == nullptr ? "" : before;
+      const auto value = values.find(name);
+      ::setenv(name, value == values.end() ? "" : value->second.c_str(), 1);
+    }
+  }
+  ~CacheVariables() {
+    for (const auto& [name, value] : before_) ::setenv(name.c_str(), value.c_str(), 1);
+  }
+
+ private:
+  std::map<std::string, std::string> before_;
+};
+
+// An entry of the hub's cache with a config.json, as huggingface_hub makes them.
+fs::path add_model(const fs::path& cache, const std::string& entry) {
+  const fs::path folder = cache / ("models--" + entry);
+  fs::create_directories(folder / "refs");
+  fs::create_directories(folder / "snapshots" / kCommit);
+  write_text(folder / "refs" / "main", kCommit);
+  write_text(folder / "snapshots" / kCommit / "config.json", "{}");
+  return folder;
+}
+
+std::string refusal(const std::function<void()>& run) {
+  try {
+    run();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("a hub's name is the newest snapshot in the cache, wherever the variables say it is") {
+  const TempFolder folder;
+  const std::map<std::string, std::pair<std::string, fs::path>> places = {
+      {"HF_HUB_CACHE", {folder / "a", folder / "a"}},
+      {"HUGGINGFACE_HUB_CACHE", {folder / "b", folder / "b"}},
+      {"HF_HOME", {folder / "c", folder / "c" / "hub"}},
+      {"XDG_CACHE_HOME", {folder / "d", folder / "d" / "huggingface" / "hub"}},
+      {"HOME", {folder / "e", folder / "e" / ".cache" / "huggingface" / "hub"}}};
+  for (const auto& [variable, place] : places) {
+    const fs::path entry = add_model(place.second, "org--model-1.5_B");
+    const CacheVariables set({{variable, place.first}});
+    CHECK(find_model_folder("org/model-1.5_B") == entry / "snapshots" / kCommit);
+  }
+  add_model(folder / "a", "gpt2");
+  const CacheVariables set({{"HF_HUB_CACHE", folder / "a"}, {"HF_HOME", folder / "c"}});
+  CHECK(find_model_folder("gpt2") == folder / "a" / "models--gpt2" / "snapshots" / kCommit);
+}
+
+TEST_CASE("what is there, or can be no hub's name, stays as it is") {
+  const TempFolder folder;
+  const CacheVariables set({{"HF_HOME", folder.path()}});
+  CHECK(find_model_folder(folder.path()) == folder.path());
+  for (const char* name : {"", "/no/such", "a/b/c", "../x", "./x", "org/", "org/..", "-x", "a b"}) {
+    CHECK(find_model_folder(name) == name);
+  }
+}
+
+TEST_CASE("a hub's name that the cache lacks gets the command that fetches it") {
+  const TempFolder folder;
+  const CacheVariables set({{"HF_HUB_CACHE", folder.path()}});
+  const std::string missing = "org/m is no folder here, and Hugging Face's cache " +
+                              folder.path().string() +
+                              " holds no whole model of that name; nothing is fetched at run time: "
+                              "`hf download org/m` does it";
+  CHECK_THROWS_WITH_AS(find_model_folder("org/m"), missing.c_str(), Error);
+  const fs::path entry = add_model(folder.path(), "org--m");
+  fs::remove(entry / "snapshots" / kCommit / "config.json");
+  CHECK_THROWS_WITH_AS(find_model_folder("org/m"), missing.c_str(), Error);
+  write_text(entry / "refs" / "main", "../../../../etc\n");
+  CHECK(refusal([] { find_model_folder("org/m"); }) ==
+        (entry / "refs" / "main").string() +
+            " is \"../../../../etc\", expected a commit's 40 hexadecimal digits");
+}
+
+TEST_CASE("an adapter, a git-lfs pointer and another format are named, with what to run next") {
+  const TempFolder folder;
+  check_model_folder(folder / "nothing");
+  check_model_folder(folder.path());
+  folder.write("pytorch_model.bin", "weights");
+  CHECK(refusal([&] { check_model_folder(folder.path()); }).find("save_pretrained(CONVERTED)") !=
+        std::string::npos);
+  folder.write("model.safetensors",
+               "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n");
+  CHECK(refusal([&] { check_model_folder(folder.path()); }) ==
+        (folder / "model.safetensors").string() +
+            " is a git-lfs pointer of 63 bytes, not the file: `git lfs pull` in " +
+            folder.path().string() + " brings it");
+  folder.write("model.safetensors", "whatever it is");
+  check_model_folder(folder.path());
+  folder.write("adapter_config.json", "{}");
+  CHECK(refusal([&] {
+          check_model_folder(folder.path());
+        }).starts_with(folder.path().string() + " holds an adapter (adapter_config.json)"));
+}
+
+}  // namespace zeroth::model
