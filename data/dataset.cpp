@@ -6,18 +6,23 @@
 
 namespace zeroth::data {
 
+bool has_records(const std::filesystem::path& path) {
+  return path.extension() == ".jsonl" || path.extension() == ".json";
+}
+
 std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
   ZEROTH_CHECK(options.seq_len >= 1 && options.vocab_size >= 1, "seq_len {}, vocab_size {}",
                options.seq_len, options.vocab_size);
   const auto extension = options.path.extension();
-  if (extension == ".jsonl") return std::make_unique<JsonlSamples>(options);
+  if (has_records(options.path)) return std::make_unique<JsonlSamples>(options);
   const bool text = extension == ".txt";
   if (!text && extension != ".bin") {
-    throw Error("{}: unknown kind of data '{}'; .txt, .bin and .jsonl are known",
+    throw Error("{}: unknown kind of data '{}'; .txt, .bin, .jsonl and .json are known",
                 options.path.string(), extension.string());
   }
   if (!options.prompt_field.empty() || !options.completion_field.empty()) {
-    throw Error("{}: --prompt-field and --completion-field are for .jsonl", options.path.string());
+    throw Error("{}: --prompt-field and --completion-field are for .jsonl and .json",
+                options.path.string());
   }
   return std::make_unique<TokenWindows>(
       options, text ? read_text_tokens(options) : map_binary_tokens(options));

@@ -21,6 +21,7 @@ struct DatasetStats {
   int64_t dropped = 0;         // left out: no trained target remained inside the window
   int64_t tokens = 0;          // positions over all kept samples, without padding
   int64_t trained_tokens = 0;  // of these, positions whose target is trained
+  std::string guess = {};      // which fields were taken for prompt and completion by their names
 };
 
 // Immutable after opening, safe to read from several threads. Indices run over [0, size()).
@@ -47,22 +48,24 @@ class Dataset {
 
 struct DatasetOptions {
   // By extension: .txt (one text), .bin (ids: uint16 if vocab_size <= 65536, else uint32), .jsonl
-  // (an object a line).
+  // (an object a line), .json (an array of objects).
   std::filesystem::path path;
   // Not owned, may be null for .bin; used only while opening.
   const Tokenizer* tokenizer = nullptr;
   int64_t seq_len = 0;     // T: positions per window or longest sample
   int64_t vocab_size = 0;  // rows of the model's embedding; every id must be below it
-  // .jsonl: both given, or both empty: then `text` or `prompt` and `completion`, whichever the
-  // first line has; both of them are an Error.
+  // Records: both given, or both empty: then as the first record says (data/sample_fields.h).
   std::string prompt_field = {};
   std::string completion_field = {};
-  // .jsonl with a prompt: text at its end, as if it stood in the file. Not trained.
+  // Records with a prompt: text at its end, as if it stood in the file. Not trained.
   std::string separator = {};
 };
 
-// .txt and .bin: sample i = tokens[i*T .. i*T+T], floor((n-1)/T) samples. .jsonl: prefix + prompt +
-// completion + end of text, loss on the last two; or prefix + text + end of text, loss on all.
+// Whether a file of this name holds records with fields.
+bool has_records(const std::filesystem::path& path);
+
+// .txt and .bin: sample i = tokens[i*T .. i*T+T], floor((n-1)/T) samples. Records: prefix + prompt
+// + completion + end of text, loss on the last two; or prefix + text + end of text, loss on all.
 // Throws Error naming file (and line).
 std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options);
 

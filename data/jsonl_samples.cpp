@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/regular_file.h"
+#include "data/json_records.h"
 #include "data/tokenizer.h"
 
 namespace zeroth::data {
@@ -61,15 +62,23 @@ JsonlSamples::JsonlSamples(const DatasetOptions& options)
     throw Error("--prompt-field '{}' and --completion-field '{}' go together", options.prompt_field,
                 options.completion_field);
   }
-  read(options, MappedFile(options.path).text());
-  if (stats_.samples + stats_.dropped == 0) throw Error("{} has no lines", path_);
+  const MappedFile file(options.path);
+  const auto on_record = [&](std::string_view record, int64_t line) {
+    read(options, record, line);
+  };
+  if (options.path.extension() == ".json") {
+    for_each_element(file.text(), path_, on_record);
+  } else {
+    for_each_line(file.text(), on_record);
+  }
+  if (stats_.samples + stats_.dropped == 0) throw Error("{} has no records", path_);
   if (samples_.empty()) {
     throw Error("{}: no sample is left ({} dropped: nothing to train within seq_len {})", path_,
                 stats_.dropped, seq_len_);
   }
 }
 
-json JsonlSamples::parse_line(std::string_view text, int64_t line) const {
+json JsonlSamples::parse(std::string_view text, int64_t line) const {
   if (text.find_first_not_of(kBlank) == std::string_view::npos) {
     throw Error("{}:{}: the line is empty", path_, line);
   }
@@ -78,44 +87,30 @@ json JsonlSamples::parse_line(std::string_view text, int64_t line) const {
   return parse_json(text, source);
 }
 
-void JsonlSamples::read(const DatasetOptions& options, std::string_view file) {
-  const size_t last = file.find_last_not_of(kBlank);
-  file = file.substr(0, last == std::string_view::npos ? 0 : last + 1);
-  int64_t line = 0;
-  while (!file.empty()) {
-    const size_t end = std::min(file.find('\n'), file.size());
-    ++line;
-    const json object = parse_line(file.substr(0, end), line);
-    try {
-      require_object(object);
-      if (line == 1) choose_fields(options, object);
-      add(options, object, line);
-    } catch (const Error& e) {
-      throw Error("{}:{}: {}", path_, line, e.what());
-    }
-    file.remove_prefix(std::min(end + 1, file.size()));
+void JsonlSamples::read(const DatasetOptions& options, std::string_view record, int64_t line) {
+  const json object = parse(record, line);
+  try {
+    require_object(object);
+    if (!begun_) choose(options, object);
+    begun_ = true;
+    add(options, object, line);
+  } catch (const Error& e) {
+    throw Error("{}:{}: {}", path_, line, e.what());
   }
 }
 
-void JsonlSamples::choose_fields(const DatasetOptions& options, const json& first_line) {
-  const bool text = first_line.contains("text");
-  const bool pair = first_line.contains("prompt") && first_line.contains("completion");
+void JsonlSamples::choose(const DatasetOptions& options, const json& first_record) {
   if (!options.prompt_field.empty()) {
-    fields_ = {"", options.prompt_field, options.completion_field};
-  } else if (text && pair) {
-    throw Error(
-        "both 'text' and 'prompt' with 'completion': name the pair with --prompt-field and "
-        "--completion-field, or leave it out to train on 'text'");
-  } else if (text && !options.separator.empty()) {
+    fields_ = {.prompt = options.prompt_field, .completion = options.completion_field};
+    return;
+  }
+  fields_ = choose_fields(first_record);
+  if (!fields_.text.empty() && !options.separator.empty()) {
     throw Error("--separator stands between prompt and completion, but the samples are 'text'");
-  } else if (text) {
-    fields_ = {"text", "", ""};
-  } else if (pair) {
-    fields_ = {"", "prompt", "completion"};
-  } else {
-    throw Error(
-        "neither 'text' nor 'prompt' and 'completion': name the fields with --prompt-field and "
-        "--completion-field");
+  }
+  if (fields_.guessed) {
+    stats_.guess =
+        fmt::format("'{}' is the prompt, '{}' is trained", fields_.prompt, fields_.completion);
   }
 }
 

@@ -1,5 +1,5 @@
-// One sample per line of a .jsonl file: a text, or a prompt and a completion of which only the
-// latter is trained.
+// One sample per record, a line of a .jsonl file or an element of a .json file's array: a text, or
+// a prompt and a completion of which only the latter is trained.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,13 +8,14 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/sample_fields.h"
 
 namespace zeroth::data {
 
 class JsonlSamples : public Dataset {
  public:
-  // Reads and encodes the whole file. Throws Error naming file, line and reason for a line that is
-  // no sample, and if no sample is left.
+  // Reads and encodes the whole file. Throws Error naming file, line and reason for a record that
+  // is no sample, and if no sample is left.
   explicit JsonlSamples(const DatasetOptions& options);
 
   int64_t size() const override { return static_cast<int64_t>(samples_.size()); }
@@ -31,15 +32,9 @@ class JsonlSamples : public Dataset {
     int32_t first_trained = 0;  // positions before it are the prompt's
     int64_t line = 0;           // from 1
   };
-  struct Fields {
-    std::string text;  // or empty:
-    std::string prompt;
-    std::string completion;
-  };
-
-  nlohmann::json parse_line(std::string_view text, int64_t line) const;
-  void read(const DatasetOptions& options, std::string_view file);
-  void choose_fields(const DatasetOptions& options, const nlohmann::json& first_line);
+  nlohmann::json parse(std::string_view text, int64_t line) const;
+  void read(const DatasetOptions& options, std::string_view record, int64_t line);
+  void choose(const DatasetOptions& options, const nlohmann::json& first_record);
   void add(const DatasetOptions& options, const nlohmann::json& object, int64_t line);
   void keep(std::vector<int32_t> ids, int64_t first_trained, int64_t line);
   const Sample& at(int64_t index) const;
@@ -47,7 +42,8 @@ class JsonlSamples : public Dataset {
   std::string path_;
   int64_t seq_len_;
   int32_t end_of_text_ = 0;
-  Fields fields_;
+  bool begun_ = false;
+  SampleFields fields_;
   std::vector<int32_t> ids_;
   std::vector<Sample> samples_;
   DatasetStats stats_;

@@ -49,10 +49,6 @@ int64_t choose_seq_len(const Flags& flags, const model::ModelSpec& spec, configs
   return length;
 }
 
-bool is_jsonl(const std::string& path) {
-  return std::filesystem::path(path).extension() == ".jsonl";
-}
-
 void require_file(std::string_view flag, const std::string& path) {
   std::error_code failure;
   if (std::filesystem::exists(path, failure)) return;
@@ -73,8 +69,8 @@ class Opener {
                                  .seq_len = plan_.samples.seq_len,
                                  .vocab_size = plan_.spec.vocab_size};
     // The fields are meant for those files that have any.
-    const bool elsewhere = is_jsonl(flags.data) || is_jsonl(flags.eval_data);
-    if (is_jsonl(path) || !elsewhere) {
+    const bool elsewhere = data::has_records(flags.data) || data::has_records(flags.eval_data);
+    if (data::has_records(path) || !elsewhere) {
       options.prompt_field = flags.prompt_field;
       options.completion_field = flags.completion_field;
       options.separator = flags.separator;
@@ -189,6 +185,17 @@ void warn_of_dropped(RunPlan& plan) {
        "{}: {} of {} samples are dropped, nothing to train within {} positions: raise "
        "--seq-len",
        plan.flags.data, stats.dropped, stats.dropped + stats.samples, plan.samples.seq_len);
+}
+
+void note_guessed_fields(RunPlan& plan) {
+  const auto tell = [&](const data::Dataset* samples, const std::string& path) {
+    if (samples == nullptr || samples->stats().guess.empty()) return;
+    note(plan.notes, "--data", "{}: {}; --prompt-field and --completion-field choose others", path,
+         samples->stats().guess);
+  };
+  tell(plan.samples.train.get(), plan.flags.data);
+  tell(plan.samples.eval.get(),
+       plan.flags.eval_data.empty() ? plan.flags.data : plan.flags.eval_data);
 }
 
 void note_unknown_keys(RunPlan& plan) {
@@ -330,6 +337,7 @@ RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device) {
   if (plan.flags.eval_only) std::erase_if(resolved.notes, is_of_training);
   plan.notes.insert(plan.notes.begin(), resolved.notes.begin(), resolved.notes.end());
   warn_of_dropped(plan);
+  note_guessed_fields(plan);
   note_output(plan);
   plan.notes.insert(plan.notes.end(), plan.flags.notes.begin(), plan.flags.notes.end());
   for (configs::Note& note : plan.notes) {

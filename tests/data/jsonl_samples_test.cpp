@@ -146,6 +146,28 @@ TEST_CASE("Blank lines at the end are no samples") {
             ->size() == 2);
 }
 
+TEST_CASE("A .json file holds records in an array, or one after the other, named by their lines") {
+  TempFolder folder;
+  const auto named = [&](std::string_view content) {
+    return open(folder.write("t.json", content), 8)->name_of(1);
+  };
+  const std::string path = (folder / "t.json").string();
+  CHECK(named("[{\"text\": \"a\"},\n {\"text\": \"b\"}]") == path + ":2");
+  CHECK(named("{\"data\": [\n{\"text\": \"a\"},\n {\"text\": \"b\"}]}") == path + ":3");
+  CHECK(named("{\"text\": \"a\"}\n{\"text\": \"b\"}\n") == path + ":2");
+  check_contains(error_of([&] { named("[{\"text\": \"a\"},\n{\"text\": 1}]"); }),
+                 "t.json:2: field 'text' is a number, not a string");
+  check_contains(error_of([&] { named("[{\"text\": \"a\"},\n{\"text\": x}]"); }), "t.json:2:10: ");
+}
+
+TEST_CASE("A pair under usual names is trained as prompt and completion, and that is said") {
+  TempFolder folder;
+  const auto dataset = open(folder.write("t.jsonl", R"({"question": "the", "answer": "fox"})"), 64);
+  CHECK(trained_targets(*dataset, 0) == std::ssize(llama().encode("fox")) + 1);
+  CHECK(dataset->stats().guess == "'question' is the prompt, 'answer' is trained");
+  CHECK(open(folder.write("t.jsonl", R"({"text": "fox"})"), 64)->stats().guess.empty());
+}
+
 TEST_CASE("A bad line is an Error with file, line and reason") {
   check_line_error("{\"text\": \"a\"}\n{\"text\": \"b\"\n",
                    "t.jsonl:2:12: text: not JSON: it ends here, expected ',' or '}'");
@@ -158,6 +180,7 @@ TEST_CASE("A bad line is an Error with file, line and reason") {
   check_line_error("{\"text\": []}", "t.jsonl:1: field 'text' is an array, not a string");
   check_line_error("{\"text\": null}", "t.jsonl:1: field 'text' is null, not a string");
   check_line_error("{\"question\": \"a\"}", "t.jsonl:1: neither 'text' nor");
+  check_line_error("{\"messages\": []}", "t.jsonl:1: the records are chats");
 }
 
 TEST_CASE("A line that is not JSON has its line and its column") {
@@ -180,8 +203,8 @@ TEST_CASE("A key that is twice in one object is an Error, in two objects it is n
 }
 
 TEST_CASE("A file without a sample to train is an Error") {
-  check_line_error("", "t.jsonl has no lines");
-  check_line_error("\n  \n", "t.jsonl has no lines");
+  check_line_error("", "t.jsonl has no records");
+  check_line_error("\n  \n", "t.jsonl has no records");
   TempFolder folder;
   const auto path = folder.write("t.jsonl", R"({"prompt": "123456", "completion": "1"})");
   check_contains(error_of([&] { open(path, 1); }), "1 dropped");

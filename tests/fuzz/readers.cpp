@@ -159,6 +159,10 @@ void read_jsonl(std::string_view bytes) {
   read_samples("data/x.jsonl", bytes, 260);
 }
 
+void read_records(std::string_view bytes) {
+  read_samples("data/x.json", bytes, 260);
+}
+
 void read_text_file(std::string_view bytes) {
   read_samples("data/x.txt", bytes, 260);
 }
@@ -218,6 +222,7 @@ const std::vector<Reader>& readers() {
                                           {"tokenizer", read_tokenizer},
                                           {"special_tokens", read_special_tokens},
                                           {"jsonl", read_jsonl},
+                                          {"records", read_records},
                                           {"text", read_text_file},
                                           {"bin", read_bin},
                                           {"flags", read_flags},

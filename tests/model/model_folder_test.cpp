@@ -66,7 +66,7 @@ TEST_CASE("a hub's name is the newest snapshot in the cache, wherever the variab
       {"HOME", {folder / "e", folder / "e" / ".cache" / "huggingface" / "hub"}}};
   for (const auto& [variable, place] : places) {
     const fs::path entry = add_model(place.second, "org--model-1.5_B");
-    const CacheVariables set({{variable, place.first}});
+    const CacheVariables set(std::map<std::string, std::string>{{variable, place.first}});
     CHECK(find_model_folder("org/model-1.5_B") == entry / "snapshots" / kCommit);
   }
   add_model(folder / "a", "gpt2");
@@ -76,7 +76,7 @@ TEST_CASE("a hub's name is the newest snapshot in the cache, wherever the variab
 
 TEST_CASE("what is there, or can be no hub's name, stays as it is") {
   const TempFolder folder;
-  const CacheVariables set({{"HF_HOME", folder.path()}});
+  const CacheVariables set(std::map<std::string, std::string>{{"HF_HOME", folder.path()}});
   CHECK(find_model_folder(folder.path()) == folder.path());
   for (const char* name : {"", "/no/such", "a/b/c", "../x", "./x", "org/", "org/..", "-x", "a b"}) {
     CHECK(find_model_folder(name) == name);
@@ -85,7 +85,7 @@ TEST_CASE("what is there, or can be no hub's name, stays as it is") {
 
 TEST_CASE("a hub's name that the cache lacks gets the command that fetches it") {
   const TempFolder folder;
-  const CacheVariables set({{"HF_HUB_CACHE", folder.path()}});
+  const CacheVariables set(std::map<std::string, std::string>{{"HF_HUB_CACHE", folder.path()}});
   const std::string missing = "org/m is no folder here, and Hugging Face's cache " +
                               folder.path().string() +
                               " holds no whole model of that name; nothing is fetched at run time: "

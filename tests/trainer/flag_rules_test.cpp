@@ -42,7 +42,7 @@ TEST_CASE("a separator knows the escapes that a shell hands over") {
   };
   CHECK(line(R"(\n\tA:\\)").separator == "\n\tA:\\");
   CHECK(has(complaint_line(R"(--model m --data d.jsonl --separator \x)"), "before n, t or"));
-  CHECK(has(complaint(R"(--separator x)"), "of .jsonl data"));
+  CHECK(has(complaint(R"(--separator x)"), "of .jsonl or .json data"));
 }
 
 TEST_CASE("flags that contradict each other are refused") {

@@ -119,7 +119,10 @@ void check_numbers(const Flags& flags, Complaints& complaints) {
 
 // No file of the run can have prompts and completions.
 bool is_without_pairs(const Flags& flags) {
-  return !flags.data.ends_with(".jsonl") && !flags.eval_data.ends_with(".jsonl");
+  const auto has_records = [](const std::string& path) {
+    return path.ends_with(".jsonl") || path.ends_with(".json");
+  };
+  return !has_records(flags.data) && !has_records(flags.eval_data);
 }
 
 // What no file can be called stands in no later message.
@@ -140,13 +143,14 @@ void check_files(const Flags& flags, Complaints& complaints) {
   if (flags.model.empty()) complaints.push_back("--model is missing: a Hugging Face directory");
   const bool has_data = !flags.data.empty() || (flags.eval_only && !flags.eval_data.empty());
   if (!has_data && !flags.print_config) {
-    complaints.push_back("--data is missing: a .jsonl, .txt or .bin file");
+    complaints.push_back("--data is missing: a .jsonl, .json, .txt or .bin file");
   }
   if (flags.prompt_field.empty() != flags.completion_field.empty()) {
     complaints.push_back("--prompt-field and --completion-field are given together or not at all");
   }
   if (!flags.separator.empty() && is_without_pairs(flags)) {
-    complaints.push_back("--separator stands between prompt and completion of .jsonl data");
+    complaints.push_back(
+        "--separator stands between prompt and completion of .jsonl or .json data");
   }
   const auto needs_output = [&](const char* name, bool given) {
     if (given && flags.output.empty()) complaints.push_back(fmt::format("{} needs --output", name));

@@ -38,7 +38,7 @@ void add_files(CLI::App& app, RawFlags& raw) {
   app.option_defaults()->group("Files");
   app.add_option("--model", flags.model, "Hugging Face directory; random weights if it has none")
       ->option_text("DIR");
-  app.add_option("--data", flags.data, "training samples: .jsonl, .txt or .bin (token ids)")
+  app.add_option("--data", flags.data, "training samples: .jsonl, .json, .txt or .bin (token ids)")
       ->option_text("FILE");
   app.add_option("--eval-data", flags.eval_data, "samples to evaluate on")->option_text("FILE");
   app.add_option("--deepspeed", raw.deepspeed, "ds_config.json, or base64 of its text")
@@ -46,10 +46,9 @@ void add_files(CLI::App& app, RawFlags& raw) {
       ->option_text("FILE");
   app.add_option("--deepspeed_config", raw.deepspeed_config, "the same")->option_text("FILE");
   app.add_option("--metrics", flags.metrics, "one JSON object per step")->option_text("FILE");
-  app.add_option("--prompt-field", flags.prompt_field, "field of a .jsonl line that is not trained")
+  app.add_option("--prompt-field", flags.prompt_field, "field of a record that is not trained")
       ->option_text("NAME");
-  app.add_option("--completion-field", flags.completion_field,
-                 "field of a .jsonl line that is trained")
+  app.add_option("--completion-field", flags.completion_field, "field of a record that is trained")
       ->option_text("NAME");
   app.add_option("--separator", flags.separator,
                  "text between prompt and completion, not trained; \\n and \\t are known")

@@ -1,0 +1,145 @@
+#include "data/json_records.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace zeroth::data {
+namespace {
+
+constexpr std::string_view kBlank = " \t\r\n";
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
+// A place in a text that goes on value by value.
+class Cursor {
+ public:
+  Cursor(std::string_view text, int64_t line, const std::string& path)
+      : text_(text), line_(line), path_(path) {}
+
+  int64_t line() const { return line_; }
+
+  // Whether only blanks are left; else it stands on what comes behind them.
+  bool at_end() {
+    while (at_ < text_.size() && kBlank.find(text_[at_]) != std::string_view::npos) advance();
+    return at_ == text_.size();
+  }
+  bool is_at(char wanted) { return !at_end() && text_[at_] == wanted; }
+
+  bool take(char wanted) {
+    if (!is_at(wanted)) return false;
+    advance();
+    return true;
+  }
+
+  // An object, an array or a text to its end; of anything else what stands before a separator.
+  std::string_view take_value() {
+    if (at_end()) return {};
+    const size_t begin = at_;
+    size_t depth = 0;
+    do {
+      if (text_[at_] == '"') {
+        skip_text();
+        continue;
+      }
+      const bool opens = text_[at_] == '{' || text_[at_] == '[';
+      const bool closes = text_[at_] == '}' || text_[at_] == ']';
+      if (depth == 0 && (closes || text_[at_] == ',' || text_[at_] == ':')) break;
+      depth += opens ? 1 : 0;
+      depth -= closes ? 1 : 0;
+      advance();
+    } while (at_ < text_.size() && (depth > 0 || is_inside_word()));
+    return text_.substr(begin, at_ - begin);
+  }
+
+  [[noreturn]] void refuse(std::string_view expected) const {
+    throw Error("{}:{}: expected {}", path_, line_, expected);
+  }
+
+ private:
+  void advance() {
+    if (text_[at_] == '\n') ++line_;
+    ++at_;
+  }
+
+  void skip_text() {
+    advance();
+    while (at_ < text_.size() && text_[at_] != '"') {
+      if (text_[at_] == '\\' && at_ + 1 < text_.size()) advance();
+      advance();
+    }
+    if (at_ < text_.size()) advance();
+  }
+
+  // Of a number or a literal: the byte before and the next one are neither blank nor of structure.
+  bool is_inside_word() const {
+    constexpr std::string_view kStructure = " \t\r\n{}[],:\"";
+    return kStructure.find(text_[at_]) == std::string_view::npos &&
+           kStructure.find(text_[at_ - 1]) == std::string_view::npos;
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+  int64_t line_;
+  const std::string& path_;
+};
+
+void take_elements(Cursor& cursor, const OnRecord& on_record) {
+  cursor.take('[');
+  if (cursor.take(']')) return;
+  do {
+    cursor.at_end();
+    const int64_t line = cursor.line();
+    const std::string_view record = cursor.take_value();
+    if (record.empty()) cursor.refuse("a record");
+    on_record(record, line);
+  } while (cursor.take(','));
+  if (!cursor.take(']')) cursor.refuse("',' or ']' behind a record");
+}
+
+// Whether `object` has "data": [...], whose elements were visited then.
+bool take_data(std::string_view object, int64_t line, const std::string& path,
+               const OnRecord& on_record) {
+  Cursor cursor(object, line, path);
+  cursor.take('{');
+  do {
+    const std::string_view key = cursor.take_value();
+    if (!cursor.take(':')) return false;
+    if (key == "\"data\"" && cursor.is_at('[')) {
+      take_elements(cursor, on_record);
+      return true;
+    }
+    cursor.take_value();
+  } while (cursor.take(','));
+  return false;
+}
+
+}  // namespace
+
+void for_each_line(std::string_view file, const OnRecord& on_record) {
+  const size_t last = file.find_last_not_of(kBlank);
+  file = file.substr(0, last == std::string_view::npos ? 0 : last + 1);
+  for (int64_t line = 1; !file.empty(); ++line) {
+    const size_t end = std::min(file.find('\n'), file.size());
+    on_record(file.substr(0, end), line);
+    file.remove_prefix(std::min(end + 1, file.size()));
+  }
+}
+
+void for_each_element(std::string_view file, const std::string& path, const OnRecord& on_record) {
+  if (file.starts_with(kByteOrderMark)) file.remove_prefix(kByteOrderMark.size());
+  Cursor cursor(file, 1, path);
+  if (cursor.is_at('[')) {
+    take_elements(cursor, on_record);
+    if (!cursor.at_end()) cursor.refuse("nothing behind the array");
+    return;
+  }
+  for (bool first = true; !cursor.at_end(); first = false) {
+    const int64_t line = cursor.line();
+    const std::string_view record = cursor.take_value();
+    if (record.empty()) cursor.refuse("a record");
+    const bool alone = first && cursor.at_end();
+    if (!alone || !take_data(record, line, path, on_record)) on_record(record, line);
+  }
+}
+
+}  // namespace zeroth::data

@@ -1,0 +1,97 @@
+#include "data/sample_fields.h"
+
+#include <fmt/ranges.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/printable.h"
+
+namespace zeroth::data {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::array<std::string_view, 5> kPrompts = {"prompt", "question", "instruction", "input",
+                                                      "query"};
+constexpr std::array<std::string_view, 4> kCompletions = {"completion", "answer", "output",
+                                                          "response"};
+constexpr size_t kMostShown = 12;
+
+// Records that are known by a field of theirs and are not trained on yet.
+struct Kind {
+  std::string_view field;
+  std::string_view name;
+  std::string_view works;
+};
+constexpr const char* kAsPairs =
+    "write each as a prompt and a completion, with the model's chat template applied";
+constexpr const char* kChosenOnly =
+    "a preference is not trained yet; --prompt-field and --completion-field train on one of the "
+    "answers";
+constexpr std::array<Kind, 4> kKinds = {{{"messages", "chats", kAsPairs},
+                                         {"conversations", "ShareGPT chats", kAsPairs},
+                                         {"chosen", "preferences", kChosenOnly},
+                                         {"rejected", "preferences", kChosenOnly}}};
+
+std::string fields_of(const json& record) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : record.items()) {
+    if (names.size() == kMostShown) {
+      names.emplace_back("...");
+      break;
+    }
+    names.push_back("'" + shortened(name, 40) + "'");
+  }
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+template <size_t n>
+std::vector<std::string> those_in(const json& record,
+                                  const std::array<std::string_view, n>& names) {
+  std::vector<std::string> found;
+  for (const std::string_view name : names) {
+    if (record.contains(name)) found.emplace_back(name);
+  }
+  return found;
+}
+
+}  // namespace
+
+SampleFields choose_fields(const json& first_record) {
+  const auto prompts = those_in(first_record, kPrompts);
+  const auto completions = those_in(first_record, kCompletions);
+  const bool usual = first_record.contains("prompt") && first_record.contains("completion");
+  if (first_record.contains("text")) {
+    if (!usual) return {.text = "text"};
+    throw Error(
+        "both 'text' and 'prompt' with 'completion': name the pair with --prompt-field and "
+        "--completion-field, or leave it out to train on 'text'");
+  }
+  if (usual) return {.prompt = "prompt", .completion = "completion"};
+  for (const Kind& kind : kKinds) {
+    if (!first_record.contains(kind.field)) continue;
+    throw Error("the records are {} (fields {}): {}", kind.name, fields_of(first_record),
+                kind.works);
+  }
+  if (prompts.size() == 1 && completions.size() == 1) {
+    return {.prompt = prompts.front(), .completion = completions.front(), .guessed = true};
+  }
+  if (!prompts.empty() && !completions.empty()) {
+    const bool alpaca = prompts == std::vector<std::string>{"instruction", "input"};
+    throw Error(
+        "{} (fields {}): several could be prompt or completion, and they are not put together yet; "
+        "--prompt-field {} --completion-field {} trains on these two alone",
+        alpaca ? "the records are Alpaca's" : "the records are not clear", fields_of(first_record),
+        prompts.front(), completions.front());
+  }
+  throw Error(
+      "neither 'text' nor 'prompt' and 'completion' (fields {}): name the fields with "
+      "--prompt-field and --completion-field",
+      fields_of(first_record));
+}
+
+}  // namespace zeroth::data

@@ -1,0 +1,22 @@
+// What the fields of a record mean.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace zeroth::data {
+
+struct SampleFields {
+  std::string text = {};  // or empty:
+  std::string prompt = {};
+  std::string completion = {};
+  bool guessed = false;  // from names that people use for prompt and completion
+};
+
+// By the names of the first record: `text`, or a pair of `prompt` and `completion`, `question` and
+// `answer`, `instruction` and `output`, and the like. Throws an Error for records of another kind
+// (chats, preferences, prompts of several fields) that names the kind, the fields found and what
+// works today.
+SampleFields choose_fields(const nlohmann::json& first_record);
+
+}  // namespace zeroth::data

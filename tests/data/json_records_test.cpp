@@ -1,0 +1,73 @@
+#include "data/json_records.h"
+
+#include <vector>
+
+#include "tests/data/data_test_support.h"
+
+namespace zeroth::data {
+namespace {
+
+using Record = std::pair<std::string, int64_t>;
+
+std::vector<Record> elements(std::string_view file) {
+  std::vector<Record> records;
+  for_each_element(file, "t.json", [&](std::string_view record, int64_t line) {
+    records.emplace_back(record, line);
+  });
+  return records;
+}
+
+}  // namespace
+
+TEST_CASE("The elements of an array come as they stand there, with their lines") {
+  CHECK(elements("[]").empty());
+  CHECK(elements(" \n[ {\"a\": [1, {}]} ,\n\n {\"b\": \"]\\\"}\"},true,-1.5e3 ]\n") ==
+        std::vector<Record>{
+            {"{\"a\": [1, {}]}", 2}, {"{\"b\": \"]\\\"}\"}", 4}, {"true", 4}, {"-1.5e3", 4}});
+  CHECK(elements("\xef\xbb\xbf[\"x\"]") == std::vector<Record>{{"\"x\"", 1}});
+}
+
+TEST_CASE("An object around the array may have other keys") {
+  const std::vector<Record> two = {{"{\"a\": 1}", 3}, {"{\"a\": 2}", 3}};
+  CHECK(elements(
+            "{\"version\": {\"data\": [0]},\n \"data\":\n [{\"a\": 1}, {\"a\": 2}], \"n\": 2}") ==
+        two);
+  CHECK(elements("{\"data\": 3}") == std::vector<Record>{{"{\"data\": 3}", 1}});
+}
+
+TEST_CASE("Values one after the other are records too, also over several lines") {
+  CHECK(elements("{\"a\":\n1}\n{\"data\": [1]}\n") ==
+        std::vector<Record>{{"{\"a\":\n1}", 1}, {"{\"data\": [1]}", 3}});
+  CHECK(elements("").empty());
+  CHECK(elements(" \n ").empty());
+}
+
+TEST_CASE("An array that does not go on or end is an Error with its line") {
+  const std::pair<const char*, const char*> cases[] = {
+      {"[1,\n2", "t.json:2: expected ',' or ']' behind a record"},
+      {"[1\n\n2]", "t.json:3: expected ',' or ']' behind a record"},
+      {"[1,]", "t.json:1: expected a record"},
+      {"[", "t.json:1: expected a record"},
+      {"[1]\n[2]", "t.json:2: expected nothing behind the array"},
+      {"}", "t.json:1: expected a record"},
+      {"{\"data\": [1 2]}", "t.json:1: expected ',' or ']' behind a record"}};
+  for (const auto& [file, message] : cases) {
+    CHECK(error_of([&, text = file] { elements(text); }) == message);
+  }
+  CHECK(error_of([] { elements(std::string_view("[1]\0[2]", 7)); }) ==
+        "t.json:1: expected nothing behind the array");
+}
+
+TEST_CASE("What is cut short is a record to the end, for its reader to refuse") {
+  CHECK(elements("{\"a\": \"x") == std::vector<Record>{{"{\"a\": \"x", 1}});
+  CHECK(elements("{\"a\": \"x\\") == std::vector<Record>{{"{\"a\": \"x\\", 1}});
+}
+
+TEST_CASE("Lines are all but blank ones at the end") {
+  std::vector<Record> records;
+  for_each_line("a\n\nb\r\n \n",
+                [&](std::string_view record, int64_t line) { records.emplace_back(record, line); });
+  CHECK(records == std::vector<Record>{{"a", 1}, {"", 2}, {"b", 3}});
+}
+
+}  // namespace zeroth::data
