@@ -26,7 +26,9 @@ inline constexpr double kNoise = 2.3e-6;  // 768 tokens
 
 // The same for a first gradient in the row's precision. In 16 bits each rank's gradient of each
 // micro-batch is rounded, and what they add up to after each of them, by half a unit in the last
-// place each time; so are the activations that both runs have computed them from.
+// place each time: up to 2^-8 of it in bf16, which has 8 bits, and 2^-11 in fp16. Once more for the
+// activations that both runs have computed them from: these are rounded alike unless a factor
+// between the runs is no power of two, as it is where three ranks divide behind their sum.
 double first_noise(const Row& row);
 
 // The same for a gradient after so many updates, and for moments: it is taken where the parameters
