@@ -216,6 +216,13 @@ Json optimizer_json(const OptimizerConfig& optimizer) {
       return of("Adagrad", {{"lr_decay", optimizer.lr_decay},
                             {"initial_accumulator_value", optimizer.initial_accumulator_value},
                             {"eps", optimizer.eps}});
+    case Kind::kLamb:
+      return of("Lamb", {{"bias_correction", optimizer.bias_correction},
+                         {"betas", optimizer.betas},
+                         {"eps", optimizer.eps},
+                         {"eps_inside_sqrt", optimizer.eps_inside_sqrt},
+                         {"max_coeff", optimizer.max_coeff},
+                         {"min_coeff", optimizer.min_coeff}});
   }
   return {};
 }

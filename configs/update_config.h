@@ -25,16 +25,18 @@ struct LossScaleConfig {
 };
 
 struct OptimizerConfig {
-  enum class Kind { kAdamW, kAdam, kLion, kSgd, kAdagrad };
-  // kAdamW, kLion: decoupled weight decay; the others add decay * parameter to the gradient.
+  enum class Kind { kAdamW, kAdam, kLion, kSgd, kAdagrad, kLamb };
+  // kAdamW, kLion: decoupled weight decay; kLamb: a part of the direction, see below; the others
+  // add decay * parameter to the gradient.
   Kind kind = Kind::kAdamW;
   // Learning rate; WarmupLR, WarmupDecayLR, OneCycle and LRRangeTest replace it by their own. Its
   // default in a file depends on the type: 1e-3, Adagrad 1e-2.
   double lr = 1e-3;
-  // In [0, 1). AdamW, Adam: decay rates of the first and the second moment. Lion: weights of the
-  // momentum in the sign of an update and in its own average.
+  // In [0, 1). AdamW, Adam, Lamb: decay rates of the first and the second moment. Lion: weights of
+  // the momentum in the sign of an update and in its own average.
   std::array<double, 2> betas = {0.9, 0.999};
-  // Added to the root: of the second moment (AdamW, Adam), of the sum of squares (Adagrad, 1e-10).
+  // Added to the root: of the second moment (AdamW, Adam, Lamb), of the sum of squares (Adagrad,
+  // 1e-10).
   double eps = 1e-8;
   // Strength of the decay; 0: none.
   double weight_decay = 0;
@@ -49,6 +51,14 @@ struct OptimizerConfig {
   // sums of squares start at initial_accumulator_value.
   double lr_decay = 0;
   double initial_accumulator_value = 0;
+  // Lamb as DeepSpeed's FusedLamb: direction = moment / (root + eps) + decay * parameter, times
+  // lr * c, with c = norm(parameter) / norm(direction) of each whole parameter, between min_coeff
+  // and max_coeff; 1 where either norm is 0. bias_correction false: the rate is not multiplied by
+  // sqrt(1 - beta2^n) / (1 - beta1^n). eps_inside_sqrt: eps is added to the second moment.
+  bool bias_correction = true;
+  bool eps_inside_sqrt = false;
+  double max_coeff = 10;
+  double min_coeff = 0.01;
   // Precision in which moments, and masters, rest: fp32, or bf16 rounded stochastically (bits from
   // a counter: the same on any number of ranks). With bf16 masters the working weights are the
   // masters. Only with offload_optimizer, in bf16 runs.

@@ -33,7 +33,9 @@ void check_arguments(const UpdateRule& rule, const UpdateRule::Tile& tile, const
                names.size());
   constexpr auto kFloat = torch::kFloat32, kBf16 = torch::kBFloat16, kHalf = torch::kFloat16;
   check_tensor(tile.master, tile.master, "master", {rule.master_dtype()});
-  check_tensor(tile.grad, tile.master, "gradient", {kFloat, kBf16, kHalf});
+  if (!tile.ratios.defined()) {
+    check_tensor(tile.grad, tile.master, "gradient", {kFloat, kBf16, kHalf});
+  }
   for (size_t i = 0; i < names.size(); ++i) {
     check_tensor(tile.states[i], tile.master, names[i], {rule.state_dtype()});
   }

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "optim/adagrad.h"
 #include "optim/adam.h"
+#include "optim/lamb.h"
 #include "optim/lion.h"
 #include "optim/rule_checks.h"
 #include "optim/sgd.h"
@@ -15,7 +16,7 @@ void TensorRule::apply(const Tile& tile, const UpdateStep& step) const {
   if (tile.copy.defined()) torch::Tensor(tile.copy).copy_(tile.master);
 }
 
-std::unique_ptr<TensorRule> make_tensor_rule(const configs::OptimizerConfig& config) {
+std::unique_ptr<UpdateRule> make_tensor_rule(const configs::OptimizerConfig& config) {
   using Kind = configs::OptimizerConfig::Kind;
   switch (config.kind) {
     case Kind::kAdamW:
@@ -27,6 +28,8 @@ std::unique_ptr<TensorRule> make_tensor_rule(const configs::OptimizerConfig& con
       return std::make_unique<Sgd>(config);
     case Kind::kAdagrad:
       return std::make_unique<Adagrad>(config);
+    case Kind::kLamb:
+      return std::make_unique<Lamb>(config);
   }
   throw InternalError(fmt::format("optimizer kind {}", static_cast<int>(config.kind)));
 }

@@ -16,7 +16,7 @@ class TensorRule : public UpdateRule {
   virtual void update(const Tile& tile, const UpdateStep& step) const = 0;
 };
 
-// The formula that `config` names.
-std::unique_ptr<TensorRule> make_tensor_rule(const configs::OptimizerConfig& config);
+// The formula that `config` names, by LibTorch's operators; Lamb (optim/lamb.h) is no TensorRule.
+std::unique_ptr<UpdateRule> make_tensor_rule(const configs::OptimizerConfig& config);
 
 }  // namespace zeroth::optim

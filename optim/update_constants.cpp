@@ -54,6 +54,22 @@ void set_sgd(const OptimizerConfig& config, const UpdateStep& step, Constants& c
   constants.nesterov = config.nesterov;
 }
 
+// In fp32 like DeepSpeed's kernel, for which 1 - 0.999 is 0.00099998713.
+void set_lamb(const OptimizerConfig& config, const UpdateStep& step, Constants& constants) {
+  const double update = static_cast<double>(step.update);
+  const auto correction = [&](float beta) {
+    return config.bias_correction ? narrow(1 - std::pow(double{beta}, update)) : 1.0F;
+  };
+  constants.keep_first = narrow(step.betas[0]);
+  constants.add_first = 1 - constants.keep_first;
+  constants.keep_second = narrow(step.betas[1]);
+  constants.add_second = 1 - constants.keep_second;
+  constants.minus_rate = -(narrow(step.lr) * std::sqrt(correction(constants.keep_second)) /
+                           correction(constants.keep_first));
+  constants.eps = narrow(config.eps);
+  constants.eps_inside = config.eps_inside_sqrt;
+}
+
 }  // namespace
 
 Formula formula_of(const OptimizerConfig& config) {
@@ -67,6 +83,8 @@ Formula formula_of(const OptimizerConfig& config) {
       return kAdagrad;
     case Kind::kSgd:
       return config.momentum == 0 ? kSgd : kSgdMomentum;
+    case Kind::kLamb:  // takes two passes: optim/lamb_kernels.h
+      break;
   }
   throw InternalError(fmt::format("optimizer kind {}", static_cast<int>(config.kind)));
 }
@@ -101,6 +119,9 @@ Constants constants_of(const OptimizerConfig& config, const UpdateStep& step) {
       break;
     case Kind::kSgd:
       set_sgd(config, step, constants);
+      break;
+    case Kind::kLamb:
+      set_lamb(config, step, constants);
       break;
   }
   return constants;

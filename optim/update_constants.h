@@ -29,12 +29,13 @@ struct Constants {
   float keep = 1;                 // 1 - lr * decay
   float minus_rate = 0;           // of the last line
   float magnitude = 0;            // Lion: lr
-  float keep_first = 0;           // m * this (Lion: beta1), b * this
-  float add_first = 0;            // w or w - 1, (1 - beta1) * f, 1 - dampening
+  float keep_first = 0;           // m * this (Lion, Lamb: beta1), b * this
+  float add_first = 0;            // w or w - 1, (1 - beta1) * f, 1 - dampening, 1 - beta1
   float keep_second = 0;          // v * this, Lion: m * this
   float add_second = 0;           // 1 - beta2, Lion: times f
   float root_divisor = 1;         // sqrt(1 - beta2^n)
   float eps = 0;
+  bool eps_inside = false;     // Lamb: of the root
   bool from_gradient = false;  // Adam: w >= 0.5; SGD: update 1
   bool nesterov = false;
 };

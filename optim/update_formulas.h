@@ -63,6 +63,20 @@ struct SgdMomentum {
   }
 };
 
+// In two passes: the step is a multiple of the direction that is known when all directions are.
+struct Lamb {
+  ZEROTH_INLINE static void moments(const Constants& c, Vec wire, Vec (&s)[2]) {
+    const Vec g = scaled(c, wire);
+    s[0] = fma(spread(c.add_first), g, s[0] * spread(c.keep_first));
+    s[1] = fma(spread(c.add_second) * g, g, s[1] * spread(c.keep_second));
+  }
+  ZEROTH_INLINE static Vec direction(const Constants& c, Vec p, const Vec (&s)[2]) {
+    const Vec eps = spread(c.eps);
+    const Vec divisor = c.eps_inside ? root(s[1] + eps) : root(s[1]) + eps;
+    return fma(p, spread(c.decay), s[0] / divisor);
+  }
+};
+
 // 16 random bits for each number: the upper half of lowbias32, the integer hash of least bias that
 // Chris Wellons's hash-prospector found (nullprogram.com/blog/2018/07/31), keyed before each
 // multiplication.

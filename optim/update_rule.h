@@ -37,7 +37,27 @@ class UpdateRule {
     // The number of the first element among all of the model, the same on any number of ranks: what
     // rests in bf16 is rounded by it.
     int64_t first_element = 0;
+    // With a NormPass, which has read the gradient: what it gave. `grad` is undefined then.
+    torch::Tensor ratios = {};
   };
+
+  // What goes before apply_stretches() where a rate depends on norms of whole parameters, which
+  // tiles and ranks cut: a pass over all of a parameter's tiles.
+  class NormPass {
+   public:
+    virtual ~NormPass() = default;
+
+    // Brings the states up to date, and adds to row Stretch::parameter of `sums`, fp64 [parameters,
+    // 2] on the tile's device, the squares of the stretch's weights and of its direction. Queued,
+    // and the gradient read, as by apply(). However tiles cut a parameter, its sums differ in the
+    // rounding of fp64 alone; cut alike, in no bit.
+    virtual void sum(const Tile& tile, const UpdateStep& step, std::span<const Stretch> stretches,
+                     const torch::Tensor& sums) const = 0;
+    // Tile::ratios [parameters], fp32, on the device of `sums`: those of whole parameters.
+    virtual torch::Tensor ratios(const torch::Tensor& sums) const = 0;
+  };
+  // Null: there are no norms, and apply() is all.
+  virtual const NormPass* norm_pass() const { return nullptr; }
 
   // Applies an update to master and states, in place, queued on the device's current stream. The
   // gradient is first multiplied by the step's grad_factor and may be overwritten. Elements are
@@ -55,12 +75,16 @@ class UpdateRule {
   static constexpr int64_t kTileAlignment = 64;
 };
 
+// An update of a tile that is all of one parameter, with a norm pass before it if there is one.
+void update_whole(const UpdateRule& rule, UpdateRule::Tile tile, const UpdateStep& step);
+
 // The step's rates as `config` sets them, for update `update`.
 UpdateStep usual_step(const configs::OptimizerConfig& config, int64_t update);
 
 // For tiles on `device`: one pass for every formula, on the CPU (optim/host_rule.h) as on a GPU
-// (optim/device_rule.h), of the same numbers. Elsewhere, or where the GPU library has no such
-// kernel, LibTorch's operators: then an Error for what should rest in bf16.
+// (optim/device_rule.h), of the same numbers; Lamb, of two passes, on the CPU alone. Elsewhere, or
+// where the GPU library has no such kernel, LibTorch's operators: then an Error for what should
+// rest in bf16.
 std::unique_ptr<UpdateRule> make_update_rule(const configs::OptimizerConfig& config,
                                              torch::Device device);
 

@@ -4,7 +4,8 @@
 Needs torch, transformers and deepspeed: python tools/make_equivalence_fixtures.py
 MODEL.json holds 20 steps at a global batch of 24 rows of 32 tokens, run as one batch:
   fp32, masked (some targets are not trained), cosine (WarmupCosineLR), no_decay (norms and biases): transformers and torch's
-  AdamW; adam_l2, sgd, adagrad: torch's; lion and one_cycle: DeepSpeed's; losses, grad_norms (before clipping) and the rates;
+  AdamW; adam_l2, sgd, adagrad: torch's; lion and one_cycle: DeepSpeed's; lamb: DeepSpeed's formula (fused_lamb.py); losses,
+  grad_norms (before clipping) and the rates;
   micro_batch_mean: losses and norms of DeepSpeed with the masked batch in four micro-batches;
   bf16, bf16_masked: losses of DeepSpeed with a bf16 model and fp32 masters, which begin at the rounded weights.
 loss_scales.json: DeepSpeed's dynamic loss scale over one pattern of overflows.
@@ -23,6 +24,7 @@ import torch  # noqa: E402
 from deepspeed.ops.lion import DeepSpeedCPULion  # noqa: E402
 from deepspeed.runtime import lr_schedules  # noqa: E402
 from deepspeed.runtime.fp16 import loss_scaler  # noqa: E402
+from fused_lamb import FusedLamb  # noqa: E402
 from transformers import AutoModelForCausalLM  # noqa: E402
 
 TESTS = pathlib.Path(__file__).resolve().parent.parent / "tests"
@@ -37,6 +39,7 @@ OPTIMIZERS = {
     "lion": lambda parameters: DeepSpeedCPULion(parameters, lr=1e-4, betas=(0.9, 0.99), weight_decay=0.1),
     "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9, nesterov=True, weight_decay=0.1),
     "adagrad": lambda parameters: torch.optim.Adagrad(parameters, lr=1e-2, weight_decay=0.1),
+    "lamb": lambda parameters: FusedLamb(parameters, lr=1e-2, betas=(0.9, 0.95), weight_decay=0.1),
 }
 ONE_CYCLE = {"cycle_min_lr": 1e-4, "cycle_max_lr": 2e-3, "cycle_first_step_size": 6, "cycle_second_step_size": 8,
              "decay_step_size": 2, "decay_lr_rate": 0.5}
@@ -178,7 +181,7 @@ def main():
             "bf16_masked": train_deepspeed_bf16(name, masked=True),
         }
         if name == "llama":
-            runs |= {kind: train_torch(name, optimizer=kind) for kind in ("adam_l2", "lion", "sgd", "adagrad")}
+            runs |= {kind: train_torch(name, optimizer=kind) for kind in ("adam_l2", "lion", "sgd", "adagrad", "lamb")}
             runs["one_cycle"] = train_torch(name, schedule=lambda optimizer: lr_schedules.OneCycle(optimizer, **ONE_CYCLE))
             runs["micro_batch_mean"] = train_deepspeed_micro_batches(name)
         write(name + ".json", runs)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/optim/fixtures/: schedules, loss scales and Lion by DeepSpeed; Adam, SGD and Adagrad by torch; linear and cosine
-schedules by transformers.
+"""Writes tests/optim/fixtures/: schedules, loss scales and Lion by DeepSpeed; Adam, SGD and Adagrad by torch; Lamb by the formula
+of DeepSpeed's kernel (fused_lamb.py); linear and cosine schedules by transformers.
 
 Needs torch, transformers and deepspeed, and a C++ compiler for DeepSpeed's Lion: python tools/make_optim_fixtures.py
 """
@@ -19,6 +19,7 @@ import torch  # noqa: E402
 from deepspeed.ops.lion import DeepSpeedCPULion  # noqa: E402
 from deepspeed.runtime import lr_schedules  # noqa: E402
 from deepspeed.runtime.fp16 import loss_scaler  # noqa: E402
+from fused_lamb import FusedLamb  # noqa: E402
 from transformers import get_cosine_schedule_with_warmup, get_linear_schedule_with_warmup  # noqa: E402
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "optim" / "fixtures"
@@ -216,6 +217,14 @@ def adagrad():
         yield path("Adagrad", torch.optim.Adagrad, 37, factor, params, lr=1e-2)
 
 
+def lamb():
+    decayed = {"betas": (0.9, 0.98), "eps": 1e-6, "weight_decay": 0.1}
+    for more in ({}, {"bias_correction": False}, {"eps_inside_sqrt": True}, {"max_coeff": 0.05}, {"min_coeff": 0.9}):
+        for count, factor in itertools.product((1, 7, 100), (1.0, 0.3)):
+            yield path("Lamb", FusedLamb, count, factor, {**decayed, **more})
+    yield path("Lamb", FusedLamb, 37, 1.0, {}, lr=1e-2)  # DeepSpeed's defaults
+
+
 def main():
     # Their classes log through a distributed rank that does not exist here.
     loss_scaler.dist.get_rank = lambda: 1
@@ -227,6 +236,7 @@ def main():
     write("lion.json", lion())
     write("sgd.json", sgd())
     write("adagrad.json", adagrad())
+    write("lamb.json", lamb())
 
 
 if __name__ == "__main__":

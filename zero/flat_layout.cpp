@@ -64,6 +64,18 @@ std::vector<optim::Stretch> FlatLayout::stretches(const Range& range) const {
   return stretches;
 }
 
+std::vector<optim::Stretch> FlatLayout::parameters(const Range& range) const {
+  std::vector<optim::Stretch> stretches;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const auto [begin, end] = overlap(i, range);
+    if (begin == end) continue;
+    const int64_t shift = slots_[i].offset - range.begin;
+    stretches.push_back(
+        {begin + shift, end + shift, slots_[i].is_matrix(), static_cast<int64_t>(i)});
+  }
+  return stretches;
+}
+
 Range FlatLayout::overlap(size_t index, const Range& range) const {
   const Slot& slot = slots_.at(index);
   const int64_t begin = std::clamp(range.begin - slot.offset, int64_t{0}, slot.numel);

@@ -50,6 +50,8 @@ class FlatLayout {
   // Cuts `range` into stretches, in order and counted from its first element: neighbouring
   // parameters, with the padding behind them, that are all matrices, which decay, or none.
   std::vector<optim::Stretch> stretches(const Range& range) const;
+  // The same without padding, one for each parameter, which it counts as slots().
+  std::vector<optim::Stretch> parameters(const Range& range) const;
   // The part of slot `index` that lies in `range`, counted from the slot's first element; empty
   // when none does.
   Range overlap(size_t index, const Range& range) const;

@@ -82,6 +82,7 @@ class ParamStore {
   void updated(size_t unit);
   torch::Dtype dtype() const { return options_.dtype; }
   torch::Device device() const { return device_; }
+  comm::Group& group() const { return group_; }
 
   const UnitBuffers& buffers() const { return buffers_; }
   // Bytes of shares and of kept buffers, in files not counted.

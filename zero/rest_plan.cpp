@@ -154,7 +154,8 @@ class RestPlanner {
 
 UpdateArrays update_arrays(const optim::UpdateRule& rule, torch::Dtype working) {
   UpdateArrays arrays{.states = static_cast<int64_t>(rule.state_names().size()),
-                      .state = rule.state_dtype()};
+                      .state = rule.state_dtype(),
+                      .read_twice = rule.norm_pass() != nullptr};
   if (rule.master_dtype() != working) arrays.master = rule.master_dtype();
   return arrays;
 }

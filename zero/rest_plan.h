@@ -20,6 +20,7 @@ struct UpdateArrays {
   int64_t states = 0;
   torch::Dtype state = torch::kFloat;
   std::optional<torch::Dtype> master = {};  // none: the parameters are the master
+  bool read_twice = false;                  // by a norm pass, too
 
   int64_t count() const { return states + (master ? 1 : 0); }
   int64_t master_bytes() const;  // for one element, as those that follow

@@ -1,6 +1,7 @@
 #include "zero/sharded_optimizer.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 
@@ -60,6 +61,11 @@ ShardedOptimizer::ShardedOptimizer(const UnitPlan& plan, ParamStore& params, Gra
     const std::vector<optim::Stretch> whole = {{0, own.size(), /*decays=*/true}};
     shards_[unit].stretches =
         options.decay_vectors ? whole : plan.units[unit].layout.stretches(own);
+    if (places_[unit].rule->norm_pass() == nullptr) continue;
+    shards_[unit].stretches = plan.units[unit].layout.parameters(own);
+    for (optim::Stretch& stretch : shards_[unit].stretches) {
+      stretch.decays = stretch.decays || options.decay_vectors;
+    }
   }
   for (size_t unit = 0; unit < plan.units.size(); ++unit) fill_states(unit);
   expect_leases();
@@ -150,11 +156,14 @@ Reads ShardedOptimizer::reads() const {
   Reads reads;
   for (size_t unit = 0; unit < shards_.size(); ++unit) {
     if (!waiting_[unit]) continue;
-    for_each_tile(unit, [&](const Range& tile) {
-      for (const size_t shard : shards_[unit].all()) {
-        reads[places_[unit].states].push_back({shard, tile.begin, tile.end});
-      }
-    });
+    const int passes = places_[unit].rule->norm_pass() == nullptr ? 1 : 2;
+    for (int pass = 0; pass < passes; ++pass) {
+      for_each_tile(unit, [&](const Range& tile) {
+        for (const size_t shard : shards_[unit].all()) {
+          reads[places_[unit].states].push_back({shard, tile.begin, tile.end});
+        }
+      });
+    }
   }
   return reads;
 }
@@ -171,35 +180,81 @@ void ShardedOptimizer::bring_up_to_date(size_t unit) {
   {
     const Access access = shards_[unit].master ? Access::kWrite : Access::kReadWrite;
     const offload::TileLease working = params_.share(unit, places_[unit].device, access, idle_);
-    for_each_tile(unit, [&](const Range& tile) { update_tile(unit, tile, working.tensor()); });
+    update(unit, working.tensor());
   }
   updating_.reset();
   waiting_[unit] = false;
   params_.updated(unit);
 }
 
-void ShardedOptimizer::update_tile(size_t unit, const Range& tile, const torch::Tensor& working) {
-  std::vector<offload::TileLease> leases;
-  for (const size_t shard : shards_[unit].all()) {
-    leases.push_back(borrow(unit, shard, tile, Access::kReadWrite));
+void ShardedOptimizer::update(size_t unit, const torch::Tensor& working) {
+  const optim::UpdateRule& rule = *places_[unit].rule;
+  Pass pass = {Access::kReadWrite, Access::kReadWrite, /*reads_gradient=*/true};
+  torch::Tensor ratios;
+  if (const optim::UpdateRule::NormPass* const norms = rule.norm_pass()) {
+    ratios = norm_ratios(unit, *norms, working);
+    pass = {Access::kRead, Access::kReadWrite, /*reads_gradient=*/false};
   }
-  const offload::TileLease grad = gradient(unit, tile);
-  std::vector<optim::Stretch> stretches;
-  for (const auto& [begin, end, decays] : shards_[unit].stretches) {
+  for_each_tile(unit, [&](const Range& tile) {
+    Borrowed borrowed = borrow_tile(unit, tile, working, pass);
+    borrowed.tile.ratios = ratios;
+    rule.apply_stretches(borrowed.tile, step_, borrowed.stretches);
+  });
+}
+
+// Each rank has summed what it owns of the unit's parameters.
+torch::Tensor ShardedOptimizer::norm_ratios(size_t unit, const optim::UpdateRule::NormPass& norms,
+                                            const torch::Tensor& working) {
+  const FlatLayout& layout = plan_.units[unit].layout;
+  const torch::Device where = places_[unit].device;
+  const auto parameters = static_cast<int64_t>(layout.slots().size());
+  torch::Tensor sums =
+      at::zeros({parameters, 2}, torch::TensorOptions(where).dtype(torch::kDouble));
+  for_each_tile(unit, [&](const Range& tile) {
+    const Borrowed borrowed = borrow_tile(
+        unit, tile, working, {Access::kReadWrite, Access::kRead, /*reads_gradient=*/true});
+    norms.sum(borrowed.tile, step_, borrowed.stretches, sums);
+  });
+  if (params_.range(unit).size() < layout.numel()) {
+    sums = sums.to(params_.device());
+    params_.group()
+        .all_reduce(sums, comm::Reduce::kSum, "norms of " + plan_.units[unit].label())
+        .wait();
+    sums = sums.to(where);
+  }
+  return norms.ratios(sums);
+}
+
+ShardedOptimizer::Borrowed ShardedOptimizer::borrow_tile(size_t unit, const Range& tile,
+                                                         const torch::Tensor& working,
+                                                         const Pass& pass) {
+  const UnitShards& shards = shards_[unit];
+  Borrowed borrowed;
+  for (const size_t shard : shards.states) {
+    borrowed.leases.push_back(borrow(unit, shard, tile, pass.states));
+    borrowed.states.push_back(borrowed.leases.back().tensor());
+  }
+  const torch::Tensor weights = part(working, tile);
+  borrowed.tile = {.master = weights,
+                   .grad = torch::Tensor(),
+                   .states = borrowed.states,
+                   .first_element = shards.first_element + tile.begin};
+  if (shards.master) {
+    borrowed.leases.push_back(borrow(unit, *shards.master, tile, pass.master));
+    borrowed.tile.master = borrowed.leases.back().tensor();
+    borrowed.tile.copy = weights;
+  }
+  if (pass.reads_gradient) {
+    borrowed.gradient = gradient(unit, tile);
+    borrowed.tile.grad = borrowed.gradient.tensor();
+  }
+  for (const auto& [begin, end, decays, parameter] : shards.stretches) {
     const Range both = {std::max(begin, tile.begin), std::min(end, tile.end)};
     if (both.size() <= 0) continue;
-    stretches.push_back({both.begin - tile.begin, both.end - tile.begin, decays});
+    borrowed.stretches.push_back(
+        {both.begin - tile.begin, both.end - tile.begin, decays, parameter});
   }
-  std::vector<torch::Tensor> states;
-  for (size_t i = 0; i < shards_[unit].states.size(); ++i) states.push_back(leases[i].tensor());
-  const bool has_master = shards_[unit].master.has_value();
-  const torch::Tensor weights = part(working, tile);
-  places_[unit].rule->apply_stretches({.master = has_master ? leases.back().tensor() : weights,
-                                       .grad = grad.tensor(),
-                                       .states = states,
-                                       .copy = has_master ? weights : torch::Tensor(),
-                                       .first_element = shards_[unit].first_element + tile.begin},
-                                      step_, stretches);
+  return borrowed;
 }
 
 offload::TileLease ShardedOptimizer::gradient(size_t unit, const Range& tile) {

@@ -56,6 +56,7 @@ class ShardedOptimizer {
   Reads reads() const;
   // Updates the unit if it waits for an update; afterwards each working weight equals its master
   // rounded. Throws what the stores throw; from then on every unit that still waits is an Error.
+  // Collective where the rule has a norm pass and the unit is cut, as are those below.
   void bring_up_to_date(size_t unit);
 
   // A copy in fp32 of this rank's master of a trainable unit, for tests and checkpoints.
@@ -75,12 +76,29 @@ class ShardedOptimizer {
     int64_t first_element = 0;  // its number among all of the model, on any number of ranks
     std::vector<size_t> all() const;
   };
+  // What a pass over tiles does with them.
+  struct Pass {
+    offload::Access states, master;
+    bool reads_gradient;
+  };
+  // A tile with what keeps it there.
+  struct Borrowed {
+    std::vector<offload::TileLease> leases;  // of states and master
+    offload::TileLease gradient;
+    std::vector<torch::Tensor> states;
+    optim::UpdateRule::Tile tile;
+    std::vector<optim::Stretch> stretches;
+  };
 
   std::set<offload::ShardStore*> stores() const;
   void add(size_t unit);
   void fill_states(size_t unit);
   void expect_leases();
-  void update_tile(size_t unit, const Range& tile, const torch::Tensor& working);
+  void update(size_t unit, const torch::Tensor& working);
+  torch::Tensor norm_ratios(size_t unit, const optim::UpdateRule::NormPass& norms,
+                            const torch::Tensor& working);
+  Borrowed borrow_tile(size_t unit, const Range& tile, const torch::Tensor& working,
+                       const Pass& pass);
   void for_each_tile(size_t unit, const std::function<void(const Range&)>& visit) const;
   offload::TileLease gradient(size_t unit, const Range& tile);
   torch::Tensor copy_of(size_t unit, size_t shard);

@@ -31,7 +31,8 @@ double host_rate(const RestPlan& rest, const configs::OptimizerConfig& optimizer
       .states = states,
       .copy = rest.arrays.master ? working : torch::Tensor()};
   return offload::measure_rate(
-      kTrialElements, [&] { rule->apply(tile, optim::usual_step(optimizer, 1)); }, together);
+      kTrialElements, [&] { update_whole(*rule, tile, optim::usual_step(optimizer, 1)); },
+      together);
 }
 
 offload::StepRates least_over_ranks(const offload::StepRates& rates, const comm::Mesh& mesh) {
@@ -50,11 +51,13 @@ offload::StepRates least_over_ranks(const offload::StepRates& rates, const comm:
 
 offload::StepBytes bytes_per_element(const RestPlan& rest) {
   const int64_t arrays = rest.arrays.master_bytes() + rest.arrays.state_bytes();
+  const int64_t reads = rest.arrays.read_twice ? 2 : 1;
   const int64_t parameter = width_of(rest.working);
   const int64_t resting = rest.parameters.any ? parameter : 0;
-  return {.parameter = parameter,
-          .to_device = arrays + width_of(rest.gradient) + (rest.arrays.master ? 0 : resting),
-          .to_host = arrays + resting};
+  return {
+      .parameter = parameter,
+      .to_device = arrays * reads + width_of(rest.gradient) + (rest.arrays.master ? 0 : resting),
+      .to_host = arrays + resting};
 }
 
 offload::StepChoice measure_updater(const RestPlan& rest, const configs::Config& config,

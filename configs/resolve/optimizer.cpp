@@ -15,9 +15,10 @@ struct Type {
 };
 
 constexpr std::string_view kAdamTakes =
-    "lr betas eps weight_decay adam_w_mode torch_adam set_grad_none";
+    "lr bias_correction betas eps weight_decay adam_w_mode torch_adam set_grad_none";
 
-// DeepSpeed's FusedAdam and FusedLion, and torch.optim's SGD and Adagrad, which it takes.
+// DeepSpeed's FusedAdam, FusedLion and FusedLamb, and torch.optim's SGD and Adagrad, which it
+// takes.
 constexpr Type kTypes[] = {
     {"AdamW", Kind::kAdamW, 1e-3, 1e-8, kAdamTakes},
     {"Adam", Kind::kAdamW, 1e-3, 1e-8, kAdamTakes},
@@ -26,6 +27,8 @@ constexpr Type kTypes[] = {
      "lr momentum dampening weight_decay nesterov foreach fused differentiable"},
     {"Adagrad", Kind::kAdagrad, 1e-2, 1e-10,
      "lr lr_decay weight_decay initial_accumulator_value eps foreach fused differentiable"},
+    {"Lamb", Kind::kLamb, 1e-3, 1e-8,
+     "lr bias_correction betas eps eps_inside_sqrt weight_decay max_coeff min_coeff"},
 };
 
 bool takes(const Type& type, std::string_view name) {
@@ -40,8 +43,7 @@ const Type& type_of(Context& context) {
   for (const Type& type : kTypes) names.push_back(type.name);
   const auto name = known_type(
       context, "optimizer.type", names,
-      {"Muon", "Lamb", "OneBitAdam", "ZeroOneAdam", "OneBitLamb", "MuAdam", "MuAdamW", "MuSGD"},
-      true);
+      {"Muon", "OneBitAdam", "ZeroOneAdam", "OneBitLamb", "MuAdam", "MuAdamW", "MuSGD"}, true);
   if (!name) return kTypes[0];
   const auto* type = std::find_if(std::begin(kTypes), std::end(kTypes),
                                   [&](const Type& known) { return known.name == *name; });
@@ -69,6 +71,13 @@ void check_nesterov(Context& context, const OptimizerConfig& optimizer) {
   }
 }
 
+void check_correction(Context& context, const Type& type, const OptimizerConfig& optimizer) {
+  if (optimizer.bias_correction || optimizer.kind == Kind::kLamb) return;
+  context.complain(
+      "optimizer.params.bias_correction: false is refused: {} always corrects its moments",
+      type.name);
+}
+
 }  // namespace
 
 void fill_optimizer(Context& context, Config& config) {
@@ -93,7 +102,12 @@ void fill_optimizer(Context& context, Config& config) {
   context.read("optimizer.params.nesterov", optimizer.nesterov);
   context.read("optimizer.params.lr_decay", optimizer.lr_decay);
   context.read("optimizer.params.initial_accumulator_value", optimizer.initial_accumulator_value);
+  context.read("optimizer.params.bias_correction", optimizer.bias_correction);
+  context.read("optimizer.params.eps_inside_sqrt", optimizer.eps_inside_sqrt);
+  context.read("optimizer.params.max_coeff", optimizer.max_coeff);
+  context.read("optimizer.params.min_coeff", optimizer.min_coeff);
   check_nesterov(context, optimizer);
+  check_correction(context, type, optimizer);
 }
 
 }  // namespace zeroth::configs

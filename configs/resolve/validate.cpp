@@ -153,6 +153,8 @@ void check_bf16(Context& context, const Config& config) {
   need(of_optimizer("device"), optimizer.device != RestingPlace::kDevice, "\"cpu\" or \"nvme\"",
        "\"none\"");
   need(of_optimizer("ratio"), optimizer.ratio == 1, 1, optimizer.ratio);
+  const bool lamb = config.optimizer.kind == OptimizerConfig::Kind::kLamb;
+  need("optimizer.type", !lamb, "other than Lamb", "Lamb");
   need(of_optimizer("step"), optimizer.step != OffloadOptimizerConfig::Step::kGpu,
        "\"cpu\" or \"auto\"", "\"gpu\"");
   if (!masters) context.complain("{}: true needs {} true, found false", kStates, kMasters);

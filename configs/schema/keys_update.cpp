@@ -7,20 +7,25 @@ std::vector<Key> optimizer_rows() {
   return {
       section("optimizer", "without it: AdamW with the values of the flags"),
       {"optimizer.type", kString, kHonoured, "null", "", "",
-       "Adam, AdamW, Lion, SGD or Adagrad in any case; Adam is AdamW unless adam_w_mode is false"},
+       "Adam, AdamW, Lion, SGD, Adagrad or Lamb in any case; Adam is AdamW unless adam_w_mode is "
+       "false"},
       section("optimizer.params", "what is absent here has DeepSpeed's default"),
       {"optimizer.params.lr", kNumber, kHonoured, "0.001", ">= 0", "--lr",
        "learning rate; default of Adagrad: 0.01"},
       {"optimizer.params.betas", kPair, kHonoured, "[0.9, 0.999]", "[0, 1)", "--betas",
-       "Adam, AdamW: decay rates of the two moments; Lion: weights of the momentum in an update "
+       "Adam, AdamW, Lamb: decay rates of the two moments; Lion: weights of the momentum in an "
+       "update "
        "and "
        "in its own average"},
       {"optimizer.params.eps", kNumber, kHonoured, "1e-08", ">= 0", "--eps",
-       "Adam, AdamW, Adagrad: added to the root; default of Adagrad: 1e-10"},
+       "Adam, AdamW, Adagrad, Lamb: added to the root; default of Adagrad: 1e-10"},
       {"optimizer.params.weight_decay", kNumber, kHonoured, "0.0", ">= 0", "--weight-decay",
-       "weight decay: decoupled in AdamW and Lion, added to the gradient in the others"},
+       "weight decay: decoupled in AdamW and Lion, a part of the direction in Lamb, added to the "
+       "gradient in the others"},
       {"optimizer.params.adam_w_mode", kBool, kHonoured, "true", "", "",
        "false with type Adam: weight decay is added to the gradient"},
+      honoured("optimizer.params.bias_correction", kBool, "true", "",
+               "false: only Lamb's moments may stay as they are"),
       honoured("optimizer.params.momentum", kNumber, "0.0", "[0, 1)",
                "SGD: part of the last update direction that is kept"),
       honoured("optimizer.params.dampening", kNumber, "0.0", "0..1",
@@ -31,14 +36,18 @@ std::vector<Key> optimizer_rows() {
                "Adagrad: the rate of update s is lr / (1 + s * lr_decay)"),
       honoured("optimizer.params.initial_accumulator_value", kNumber, "0.0", ">= 0",
                "Adagrad: where the sums of squares start"),
+      honoured("optimizer.params.eps_inside_sqrt", kBool, "false", "",
+               "Lamb: eps is added to the second moment, not to its root"),
+      honoured("optimizer.params.max_coeff", kNumber, "10.0", ">= 0",
+               "Lamb: the ratio of a parameter's norm to its direction's is at most this"),
+      honoured("optimizer.params.min_coeff", kNumber, "0.01", ">= 0",
+               "Lamb: the ratio is at least this"),
   };
 }
 
 std::vector<Key> other_optimizer_rows() {
   constexpr std::string_view kOne = "there is one implementation";
   return {
-      refused("optimizer.params.bias_correction", "true",
-              "not supported yet: moments are always corrected"),
       refused("optimizer.params.amsgrad", "false", "not supported, by DeepSpeed neither"),
       refused("optimizer.params.maximize", "false", "a loss is made smaller"),
       refused("optimizer.params.fp32_optimizer_states", "true",

@@ -76,6 +76,34 @@ TEST_CASE("each optimizer has its own defaults, and takes its own parameters") {
   CHECK(optimizer_error(R"({"type": "Lion"})", flags) == "test.json: --eps: Lion takes no eps");
 }
 
+TEST_CASE("Lamb is DeepSpeed's FusedLamb with its defaults") {
+  const OptimizerConfig plain = optimizer_of(R"({"type": "Lamb"})");
+  CHECK(plain.kind == Kind::kLamb);
+  CHECK(plain.lr == 1e-3);
+  CHECK(plain.betas == std::array{0.9, 0.999});
+  CHECK(plain.eps == 1e-8);
+  CHECK(plain.weight_decay == 0);
+  CHECK(plain.bias_correction);
+  CHECK_FALSE(plain.eps_inside_sqrt);
+  CHECK(plain.max_coeff == 10);
+  CHECK(plain.min_coeff == 0.01);
+  const OptimizerConfig given = optimizer_of(R"({"type": "lamb", "params": {"lr": 11e-3,
+      "weight_decay": 0.01, "bias_correction": false, "eps_inside_sqrt": true, "amsgrad": false,
+      "max_coeff": 0.3, "min_coeff": 0.02}})");
+  CHECK(given.lr == 11e-3);
+  CHECK_FALSE(given.bias_correction);
+  CHECK(given.eps_inside_sqrt);
+  CHECK(given.max_coeff == 0.3);
+  CHECK(given.min_coeff == 0.02);
+  CHECK(optimizer_error(R"({"type": "AdamW", "params": {"max_coeff": 1}})")
+            .find("optimizer.params.max_coeff: AdamW takes no such value") != std::string::npos);
+  CHECK(error_of(R"({"optimizer": {"type": "Lamb"}, "bf16": {"enabled": true,
+                 "bf16_master_weights_and_grads": true}, "zero_optimization": {"stage": 1,
+                 "offload_optimizer": {"device": "cpu"}}})") ==
+        "test.json: bf16.bf16_master_weights_and_grads: true needs optimizer.type other than "
+        "Lamb, found Lamb");
+}
+
 TEST_CASE("nesterov needs a momentum without dampening, as in PyTorch") {
   CHECK(optimizer_error(R"({"type": "SGD", "params": {"nesterov": true}})") ==
         "test.json: optimizer.params.nesterov: needs momentum > 0 and dampening 0, found 0 and 0");
@@ -84,11 +112,11 @@ TEST_CASE("nesterov needs a momentum without dampening, as in PyTorch") {
 TEST_CASE("other optimizers are refused by name, without a word on their parameters") {
   CHECK(optimizer_error(R"({"type": "Muon", "params": {"momentum": 0.95}})") ==
         "test.json: optimizer.type: Muon is not supported yet; one of AdamW, Adam, Lion, SGD, "
-        "Adagrad");
+        "Adagrad, Lamb");
   CHECK(optimizer_error(R"({"type": "AdamV"})") ==
         "test.json: optimizer.type: unknown type \"AdamV\"; did you mean AdamW?");
   CHECK(optimizer_error(R"({"params": {"lr": 1e-3}})") ==
-        "test.json: optimizer.type: missing; one of AdamW, Adam, Lion, SGD, Adagrad");
+        "test.json: optimizer.type: missing; one of AdamW, Adam, Lion, SGD, Adagrad, Lamb");
 }
 
 TEST_CASE("parameters that would change the update are refused by name") {

@@ -77,7 +77,7 @@ std::vector<Json> printed_defaults() {
     config.scheduler.kind = static_cast<SchedulerConfig::Kind>(kind);
     all.push_back(Json::parse(to_json(config)));
   }
-  for (int kind = 0; kind <= static_cast<int>(OptimizerConfig::Kind::kAdagrad); ++kind) {
+  for (int kind = 0; kind <= static_cast<int>(OptimizerConfig::Kind::kLamb); ++kind) {
     Config config;
     config.optimizer.kind = static_cast<OptimizerConfig::Kind>(kind);
     all.push_back(Json::parse(to_json(config)));
@@ -207,7 +207,12 @@ TEST_CASE("every optimizer loads back with its own values") {
   all.nesterov = true;
   all.lr_decay = 0.01;
   all.initial_accumulator_value = 0.2;
-  for (const Kind kind : {Kind::kAdamW, Kind::kAdam, Kind::kLion, Kind::kSgd, Kind::kAdagrad}) {
+  all.bias_correction = false;
+  all.eps_inside_sqrt = true;
+  all.max_coeff = 5;
+  all.min_coeff = 0.1;
+  for (const Kind kind :
+       {Kind::kAdamW, Kind::kAdam, Kind::kLion, Kind::kSgd, Kind::kAdagrad, Kind::kLamb}) {
     Config config;
     config.batch.train_batch_size = 2;
     config.optimizer = all;
@@ -223,6 +228,11 @@ TEST_CASE("every optimizer loads back with its own values") {
     CHECK(back.nesterov == (kind == Kind::kSgd));
     CHECK(back.lr_decay == (kind == Kind::kAdagrad ? 0.01 : 0));
     CHECK(back.initial_accumulator_value == (kind == Kind::kAdagrad ? 0.2 : 0));
+    const bool lamb = kind == Kind::kLamb;
+    CHECK(back.bias_correction == !lamb);
+    CHECK(back.eps_inside_sqrt == lamb);
+    CHECK(back.max_coeff == (lamb ? 5 : 10));
+    CHECK(back.min_coeff == (lamb ? 0.1 : 0.01));
   }
 }
 

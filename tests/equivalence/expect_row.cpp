@@ -116,6 +116,19 @@ void RowChecker::check(const Row& row) {
   }
 }
 
+void RowChecker::check_near(const Row& row, const std::string& fp32_run) {
+  CAPTURE(name_of(row));
+  ++rows_;
+  const RowResult& own = result(row);
+  CHECK(own.ranks_agree);
+  CHECK(own.masters_rounded);
+  CHECK(own.only_shards);
+  CHECK(own.skipped == 0);
+  note(kind(row.precision) + " loss of " + fp32_run,
+       largest_difference(own.losses, load_fixture(row.model).at(fp32_run)["losses"]),
+       most_loss_difference(row));
+}
+
 // What is dropped has no reference but the same samples on one rank.
 void RowChecker::check_dropped_losses(const Row& row, const RowResult& own) {
   CHECK(largest_difference(own.losses, result(single(row)).losses) <= 2e-5);

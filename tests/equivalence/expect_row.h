@@ -20,6 +20,9 @@ class RowChecker {
   // on a GPU: against the same over host memory), first gradients, moments and parameters against
   // single(row) by the bounds of reach.h. Failures name the row.
   void check(const Row& row);
+  // A row in 16 bits whose reference is a run in fp32: invariants, and losses as near to it as
+  // AdamW's in 16 bits are to those in fp32.
+  void check_near(const Row& row, const std::string& fp32_run);
 
   const RowResult& result(const Row& row);
   // Largest differences so far, for the log.

@@ -120,11 +120,30 @@ TEST_CASE("a GPU's step over states that rest elsewhere has the bits of states t
   MESSAGE(checker.worst());
 }
 
+TEST_CASE("a GPU's step of Lamb, or its host's, takes the norms of whole parameters") {
+  const TempFolder folder;
+  RowChecker checker;
+  for (const Step step : {Step::kGpu, Step::kCpu}) {
+    for (const RestingPlace place : {RestingPlace::kCpu, RestingPlace::kNvme}) {
+      for (const int stage : {0, 2, 3}) {
+        Row row = nvme_row(folder, stage, 2);
+        row.training = Training::kLamb;
+        row.zero.sub_group_size_elements = 4096;
+        row.zero.offload_optimizer.device = place;
+        row.zero.offload_optimizer.step = step;
+        checker.check(row);
+      }
+    }
+  }
+  MESSAGE(checker.worst());
+}
+
 TEST_CASE("every optimizer's states rest in files") {
   const TempFolder folder;
   RowChecker checker;
-  for (const Training training : {Training::kAdamL2, Training::kLion, Training::kSgd,
-                                  Training::kAdagrad, Training::kNoDecay, Training::kOneCycle}) {
+  for (const Training training :
+       {Training::kAdamL2, Training::kLion, Training::kSgd, Training::kAdagrad, Training::kLamb,
+        Training::kNoDecay, Training::kOneCycle}) {
     Row row = nvme_row(folder, 3, 2);
     row.training = training;
     checker.check(row);

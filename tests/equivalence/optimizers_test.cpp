@@ -6,6 +6,8 @@
 namespace zeroth::equivalence {
 namespace {
 
+using configs::Precision;
+
 Row of(Training training, int stage, int ranks, int64_t accumulation) {
   Row row = {.accumulation = accumulation, .ranks = ranks, .training = training};
   row.zero.stage = stage;
@@ -17,13 +19,33 @@ Row of(Training training, int stage, int ranks, int64_t accumulation) {
 TEST_CASE("every optimizer takes the reference's path, sharded or not") {
   RowChecker checker;
   for (const Training training : {Training::kAdamL2, Training::kLion, Training::kSgd,
-                                  Training::kAdagrad, Training::kOneCycle}) {
+                                  Training::kAdagrad, Training::kLamb, Training::kOneCycle}) {
     checker.check(of(training, 0, 1, 1));
     checker.check(of(training, 2, 3, 2));
     Row row = of(training, 3, 2, 1);
     row.zero.sub_group_size_elements = 1'000;
     row.recompute.every_nth_block = 1;
     checker.check(row);
+  }
+  MESSAGE(checker.worst());
+}
+
+TEST_CASE("Lamb's norms are those of whole parameters, however stages, ranks and tiles cut them") {
+  RowChecker checker;
+  for (const int stage : {1, 2, 3}) {
+    for (const int ranks : {2, 3, 4}) {
+      Row row = of(Training::kLamb, stage, ranks, stage == 1 ? 2 : 1);
+      row.zero.sub_group_size_elements = ranks == 3 ? 64 : 1'000'000;
+      if (stage == 3) row.zero.param_persistence_threshold_elements = 1'000;
+      checker.check(row);
+    }
+  }
+  for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
+    for (const int stage : {0, 1, 2, 3}) {
+      Row row = of(Training::kLamb, stage, stage == 0 ? 1 : 2, stage == 2 ? 2 : 1);
+      row.precision = precision;
+      checker.check_near(row, "lamb");
+    }
   }
   MESSAGE(checker.worst());
 }

@@ -68,10 +68,28 @@ Tensor Reach::step(const std::vector<Tensor>& states) const {
   return (2 * noise(root) / (root + config_.eps)).clamp_max(most);
 }
 
+// In rates. Lamb's direction u is Adam's times s, its rate is divided by s: what is left is the
+// ratio of the parameter's norm to u's, and what is wrong with both norms.
+Tensor Reach::lamb_step(const Tensor& value, const std::vector<Tensor>& states) const {
+  const Tensor p = value.to(torch::kDouble), v = states[1].to(torch::kDouble);
+  const Tensor u =
+      states[0].to(torch::kDouble) / (v.sqrt() + config_.eps) + config_.weight_decay * p;
+  const auto updates = static_cast<double>(updates_);
+  const double s = (1 - std::pow(config_.betas[0], updates)) /
+                   std::sqrt(1 - std::pow(config_.betas[1], updates));
+  const double ratio =
+      std::clamp((p.norm() / u.norm()).item<double>(), config_.min_coeff, config_.max_coeff);
+  const Tensor far = distance_.defined() ? distance_ : at::zeros_like(p);
+  // What never had a gradient has none in the other run.
+  const Tensor off = step(states) * v.ne(0) + config_.weight_decay / s * far;
+  return ratio * (off + u.abs() * (off.norm() / u.norm() + far.norm() / (s * p.norm())));
+}
+
 void Reach::add(const Tensor& value, const std::vector<Tensor>& states, double lr) {
   ++updates_;
   constexpr double kUlp = 0x1p-23;
-  const Tensor more = step(states) * lr + value.to(torch::kDouble).abs() * kUlp;
+  const Tensor moved = config_.kind == Kind::kLamb ? lamb_step(value, states) : step(states);
+  const Tensor more = moved * lr + value.to(torch::kDouble).abs() * kUlp;
   distance_ = distance_.defined() ? distance_ + more : more;
   first_state_ = states.front().to(torch::kDouble).clone();
 }

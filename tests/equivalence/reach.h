@@ -53,6 +53,8 @@ class Reach {
 
  private:
   torch::Tensor step(const std::vector<torch::Tensor>& states) const;
+  torch::Tensor lamb_step(const torch::Tensor& value,
+                          const std::vector<torch::Tensor>& states) const;
 
   configs::OptimizerConfig config_;
   int64_t updates_ = 0;

@@ -48,6 +48,21 @@ struct AdamRun {
   }
 };
 
+// The same of Lamb, which decays.
+struct LambRun : AdamRun {
+  using AdamRun::AdamRun;
+
+  void step(const Tensor& gradient) {
+    const auto [beta1, beta2] = config.betas;
+    const auto n = static_cast<double>(++update);
+    m = beta1 * m + (1 - beta1) * gradient;
+    v = beta2 * v + (1 - beta2) * gradient.square();
+    const Tensor u = m / (v.sqrt() + config.eps) + config.weight_decay * value;
+    const double rate = config.lr * std::sqrt(1 - std::pow(beta2, n)) / (1 - std::pow(beta1, n));
+    value = value - rate * (value.norm() / u.norm()) * u;
+  }
+};
+
 }  // namespace
 
 TEST_CASE("the first gradients show a sum that lacks a rank or a micro-batch, or is off by one") {
@@ -115,6 +130,36 @@ TEST_CASE("what rounding does to a run of Adam stays in reach, a missing addend 
   CHECK(distance.masked_select(small).min().item<double>() > config.lr * kUpdates);
   const Tensor found = (lacking.value - run.value).abs().gt(distance).masked_select(large);
   CHECK(found.to(torch::kDouble).mean().item<double>() > 0.9);
+}
+
+TEST_CASE("what rounding does to a run of Lamb stays in reach, the norms of a shard do not") {
+  torch::manual_seed(43);
+  constexpr int64_t kCount = 4000, kUpdates = 20;
+  const configs::OptimizerConfig config{.kind = configs::OptimizerConfig::Kind::kLamb,
+                                        .lr = 1e-2,
+                                        .betas = {0.9, 0.95},
+                                        .weight_decay = 0.1};
+  const Tensor start = at::randn({kCount}, torch::kDouble) / 10;
+  LambRun run(config, kCount), rounded(config, kCount);
+  LambRun shard(config, kCount / 2);
+  run.value = start.clone();
+  rounded.value = start.clone();
+  shard.value = start.slice(0, 0, kCount / 2).clone();
+  Reach reach(config);
+  for (int64_t update = 0; update < kUpdates; ++update) {
+    const Tensor gradient = at::randn({kCount}, torch::kDouble);
+    const double noise = kNoise * gradient.abs().max().item<double>();
+    run.step(gradient);
+    rounded.step(gradient + noise * (2 * at::rand({kCount}, torch::kDouble) - 1));
+    shard.step(gradient.slice(0, 0, kCount / 2));
+    reach.add(run.value, {run.m, run.v}, config.lr);
+  }
+  const Tensor distance = reach.distance();
+  CHECK((rounded.value - run.value).abs().le(distance).all().item<bool>());
+  CHECK(distance.max().item<double>() < 0.1 * config.lr * kUpdates);
+  const Tensor off = (shard.value - run.value.slice(0, 0, kCount / 2)).abs();
+  const Tensor found = off.gt(distance.slice(0, 0, kCount / 2));
+  CHECK(found.to(torch::kDouble).mean().item<double>() > 0.5);
 }
 
 }  // namespace zeroth::equivalence

@@ -90,6 +90,8 @@ configs::OptimizerConfig optimizer_of(const Row& row) {
           .kind = Kind::kSgd, .lr = 0.05, .weight_decay = 0.1, .momentum = 0.9, .nesterov = true};
     case Training::kAdagrad:
       return {.kind = Kind::kAdagrad, .lr = 1e-2, .eps = 1e-10, .weight_decay = 0.1};
+    case Training::kLamb:
+      return {.kind = Kind::kLamb, .lr = 1e-2, .betas = {0.9, 0.95}, .weight_decay = 0.1};
     default:
       return {.lr = row.lr,
               .betas = {0.9, 0.95},
@@ -125,9 +127,9 @@ configs::SchedulerConfig scheduler_of(const Row& row) {
 }  // namespace
 
 std::string name_of(Training training) {
-  constexpr const char* kNames[] = {"adamw",     "adam_l2",      "lion",
-                                    "sgd",       "adagrad",      "no_decay",
-                                    "one_cycle", "bf16_masters", "bf16_states"};
+  constexpr const char* kNames[] = {"adamw",        "adam_l2",    "lion",     "sgd",
+                                    "adagrad",      "lamb",       "no_decay", "one_cycle",
+                                    "bf16_masters", "bf16_states"};
   return kNames[static_cast<size_t>(training)];
 }
 

@@ -18,6 +18,7 @@ enum class Training {
   kLion,
   kSgd,
   kAdagrad,
+  kLamb,
   kNoDecay,      // AdamW that leaves norm weights and biases out of its decay
   kOneCycle,     // AdamW whose rate and first beta cycle
   kBf16Masters,  // AdamW whose masters rest in bf16

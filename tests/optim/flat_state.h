@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "optim/host_rule.h"
 #include "optim/tensor_rule.h"
 
 namespace zeroth::optim {
@@ -26,12 +25,8 @@ inline torch::Tensor gradient(int64_t count, int64_t update) {
 // A formula has two rules on the CPU; what it promises holds for both.
 using RuleMaker = std::unique_ptr<UpdateRule> (*)(const configs::OptimizerConfig&);
 inline constexpr RuleMaker kRuleMakers[] = {
-    [](const configs::OptimizerConfig& config) -> std::unique_ptr<UpdateRule> {
-      return make_tensor_rule(config);
-    },
-    [](const configs::OptimizerConfig& config) -> std::unique_ptr<UpdateRule> {
-      return std::make_unique<HostRule>(config);
-    },
+    [](const configs::OptimizerConfig& config) { return make_tensor_rule(config); },
+    [](const configs::OptimizerConfig& config) { return make_update_rule(config, torch::kCPU); },
 };
 
 struct FlatState {
@@ -55,7 +50,7 @@ struct FlatState {
   }
 
   void apply(torch::Tensor grad, int64_t update, double factor = 1) {
-    rule->apply({master, std::move(grad), states}, step(update, factor));
+    update_whole(*rule, {master, std::move(grad), states}, step(update, factor));
   }
 
   // Elements [begin, end), sharing memory.

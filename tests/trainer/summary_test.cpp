@@ -102,6 +102,9 @@ TEST_CASE("every optimizer is told by what shapes its update, and what it does n
                          "(norms, biases); "));
   CHECK(line(Kind::kLion).starts_with("Lion lr 0.001, betas 0.9 0.999, weight decay"));
   CHECK(line(Kind::kAdagrad).starts_with("Adagrad lr 0.001, eps 1e-08, weight decay"));
+  CHECK(line(Kind::kLamb)
+            .starts_with("Lamb lr 0.001, betas 0.9 0.999, eps 1e-08, ratios of norms from 0.01 to "
+                         "10, weight decay"));
   config.optimizer.momentum = 0.9;
   config.optimizer.nesterov = true;
   CHECK(line(Kind::kSgd).starts_with("SGD lr 0.001, momentum 0.9 (Nesterov), weight decay"));

@@ -79,6 +79,16 @@ TEST_CASE("a range is cut into runs of matrices and of norm weights and biases")
   CHECK((layout.stretches(layout.shard(1)) ==
          std::vector<optim::Stretch>{{0, 192, false}, {192, 320, true}}));
   CHECK(layout.vector_numel() == 2 + 70 + 1);
+  CHECK(
+      (layout.parameters({0, layout.numel()}) == std::vector<optim::Stretch>{{0, 100, true, 0},
+                                                                             {128, 256, true, 1},
+                                                                             {256, 258, false, 2},
+                                                                             {320, 390, false, 3},
+                                                                             {448, 449, false, 4},
+                                                                             {512, 513, true, 5}}));
+  CHECK(
+      (layout.parameters(layout.shard(1)) ==
+       std::vector<optim::Stretch>{{0, 70, false, 3}, {128, 129, false, 4}, {192, 193, true, 5}}));
 }
 
 }  // namespace zeroth::zero

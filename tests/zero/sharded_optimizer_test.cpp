@@ -59,7 +59,8 @@ std::vector<torch::Tensor> after_training(const configs::Config& config,
 }  // namespace
 
 TEST_CASE("tiles of any size give the bits of a whole shard, with and without decay groups") {
-  for (const Kind kind : {Kind::kAdamW, Kind::kAdam, Kind::kLion, Kind::kSgd, Kind::kAdagrad}) {
+  for (const Kind kind :
+       {Kind::kAdamW, Kind::kAdam, Kind::kLion, Kind::kSgd, Kind::kAdagrad, Kind::kLamb}) {
     for (const configs::Precision precision :
          {configs::Precision::kFp32, configs::Precision::kBf16, configs::Precision::kFp16}) {
       for (const bool no_decay : {false, true}) {

@@ -64,6 +64,10 @@ TEST_CASE("an element's bytes are those of its states, master, gradient and work
   CHECK(bytes_per_element(rest_of(bf16)).to_device == 12 + 2);
   CHECK(bytes_per_element(rest_of(bf16)).to_host == 12);
   CHECK(bytes_per_element(rest_of(adam(configs::Precision::kBf16, 4))).to_device == 12 + 4);
+  bf16.optimizer.kind = configs::OptimizerConfig::Kind::kLamb;  // reads them for the norms, too
+  CHECK(bytes_per_element(rest_of(bf16)).to_device == 2 * 12 + 2);
+  CHECK(bytes_per_element(rest_of(bf16)).to_host == 12);
+  bf16.optimizer.kind = configs::OptimizerConfig::Kind::kAdamW;
   // Parameters that rest on the host come and go, too: without a master they are it.
   fp32.zero.offload_param.device = configs::RestingPlace::kCpu;
   bf16.zero.offload_param.device = configs::RestingPlace::kCpu;

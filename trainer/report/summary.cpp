@@ -76,6 +76,10 @@ std::string update_text(const configs::OptimizerConfig& optimizer) {
                          optimizer.nesterov ? " (Nesterov)" : "");
     case Kind::kAdagrad:
       return fmt::format("Adagrad lr {:g}, eps {:g}", optimizer.lr, optimizer.eps);
+    case Kind::kLamb:
+      return fmt::format("Lamb lr {:g}, {}, eps {:g}, ratios of norms from {:g} to {:g}",
+                         optimizer.lr, betas, optimizer.eps, optimizer.min_coeff,
+                         optimizer.max_coeff);
   }
   return "unknown optimizer";
 }

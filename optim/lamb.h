@@ -1,0 +1,51 @@
+// Lamb: Adam's direction, by parameter as long as the ratio of two norms says.
+#pragma once
+
+#include "configs/config.h"
+#include "optim/update_constants.h"
+#include "optim/update_rule.h"
+
+namespace zeroth::optim {
+
+// DeepSpeed's FusedLamb (csrc/lamb/fused_lamb_cuda_kernel.cu), by LibTorch's operators:
+//   m = b1 * m + (1 - b1) * g,  v = b2 * v + (1 - b2) * g * g
+//   u = m / (sqrt(v) + eps) + decay * p, or m / sqrt(v + eps) + decay * p
+//   p = p - lr * sqrt(1 - b2^n) / (1 - b1^n) * c * u, with c = norm(p) / norm(u) of all of the
+//   parameter, at most max_coeff, at least min_coeff, and 1 where either norm is 0
+// in fp32, its constants too, and norms summed in fp64. Weights and moments are fp32.
+class Lamb : public UpdateRule, private UpdateRule::NormPass {
+ public:
+  explicit Lamb(const configs::OptimizerConfig& config) : config_(config) {}
+
+  std::span<const std::string_view> state_names() const override;
+  const UpdateRule::NormPass* norm_pass() const override { return this; }
+  void apply(const Tile& tile, const UpdateStep& step) const override;
+  void apply_stretches(const Tile& tile, const UpdateStep& step,
+                       std::span<const Stretch> stretches) const override;
+
+ protected:
+  // Of one parameter; the gradient in the first pass, the copy, if there is one, in the second.
+  struct Part {
+    torch::Tensor master, grad, first, second, copy;
+  };
+
+ private:
+  using Constants = kernel::Constants;
+
+  void sum(const Tile& tile, const UpdateStep& step, std::span<const Stretch> stretches,
+           const torch::Tensor& sums) const override;
+  torch::Tensor ratios(const torch::Tensor& sums) const override;
+
+  // `sums` [2] and `ratio` [] are the parameter's.
+  virtual void sum_part(const Part& part, const Constants& constants,
+                        const torch::Tensor& sums) const;
+  virtual void step_part(const Part& part, const Constants& constants,
+                         const torch::Tensor& ratio) const;
+  template <typename Visit>
+  void for_each_part(const Tile& tile, const UpdateStep& step, std::span<const Stretch> stretches,
+                     const Visit& visit) const;
+
+  configs::OptimizerConfig config_;
+};
+
+}  // namespace zeroth::optim
