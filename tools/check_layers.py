@@ -17,6 +17,7 @@ import cpp_scan  # noqa: E402
 ARROWS = {
     "base": [],
     "configs": ["base"],
+    "checkpoint": ["base"],
     "monitor": ["base", "configs"],
     "device": ["base"],
     "comm": ["base", "configs", "device"],
@@ -37,7 +38,7 @@ SEAMS = {
     "trainer": ["flags", "report"],
     "launcher": ["flags", "machine", "run"],
 }
-WITHOUT_TORCH = ("base", "configs", "monitor", "launcher")
+WITHOUT_TORCH = ("base", "configs", "checkpoint", "monitor", "launcher")
 UNRESTRICTED = ("bench", "examples", "tests")  # these use any folder
 # What a process is held down to; what a rank is told; where Hugging Face's cache is.
 READS_ENVIRONMENT = ("base/cpu.cpp", "comm/bootstrap.cpp", "model/hf/model_folder.cpp")

@@ -1,0 +1,177 @@
+#include "base/crc32c.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <nmmintrin.h>
+#endif
+
+namespace zeroth {
+namespace {
+
+// Bits are reflected: the highest one is the coefficient of x^0.
+constexpr uint32_t kPolynomial = 0x82f63b78;
+
+// The product of two polynomials, modulo the one above.
+constexpr uint32_t times(uint32_t a, uint32_t b) {
+  uint32_t product = 0;
+  for (uint32_t bit = uint32_t{1} << 31; bit != 0; bit >>= 1) {
+    if ((a & bit) != 0) product ^= b;
+    b = (b >> 1) ^ ((b & 1) != 0 ? kPolynomial : 0);
+  }
+  return product;
+}
+
+// x^(8 * 2^i): what a byte, two, four, ... behind a text make of its CRC. One for each bit of a
+// size.
+constexpr auto kPowers = [] {
+  std::array<uint32_t, 64> powers{};
+  powers[0] = uint32_t{1} << 23;
+  for (size_t i = 1; i < powers.size(); ++i) powers[i] = times(powers[i - 1], powers[i - 1]);
+  return powers;
+}();
+
+constexpr uint32_t behind(uint32_t crc, uint64_t bytes) {
+  for (size_t i = 0; bytes != 0; ++i, bytes >>= 1) {
+    if ((bytes & 1) != 0) crc = times(kPowers[i], crc);
+  }
+  return crc;
+}
+
+// Eight tables: the CRC of a byte with that many zeros behind it.
+constexpr auto kTables = [] {
+  std::array<std::array<uint32_t, 256>, 8> tables{};
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    uint32_t crc = byte;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? kPolynomial : 0);
+    tables[0][byte] = crc;
+  }
+  for (size_t i = 1; i < tables.size(); ++i) {
+    for (size_t byte = 0; byte < 256; ++byte) {
+      const uint32_t crc = tables[i - 1][byte];
+      tables[i][byte] = (crc >> 8) ^ tables[0][crc & 0xff];
+    }
+  }
+  return tables;
+}();
+
+uint32_t one_byte(uint32_t crc, std::byte byte) {
+  return (crc >> 8) ^ kTables[0][(crc ^ static_cast<uint32_t>(byte)) & 0xff];
+}
+
+#if defined(__x86_64__)
+
+// Three CRCs at a time hide the latency of the instruction; each goes over so many bytes.
+constexpr size_t kStream = 4096;
+
+// The effect of kStream bytes behind a CRC, by its four bytes.
+constexpr auto kSkip = [] {
+  std::array<std::array<uint32_t, 256>, 4> skip{};
+  const uint32_t power = behind(uint32_t{1} << 31, kStream);
+  for (size_t i = 0; i < skip.size(); ++i) {
+    for (uint32_t byte = 0; byte < 256; ++byte) skip[i][byte] = times(power, byte << (8 * i));
+  }
+  return skip;
+}();
+
+uint32_t skip_stream(uint32_t crc) {
+  return kSkip[0][crc & 0xff] ^ kSkip[1][(crc >> 8) & 0xff] ^ kSkip[2][(crc >> 16) & 0xff] ^
+         kSkip[3][crc >> 24];
+}
+
+uint64_t word_at(const std::byte* at) {
+  uint64_t word = 0;
+  std::memcpy(&word, at, sizeof(word));
+  return word;
+}
+
+[[gnu::target("sse4.2")]] uint32_t by_instruction(std::span<const std::byte> bytes, uint32_t crc) {
+  const std::byte* at = bytes.data();
+  size_t left = bytes.size();
+  for (; left >= 3 * kStream; at += 3 * kStream, left -= 3 * kStream) {
+    uint64_t first = crc, second = 0, third = 0;
+    for (const std::byte* p = at; p < at + kStream; p += 8) {
+      first = _mm_crc32_u64(first, word_at(p));
+      second = _mm_crc32_u64(second, word_at(p + kStream));
+      third = _mm_crc32_u64(third, word_at(p + 2 * kStream));
+    }
+    crc = skip_stream(static_cast<uint32_t>(first)) ^ static_cast<uint32_t>(second);
+    crc = skip_stream(crc) ^ static_cast<uint32_t>(third);
+  }
+  uint64_t rest = crc;
+  for (; left >= 8; at += 8, left -= 8) rest = _mm_crc32_u64(rest, word_at(at));
+  crc = static_cast<uint32_t>(rest);
+  for (; left > 0; ++at, --left) crc = _mm_crc32_u8(crc, static_cast<uint8_t>(*at));
+  return crc;
+}
+
+#endif
+
+}  // namespace
+
+namespace detail {
+
+uint32_t crc32c_by_table(std::span<const std::byte> bytes, uint32_t before) {
+  uint32_t crc = ~before;
+  size_t i = 0;
+  for (; i + 8 <= bytes.size(); i += 8) {
+    uint32_t next = 0;
+    for (size_t j = 0; j < 8; ++j) {
+      const auto carried = j < 4 ? (crc >> (8 * j)) & 0xff : 0;
+      next ^= kTables[7 - j][static_cast<uint32_t>(bytes[i + j]) ^ carried];
+    }
+    crc = next;
+  }
+  for (; i < bytes.size(); ++i) crc = one_byte(crc, bytes[i]);
+  return ~crc;
+}
+
+#if defined(__x86_64__)
+uint32_t crc32c_by_instruction(std::span<const std::byte> bytes, uint32_t before) {
+  return ~by_instruction(bytes, ~before);
+}
+bool has_crc_instruction() {
+  static const bool has = __builtin_cpu_supports("sse4.2") != 0;
+  return has;
+}
+#else
+uint32_t crc32c_by_instruction(std::span<const std::byte> bytes, uint32_t before) {
+  return crc32c_by_table(bytes, before);
+}
+bool has_crc_instruction() {
+  return false;
+}
+#endif
+
+}  // namespace detail
+
+uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before) {
+  return detail::has_crc_instruction() ? detail::crc32c_by_instruction(bytes, before)
+                                       : detail::crc32c_by_table(bytes, before);
+}
+
+uint32_t crc32c(std::string_view text, uint32_t before) {
+  return crc32c(std::as_bytes(std::span(text)), before);
+}
+
+uint32_t crc32c_of_both(uint32_t first, uint32_t second, uint64_t bytes_of_second) {
+  return behind(first, bytes_of_second) ^ second;
+}
+
+std::string crc_text(uint32_t crc) {
+  return fmt::format("{:08x}", crc);
+}
+
+std::optional<uint32_t> parse_crc(std::string_view text) {
+  uint32_t crc = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, crc, 16);
+  const bool whole = text.size() == 8 && error == std::errc{} && rest == end;
+  return whole && crc_text(crc) == text ? std::optional(crc) : std::nullopt;
+}
+
+}  // namespace zeroth

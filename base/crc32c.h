@@ -1,0 +1,32 @@
+// CRC32C (Castagnoli), as iSCSI, ext4 and object stores have it: of files that others can check.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace zeroth {
+
+// Of `bytes` behind others whose CRC is `before`. By the processor's instruction where it has one.
+uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before = 0);
+uint32_t crc32c(std::string_view text, uint32_t before = 0);
+
+// Of two parts that stand behind each other, from the CRC of each and the length of the second: so
+// that parts are read once, in any order.
+uint32_t crc32c_of_both(uint32_t first, uint32_t second, uint64_t bytes_of_second);
+
+// "0a1b2c3d", always eight digits, and back; nothing where the text is something else.
+std::string crc_text(uint32_t crc);
+std::optional<uint32_t> parse_crc(std::string_view text);
+
+namespace detail {
+// What crc32c() chooses from; the second one only where has_crc_instruction().
+uint32_t crc32c_by_table(std::span<const std::byte> bytes, uint32_t before);
+uint32_t crc32c_by_instruction(std::span<const std::byte> bytes, uint32_t before);
+bool has_crc_instruction();
+}  // namespace detail
+
+}  // namespace zeroth

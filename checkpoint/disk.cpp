@@ -1,0 +1,95 @@
+#include "checkpoint/disk.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/process_limits.h"
+
+namespace zeroth::checkpoint {
+
+DiskError::DiskError(const std::filesystem::path& path, std::string_view what, int reason,
+                     std::string_view more)
+    : Error("{}: {} failed: {}{}", path.string(), what, system_reason(reason), more),
+      reason_(reason) {}
+
+bool DiskError::is_full() const {
+  return reason_ == ENOSPC || reason_ == EDQUOT;
+}
+
+void write_all(NewFile& file, std::span<const std::byte> bytes, int64_t offset) {
+  while (!bytes.empty()) {
+    const size_t done = file.write(bytes, offset);
+    bytes = bytes.subspan(done);
+    offset += static_cast<int64_t>(done);
+  }
+}
+
+void read_all(OldFile& file, std::span<std::byte> bytes, int64_t offset,
+              const std::filesystem::path& path) {
+  while (!bytes.empty()) {
+    const size_t done = file.read(bytes, offset);
+    if (done == 0) {
+      throw Error("{} is cut short: {} bytes are missing at byte {}", path.string(), bytes.size(),
+                  offset);
+    }
+    bytes = bytes.subspan(done);
+    offset += static_cast<int64_t>(done);
+  }
+}
+
+std::string read_text(Disk& disk, const std::string& name, int64_t most_bytes) {
+  const auto file = disk.open(name);
+  const std::filesystem::path path = disk.path() / name;
+  if (file->size() > most_bytes) {
+    throw Error("{} has {} bytes; at most {} are read", path.string(), file->size(), most_bytes);
+  }
+  std::string text(static_cast<size_t>(file->size()), '\0');
+  read_all(*file, std::as_writable_bytes(std::span(text)), 0, path);
+  return text;
+}
+
+void write_text(Disk& disk, const std::string& name, std::string_view text) {
+  const auto file = disk.create(name, static_cast<int64_t>(text.size()));
+  write_all(*file, std::as_bytes(std::span(text)), 0);
+  file->sync();
+  file->close();
+}
+
+void remove_tree(Disk& disk, const std::string& name) {
+  const size_t slash = name.rfind('/');
+  const std::string folder = slash == name.npos ? "" : name.substr(0, slash);
+  const std::string last = slash == name.npos ? name : name.substr(slash + 1);
+  for (const Entry& entry : disk.list(folder)) {
+    if (entry.name != last) continue;
+    if (entry.kind != Entry::Kind::kFolder) return disk.remove_file(name);
+    for (const Entry& inner : disk.list(name)) remove_tree(disk, joined(name, inner.name));
+    return disk.remove_folder(name);
+  }
+}
+
+bool holds(Disk& disk, const std::string& folder, const std::string& name) {
+  const auto entries = disk.list(folder);
+  return std::any_of(entries.begin(), entries.end(),
+                     [&](const Entry& entry) { return entry.name == name; });
+}
+
+std::string joined(const std::string& folder, const std::string& name) {
+  return folder.empty() ? name : folder + "/" + name;
+}
+
+std::filesystem::path path_to(const Disk& disk, const std::string& name) {
+  return name.empty() ? disk.path() : disk.path() / name;
+}
+
+bool is_plain_path(std::string_view text) {
+  if (text.find_first_of(std::string_view("\\\0", 2)) != text.npos) return false;
+  while (true) {
+    const size_t slash = text.find('/');
+    const std::string_view part = text.substr(0, slash);
+    if (part.empty() || part == "." || part == "..") return false;
+    if (slash == text.npos) return true;
+    text.remove_prefix(slash + 1);
+  }
+}
+
+}  // namespace zeroth::checkpoint

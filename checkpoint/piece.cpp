@@ -1,0 +1,218 @@
+#include "checkpoint/piece.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/error.h"
+#include "base/printable.h"
+
+namespace zeroth::checkpoint {
+namespace {
+
+constexpr int64_t kLargestElement = 8;
+
+// Two boxes and what they share, dimension by dimension, with as few dimensions as show all that
+// is contiguous: where both have the same part of a dimension it is folded into the one before.
+struct Overlap {
+  Shape wanted, wanted_extent;  // begin within the wanted box, extent of that box
+  Shape stored, stored_extent;
+  Shape extent;  // of what they share
+};
+
+struct Span {
+  int64_t begin, end;
+  int64_t extent() const { return end - begin; }
+};
+
+// False where they share nothing.
+bool add_dimension(const Span& wanted, const Span& stored, Overlap& overlap) {
+  const int64_t begin = std::max(wanted.begin, stored.begin);
+  const int64_t extent = std::min(wanted.end, stored.end) - begin;
+  if (extent <= 0) return false;
+  const bool same = wanted.begin == stored.begin && wanted.end == stored.end;
+  if (same && !overlap.extent.empty()) {
+    for (Shape* part : {&overlap.wanted, &overlap.wanted_extent, &overlap.stored,
+                        &overlap.stored_extent, &overlap.extent}) {
+      part->back() *= extent;
+    }
+    return true;
+  }
+  overlap.wanted.push_back(begin - wanted.begin);
+  overlap.wanted_extent.push_back(wanted.extent());
+  overlap.stored.push_back(begin - stored.begin);
+  overlap.stored_extent.push_back(stored.extent());
+  overlap.extent.push_back(extent);
+  return true;
+}
+
+std::optional<Overlap> overlap_of(const Box& wanted, const Box& stored) {
+  Overlap overlap;
+  for (size_t i = 0; i < wanted.begin.size(); ++i) {
+    const Span left{wanted.begin[i], wanted.end[i]}, right{stored.begin[i], stored.end[i]};
+    if (!add_dimension(left, right, overlap)) return std::nullopt;
+  }
+  if (overlap.extent.empty()) add_dimension({0, 1}, {0, 1}, overlap);  // scalars
+  return overlap;
+}
+
+Shape strides_of(const Shape& extents) {
+  Shape strides(extents.size(), 1);
+  for (size_t i = extents.size(); i-- > 1;) strides[i - 1] = strides[i] * extents[i];
+  return strides;
+}
+
+int64_t divided_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// Rows of the outermost dimension in which both ranges have elements.
+Span rows_of(const Overlap& overlap, int64_t wanted_stride, const Range& wanted,
+             int64_t stored_stride, const Range& stored) {
+  const int64_t first = std::max(wanted.begin / wanted_stride - overlap.wanted[0],
+                                 stored.begin / stored_stride - overlap.stored[0]);
+  const int64_t last = std::min(divided_up(wanted.end, wanted_stride) - overlap.wanted[0],
+                                divided_up(stored.end, stored_stride) - overlap.stored[0]);
+  return {std::max<int64_t>(first, 0), std::min(last, overlap.extent[0])};
+}
+
+// `wanted` and `stored` are where the row begins in either box.
+void add_row(const Run& row, const Range& wanted, const Range& stored, std::vector<Run>& runs) {
+  const int64_t from = std::max({int64_t{0}, wanted.begin - row.wanted, stored.begin - row.stored});
+  const int64_t to = std::min({row.count, wanted.end - row.wanted, stored.end - row.stored});
+  if (from >= to) return;
+  const Run run{row.wanted + from - wanted.begin, row.stored + from - stored.begin, to - from};
+  if (!runs.empty()) {
+    Run& last = runs.back();
+    if (last.wanted + last.count == run.wanted && last.stored + last.count == run.stored) {
+      last.count += run.count;
+      return;
+    }
+  }
+  runs.push_back(run);
+}
+
+}  // namespace
+
+int64_t Box::elements() const {
+  int64_t count = 1;
+  for (size_t i = 0; i < begin.size(); ++i) count *= end[i] - begin[i];
+  return count;
+}
+
+Piece Piece::whole(std::string tensor, std::string state, std::string dtype, Shape shape) {
+  Box box = Box::whole(shape);
+  const Range all{0, box.elements()};
+  return {std::move(tensor), std::move(state), std::move(dtype),
+          std::move(shape),  std::move(box),   all};
+}
+
+int64_t Piece::bytes() const {
+  const auto size = element_size(dtype);
+  ZEROTH_CHECK(size, "{} has the dtype {}", tensor, dtype);
+  return elements() * *size;
+}
+
+std::optional<int64_t> element_size(std::string_view dtype) {
+  static const std::map<std::string_view, int64_t> kSizes = {
+      {"F64", 8},  {"I64", 8}, {"U64", 8},     {"F32", 4},     {"I32", 4},
+      {"U32", 4},  {"F16", 2}, {"I16", 2},     {"U16", 2},     {"BF16", 2},
+      {"BOOL", 1}, {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"U8", 1}};
+  const auto found = kSizes.find(dtype);
+  return found == kSizes.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<int64_t> element_count(const Shape& shape) {
+  int64_t bytes = kLargestElement;
+  bool empty = false;
+  for (const int64_t extent : shape) {
+    if (extent < 0) return std::nullopt;
+    if (extent == 0) {
+      empty = true;  // the others may be as large as they like
+    } else if (__builtin_mul_overflow(bytes, extent, &bytes)) {
+      return std::nullopt;
+    }
+  }
+  return empty ? 0 : bytes / kLargestElement;
+}
+
+std::string complaint_about(const Piece& piece) {
+  if (piece.tensor.empty()) return "a tensor without a name";
+  if (piece.state.empty()) return "a state without a name";
+  if (!element_size(piece.dtype)) {
+    return fmt::format("dtype {} is not known", shortened(piece.dtype));
+  }
+  if (!element_count(piece.shape)) {
+    return fmt::format("shape [{}] is beyond any tensor's", fmt::join(piece.shape, ", "));
+  }
+  const Box& box = piece.box;
+  if (box.begin.size() != piece.shape.size() || box.end.size() != piece.shape.size()) {
+    return fmt::format("its box has {} and {} dimensions, the tensor {}", box.begin.size(),
+                       box.end.size(), piece.shape.size());
+  }
+  for (size_t i = 0; i < piece.shape.size(); ++i) {
+    if (box.begin[i] < 0 || box.begin[i] > box.end[i] || box.end[i] > piece.shape[i]) {
+      return fmt::format("its box has {}:{} of dimension {}, which has {}", box.begin[i],
+                         box.end[i], i, piece.shape[i]);
+    }
+  }
+  const Range& range = piece.range;
+  if (range.begin < 0 || range.begin > range.end || range.end > box.elements()) {
+    return fmt::format("its range {}:{} is not within the {} elements of its box", range.begin,
+                       range.end, box.elements());
+  }
+  return "";
+}
+
+std::string text_of(const Box& box, const Range& range) {
+  std::string text;
+  for (size_t i = 0; i < box.begin.size(); ++i) {
+    text += fmt::format("{}{}:{}", i == 0 ? "" : ",", box.begin[i], box.end[i]);
+  }
+  return fmt::format("[{}]({}:{})", text, range.begin, range.end);
+}
+
+std::string key_of(const Piece& piece) {
+  std::string box;
+  for (size_t i = 0; i < piece.box.begin.size(); ++i) {
+    box += fmt::format("{}{}:{}", i == 0 ? "" : ",", piece.box.begin[i], piece.box.end[i]);
+  }
+  return fmt::format("{}|{}|{}|{}:{}", piece.tensor, piece.state, box, piece.range.begin,
+                     piece.range.end);
+}
+
+std::vector<Run> common_runs(const Box& wanted_box, const Range& wanted, const Box& stored_box,
+                             const Range& stored) {
+  ZEROTH_CHECK(wanted_box.begin.size() == stored_box.begin.size(), "{} and {} dimensions",
+               wanted_box.begin.size(), stored_box.begin.size());
+  std::vector<Run> runs;
+  const auto overlap = overlap_of(wanted_box, stored_box);
+  if (!overlap || wanted.elements() <= 0 || stored.elements() <= 0) return runs;
+  const Shape wanted_strides = strides_of(overlap->wanted_extent);
+  const Shape stored_strides = strides_of(overlap->stored_extent);
+  const size_t last = overlap->extent.size() - 1;
+  if (last == 0) {
+    add_row({overlap->wanted[0], overlap->stored[0], overlap->extent[0]}, wanted, stored, runs);
+    return runs;
+  }
+  const Span rows = rows_of(*overlap, wanted_strides[0], wanted, stored_strides[0], stored);
+  Shape at(last, 0);  // of the row, within what they share
+  for (at[0] = rows.begin; at[0] < rows.end;) {
+    Run row{overlap->wanted[last], overlap->stored[last], overlap->extent[last]};
+    for (size_t i = 0; i < last; ++i) {
+      row.wanted += (overlap->wanted[i] + at[i]) * wanted_strides[i];
+      row.stored += (overlap->stored[i] + at[i]) * stored_strides[i];
+    }
+    add_row(row, wanted, stored, runs);
+    for (size_t i = last; i-- > 0;) {
+      if (++at[i] < overlap->extent[i] || i == 0) break;
+      at[i] = 0;
+    }
+  }
+  return runs;
+}
+
+}  // namespace zeroth::checkpoint

@@ -1,0 +1,74 @@
+// What a checkpoint stores of a model: pieces. A piece is a run of elements, row by row, of a box
+// in one state of one tensor. Ranks, stages, padding and fused buffers do not appear: any layout
+// writes pieces and any other one reads them. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace zeroth::checkpoint {
+
+using Shape = std::vector<int64_t>;
+
+// A part of a tensor, half open in each dimension; without dimensions: the one element of a scalar.
+struct Box {
+  Shape begin, end;
+
+  static Box whole(const Shape& shape) { return {Shape(shape.size(), 0), shape}; }
+  int64_t elements() const;
+  bool operator==(const Box&) const = default;
+};
+
+// Of the elements of a box, counted row by row; half open.
+struct Range {
+  int64_t begin = 0, end = 0;
+
+  int64_t elements() const { return end - begin; }
+  bool operator==(const Range&) const = default;
+};
+
+struct Piece {
+  std::string tensor;  // Hugging Face's name
+  std::string state;   // "master", "exp_avg", ...
+  std::string dtype;   // in safetensors' words: "F32", "BF16", ...
+  Shape shape;         // of the whole tensor
+  Box box;
+  Range range;
+
+  // All of the tensor.
+  static Piece whole(std::string tensor, std::string state, std::string dtype, Shape shape);
+  int64_t elements() const { return range.elements(); }
+  int64_t bytes() const;
+  bool operator==(const Piece&) const = default;
+};
+
+// Bytes of an element; nothing where the dtype is not known.
+std::optional<int64_t> element_size(std::string_view dtype);
+
+// Their number; nothing where it, times the largest element, is beyond 64 bits, or an extent is
+// negative.
+std::optional<int64_t> element_count(const Shape& shape);
+
+// Why this is no piece; empty where it is one. What is read or planned has passed this.
+std::string complaint_about(const Piece& piece);
+
+// "[0:64,128:256](0:4096)", "[](0:1)".
+std::string text_of(const Box& box, const Range& range);
+// "model.norm.weight|exp_avg|0:64,128:256|0:4096": its name in the file; no two pieces share one.
+std::string key_of(const Piece& piece);
+
+// Elements that stand behind each other on both sides: counted from the begin of either's range.
+struct Run {
+  int64_t wanted = 0, stored = 0, count = 0;
+  bool operator==(const Run&) const = default;
+};
+
+// What two parts of one tensor have in common, in the order of the wanted one. Boxes have the same
+// number of dimensions, ranges lie in their boxes.
+std::vector<Run> common_runs(const Box& wanted_box, const Range& wanted, const Box& stored_box,
+                             const Range& stored);
+
+}  // namespace zeroth::checkpoint

@@ -1,0 +1,61 @@
+// Reads a checkpoint: any part of any state, from whatever pieces it was stored in.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "checkpoint/disk.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/piece.h"
+
+namespace zeroth::checkpoint {
+
+// A state of a tensor, as it is stored.
+struct StoredState {
+  std::string tensor, state, dtype;
+  Shape shape;
+};
+
+// For one thread. A piece is read whole the first time that any of it is wanted, and its CRC
+// checked; later reads of it take only their own bytes. What is wrong with the stored bytes throws
+// Damaged with file, tensor and box; then nothing that was read counts.
+class Reader {
+ public:
+  // The checkpoint in a folder of the disk; "": in the disk's own. Its manifest is read, and all
+  // files are there in their sizes, or it throws Damaged.
+  Reader(std::shared_ptr<Disk> disk, std::string folder);
+  // The checkpoint in the folder `path`. Throws Damaged where there is none.
+  static Reader open(const std::filesystem::path& path);
+  ~Reader();
+  Reader(Reader&&) noexcept;
+
+  const std::filesystem::path& path() const;
+  const Manifest& manifest() const;
+  uint32_t manifest_crc() const;
+
+  // All that is stored, by tensor, then by state.
+  std::vector<StoredState> states() const;
+  // Null where there is none.
+  const StoredState* find(const std::string& tensor, const std::string& state) const;
+
+  // The elements `range` of `box`, row by row, in the stored dtype; `out` has exactly their bytes.
+  // An Error says what is not stored, and that a box is beyond the stored shape.
+  void read(const std::string& tensor, const std::string& state, const Box& box, const Range& range,
+            std::span<std::byte> out);
+
+  // A whole state. For what is small.
+  std::vector<std::byte> read_whole(const std::string& tensor, const std::string& state);
+
+  // Pieces of which nothing has been read: "exp_avg of model.norm.weight [0:64](0:64) in
+  // zeroth/pieces-00001.safetensors".
+  std::vector<std::string> unused() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace zeroth::checkpoint

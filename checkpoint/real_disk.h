@@ -1,0 +1,44 @@
+// The disk of the machine.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/folder.h"
+#include "checkpoint/disk.h"
+
+namespace zeroth::checkpoint {
+
+// All names are opened part by part from the descriptor of the folder, and no link within is
+// followed: what others rename or link there meanwhile redirects nothing.
+class RealDisk : public Disk {
+ public:
+  // Makes what is missing of the path, and syncs what it has made.
+  static std::unique_ptr<RealDisk> make(const std::filesystem::path& path);
+  // Null where there is no such folder.
+  static std::unique_ptr<RealDisk> find(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const override { return root_.path(); }
+  std::unique_ptr<NewFile> create(const std::string& name, int64_t size) override;
+  std::unique_ptr<OldFile> open(const std::string& name) override;
+  void make_folder(const std::string& name) override;
+  std::vector<Entry> list(const std::string& folder) override;
+  void rename(const std::string& from, const std::string& to) override;
+  bool exchange(const std::string& one, const std::string& other) override;
+  void remove_file(const std::string& name) override;
+  void remove_folder(const std::string& name) override;
+  void sync_folder(const std::string& name) override;
+  void sync_file(const std::string& name) override;
+  int64_t free_bytes() override;
+
+ private:
+  explicit RealDisk(Folder root) : root_(std::move(root)) {}
+  // The open folder in which the last part of a name lies.
+  FileDescriptor folder_of(const std::string& name) const;
+  FileDescriptor open_folder(const std::string& name) const;
+
+  Folder root_;
+};
+
+}  // namespace zeroth::checkpoint

@@ -1,0 +1,90 @@
+#include "checkpoint/coverage.h"
+
+#include <doctest/doctest.h>
+
+namespace zeroth::checkpoint {
+namespace {
+
+Piece part(const Shape& shape, const Box& box, const Range& range) {
+  return {"w", "master", "F32", shape, box, range};
+}
+
+std::vector<std::string> complaints(const std::vector<Piece>& pieces,
+                                    const std::vector<WholeState>& expected = {}) {
+  std::vector<StoredFile> files;
+  for (const Piece& piece : pieces) {
+    files.push_back({"file-" + std::to_string(files.size()), 0, 0, {{piece, 0, 0}}});
+  }
+  return coverage_complaints(files, expected);
+}
+
+using Lines = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("boxes and ranges that make up a tensor are complete") {
+  const Shape shape{4, 6};
+  const Box left{{0, 0}, {4, 3}}, right{{0, 3}, {4, 6}}, whole = Box::whole(shape);
+  CHECK(complaints({part(shape, whole, {0, 24})}) == Lines{});
+  CHECK(complaints({part(shape, whole, {7, 24}), part(shape, whole, {0, 7})}) == Lines{});
+  CHECK(complaints({part(shape, left, {0, 12}), part(shape, right, {5, 12}),
+                    part(shape, right, {0, 5})}) == Lines{});
+  CHECK(complaints({part({}, {}, {0, 1})}) == Lines{});
+  CHECK(complaints({part({0, 3}, Box::whole({0, 3}), {0, 0})}) == Lines{});
+}
+
+TEST_CASE("pieces without elements are no hole and no overlap") {
+  const Shape shape{12};
+  const Box whole = Box::whole(shape);
+  CHECK(complaints({part(shape, whole, {0, 5}), part(shape, whole, {5, 5}),
+                    part(shape, whole, {5, 12}), part(shape, whole, {12, 12})}) == Lines{});
+}
+
+TEST_CASE("a hole is told with the first element that is missing") {
+  const Shape shape{4, 6};
+  const Box whole = Box::whole(shape), right{{0, 3}, {4, 6}};
+  CHECK(complaints({part(shape, whole, {0, 7}), part(shape, whole, {8, 24})}) ==
+        Lines{"master of w: its pieces hold 23 of 24 elements of [4, 6]; the first that none has "
+              "is 7"});
+  CHECK(complaints({part(shape, right, {0, 12})}) ==
+        Lines{"master of w: its pieces hold 12 of 24 elements of [4, 6]; the first that none has "
+              "is 0"});
+}
+
+TEST_CASE("two pieces with one element are told with their files") {
+  const Shape shape{4, 6};
+  const Box whole = Box::whole(shape), left{{0, 0}, {4, 3}}, middle{{1, 2}, {2, 5}};
+  CHECK(complaints({part(shape, whole, {0, 8}), part(shape, whole, {7, 24})}) ==
+        Lines{"master of w: [0:4,0:6](0:8) in file-0 and [0:4,0:6](7:24) in file-1 have elements "
+              "in common"});
+  CHECK(complaints({part(shape, middle, {0, 3}), part(shape, left, {0, 12})}).size() == 1);
+  CHECK(complaints({part(shape, whole, {0, 24}), part(shape, whole, {0, 24})}).size() == 1);
+  // The boxes meet, the ranges do not.
+  CHECK(complaints({part(shape, middle, {1, 3}), part(shape, left, {0, 12})})[0].find("hold 14") !=
+        std::string::npos);
+}
+
+TEST_CASE("pieces of one state with another shape or dtype are told") {
+  Piece other = part({4, 6}, Box::whole({4, 6}), {0, 24});
+  other.dtype = "BF16";
+  CHECK(complaints({part({4, 6}, Box::whole({4, 6}), {0, 12}), other}) ==
+        Lines{"master of w: F32 [4, 6] in file-0, BF16 [4, 6] in file-1"});
+}
+
+TEST_CASE("what the model has and no rank wrote is told, and what no model has") {
+  const Shape shape{6};
+  const Piece master = part(shape, Box::whole(shape), {0, 6});
+  const std::vector<WholeState> model = {{"w", "master", "F32", shape},
+                                         {"w", "exp_avg", "F32", shape},
+                                         {"nothing", "master", "F32", {0}}};
+  CHECK(complaints({master}, model) == Lines{"exp_avg of w: no rank has a piece of it"});
+  Piece more = master;
+  more.state = "momentum";
+  CHECK(complaints({more}, {{"w", "master", "F32", shape}}) ==
+        Lines{"master of w: no rank has a piece of it",
+              "momentum of w: [0:6](0:6) in file-0 is no piece of the model"});
+  CHECK(complaints({master}, {{"w", "master", "F32", {2, 3}}}) ==
+        Lines{"master of w: F32 [6], expected F32 [2, 3]"});
+}
+
+}  // namespace zeroth::checkpoint

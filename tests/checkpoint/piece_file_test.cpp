@@ -1,0 +1,185 @@
+#include "checkpoint/piece_file.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <random>
+#include <thread>
+
+#include "base/crc32c.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "tests/checkpoint/fake_disk.h"
+#include "tests/checkpoint/stored.h"
+#include "tests/support/temp_folder.h"
+
+namespace zeroth::checkpoint {
+namespace {
+
+std::vector<Piece> some_pieces() {
+  std::vector<Piece> pieces = split("w", "master", {5, 7}, {10, 0, 25});
+  pieces.push_back({"w", "exp_avg", "F32", {5, 7}, {{1, 2}, {4, 6}}, {3, 11}});
+  pieces.push_back(Piece::whole("count", "step", "F32", {}));
+  return pieces;
+}
+
+}  // namespace
+
+TEST_CASE("a file of pieces is a safetensors file of entries of one dimension") {
+  FakeDisk disk;
+  const std::vector<Piece> pieces = some_pieces();
+  PieceFile file(disk, "f", pieces);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const auto values = values_of(pieces[i]);
+    file.write(i, std::as_bytes(std::span(values)));
+  }
+  const StoredFile stored = file.finish("zeroth/f");
+  const std::string& bytes = disk.bytes_of("f");
+  CHECK(stored.name == "zeroth/f");
+  CHECK(stored.size == std::ssize(bytes));
+  CHECK(stored.crc == crc32c(bytes));
+  uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), 8);
+  CHECK(length % 8 == 0);
+  const auto header = own_json(std::string_view(bytes).substr(8, length));
+  CHECK(header.size() == pieces.size() + 1);
+  CHECK(header["__metadata__"]["format"] == "zeroth pieces 1");
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const auto& entry = header[key_of(pieces[i])];
+    CHECK(entry["dtype"] == "F32");
+    CHECK(entry["shape"][0] == pieces[i].elements());
+    const auto begin = entry["data_offsets"][0].get<int64_t>() + 8 + static_cast<int64_t>(length);
+    CHECK(stored.pieces[i].piece == pieces[i]);
+    CHECK(stored.pieces[i].offset == begin);
+    const auto values = values_of(pieces[i]);
+    const std::string expected(reinterpret_cast<const char*>(values.data()), 4 * values.size());
+    CHECK(bytes.substr(static_cast<size_t>(begin), expected.size()) == expected);
+    CHECK(stored.pieces[i].crc == crc32c(expected));
+  }
+}
+
+TEST_CASE("pieces come in any order and in any parts, and the file is the same") {
+  FakeDisk disk;
+  const std::vector<Piece> pieces = some_pieces();
+  PieceFile plain(disk, "plain", pieces);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const auto values = values_of(pieces[i]);
+    plain.write(i, std::as_bytes(std::span(values)));
+  }
+  const StoredFile expected = plain.finish("f");
+  std::mt19937 random(5);
+  for (int trial = 0; trial < 50; ++trial) {
+    const std::string name = "mixed" + std::to_string(trial);
+    PieceFile mixed(disk, name, pieces);
+    struct Part {
+      size_t piece;
+      int64_t begin, end;
+    };
+    std::vector<Part> parts;
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      for (int64_t at = 0; at < pieces[i].bytes();) {
+        const int64_t end =
+            std::min(pieces[i].bytes(), at + 1 + static_cast<int64_t>(random() % 40));
+        parts.push_back({i, at, end});
+        at = end;
+      }
+    }
+    std::shuffle(parts.begin(), parts.end(), random);
+    for (const Part& part : parts) {
+      const auto values = values_of(pieces[part.piece]);
+      mixed.write_at(part.piece, part.begin,
+                     std::as_bytes(std::span(values))
+                         .subspan(static_cast<size_t>(part.begin),
+                                  static_cast<size_t>(part.end - part.begin)));
+    }
+    CHECK(mixed.finish("f") == expected);
+    CHECK(disk.bytes_of(name) == disk.bytes_of("plain"));
+  }
+}
+
+TEST_CASE("threads write different pieces at once") {
+  FakeDisk disk;
+  std::vector<Piece> pieces;
+  for (int i = 0; i < 4; ++i) {
+    pieces.push_back(Piece::whole("w" + std::to_string(i), "master", "F32", {1000}));
+  }
+  PieceFile file(disk, "f", pieces);
+  {
+    std::vector<std::jthread> threads;
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      threads.emplace_back([&, i] {
+        const auto values = values_of(pieces[i]);
+        for (size_t at = 0; at < values.size(); at += 100) {
+          file.write(i, std::as_bytes(std::span(values).subspan(at, 100)));
+        }
+      });
+    }
+  }
+  CHECK(file.finish("f").crc == crc32c(disk.bytes_of("f")));
+}
+
+TEST_CASE("a piece that is not written as a whole, or twice, is our mistake") {
+  FakeDisk disk;
+  const std::vector<Piece> pieces = split("w", "master", {10}, {10});
+  const auto values = values_of(pieces[0]);
+  const auto bytes = std::as_bytes(std::span(values));
+  PieceFile half(disk, "half", pieces);
+  half.write(0, bytes.first(20));
+  CHECK(message_of<InternalError>([&] { (void)half.finish("f"); }).find("was not written once") !=
+        std::string::npos);
+  PieceFile twice(disk, "twice", pieces);
+  twice.write(0, bytes);
+  twice.write_at(0, 4, bytes.first(4));
+  CHECK_THROWS_AS((void)twice.finish("f"), InternalError);
+  PieceFile beyond(disk, "beyond", pieces);
+  CHECK_THROWS_AS(beyond.write_at(0, 8, bytes), InternalError);
+  CHECK_THROWS_AS(beyond.write(1, bytes), InternalError);
+}
+
+TEST_CASE("what cannot be planned is refused before there is a file") {
+  FakeDisk disk;
+  Piece piece = Piece::whole("w", "master", "F32", {3});
+  CHECK(message_of<Error>([&] {
+          PieceFile(disk, "f", {piece, piece});
+        }) == "piece w|master|0:3|0:3 is planned twice");
+  piece.range = {0, 4};
+  CHECK(message_of<Error>([&] { PieceFile(disk, "f", {piece}); }) ==
+        "piece w|master|0:3|0:4: its range 0:4 is not within the 3 elements of its box");
+  const Piece large = Piece::whole("a", "master", "F64", {(int64_t{1} << 60) - 1});
+  Piece another = large;
+  another.tensor = "b";
+  CHECK(message_of<Error>([&] {
+          PieceFile(disk, "f", {large, another});
+        }).find("larger than any") != std::string::npos);
+  piece = Piece::whole("\xff", "master", "F32", {3});
+  CHECK(message_of<Error>([&] { PieceFile(disk, "f", {piece}); }).find("not UTF-8") !=
+        std::string::npos);
+  CHECK(disk.list("").empty());
+}
+
+TEST_CASE("a disk that fails at any call fails the file, and a short write does not") {
+  const std::vector<Piece> pieces = some_pieces();
+  const auto write = [&](FakeDisk& disk) { return write_pieces(disk, "", 0, pieces); };
+  FakeDisk good;
+  good.make_folder("zeroth");
+  good.set_fault({});
+  const StoredFile expected = write(good);
+  const int64_t calls = good.calls();
+  CHECK(calls == 8);  // create, header, four pieces that are not empty, fsync, close
+  for (int64_t call = 1; call <= calls; ++call) {
+    for (const int error : {ENOSPC, EDQUOT, EIO}) {
+      FakeDisk disk;
+      disk.make_folder("zeroth");
+      disk.set_fault(FakeDisk::Fault{call, FakeDisk::Fault::Kind::kError, error});
+      CHECK_THROWS_AS((void)write(disk), DiskError);
+    }
+    FakeDisk disk;
+    disk.make_folder("zeroth");
+    disk.set_fault(FakeDisk::Fault{call, FakeDisk::Fault::Kind::kShort, 0});
+    CHECK(write(disk) == expected);
+    CHECK(disk.bytes_of(expected.name) == good.bytes_of(expected.name));
+  }
+}
+
+}  // namespace zeroth::checkpoint
