@@ -1,0 +1,129 @@
+#include "checkpoint/find.h"
+
+#include <algorithm>
+#include <set>
+
+#include "checkpoint/manifest.h"
+#include "checkpoint/real_disk.h"
+
+namespace zeroth::checkpoint {
+namespace {
+
+constexpr int64_t kMostHint = 100;
+
+int64_t bytes_in(Disk& disk, const std::string& folder) {
+  int64_t bytes = 0;
+  for (const Entry& entry : disk.list(folder)) {
+    if (entry.kind == Entry::Kind::kFile) bytes += entry.size;
+    if (entry.kind == Entry::Kind::kFolder) bytes += bytes_in(disk, joined(folder, entry.name));
+  }
+  return bytes;
+}
+
+Found look_at(Disk& disk, const Entry& entry, int64_t step) {
+  Found found{.name = entry.name, .step = step, .written = entry.modified};
+  try {
+    const ManifestFile file = read_manifest(disk, entry.name);
+    found.bytes = file.size;
+    for (const StoredFile& stored : file.manifest.files) found.bytes += stored.size;
+    found.written = file.manifest.written;
+    found.attempt = parse_attempt(file.manifest.attempt);
+    found.crc = file.crc;
+    if (file.manifest.step != step) {
+      found.fault = fmt::format("{}: its manifest is of step {}",
+                                path_to(disk, entry.name).string(), file.manifest.step);
+    }
+    return found;
+  } catch (const Damaged& damage) {
+    found.fault = damage.what();
+  }
+  try {
+    found.bytes = bytes_in(disk, entry.name);
+  } catch (const Error&) {
+    // What is not complete may be not readable, too.
+  }
+  return found;
+}
+
+bool holds_weights(Disk& disk, const std::string& folder) {
+  const auto entries = disk.list(folder);
+  return std::any_of(entries.begin(), entries.end(), [](const Entry& entry) {
+    return entry.name == "config.json" || entry.name.ends_with(".safetensors");
+  });
+}
+
+}  // namespace
+
+std::vector<Found> list_checkpoints(Disk& disk) {
+  const std::vector<Entry> entries = disk.list("");
+  std::vector<Found> found;
+  std::set<int64_t> steps;
+  for (const Entry& entry : entries) {
+    const auto step = step_of(entry.name);
+    if (!step || entry.kind != Entry::Kind::kFolder) continue;
+    steps.insert(*step);
+    found.push_back(look_at(disk, entry, *step));
+  }
+  for (const Entry& entry : entries) {
+    const auto step = step_of_old(entry.name);
+    if (!step || entry.kind != Entry::Kind::kFolder || steps.contains(*step)) continue;
+    found.push_back(look_at(disk, entry, *step));
+  }
+  std::sort(found.begin(), found.end(),
+            [](const Found& a, const Found& b) { return a.step < b.step; });
+  return found;
+}
+
+const Found* newest(const std::vector<Found>& found) {
+  const Found* best = nullptr;
+  const auto order = [](const Found& one) { return std::tuple(one.attempt, one.step); };
+  for (const Found& one : found) {
+    if (one.complete() && (best == nullptr || order(one) > order(*best))) best = &one;
+  }
+  return best;
+}
+
+Place locate(const std::filesystem::path& path) {
+  if (auto below = RealDisk::find(path / "checkpoints")) return {std::move(below), std::nullopt};
+  auto disk = RealDisk::find(path);
+  if (!disk) return {};
+  if (!step_of(disk->path().filename().string()) &&
+      !step_of_old(disk->path().filename().string()) &&
+      !holds(*disk, "", std::string(kPieceFolder))) {
+    return {std::move(disk), std::nullopt};
+  }
+  auto above = RealDisk::find(disk->path().parent_path());
+  return {std::move(above), disk->path().filename().string()};
+}
+
+std::vector<WeightsOnly> list_weights(const std::filesystem::path& output) {
+  std::vector<WeightsOnly> found;
+  const auto disk = RealDisk::find(output);
+  if (!disk) return found;
+  constexpr std::string_view kTrainer = "checkpoint-";
+  for (const Entry& entry : disk->list("")) {
+    if (entry.kind != Entry::Kind::kFolder) continue;
+    auto step = step_of(entry.name);
+    if (entry.name.starts_with(kTrainer)) {
+      step = step_of("step-" + entry.name.substr(kTrainer.size()));
+    }
+    if (!step || holds(*disk, entry.name, std::string(kPieceFolder))) continue;
+    if (holds_weights(*disk, entry.name)) found.push_back({entry.name, *step});
+  }
+  std::sort(found.begin(), found.end(), [](const WeightsOnly& a, const WeightsOnly& b) {
+    return std::pair(a.step, a.name) < std::pair(b.step, b.name);
+  });
+  return found;
+}
+
+std::optional<int64_t> latest_hint(Disk& disk) {
+  try {
+    std::string text = read_text(disk, std::string(kLatest), kMostHint);
+    while (text.ends_with('\n')) text.pop_back();
+    return step_of(text);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace zeroth::checkpoint

@@ -1,0 +1,53 @@
+// Which checkpoints a folder holds, and which of them are complete.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/disk.h"
+#include "checkpoint/names.h"
+
+namespace zeroth::checkpoint {
+
+struct Found {
+  std::string name;  // of its folder on the disk
+  int64_t step = 0;
+  int64_t bytes = 0;       // of all files; of one that is not complete, as far as they are there
+  int64_t written = 0;     // seconds since 1970
+  Attempt attempt = {};    // {0, 0} of one that is not complete
+  uint32_t crc = 0;        // of its manifest
+  std::string fault = {};  // why it is not complete: file, and what is wrong; empty: it is
+
+  bool complete() const { return fault.empty(); }
+};
+
+// Those of a folder of checkpoints, by step. Manifests and sizes are looked at; `latest` is not. A
+// checkpoint that was about to be replaced when the machine ended is found under its other name.
+std::vector<Found> list_checkpoints(Disk& disk);
+
+// The one that was saved last of all that are complete, whatever its step; null where none is.
+const Found* newest(const std::vector<Found>& found);
+
+// What a path of the user leads to.
+struct Place {
+  std::shared_ptr<Disk> disk;      // of the folder of checkpoints; null where there is none
+  std::optional<std::string> one;  // the name on it where the path is that of one checkpoint
+};
+// `path`: an output with checkpoints/ in it, that folder itself, or one of the checkpoints.
+Place locate(const std::filesystem::path& path);
+
+// Folders of an output that hold a model without states: "step-N" beside checkpoints/, as earlier
+// versions saved them, and "checkpoint-N". By step.
+struct WeightsOnly {
+  std::string name;
+  int64_t step = 0;
+};
+std::vector<WeightsOnly> list_weights(const std::filesystem::path& output);
+
+// What `latest` says; nothing where that is not the name of a checkpoint.
+std::optional<int64_t> latest_hint(Disk& disk);
+
+}  // namespace zeroth::checkpoint

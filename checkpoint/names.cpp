@@ -1,0 +1,57 @@
+#include "checkpoint/names.h"
+
+#include <fmt/format.h>
+
+#include "base/units.h"
+
+namespace zeroth::checkpoint {
+namespace {
+
+constexpr std::string_view kStep = "step-";
+
+// Of a number as it is printed: no sign, no zeros before it.
+std::optional<int64_t> natural(std::string_view text) {
+  const auto number = parse_number<int64_t>(text);
+  return number && *number >= 0 && fmt::format("{}", *number) == text ? number : std::nullopt;
+}
+
+std::optional<int64_t> behind(std::string_view prefix, std::string_view name) {
+  return name.starts_with(prefix) ? natural(name.substr(prefix.size())) : std::nullopt;
+}
+
+}  // namespace
+
+std::string text_of(const Attempt& attempt) {
+  return fmt::format("{}.{}", attempt.epoch, attempt.number);
+}
+
+Attempt parse_attempt(std::string_view text) {
+  const size_t dot = text.find('.');
+  if (dot == text.npos) return {};
+  const auto epoch = natural(text.substr(0, dot)), number = natural(text.substr(dot + 1));
+  return epoch && number ? Attempt{*epoch, *number} : Attempt{};
+}
+
+std::string step_name(int64_t step) {
+  return fmt::format("{}{}", kStep, step);
+}
+
+std::optional<int64_t> step_of(std::string_view name) {
+  return behind(kStep, name);
+}
+
+std::string temporary_name(int64_t step, const Attempt& attempt) {
+  return fmt::format("{}{}-{}", kTemporary, step_name(step), text_of(attempt));
+}
+
+std::optional<int64_t> step_of_old(std::string_view name) {
+  if (!name.starts_with(kOld)) return std::nullopt;
+  name.remove_prefix(kOld.size());
+  return step_of(name.substr(0, name.rfind('-')));
+}
+
+std::optional<int64_t> epoch_of_owner(std::string_view name) {
+  return behind(kOwner, name);
+}
+
+}  // namespace zeroth::checkpoint

@@ -1,0 +1,34 @@
+// The names of what lies in a folder of checkpoints. Pure.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace zeroth::checkpoint {
+
+inline constexpr std::string_view kLatest = "latest";    // the newest one's name: only a hint
+inline constexpr std::string_view kTemporary = ".tmp-";  // being written
+inline constexpr std::string_view kTrash = ".trash-";    // being removed
+inline constexpr std::string_view kOld = ".old-";        // replaced, while that takes two steps
+inline constexpr std::string_view kOwner = ".owner-";    // who saves here: ".owner-3"
+
+// A try to save: the owner's epoch, and the number of the try by this owner. Grows in a folder,
+// whatever clocks say and wherever a run went on from: the newest checkpoint has the largest.
+struct Attempt {
+  int64_t epoch = 0, number = 0;
+  auto operator<=>(const Attempt&) const = default;
+};
+
+std::string text_of(const Attempt& attempt);            // "3.1"
+Attempt parse_attempt(std::string_view text);           // that of another program: {0, 0}
+std::string step_name(int64_t step);                    // "step-8"
+std::optional<int64_t> step_of(std::string_view name);  // only of what step_name() gives
+std::string temporary_name(int64_t step, const Attempt& attempt);  // ".tmp-step-8-3.1"
+// Of ".old-step-8-3.1": the step whose name it had.
+std::optional<int64_t> step_of_old(std::string_view name);
+std::optional<int64_t> epoch_of_owner(std::string_view name);
+
+}  // namespace zeroth::checkpoint

@@ -1,0 +1,74 @@
+#include "checkpoint/owner.h"
+
+#include <fmt/chrono.h>
+#include <limits.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+
+#include "base/printable.h"
+#include "checkpoint/names.h"
+
+namespace zeroth::checkpoint {
+namespace {
+
+constexpr int64_t kMostWords = 1000;
+
+int64_t newest_epoch(Disk& disk) {
+  int64_t newest = 0;
+  for (const Entry& entry : disk.list("")) {
+    newest = std::max(newest, epoch_of_owner(entry.name).value_or(0));
+  }
+  return newest;
+}
+
+std::string owner_name(int64_t epoch) {
+  return fmt::format("{}{}", kOwner, epoch);
+}
+
+}  // namespace
+
+std::string this_process() {
+  char host[HOST_NAME_MAX + 1] = {};
+  ::gethostname(host, sizeof(host) - 1);
+  return fmt::format("process {} on {}, since {:%Y-%m-%d %H:%M:%S} UTC", ::getpid(), host,
+                     fmt::gmtime(std::time(nullptr)));
+}
+
+Owner Owner::take(std::shared_ptr<Disk> disk, const std::string& who) {
+  while (true) {
+    const int64_t epoch = newest_epoch(*disk) + 1;
+    try {
+      write_text(*disk, owner_name(epoch), who);
+    } catch (const DiskError& error) {
+      if (error.reason() == EEXIST) continue;  // another one was first
+      throw;
+    }
+    disk->sync_folder("");  // before anything is saved under this epoch
+    for (const Entry& entry : disk->list("")) {
+      if (epoch_of_owner(entry.name).value_or(epoch) < epoch) disk->remove_file(entry.name);
+    }
+    return Owner(std::move(disk), epoch);
+  }
+}
+
+void Owner::check() const {
+  const int64_t newest = newest_epoch(*disk_);
+  if (newest == epoch_) return;
+  std::string who;
+  try {
+    who = read_text(*disk_, owner_name(newest), kMostWords);
+  } catch (const Error&) {
+    // It says nothing of itself.
+  }
+  if (newest < epoch_) {
+    throw Error("{} has lost {}: somebody removes what lies there", disk_->path().string(),
+                owner_name(epoch_));
+  }
+  throw Error("{} is another run's by now (epoch {}{}{}; this one has {}): nothing is saved there",
+              disk_->path().string(), newest, who.empty() ? "" : ": ", shortened(who), epoch_);
+}
+
+}  // namespace zeroth::checkpoint

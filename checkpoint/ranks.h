@@ -1,0 +1,47 @@
+// How the ranks of a save tell each other what they have done.
+#pragma once
+
+#include <exception>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace zeroth::checkpoint {
+
+class Ranks {
+ public:
+  virtual ~Ranks() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  // What each rank gave, by rank, on all of them. Throws an Error where a rank is lost. Collective.
+  virtual std::vector<std::string> gather(const std::string& mine) = 0;
+};
+
+// A program of one rank.
+class OneRank : public Ranks {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  std::vector<std::string> gather(const std::string& mine) override { return {mine}; }
+};
+
+// Each rank says why it failed, if it did. Where one has, all throw an Error that names `what`,
+// each such rank and its reason. Returns what each rank had to tell otherwise. Collective.
+std::vector<std::string> vote(Ranks& ranks, std::string_view what,
+                              const std::optional<std::string>& failure,
+                              const std::string& told = "");
+
+// Does `action` on this rank, then votes. What it throws counts as its failure. Collective.
+template <typename Action>
+void together(Ranks& ranks, std::string_view what, Action action) {
+  std::optional<std::string> failure;
+  try {
+    action();
+  } catch (const std::exception& error) {
+    failure = error.what();
+  }
+  (void)vote(ranks, what, failure);
+}
+
+}  // namespace zeroth::checkpoint

@@ -1,0 +1,30 @@
+// What goes from a folder of checkpoints: what dead tries to save left, and what is old.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "checkpoint/disk.h"
+
+namespace zeroth::checkpoint {
+
+// Removes what tries that did not come to their end left of this user's; a checkpoint that was
+// about to be replaced gets its name back. Only for who owns the folder, and saves nothing just
+// now.
+void clear_leftovers(Disk& disk);
+
+struct Retention {
+  int64_t newest = 2;            // so many complete ones stay; 0: all
+  std::set<int64_t> steps = {};  // these stay, too
+};
+
+// Complete checkpoints that are neither among the newest nor named. Those that are not complete
+// stay: what they hold may be all that is left of something.
+std::vector<std::string> to_be_removed(Disk& disk, const Retention& retention);
+
+// At no moment does a part of one stand under its name.
+void remove_checkpoints(Disk& disk, const std::vector<std::string>& names);
+
+}  // namespace zeroth::checkpoint

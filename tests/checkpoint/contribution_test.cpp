@@ -1,0 +1,73 @@
+#include "checkpoint/contribution.h"
+
+#include <doctest/doctest.h>
+
+#include "base/crc32c.h"
+#include "tests/support/temp_folder.h"
+
+namespace zeroth::checkpoint {
+namespace {
+
+Report report_of(const std::string& file) {
+  Report report{.step = 8, .attempt = "1.1", .must_equal = {{"model", "m"}}};
+  const Piece piece = Piece::whole(file + ".weight", "master", "F32", {3});
+  report.contribution.files = {{file, 100, 7, {{piece, 50, 9}}}};
+  return report;
+}
+
+std::string refused(const std::vector<Report>& reports) {
+  return message_of<Error>([&] { (void)merged(reports, {}); });
+}
+
+}  // namespace
+
+TEST_CASE("a report comes over as it was given") {
+  Report report = report_of("a");
+  report.contribution.parts = {{"model.safetensors", 5, 10, 0xffffffff}};
+  const Report again = parse_report(text_of(report));
+  CHECK(again.step == report.step);
+  CHECK(again.attempt == report.attempt);
+  CHECK(again.must_equal == report.must_equal);
+  CHECK(again.contribution.files == report.contribution.files);
+  CHECK(again.contribution.parts == report.contribution.parts);
+  CHECK(message_of<Error>([] { (void)parse_report("x"); }) == "a rank's report is cut short");
+  CHECK_THROWS_AS((void)parse_report("[]\n{}"), Error);
+  report.contribution.parts[0].file = "../x";
+  CHECK(message_of<Error>([&] { (void)parse_report(text_of(report)); }) ==
+        "parts[0][0] is \"../x\", expected the name of a file within the checkpoint");
+}
+
+TEST_CASE("reports become one list, parts of a file in the order of their bytes") {
+  Report first = report_of("a"), second = report_of("b");
+  const std::string text = "0123456789";
+  const auto part = [&](size_t begin, size_t size) {
+    return FilePart{"m", static_cast<int64_t>(begin), static_cast<int64_t>(size),
+                    crc32c(std::string_view(text).substr(begin, size))};
+  };
+  first.contribution.parts = {part(7, 3), part(0, 2)};
+  second.contribution.parts = {part(2, 0), part(2, 5)};
+  const auto files = merged({first, second}, {});
+  REQUIRE(files.size() == 3);
+  CHECK(files[2] == StoredFile{"m", 10, crc32c(text)});
+  second.contribution.parts = {part(3, 4)};
+  CHECK(refused({first, second}) == "m: ranks wrote bytes from 3 on, expected from 2 on");
+  second.contribution.parts = {part(1, 6)};
+  CHECK(refused({first, second}) == "m: ranks wrote bytes from 1 on, expected from 2 on");
+}
+
+TEST_CASE("reports of different saves do not become one") {
+  Report other = report_of("b");
+  other.step = 9;
+  CHECK(refused({report_of("a"), other}) == "rank 0 saves step 8, rank 1 step 9");
+  other = report_of("b");
+  other.attempt = "1.2";
+  CHECK(refused({report_of("a"), other}) == "rank 0 saves in attempt 1.1, rank 1 in 1.2");
+  other = report_of("b");
+  other.must_equal = {{"model", "n"}};
+  CHECK(refused({report_of("a"), other}) == "model is m on rank 0 and n on rank 1");
+  other.must_equal = {};
+  CHECK(refused({report_of("a"), other}) == "model is m on rank 0 and not set on rank 1");
+  CHECK(refused({report_of("a"), report_of("a")}) == "a was written by two ranks");
+}
+
+}  // namespace zeroth::checkpoint
