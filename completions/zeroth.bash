@@ -78,6 +78,18 @@ _zeroth_here() {
   fi
 }
 
+# zeroth checkpoint COMMAND DIR
+_zeroth_checkpoint() {
+  if [[ $cur == -* ]]; then
+    _zeroth_words -W "--keep --damaged --dry-run --help"
+  elif ((COMP_CWORD == program + 1)); then
+    _zeroth_words -W "list show verify prune"
+  else
+    compopt -o filenames 2>/dev/null
+    _zeroth_words -d
+  fi
+}
+
 _zeroth() {
   local cur prev program
   _zeroth_here
@@ -85,9 +97,11 @@ _zeroth() {
   if ((program == 0)); then
     _zeroth_flag_or_value "${COMP_WORDS[0]}" && return
     compopt -o filenames 2>/dev/null
-    _zeroth_words -c -W "report check-config finetune"
+    _zeroth_words -c -W "report check-config checkpoint finetune"
   elif [[ ${COMP_WORDS[program]##*/} == finetune ]]; then
     _zeroth_flag_or_value "$(_zeroth_file "${COMP_WORDS[program]}")"
+  elif [[ ${COMP_WORDS[program]} == checkpoint ]]; then
+    _zeroth_checkpoint
   else
     compopt -o filenames 2>/dev/null
     _zeroth_words -f

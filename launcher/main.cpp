@@ -1,5 +1,6 @@
 // `zeroth [flags] PROGRAM arguments...`: one rank of PROGRAM per GPU, or per group of CPU cores.
-// `zeroth report`: what there is. `zeroth check-config FILE`: what a configuration says.
+// `zeroth report`: what there is. `zeroth check-config FILE`: what a configuration says. `zeroth
+// checkpoint list DIR`: what a run has saved.
 #include <fmt/ranges.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #include "base/process_limits.h"
 #include "base/standard_streams.h"
 #include "launcher/check_config.h"
+#include "launcher/checkpoint_command.h"
 #include "launcher/flags/cli.h"
 #include "launcher/machine/master_address.h"
 #include "launcher/report.h"
@@ -44,6 +46,12 @@ int check_config_command(const std::vector<std::string>& arguments) {
   const ConfigCheck check = check_config(arguments);
   print_answer(check.text);
   return check.status;
+}
+
+int tell_of_checkpoints(const std::vector<std::string>& arguments) {
+  const CheckpointAnswer answer = checkpoint_command(arguments);
+  print_answer(answer.text);
+  return answer.status;
 }
 
 int report() {
@@ -137,6 +145,8 @@ int main(int argc, char** argv) {
   try {
     if (argc > 1 && std::string_view(argv[1]) == "check-config")
       return check_config_command({argv + 2, argv + argc});
+    if (argc > 1 && std::string_view(argv[1]) == "checkpoint")
+      return tell_of_checkpoints({argv + 2, argv + argc});
     const LaunchOptions options = parse_command_line({argv + 1, argv + argc});
     if (options.report) return report();
     if (options.answer.empty()) return launch(options, now.count());

@@ -28,7 +28,7 @@ ARROWS = {
     "zero": ["base", "configs", "device", "comm", "model", "offload", "optim"],
     "engine": ["base", "configs", "device", "comm", "model", "offload", "optim", "zero"],
     "trainer": ["base", "configs", "device", "monitor", "comm", "model", "data", "zero", "engine"],
-    "launcher": ["base", "configs"],
+    "launcher": ["base", "configs", "checkpoint"],
 }
 # The seams of a room: what stands in a sub-folder includes those before it; what stands in the room itself is common to
 # them or joins them.

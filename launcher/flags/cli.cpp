@@ -32,7 +32,8 @@ constexpr std::string_view kCommonNames[] = {"-h",      "--help",      "--versio
 constexpr const char* kUsage =
     "Usage: zeroth [flags] PROGRAM [arguments of PROGRAM]\n"
     "       zeroth report\n"
-    "       zeroth check-config FILE\n";
+    "       zeroth check-config FILE\n"
+    "       zeroth checkpoint list|show|verify|prune DIR\n";
 
 // Lines of a message behind its first are indented: no text within it can look like another
 // message.
@@ -50,7 +51,7 @@ class Formatter : public CLI::Formatter {
            "Example: zeroth --num_gpus 2 finetune --model DIR --data train.jsonl "
            "--deepspeed ds_config.json\n"
            "report tells what this machine and this build offer, check-config what a "
-           "ds_config.json says; both start nothing.\n";
+           "ds_config.json says, checkpoint what a run has saved; they start nothing.\n";
   }
 };
 

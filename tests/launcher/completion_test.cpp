@@ -129,6 +129,16 @@ TEST_CASE("flags of finetune are offered behind it, and for it alone") {
   CHECK(programs.offered("finetune --gradient-checkpointing --mod") == Words{"--model"});
 }
 
+TEST_CASE("checkpoint has its commands, folders and flags offered") {
+  const Programs programs;
+  CHECK(programs.offered("checkp") == Words{"checkpoint"});
+  CHECK(programs.offered("checkpoint ve") == Words{"verify"});
+  std::filesystem::create_directory(programs.folder() / "out1");
+  std::ofstream(programs.folder() / "out2") << "";
+  CHECK(programs.offered("checkpoint list ou") == Words{"out1"});
+  CHECK(programs.offered("checkpoint prune out1 --k") == Words{"--keep"});
+}
+
 TEST_CASE("the finetune that was built has all its flags offered") {
   const std::filesystem::path built = ZEROTH_BIN_DIR "/finetune";
   if (!std::filesystem::exists(built)) {

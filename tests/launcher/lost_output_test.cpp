@@ -70,8 +70,8 @@ TEST_CASE("no file of the launcher's lands in an output that was closed") {
 }
 
 TEST_CASE("a command that only prints fails where that gets lost") {
-  for (const char* command :
-       {"--help", "--version", "report", "check-config e30=", "finetune --help"}) {
+  for (const char* command : {"--help", "--version", "report",
+                              "check-config e30=", "checkpoint --help", "finetune --help"}) {
     CAPTURE(command);
     CHECK(shell(std::string("zeroth ") + command + " >/dev/null; echo status $?").out ==
           "status 0\n");

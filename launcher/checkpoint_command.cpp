@@ -1,0 +1,281 @@
+#include "launcher/checkpoint_command.h"
+
+#include <fmt/chrono.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <ctime>
+#include <map>
+#include <optional>
+
+#include "base/complaints.h"
+#include "base/crc32c.h"
+#include "base/flag_words.h"
+#include "base/printable.h"
+#include "base/units.h"
+#include "checkpoint/find.h"
+#include "checkpoint/reader.h"
+#include "checkpoint/retention.h"
+#include "checkpoint/verify.h"
+#include "launcher/flags/cli.h"
+
+namespace zeroth::launcher {
+namespace {
+
+using checkpoint::Found;
+using checkpoint::Location;
+
+struct Arguments {
+  std::string verb;
+  std::string folder;
+  int64_t keep = 2;
+  bool damaged = false;
+  bool dry_run = false;
+};
+
+using Answer = CheckpointAnswer;
+
+Location location_of(const Arguments& arguments) {
+  Location location = checkpoint::locate(arguments.folder);
+  if (!location.disk) throw Error("{}: there is no such folder", arguments.folder);
+  return location;
+}
+
+// Those that DIR means: one, or all.
+std::vector<Found> found_at(const Location& location) {
+  std::vector<Found> found = checkpoint::list_checkpoints(*location.disk);
+  if (location.one)
+    std::erase_if(found, [&](const Found& one) { return one.name != *location.one; });
+  return found;
+}
+
+[[noreturn]] void throw_none(const Location& location) {
+  throw Error("{} holds no checkpoints", location.disk->path().string());
+}
+
+std::string age_of(const Found& found) {
+  const auto age = static_cast<double>(std::time(nullptr) - found.written);
+  return format_duration(std::max(age, 0.0));
+}
+
+Answer list(const Arguments& arguments) {
+  const Location location = location_of(arguments);
+  const std::vector<Found> found = found_at(location);
+  const Found* newest = location.one ? nullptr : checkpoint::newest(found);
+  Answer answer;
+  answer.text = printable(location.disk->path().string()) + "\n";
+  for (const Found& one : found) {
+    const std::string state = &one == newest   ? "complete, the newest"
+                              : one.complete() ? "complete"
+                                               : "not complete: " + one.fault;
+    answer.text += printable(fmt::format("  {:<14}  {:>10}  {:>7}  {}", one.name,
+                                         format_bytes(one.bytes), age_of(one), state)) +
+                   "\n";
+    if (!one.complete()) answer.status = 1;
+  }
+  if (found.empty()) answer.text += "  no checkpoints\n";
+  const auto weights = checkpoint::list_weights(location.disk->path().filename() == "checkpoints"
+                                                    ? location.disk->path().parent_path()
+                                                    : location.disk->path());
+  if (!location.one && !weights.empty()) {
+    answer.text += "Weights without states, from which no run goes on:\n";
+    for (const auto& one : weights) answer.text += "  " + printable(one.name) + "\n";
+  }
+  return answer;
+}
+
+void add_texts(const std::string& title, const checkpoint::Texts& texts, std::string& text) {
+  if (texts.empty()) return;
+  size_t width = 0;
+  for (const auto& [key, value] : texts) width = std::max(width, shortened(key).size());
+  text += title + "\n";
+  for (const auto& [key, value] : texts) {
+    text += fmt::format("  {:{}}  {}\n", shortened(key), width, shortened(value, 120));
+  }
+}
+
+std::string text_of(const checkpoint::Counter& counter) {
+  if (const auto* number = std::get_if<int64_t>(&counter)) return fmt::format("{}", *number);
+  if (const auto* number = std::get_if<double>(&counter)) return fmt::format("{}", *number);
+  return std::get<std::string>(counter);
+}
+
+// By tensor: its shape and the states that there are of it.
+void add_tensors(const std::vector<checkpoint::StoredState>& states, std::string& text) {
+  struct Tensor {
+    std::string shape;
+    std::vector<std::string> states;
+  };
+  std::map<std::string, Tensor> tensors;
+  size_t width = 0;
+  for (const checkpoint::StoredState& state : states) {
+    Tensor& tensor = tensors[shortened(state.tensor)];
+    tensor.shape = fmt::format("[{}]", fmt::join(state.shape, ", "));
+    tensor.states.push_back(fmt::format("{} {}", shortened(state.state), state.dtype));
+    width = std::max(width, shortened(state.tensor).size());
+  }
+  text += fmt::format("{}:\n", counted(std::ssize(tensors), "tensor"));
+  for (const auto& [name, tensor] : tensors) {
+    text += fmt::format("  {:{}}  {:<16}  {}\n", name, width, tensor.shape,
+                        fmt::join(tensor.states, ", "));
+  }
+}
+
+std::string head_of(const std::filesystem::path& path, const checkpoint::Reader& reader) {
+  const checkpoint::Manifest& manifest = reader.manifest();
+  checkpoint::Texts facts = {
+      {"step", fmt::format("{}", manifest.step)},
+      {"run", manifest.run_id},
+      {"attempt", manifest.attempt},
+      {"written", fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(manifest.written))},
+      {"manifest", crc_text(reader.manifest_crc())}};
+  if (manifest.parent) {
+    facts["goes on from"] =
+        fmt::format("step {}, manifest {}", manifest.parent->step, crc_text(manifest.parent->crc));
+  }
+  std::string text;
+  add_texts(printable(path.string()), facts, text);
+  return text;
+}
+
+Answer show(const Arguments& arguments) {
+  const Location location = location_of(arguments);
+  const std::vector<Found> found = found_at(location);
+  std::string name = location.one.value_or("");
+  if (!location.one) {
+    const Found* newest = checkpoint::newest(found);
+    if (newest == nullptr) throw_none(location);
+    name = newest->name;
+  }
+  const checkpoint::Reader reader(location.disk, name);
+  const checkpoint::Manifest& manifest = reader.manifest();
+  Answer answer{head_of(reader.path(), reader)};
+  add_texts("Layout:", manifest.layout, answer.text);
+  checkpoint::Texts counters;
+  for (const auto& [key, counter] : manifest.counters) counters[key] = text_of(counter);
+  add_texts("Counters:", counters, answer.text);
+  add_texts("Must be equal to go on:", manifest.must_equal, answer.text);
+  add_texts("May change:", manifest.may_change, answer.text);
+  checkpoint::Texts files;
+  for (const checkpoint::StoredFile& file : manifest.files) {
+    files[file.name] =
+        fmt::format("{}{}", format_bytes(file.size),
+                    file.pieces.empty() ? "" : ", " + counted(std::ssize(file.pieces), "piece"));
+  }
+  add_texts("Files:", files, answer.text);
+  add_tensors(reader.states(), answer.text);
+  return answer;
+}
+
+// What is wrong with one; empty: nothing. `bytes` grows by what was read.
+std::vector<std::string> complaints_about(checkpoint::Disk& disk, const Found& found,
+                                          int64_t& bytes) {
+  if (!found.complete()) return {"not complete: " + found.fault};
+  checkpoint::Verdict verdict = checkpoint::verify(disk, found.name);
+  bytes += verdict.bytes;
+  return std::move(verdict.complaints);
+}
+
+Answer verify(const Arguments& arguments) {
+  const Location location = location_of(arguments);
+  std::vector<Found> found = found_at(location);
+  if (location.one && found.empty()) found.push_back({.name = *location.one});  // of another name
+  if (found.empty()) throw_none(location);
+  Answer answer;
+  for (const Found& one : found) {
+    int64_t bytes = 0;
+    const auto complaints = complaints_about(*location.disk, one, bytes);
+    answer.text += printable_message(
+        complaints.empty()
+            ? fmt::format("{}: good, {} read\n", one.name, format_bytes(bytes))
+            : fmt::format("{}: {}\n  {}\n", one.name, counted(std::ssize(complaints), "fault"),
+                          listed(complaints)));
+    if (!complaints.empty()) answer.status = 1;
+  }
+  return answer;
+}
+
+Answer prune(const Arguments& arguments) {
+  const Location location = location_of(arguments);
+  if (location.one) {
+    throw UsageError("checkpoint prune: {} is one checkpoint; name the folder that holds them",
+                     arguments.folder);
+  }
+  std::vector<std::string> names =
+      checkpoint::to_be_removed(*location.disk, {.newest = arguments.keep});
+  const std::vector<Found> found = checkpoint::list_checkpoints(*location.disk);
+  if (arguments.damaged && checkpoint::newest(found) == nullptr) {
+    throw Error("{} holds no complete checkpoint: nothing is removed",
+                location.disk->path().string());
+  }
+  for (const Found& one : found) {
+    if (arguments.damaged && !one.complete()) names.push_back(one.name);
+  }
+  if (!arguments.dry_run) checkpoint::remove_checkpoints(*location.disk, names);
+  Answer answer;
+  for (const std::string& name : names) {
+    answer.text +=
+        fmt::format("{} {}\n", arguments.dry_run ? "would remove" : "removed", printable(name));
+  }
+  if (names.empty()) answer.text = "nothing to remove\n";
+  return answer;
+}
+
+struct Verb {
+  const char* name;
+  Answer (*answer)(const Arguments&);
+};
+constexpr Verb kVerbs[] = {{"list", list}, {"show", show}, {"verify", verify}, {"prune", prune}};
+
+constexpr const char* kHelp =
+    "\nlist: each checkpoint with size, age, and whether it is complete. show: of the newest one, "
+    "or of DIR\nitself, layout, counters, files and tensors. verify: reads every byte. prune: "
+    "removes all but the newest.\nDIR: an --output, the folder checkpoints in it, or one "
+    "checkpoint.\nStatus: 0, or 1 where one is not complete or damaged.\n";
+
+const Verb* find_verb(const std::string& name) {
+  const auto found = std::find_if(std::begin(kVerbs), std::end(kVerbs),
+                                  [&](const Verb& verb) { return name == verb.name; });
+  return found == std::end(kVerbs) ? nullptr : &*found;
+}
+
+}  // namespace
+
+CheckpointAnswer checkpoint_command(const std::vector<std::string>& words) {
+  Arguments arguments;
+  CLI::App app("Tells what lies in a folder of checkpoints. Starts nothing.", "zeroth checkpoint");
+  app.add_option("COMMAND", arguments.verb, "list, show, verify or prune")->required();
+  app.add_option("DIR", arguments.folder, "Where they are")->required();
+  app.add_option("--keep", arguments.keep, "prune: so many of the newest stay (default: 2)")
+      ->option_text("N");
+  app.add_flag("--damaged", arguments.damaged, "prune: those that are not complete go, too");
+  app.add_flag("--dry-run", arguments.dry_run, "prune: only tell what would go");
+  std::vector<std::string> reversed(words.rbegin(), words.rend());  // the order that CLI11 takes
+  try {
+    app.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    return {app.help() + kHelp};
+  } catch (const CLI::ParseError& error) {
+    throw UsageError("checkpoint: {} (zeroth checkpoint --help)", flag_complaint(app, error));
+  }
+  const Verb* verb = find_verb(arguments.verb);
+  if (verb == nullptr) {
+    throw UsageError(
+        "checkpoint {}: must be list, show, verify or prune (zeroth checkpoint --help)",
+        shortened(arguments.verb));
+  }
+  const bool prunes = arguments.verb == "prune";
+  for (const char* const flag : {"--keep", "--damaged", "--dry-run"}) {
+    if (app.count(flag) > 0 && !prunes) {
+      throw UsageError("checkpoint {}: {} belongs to prune", arguments.verb, flag);
+    }
+  }
+  if (arguments.keep < 1) {
+    throw UsageError("checkpoint prune: --keep {}: at least one must stay", arguments.keep);
+  }
+  return verb->answer(arguments);
+}
+
+}  // namespace zeroth::launcher

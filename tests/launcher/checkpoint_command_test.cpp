@@ -1,0 +1,184 @@
+#include "launcher/checkpoint_command.h"
+
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "checkpoint/real_disk.h"
+#include "launcher/flags/cli.h"
+#include "tests/checkpoint/small_run.h"
+#include "tests/launcher/launched.h"
+
+namespace zeroth::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Words = std::vector<std::string>;
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// An output with checkpoints of steps 4, 8 and 12.
+class Output {
+ public:
+  Output() {
+    checkpoint::OneRank one;
+    checkpoint::Saver saver(checkpoint::RealDisk::make(checkpoints()), one,
+                            {.run_id = "run-1", .keep = 0});
+    for (const int64_t step : {4, 8, 12}) save(saver, one, step, step);
+  }
+
+  std::string path() const { return folder_ / "out"; }
+  std::string checkpoints() const { return folder_ / "out/checkpoints"; }
+  std::string pieces(int64_t step) const {
+    return checkpoints() + "/step-" + std::to_string(step) + "/zeroth/pieces-00000.safetensors";
+  }
+  // Changes the last byte of what a step holds.
+  void damage(int64_t step) const {
+    std::string bytes = read_text(pieces(step));
+    bytes.back() = static_cast<char>(bytes.back() ^ 1);
+    write_text(pieces(step), bytes);
+  }
+  Words steps() const {
+    Words names;
+    for (const auto& entry : fs::directory_iterator(checkpoints())) {
+      if (checkpoint::step_of(entry.path().filename().string()))
+        names.push_back(entry.path().filename());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+ private:
+  TempFolder folder_;
+};
+
+std::string refused(const Words& words) {
+  return message_of<UsageError>([&] { (void)checkpoint_command(words); });
+}
+
+}  // namespace
+
+TEST_CASE("list tells step, size, age and state of each checkpoint") {
+  const Output output;
+  fs::create_directory(output.path() + "/step-2");
+  write_text(output.path() + "/step-2/config.json", "{}");
+  for (const std::string& path : {output.path(), output.checkpoints()}) {
+    const auto answer = checkpoint_command({"list", path});
+    CHECK(answer.status == 0);
+    const auto lines = lines_of(answer.text);
+    REQUIRE(lines.size() == 6);
+    CHECK(lines[0] == fs::canonical(output.checkpoints()).string());
+    CHECK(lines[1].starts_with("  step-4 "));
+    CHECK(contains(lines[1], " KiB "));
+    CHECK(lines[1].ends_with("s  complete"));
+    CHECK(lines[3].ends_with("s  complete, the newest"));
+    CHECK(lines[4] == "Weights without states, from which no run goes on:");
+    CHECK(lines[5] == "  step-2");
+  }
+  fs::remove(output.checkpoints() + "/step-12/zeroth/manifest.json");
+  const auto answer = checkpoint_command({"list", output.path()});
+  CHECK(answer.status == 1);
+  CHECK(contains(answer.text, "step-12"));
+  CHECK(contains(answer.text, "not complete: "));
+  CHECK(contains(answer.text, "it has no zeroth/manifest.json"));
+}
+
+TEST_CASE("show tells what the newest one holds, or the one that is named") {
+  const Output output;
+  const auto newest = checkpoint_command({"show", output.path()});
+  CHECK(newest.status == 0);
+  for (const char* const part :
+       {"/step-12\n", "step      ", "run-1", "goes on from  step 8, manifest ",
+        "Counters:\n  salt  12\n", "Must be equal to go on:\n  model  small\n",
+        "zeroth/pieces-00000.safetensors  ", ", 4 pieces\n",
+        "2 tensors:\n  a  [6, 4]            exp_avg F32, master F32\n"}) {
+    CHECK_MESSAGE(contains(newest.text, part), part);
+  }
+  const auto one = checkpoint_command({"show", output.checkpoints() + "/step-4"});
+  CHECK(contains(one.text, "Counters:\n  salt  4\n"));
+  CHECK_FALSE(contains(one.text, "goes on from"));
+}
+
+TEST_CASE("verify reads every byte, and names file, tensor and box of one that changed") {
+  const Output output;
+  const auto good = checkpoint_command({"verify", output.path()});
+  CHECK(good.status == 0);
+  CHECK(lines_of(good.text).size() == 3);
+  CHECK(lines_of(good.text)[0].starts_with("step-4: good, "));
+  output.damage(8);
+  fs::resize_file(output.pieces(12), 100);
+  const auto bad = checkpoint_command({"verify", output.path()});
+  CHECK(bad.status == 1);
+  CHECK(contains(bad.text, "step-8: 1 fault\n"));
+  CHECK(contains(bad.text, "exp_avg of b [0:5](0:5): crc32c "));
+  CHECK(contains(bad.text, "step-12: 1 fault\n  not complete: "));
+  CHECK(checkpoint_command({"verify", output.checkpoints() + "/step-4"}).status == 0);
+  CHECK(checkpoint_command({"verify", output.checkpoints() + "/step-8"}).status == 1);
+  fs::rename(output.checkpoints() + "/step-4", output.path() + "/kept");
+  CHECK(checkpoint_command({"verify", output.path() + "/kept"}).text.starts_with("kept: good, "));
+}
+
+TEST_CASE("prune keeps the newest, and takes what is not complete only where it is told to") {
+  const Output output;
+  CHECK(checkpoint_command({"prune", output.path(), "--dry-run"}).text == "would remove step-4\n");
+  CHECK(output.steps() == Words{"step-12", "step-4", "step-8"});
+  CHECK(checkpoint_command({"prune", output.path()}).text == "removed step-4\n");
+  CHECK(checkpoint_command({"prune", output.path()}).text == "nothing to remove\n");
+  fs::remove(output.checkpoints() + "/step-12/zeroth/manifest.json");
+  CHECK(checkpoint_command({"prune", output.path(), "--keep", "1"}).text == "nothing to remove\n");
+  CHECK(checkpoint_command({"prune", output.path(), "--keep", "1", "--damaged"}).text ==
+        "removed step-12\n");
+  CHECK(output.steps() == Words{"step-8"});
+  fs::remove(output.checkpoints() + "/step-8/zeroth/manifest.json");
+  CHECK(message_of<Error>([&] {
+          (void)checkpoint_command({"prune", output.path(), "--damaged"});
+        }).ends_with("holds no complete checkpoint: nothing is removed"));
+  CHECK(output.steps() == Words{"step-8"});
+}
+
+TEST_CASE("what cannot be meant is refused") {
+  const Output output;
+  const TempFolder empty;
+  CHECK(contains(refused({}), "COMMAND"));
+  CHECK(contains(refused({"list"}), "DIR"));
+  CHECK(refused({"remove", "x"}) ==
+        "checkpoint remove: must be list, show, verify or prune (zeroth checkpoint --help)");
+  CHECK(refused({"list", "x", "--keep", "3"}) == "checkpoint list: --keep belongs to prune");
+  CHECK(refused({"prune", "x", "--keep", "0"}) ==
+        "checkpoint prune: --keep 0: at least one must stay");
+  const std::string one = output.checkpoints() + "/step-4";
+  CHECK(refused({"prune", one}) ==
+        "checkpoint prune: " + one + " is one checkpoint; name the folder that holds them");
+  CHECK(message_of<Error>([&] {
+          (void)checkpoint_command({"list", "/no/such"});
+        }) == "/no/such: there is no such folder");
+  for (const char* const verb : {"show", "verify"}) {
+    CHECK(message_of<Error>([&] {
+            (void)checkpoint_command({verb, empty.path()});
+          }) == empty.path().string() + " holds no checkpoints");
+  }
+  CHECK(contains(checkpoint_command({"list", empty.path()}).text, "  no checkpoints\n"));
+  CHECK(contains(checkpoint_command({"--help"}).text, "Status: 0, or 1"));
+}
+
+TEST_CASE("zeroth checkpoint is a command of the program, with its status") {
+  const Output output;
+  const auto good = run_zeroth({"checkpoint", "verify", output.path()});
+  CHECK(good.status == 0);
+  CHECK(good.err == "");
+  CHECK(lines_of(good.out).size() == 3);
+  output.damage(8);
+  CHECK(run_zeroth({"checkpoint", "verify", output.path()}).status == 1);
+  const auto bad = run_zeroth({"checkpoint", "lst", output.path()});
+  CHECK(bad.status == 2);
+  CHECK(bad.err ==
+        "zeroth: error: checkpoint lst: must be list, show, verify or prune (zeroth "
+        "checkpoint --help)\n");
+  const auto missing = run_zeroth({"checkpoint", "list", "/no/such"});
+  CHECK(missing.status == 1);
+  CHECK(missing.err == "zeroth: error: /no/such: there is no such folder\n");
+}
+
+}  // namespace zeroth::launcher
