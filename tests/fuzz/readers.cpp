@@ -7,9 +7,12 @@
 #include <fstream>
 #include <typeinfo>
 
+#include "base/crc32c.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/printable.h"
+#include "checkpoint/coverage.h"
+#include "checkpoint/manifest.h"
 #include "configs/inspect.h"
 #include "configs/resolve.h"
 #include "configs/schema/json_text.h"
@@ -109,6 +112,17 @@ void read_index(std::string_view bytes) {
   }
   const auto path = Scratch::write("index/model.safetensors.index.json", bytes);
   const model::SafetensorsFolder folder(path.parent_path());
+}
+
+// Without its last two lines; the CRC in them is that of whatever stands before.
+void read_manifest(std::string_view bytes) {
+  const std::string text =
+      fmt::format("{}  \"crc32c\": \"{}\"\n}}\n", bytes, crc_text(crc32c(bytes)));
+  const checkpoint::Manifest manifest = checkpoint::parse_manifest(text, "manifest.json");
+  (void)checkpoint::coverage_complaints(manifest.files);
+  const std::string written = checkpoint::text_of(manifest);
+  if (checkpoint::text_of(checkpoint::parse_manifest(written, "again.json")) != written)
+    throw Finding("another manifest, once it is written and read");
 }
 
 void read_tokenizer(std::string_view bytes) {
@@ -219,6 +233,7 @@ const std::vector<Reader>& readers() {
                                           {"model_config", read_model_config},
                                           {"safetensors", read_safetensors},
                                           {"index", read_index},
+                                          {"manifest", read_manifest},
                                           {"tokenizer", read_tokenizer},
                                           {"special_tokens", read_special_tokens},
                                           {"jsonl", read_jsonl},
