@@ -1,10 +1,23 @@
 #include "data/dataset.h"
 
+#include <utility>
+
 #include "base/error.h"
 #include "data/jsonl_samples.h"
+#include "data/record_reader.h"
 #include "data/token_windows.h"
 
 namespace zeroth::data {
+
+namespace {
+
+std::unique_ptr<Dataset> open_records(const DatasetOptions& options) {
+  EncodedRecords read = read_records(options);
+  if (!read.joined) return std::make_unique<JsonlSamples>(options, std::move(read));
+  return std::make_unique<TokenWindows>(options, joined_tokens(std::move(read.ids)));
+}
+
+}  // namespace
 
 bool has_records(const std::filesystem::path& path) {
   return path.extension() == ".jsonl" || path.extension() == ".json";
@@ -14,7 +27,7 @@ std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
   ZEROTH_CHECK(options.seq_len >= 1 && options.vocab_size >= 1, "seq_len {}, vocab_size {}",
                options.seq_len, options.vocab_size);
   const auto extension = options.path.extension();
-  if (has_records(options.path)) return std::make_unique<JsonlSamples>(options);
+  if (has_records(options.path)) return open_records(options);
   const bool text = extension == ".txt";
   if (!text && extension != ".bin") {
     throw Error("{}: unknown kind of data '{}'; .txt, .bin, .jsonl and .json are known",

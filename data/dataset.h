@@ -19,8 +19,11 @@ struct DatasetStats {
   int64_t samples = 0;         // kept, = Dataset::size()
   int64_t truncated = 0;       // kept, but cut at the end to seq_len + 1 ids
   int64_t dropped = 0;         // left out: no trained target remained inside the window
+  int64_t lost_tokens = 0;     // positions of cut and dropped samples that are not in `tokens`
   int64_t tokens = 0;          // positions over all kept samples, without padding
   int64_t trained_tokens = 0;  // of these, positions whose target is trained
+  bool pairs = false;          // records are prompts and completions
+  bool joined = false;         // texts of records follow each other in windows
   std::string guess = {};      // which fields were taken for prompt and completion by their names
 };
 
@@ -46,6 +49,12 @@ class Dataset {
   virtual DatasetStats stats() const = 0;
 };
 
+// What becomes of records with a text of more than seq_len positions. Pairs are cut in any case.
+enum class LongText {
+  kCut,   // each is a sample, cut at its end
+  kChunk  // all texts, each with its end of text, are one stream that is cut into windows
+};
+
 struct DatasetOptions {
   // By extension: .txt (one text), .bin (ids: uint16 if vocab_size <= 65536, else uint32), .jsonl
   // (an object a line), .json (an array of objects).
@@ -59,13 +68,15 @@ struct DatasetOptions {
   std::string completion_field = {};
   // Records with a prompt: text at its end, as if it stood in the file. Not trained.
   std::string separator = {};
+  LongText long_text = LongText::kCut;
 };
 
 // Whether a file of this name holds records with fields.
 bool has_records(const std::filesystem::path& path);
 
-// .txt and .bin: sample i = tokens[i*T .. i*T+T], floor((n-1)/T) samples. Records: prefix + prompt
-// + completion + end of text, loss on the last two; or prefix + text + end of text, loss on all.
+// .txt, .bin and joined texts: sample i = tokens[i*T .. i*T+T], floor((n-1)/T) samples. Records:
+// prefix + prompt + completion + end of text, loss on the last two; or prefix + text + end of text,
+// loss on all.
 // Throws Error naming file (and line).
 std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -81,6 +82,12 @@ TokenStream map_binary_tokens(const DatasetOptions& options) {
                 : as_stream<uint32_t>(options, std::move(file));
 }
 
+TokenStream joined_tokens(std::vector<int32_t> ids) {
+  auto owner = std::make_shared<std::vector<int32_t>>(std::move(ids));
+  const std::span<const int32_t> view(*owner);
+  return {std::move(owner), view, true};
+}
+
 TokenWindows::TokenWindows(const DatasetOptions& options, TokenStream stream)
     : path_(options.path.string()),
       stream_(std::move(stream)),
@@ -90,8 +97,9 @@ TokenWindows::TokenWindows(const DatasetOptions& options, TokenStream stream)
       std::visit([](const auto& ids) { return static_cast<int64_t>(ids.size()); }, stream_.ids);
   size_ = std::max<int64_t>(count - 1, 0) / seq_len_;
   if (size_ == 0) {
-    throw Error("{} has {} tokens, one sample of seq_len {} needs {}", path_, count, seq_len_,
-                seq_len_ + 1);
+    throw Error("{} has {} tokens, one sample of seq_len {} needs {}{}", path_, count, seq_len_,
+                seq_len_ + 1,
+                stream_.joined ? "; --long-text cut takes each text alone, however short" : "");
   }
 }
 
@@ -120,7 +128,10 @@ std::string TokenWindows::name_of(int64_t index) const {
 }
 
 DatasetStats TokenWindows::stats() const {
-  return {.samples = size_, .tokens = size_ * seq_len_, .trained_tokens = size_ * seq_len_};
+  return {.samples = size_,
+          .tokens = size_ * seq_len_,
+          .trained_tokens = size_ * seq_len_,
+          .joined = stream_.joined};
 }
 
 }  // namespace zeroth::data

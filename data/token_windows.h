@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "data/dataset.h"
 
@@ -15,6 +16,7 @@ namespace zeroth::data {
 struct TokenStream {
   std::shared_ptr<const void> owner;
   std::variant<std::span<const int32_t>, std::span<const uint16_t>, std::span<const uint32_t>> ids;
+  bool joined = false;  // several texts, one behind the other
 };
 
 // Both throw Error naming file, position and value for an id outside the vocabulary.
@@ -23,6 +25,9 @@ TokenStream read_text_tokens(const DatasetOptions& options);
 
 // .bin: the ids themselves, mapped; read through once, a piece at a time.
 TokenStream map_binary_tokens(const DatasetOptions& options);
+
+// Ids that are known to be in the vocabulary: texts one behind the other, each with its end.
+TokenStream joined_tokens(std::vector<int32_t> ids);
 
 class TokenWindows : public Dataset {
  public:

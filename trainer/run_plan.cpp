@@ -14,7 +14,6 @@
 #include "base/process_limits.h"
 #include "configs/resolve.h"
 #include "configs/schema/check.h"
-#include "data/tokenizer.h"
 #include "model/blocks/build.h"
 #include "model/hf/companions.h"
 #include "model/hf/model_folder.h"
@@ -53,58 +52,6 @@ void require_file(std::string_view flag, const std::string& path) {
   std::error_code failure;
   if (std::filesystem::exists(path, failure)) return;
   throw Error("{} {}: {}", flag, path, failure ? system_reason(failure.value()) : "no such file");
-}
-
-// Opens datasets of one run; they share a tokenizer that is read when the first one needs it.
-class Opener {
- public:
-  explicit Opener(const RunPlan& plan) : plan_(plan) {}
-
-  std::unique_ptr<data::Dataset> open(const std::string& path) {
-    const Flags& flags = plan_.flags;
-    const bool text = std::filesystem::path(path).extension() != ".bin";
-    if (text && !tokenizer_) tokenizer_.emplace(data::Tokenizer::load(flags.model));
-    data::DatasetOptions options{.path = path,
-                                 .tokenizer = tokenizer_ ? &*tokenizer_ : nullptr,
-                                 .seq_len = plan_.samples.seq_len,
-                                 .vocab_size = plan_.spec.vocab_size};
-    // The fields are meant for those files that have any.
-    const bool elsewhere = data::has_records(flags.data) || data::has_records(flags.eval_data);
-    if (data::has_records(path) || !elsewhere) {
-      options.prompt_field = flags.prompt_field;
-      options.completion_field = flags.completion_field;
-      options.separator = flags.separator;
-    }
-    return data::open_dataset(options);
-  }
-
-  // Characters of all texts, see data::Tokenizer.
-  int64_t left_out() const { return tokenizer_ ? tokenizer_->left_out() : 0; }
-
- private:
-  const RunPlan& plan_;
-  std::optional<data::Tokenizer> tokenizer_;
-};
-
-void open_data(RunPlan& plan) {
-  const Flags& flags = plan.flags;
-  Opener opener(plan);
-  if (!flags.eval_only && !flags.data.empty()) plan.samples.train = opener.open(flags.data);
-  if (flags.max_train_samples) plan.samples.most_train_samples = *flags.max_train_samples;
-  if (!flags.eval_data.empty()) plan.samples.eval = opener.open(flags.eval_data);
-  if (!plan.samples.eval && flags.eval_only && !flags.data.empty()) {
-    plan.samples.eval = opener.open(flags.data);
-  }
-  if (opener.left_out() > 0) {
-    warn(plan.notes, "--data",
-         "{}/tokenizer.json: {} characters of the data have no token: left out", flags.model,
-         opener.left_out());
-  }
-  if (!plan.samples.eval) return;
-  plan.samples.eval_samples = plan.samples.eval->size();
-  if (flags.max_eval_samples) {
-    plan.samples.eval_samples = std::min(plan.samples.eval_samples, *flags.max_eval_samples);
-  }
 }
 
 // Whether a ragged batch at the end of an epoch is left out. That a flag and a file disagree is
@@ -174,28 +121,6 @@ void check_output(const Flags& flags) {
     model::clear_leftovers(flags.output, is_step_folder);
   }
   model::OutputFolder::check(flags.output, flags.overwrite);
-}
-
-// More than half of the samples are lost in --seq-len: hardly what anybody wants.
-void warn_of_dropped(RunPlan& plan) {
-  if (!plan.samples.train) return;
-  const data::DatasetStats stats = plan.samples.train->stats();
-  if (stats.dropped <= stats.samples) return;
-  warn(plan.notes, "--seq-len",
-       "{}: {} of {} samples are dropped, nothing to train within {} positions: raise "
-       "--seq-len",
-       plan.flags.data, stats.dropped, stats.dropped + stats.samples, plan.samples.seq_len);
-}
-
-void note_guessed_fields(RunPlan& plan) {
-  const auto tell = [&](const data::Dataset* samples, const std::string& path) {
-    if (samples == nullptr || samples->stats().guess.empty()) return;
-    note(plan.notes, "--data", "{}: {}; --prompt-field and --completion-field choose others", path,
-         samples->stats().guess);
-  };
-  tell(plan.samples.train.get(), plan.flags.data);
-  tell(plan.samples.eval.get(),
-       plan.flags.eval_data.empty() ? plan.flags.data : plan.flags.eval_data);
 }
 
 void note_unknown_keys(RunPlan& plan) {
@@ -322,7 +247,7 @@ RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device) {
   plan.device = device;
   const Basis basis = check_basis(plan, world_size);
   const bool drops = drops_last(plan.flags, basis.document);
-  open_data(plan);
+  open_samples(plan.flags, plan.spec.vocab_size, plan.samples, plan.notes);
   const auto steps = count_steps(plan, basis.batch.train_batch_size, drops);
   auto resolved = configs::resolve(
       basis.document, plan.flags.values,
@@ -336,8 +261,7 @@ RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device) {
       engine::outline(model::build_blocks(plan.spec), plan.config, outline_options(plan));
   if (plan.flags.eval_only) std::erase_if(resolved.notes, is_of_training);
   plan.notes.insert(plan.notes.begin(), resolved.notes.begin(), resolved.notes.end());
-  warn_of_dropped(plan);
-  note_guessed_fields(plan);
+  tell_of_samples(plan.flags, plan.samples, plan.notes);
   note_output(plan);
   plan.notes.insert(plan.notes.end(), plan.flags.notes.begin(), plan.flags.notes.end());
   for (configs::Note& note : plan.notes) {

@@ -16,27 +16,9 @@
 #include "model/spec.h"
 #include "trainer/flags/flags.h"
 #include "trainer/occasions.h"
+#include "trainer/samples.h"
 
 namespace zeroth::trainer {
-
-// What is trained and evaluated on, and how much of it a run takes.
-struct Samples {
-  int64_t seq_len = 0;
-  std::unique_ptr<data::Dataset>
-      train;  // null with --eval-only, and where nothing but the plan is wanted
-  std::unique_ptr<data::Dataset> eval;  // null when nothing is evaluated
-  int64_t total_steps = 0;              // 0 with --eval-only
-  // Samples of the whole run, repeated ones included: epochs end within the last step. With --steps
-  // there is no such end.
-  int64_t train_samples = std::numeric_limits<int64_t>::max();
-  // Of one epoch: all, but for those that dataloader_drop_last leaves out.
-  int64_t epoch_samples = 0;
-  int64_t eval_samples = 0;
-  int64_t most_train_samples = std::numeric_limits<int64_t>::max();  // --max_train_samples
-
-  // Of `train`: the first ones that count.
-  int64_t train_size() const { return std::min(train->size(), most_train_samples); }
-};
 
 struct RunPlan {
   Flags flags;

@@ -122,6 +122,10 @@ TEST_CASE(
   CHECK(dataset->stats().samples == 2);
   CHECK(dataset->stats().truncated == 1);
   CHECK(dataset->stats().dropped == 1);
+  const auto positions = [&](const char* pair) { return std::ssize(gpt2.encode(pair)); };
+  CHECK(dataset->stats().lost_tokens == positions("12") + positions("3456789012") -
+                                            (prompt + 1) +  // each with an end of text
+                                            positions("123456789012") + positions("34"));
   CHECK(dataset->length(0) == prompt + 1);
   CHECK(trained_targets(*dataset, 0) == 2);
   CHECK(dataset->stats().trained_tokens == 3);

@@ -222,35 +222,4 @@ TEST_CASE("the configuration is resolved without data") {
   CHECK(made.config.batch.train_batch_size == 4);
 }
 
-TEST_CASE("a length in which most samples are lost is warned of") {
-  const Workbench bench;
-  const std::string lengthy(100, 'x');
-  std::string lines = R"({"prompt": "one", "completion": "two"})";
-  for (int i = 0; i < 2; ++i) {
-    lines += fmt::format("\n{{\"prompt\": \"{}\", \"completion\": \"two\"}}", lengthy);
-  }
-  bench.write("long.jsonl", lines);
-  const std::string line = "--model @model --data @long.jsonl --micro-batch 1 --seq-len ";
-  const auto warnings = lines_of(plan(bench, line + "16").notes, configs::Note::Kind::kWarning);
-  REQUIRE(warnings.size() == 1);
-  CHECK(warnings[0].ends_with(
-      "long.jsonl: 2 of 3 samples are dropped, nothing to train within 16 positions: raise "
-      "--seq-len"));
-  CHECK(lines_of(plan(bench, line + "128").notes, configs::Note::Kind::kWarning).empty());
-}
-
-TEST_CASE("characters that the tokenizer has no token for are counted in a warning") {
-  const Workbench bench;
-  std::string tokenizer = bench.read("model/tokenizer.json");
-  const std::string token = R"("\u010b":)";  // of byte 11
-  REQUIRE(tokenizer.find(token) != std::string::npos);
-  tokenizer.replace(tokenizer.find(token), token.size(), R"("another":)");
-  bench.write("model/tokenizer.json", tokenizer);
-  bench.write("odd.jsonl", R"({"text": "one\u000btwo\u000b"})");
-  const auto made = plan(bench, "--model @model --data @odd.jsonl --micro-batch 1 --seq-len 16");
-  const auto warnings = lines_of(made.notes, configs::Note::Kind::kWarning);
-  REQUIRE(warnings.size() == 1);
-  CHECK(warnings[0].ends_with("tokenizer.json: 2 characters of the data have no token: left out"));
-}
-
 }  // namespace zeroth::trainer

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <climits>
 #include <cmath>
 #include <string_view>
@@ -98,6 +99,26 @@ void settle_separator(Flags& flags, Complaints& complaints) {
     text.push_back("\n\t\\"[known]);
   }
   flags.separator = text;
+}
+
+bool is_spelled(const Flags& flags, std::string_view ours, std::string_view name) {
+  std::string typed = flags.spellings.of(ours);
+  std::replace(typed.begin() + 2, typed.end(), '-', '_');
+  return typed.substr(2) == name;
+}
+
+// run_clm.py joins all texts and cuts them into blocks; a line that is spelled for it asks for
+// that.
+void settle_long_text(RawFlags& raw, Complaints& complaints) {
+  using data::LongText;
+  Flags& flags = raw.flags;
+  const auto chosen =
+      choose<LongText>("--long-text", raw.long_text,
+                       {{"cut", LongText::kCut}, {"chunk", LongText::kChunk}}, complaints);
+  const bool for_run_clm =
+      is_spelled(flags, "--seq-len", "block_size") || is_spelled(flags, "--data", "train_file");
+  flags.long_text_given = chosen.has_value();
+  flags.long_text = chosen.value_or(for_run_clm ? LongText::kChunk : LongText::kCut);
 }
 
 template <typename T>
@@ -221,6 +242,7 @@ Flags settle(RawFlags raw, Complaints& complaints) {
   settle_seed(raw, complaints);
   settle_choices(raw, complaints);
   settle_separator(raw.flags, complaints);
+  settle_long_text(raw, complaints);
   raw.flags.shuffle = !raw.no_shuffle;
   if (!raw.betas.empty()) raw.flags.values.betas = {raw.betas.at(0), raw.betas.at(1)};
   settle_tasks(raw, complaints);

@@ -26,6 +26,7 @@ struct RawFlags {
   bool drop_last = false;
   bool no_decay = false;
   std::string lr_scheduler_type;
+  std::string long_text;
   std::string loss_mean;
   std::string on_non_finite;
   std::string save_dtype;

@@ -53,6 +53,10 @@ void add_files(CLI::App& app, RawFlags& raw) {
   app.add_option("--separator", flags.separator,
                  "text between prompt and completion, not trained; \\n and \\t are known")
       ->option_text("TEXT");
+  app.add_option("--long-text", raw.long_text,
+                 "records of one text: cut each at --seq-len (default), or chunk: all are one "
+                 "stream in windows")
+      ->option_text("HOW");
 }
 
 void add_saving(CLI::App& app, RawFlags& raw) {

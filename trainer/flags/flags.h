@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "configs/resolve.h"
+#include "data/dataset.h"
 #include "trainer/flags/cadence.h"
 #include "trainer/flags/report_to.h"
 #include "trainer/flags/spellings.h"
@@ -33,6 +34,8 @@ struct Flags {
   std::string prompt_field;
   std::string completion_field;
   std::string separator;  // --separator: between prompt and completion, escapes resolved
+  data::LongText long_text = data::LongText::kCut;  // --long-text
+  bool long_text_given = false;                     // else it follows from the other spellings
   bool overwrite = false;
   bool print_config = false;
   bool deterministic = false;  // --deterministic: a GPU repeats a run bit by bit

@@ -155,6 +155,7 @@ std::string data_line(const std::string& path, const data::Dataset& dataset) {
       fmt::format("{}: {} of at most {} positions, {} tokens, {} trained", file_name(path),
                   counted(stats.samples, "sample"), dataset.seq_len(), format_count(stats.tokens),
                   format_count(stats.trained_tokens));
+  if (stats.joined) text += "; texts joined";
   if (stats.truncated > 0) text += fmt::format("; {} cut at the end", stats.truncated);
   if (stats.dropped > 0) text += fmt::format("; {} dropped: nothing to train", stats.dropped);
   return text;

@@ -1,0 +1,138 @@
+#include "trainer/samples.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <string>
+
+#include "tests/trainer/flag_line.h"
+#include "tests/trainer/workbench.h"
+#include "trainer/run_plan.h"
+
+namespace zeroth::trainer {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+// `line` with names in the workbench's folder written as @name.
+RunPlan plan(const Workbench& bench, std::string line) {
+  for (size_t at = 0; (at = line.find('@')) != std::string::npos;) {
+    line.replace(at, 1, (bench / "").string());
+  }
+  return make_plan(parse_line(line), 1);
+}
+
+Lines warnings_of(const RunPlan& plan) {
+  return lines_of(plan.notes, configs::Note::Kind::kWarning);
+}
+
+bool has_note(const RunPlan& plan, const std::string& part) {
+  for (const std::string& note : lines_of(plan.notes, configs::Note::Kind::kNote)) {
+    if (has(note, part)) return true;
+  }
+  return false;
+}
+
+// Two texts, one of which is longer than 16 positions.
+void write_texts(const Workbench& bench) {
+  bench.write("texts.jsonl",
+              fmt::format("{{\"text\": \"one\"}}\n{{\"text\": \"{}\"}}", std::string(100, 'x')));
+}
+
+}  // namespace
+
+TEST_CASE("a length in which most samples are lost is warned of") {
+  const Workbench bench;
+  const std::string lengthy(100, 'x');
+  std::string lines = R"({"prompt": "one", "completion": "two"})";
+  for (int i = 0; i < 2; ++i) {
+    lines += fmt::format("\n{{\"prompt\": \"{}\", \"completion\": \"two\"}}", lengthy);
+  }
+  bench.write("long.jsonl", lines);
+  const std::string line = "--model @model --data @long.jsonl --micro-batch 1 --seq-len ";
+  const auto warnings = lines_of(plan(bench, line + "16").notes, configs::Note::Kind::kWarning);
+  REQUIRE(warnings.size() == 1);
+  CHECK(warnings[0].ends_with(
+      "long.jsonl: 2 of 3 samples are dropped, nothing to train within 16 positions: raise "
+      "--seq-len"));
+  CHECK(lines_of(plan(bench, line + "128").notes, configs::Note::Kind::kWarning).empty());
+}
+
+TEST_CASE("characters that the tokenizer has no token for are counted in a warning") {
+  const Workbench bench;
+  std::string tokenizer = bench.read("model/tokenizer.json");
+  const std::string token = R"("\u010b":)";  // of byte 11
+  REQUIRE(tokenizer.find(token) != std::string::npos);
+  tokenizer.replace(tokenizer.find(token), token.size(), R"("another":)");
+  bench.write("model/tokenizer.json", tokenizer);
+  bench.write("odd.jsonl", R"({"text": "one\u000btwo\u000b"})");
+  const auto made = plan(bench, "--model @model --data @odd.jsonl --micro-batch 1 --seq-len 16");
+  const auto warnings = lines_of(made.notes, configs::Note::Kind::kWarning);
+  REQUIRE(warnings.size() == 1);
+  CHECK(warnings[0].ends_with("tokenizer.json: 2 characters of the data have no token: left out"));
+}
+
+TEST_CASE("texts whose ends are cut off are warned of beyond one token in a hundred") {
+  const Workbench bench;
+  write_texts(bench);
+  const std::string line = "--model @model --data @texts.jsonl --micro-batch 1 --seq-len ";
+  const RunPlan cut = plan(bench, line + "16");
+  const data::DatasetStats stats = cut.samples.train->stats();
+  REQUIRE(stats.lost_tokens > 0);
+  REQUIRE(warnings_of(cut).size() == 1);
+  CHECK(warnings_of(cut)[0].ends_with(fmt::format(
+      "texts.jsonl: {:.0f} % of the tokens ({} of {}) are cut off, beyond 16 positions: "
+      "--long-text chunk keeps all, or raise --seq-len",
+      100.0 * static_cast<double>(stats.lost_tokens) /
+          static_cast<double>(stats.lost_tokens + stats.tokens),
+      stats.lost_tokens, stats.lost_tokens + stats.tokens)));
+  CHECK(warnings_of(plan(bench, line + "16 --long-text chunk")).empty());
+  CHECK(warnings_of(plan(bench, line + "128")).empty());
+}
+
+TEST_CASE("one lost token in a hundred is no warning, one more is") {
+  const Workbench bench;
+  const std::string line = "--model @model --data @texts.jsonl --micro-batch 1 --seq-len ";
+  write_texts(bench);
+  const auto tokens = plan(bench, line + "128").samples.train->stats().tokens;
+  std::string many;  // short texts beside the long one, which is cut by its last token
+  for (int i = 0; i < 2 * tokens; ++i) many += "{\"text\": \"one\"}\n";
+  bench.write("texts.jsonl", many + bench.read("texts.jsonl"));
+  const int64_t longest = plan(bench, line + "128").samples.train->length(2 * tokens + 1);
+  CHECK(plan(bench, fmt::format("{}{}", line, longest - 1)).samples.train->stats().truncated == 1);
+  CHECK(warnings_of(plan(bench, fmt::format("{}{}", line, longest - 1))).empty());
+}
+
+TEST_CASE("pairs that are cut are not told of --long-text, which does nothing for them") {
+  const Workbench bench;
+  bench.write("pairs.jsonl", fmt::format("{{\"prompt\": \"one\", \"completion\": \"{}\"}}",
+                                         std::string(100, 'x')));
+  const std::string line = "--model @model --data @pairs.jsonl --micro-batch 1 --seq-len 16";
+  REQUIRE(warnings_of(plan(bench, line)).size() == 1);
+  CHECK(has(warnings_of(plan(bench, line))[0], "beyond 16 positions: raise --seq-len"));
+  const Lines told = warnings_of(plan(bench, line + " --long-text chunk"));
+  REQUIRE(told.size() == 2);
+  CHECK(
+      told[1].ends_with("pairs.jsonl: --long-text chunk: no effect, the records are prompts and "
+                        "completions and each is a sample"));
+}
+
+TEST_CASE("a line spelled for run_clm.py joins texts as that does, unless --long-text says cut") {
+  const Workbench bench;
+  write_texts(bench);
+  const std::string line = "--model_name_or_path @model --per_device_train_batch_size 1 ";
+  const RunPlan joined = plan(bench, line + "--data @texts.jsonl --block_size 16");
+  CHECK(joined.samples.train->stats().joined);
+  CHECK(has_note(joined,
+                 "texts.jsonl: the texts are joined and cut into windows, as run_clm.py does; "
+                 "--long-text cut takes each alone"));
+  CHECK(plan(bench, line + "--train_file @texts.jsonl --seq-len 16").samples.train->stats().joined);
+  const RunPlan cut =
+      plan(bench, line + "--train-file @texts.jsonl --block-size 16 --long-text cut");
+  CHECK_FALSE(cut.samples.train->stats().joined);
+  CHECK(cut.samples.train->size() == 2);
+  CHECK_FALSE(
+      plan(bench, line + "--data @texts.jsonl --max_seq_length 16").samples.train->stats().joined);
+}
+
+}  // namespace zeroth::trainer

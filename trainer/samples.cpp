@@ -1,0 +1,123 @@
+#include "trainer/samples.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "data/tokenizer.h"
+
+namespace zeroth::trainer {
+namespace {
+
+// Opens datasets of one run; they share a tokenizer that is read when the first one needs it.
+class Opener {
+ public:
+  Opener(const Flags& flags, int64_t seq_len, int64_t vocab_size)
+      : flags_(flags), seq_len_(seq_len), vocab_size_(vocab_size) {}
+
+  std::unique_ptr<data::Dataset> open(const std::string& path) {
+    const bool text = std::filesystem::path(path).extension() != ".bin";
+    if (text && !tokenizer_) tokenizer_.emplace(data::Tokenizer::load(flags_.model));
+    data::DatasetOptions options{.path = path,
+                                 .tokenizer = tokenizer_ ? &*tokenizer_ : nullptr,
+                                 .seq_len = seq_len_,
+                                 .vocab_size = vocab_size_,
+                                 .long_text = flags_.long_text};
+    // The fields are meant for those files that have any.
+    const bool elsewhere = data::has_records(flags_.data) || data::has_records(flags_.eval_data);
+    if (data::has_records(path) || !elsewhere) {
+      options.prompt_field = flags_.prompt_field;
+      options.completion_field = flags_.completion_field;
+      options.separator = flags_.separator;
+    }
+    return data::open_dataset(options);
+  }
+
+  // Characters of all texts, see data::Tokenizer.
+  int64_t left_out() const { return tokenizer_ ? tokenizer_->left_out() : 0; }
+
+ private:
+  const Flags& flags_;
+  int64_t seq_len_;
+  int64_t vocab_size_;
+  std::optional<data::Tokenizer> tokenizer_;
+};
+
+constexpr double kMostLost = 0.01;  // of all tokens, in silence
+
+// What --seq-len took away.
+void warn_of_lost(configs::Notes& notes, const std::string& path, const data::Dataset& samples) {
+  const data::DatasetStats stats = samples.stats();
+  const int64_t length = samples.seq_len();
+  if (stats.dropped > stats.samples) {
+    warn(notes, "--seq-len",
+         "{}: {} of {} samples are dropped, nothing to train within {} positions: raise --seq-len",
+         path, stats.dropped, stats.dropped + stats.samples, length);
+    return;
+  }
+  const int64_t all = stats.tokens + stats.lost_tokens;
+  const double lost = static_cast<double>(stats.lost_tokens) / static_cast<double>(all);
+  if (lost <= kMostLost) return;
+  warn(notes, "--seq-len",
+       "{}: {:.0f} % of the tokens ({} of {}) are cut off, beyond {} positions: {}raise --seq-len",
+       path, 100 * lost, stats.lost_tokens, all, length,
+       stats.pairs ? "" : "--long-text chunk keeps all, or ");
+}
+
+// How the records of a file were understood where nobody said it.
+void note_understood(const Flags& flags, configs::Notes& notes, const std::string& path,
+                     const data::Dataset& samples) {
+  const data::DatasetStats stats = samples.stats();
+  if (!stats.guess.empty()) {
+    note(notes, "--data", "{}: {}; --prompt-field and --completion-field choose others", path,
+         stats.guess);
+  }
+  if (stats.joined && !flags.long_text_given) {
+    note(notes, "--long-text",
+         "{}: the texts are joined and cut into windows, as run_clm.py does; --long-text cut takes "
+         "each alone",
+         path);
+  }
+  if (stats.pairs && flags.long_text_given && flags.long_text == data::LongText::kChunk) {
+    warn(notes, "--long-text",
+         "{}: --long-text chunk: no effect, the records are prompts and completions and each is a "
+         "sample",
+         path);
+  }
+}
+
+const std::string& eval_path(const Flags& flags) {
+  return flags.eval_data.empty() ? flags.data : flags.eval_data;
+}
+
+}  // namespace
+
+void open_samples(const Flags& flags, int64_t vocab_size, Samples& samples, configs::Notes& notes) {
+  Opener opener(flags, samples.seq_len, vocab_size);
+  if (!flags.eval_only && !flags.data.empty()) samples.train = opener.open(flags.data);
+  if (flags.max_train_samples) samples.most_train_samples = *flags.max_train_samples;
+  const bool evaluates = flags.eval_only || !flags.eval_data.empty();
+  if (evaluates && !eval_path(flags).empty()) samples.eval = opener.open(eval_path(flags));
+  if (opener.left_out() > 0) {
+    warn(notes, "--data", "{}/tokenizer.json: {} characters of the data have no token: left out",
+         flags.model, opener.left_out());
+  }
+  if (!samples.eval) return;
+  samples.eval_samples = samples.eval->size();
+  if (flags.max_eval_samples) {
+    samples.eval_samples = std::min(samples.eval_samples, *flags.max_eval_samples);
+  }
+}
+
+void tell_of_samples(const Flags& flags, const Samples& samples, configs::Notes& notes) {
+  const auto tell = [&](const data::Dataset* dataset, const std::string& path) {
+    if (dataset == nullptr) return;
+    warn_of_lost(notes, path, *dataset);
+    note_understood(flags, notes, path, *dataset);
+  };
+  tell(samples.train.get(), flags.data);
+  tell(samples.eval.get(), eval_path(flags));
+}
+
+}  // namespace zeroth::trainer
