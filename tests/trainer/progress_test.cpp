@@ -75,13 +75,37 @@ TEST_CASE("plain lines come for the first ten steps, then two seconds apart, and
   CHECK(screen.lines() == 12);
 }
 
-TEST_CASE("on a terminal one line is redrawn and cut to its width") {
+TEST_CASE("a narrow line loses whole parts, overlap and peak first, step and time left last") {
+  StepRow row = sample_row(1234567);
+  row.peak_share = 0.414;
+  row.stats.comm = {.working_s = 0.05, .waiting_s = 0.035, .under_way_s = 0.34, .collectives = 3};
+  const auto line = [&](size_t width) { return progress_text(row, 2000000, 185, width); };
+  const std::string end = " | 3m05s left";
+  const std::string all =
+      "step 1234567/2000000 | loss 2.5000 | lr 5.00e-05 | norm 1.25 | 2.00K tok/s | 41% of peak | "
+      "overlap 75%" +
+      end;
+  CHECK(line(all.size()) == all);
+  CHECK(line(all.size() - 1) ==
+        "step 1234567/2000000 | loss 2.5000 | lr 5.00e-05 | norm 1.25 | 2.00K tok/s | 41% of peak" +
+            end);
+  CHECK(line(80) == "step 1234567/2000000 | loss 2.5000 | norm 1.25 | 2.00K tok/s" + end);
+  CHECK(line(61) == "step 1234567/2000000 | loss 2.5000 | 2.00K tok/s" + end);
+  CHECK(line(50) == "step 1234567/2000000 | loss 2.5000" + end);
+  CHECK(line(40) == "step 1234567/2000000" + end);
+  CHECK(line(30) == "step 1234567/2000000");
+  CHECK(line(10) == "step 12345");
+  row.stats.skipped = true;
+  CHECK(line(82) == "step 1234567/2000000 | loss 2.5000 | skipped (0 so far), loss scale 1" + end);
+}
+
+TEST_CASE("on a terminal one line is redrawn, no wider than that") {
   Screen screen;
   {
     Progress progress({.total_steps = 100, .columns = 20}, screen.output());
     for (int step = 1; step <= 3; ++step) progress.step(sample_row(step));
     CHECK(screen.lines() == 0);
-    CHECK(screen.text.ends_with("\rstep 3/100 | loss 2.\x1b[K"));
+    CHECK(screen.text.ends_with("\rstep 3/100\x1b[K"));
     progress.evaluation({.step = 3, .eval_loss = 0, .eval_tokens = 5, .since_start_s = 1});
     CHECK(
         screen.text.ends_with("\r\x1b[Keval at step 3 | loss 0.000000 | perplexity 1.00 | 5 "

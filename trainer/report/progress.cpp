@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "base/printable.h"
 #include "base/units.h"
@@ -20,26 +22,51 @@ std::string deepspeed_text(const engine::StepStats& stats, const std::array<doub
                      stats.skipped_total, stats.lr, betas[0], betas[1]);
 }
 
-}  // namespace
+// A part of the progress line. Where they do not all fit, those of the highest rank go first.
+struct Part {
+  int rank;
+  std::string text;
+};
 
-std::string progress_text(const StepRow& row, int64_t total_steps, double seconds_left) {
+std::vector<Part> progress_parts(const StepRow& row, int64_t total_steps, double seconds_left) {
   const engine::StepStats& stats = row.stats;
-  std::string text =
-      fmt::format("step {}/{} | loss {:.4f} | lr {:.2e} | norm {:#.3g}", stats.step, total_steps,
-                  without_sign_of_nan(stats.loss), stats.lr, without_sign_of_nan(stats.grad_norm));
+  std::vector<Part> parts;
+  const auto add = [&]<typename... Values>(int rank, fmt::format_string<Values...> text,
+                                           Values&&... values) {
+    parts.push_back({rank, fmt::format(text, std::forward<Values>(values)...)});
+  };
+  add(0, "step {}/{}", stats.step, total_steps);
+  add(2, "loss {:.4f}", without_sign_of_nan(stats.loss));
+  add(6, "lr {:.2e}", stats.lr);
+  add(5, "norm {:#.3g}", without_sign_of_nan(stats.grad_norm));
   if (stats.skipped) {
-    text +=
-        fmt::format(" | skipped ({} so far), loss scale {}", stats.skipped_total, stats.loss_scale);
+    add(3, "skipped ({} so far), loss scale {}", stats.skipped_total, stats.loss_scale);
   }
   const double rate = static_cast<double>(stats.tokens) / row.step_s;
-  text += fmt::format(" | {} tok/s", format_count(std::llround(rate)));
-  if (std::isfinite(row.peak_share)) {
-    text += fmt::format(" | {:.0f}% of peak", 100 * row.peak_share);
-  }
+  add(4, "{} tok/s", format_count(std::llround(rate)));
+  if (std::isfinite(row.peak_share)) add(7, "{:.0f}% of peak", 100 * row.peak_share);
   const double overlap = split_of(stats).overlap;
-  if (std::isfinite(overlap)) text += fmt::format(" | overlap {:.0f}%", 100 * overlap);
-  if (stats.step < total_steps) text += fmt::format(" | {} left", format_duration(seconds_left));
-  return text;
+  if (std::isfinite(overlap)) add(8, "overlap {:.0f}%", 100 * overlap);
+  if (stats.step < total_steps) add(1, "{} left", format_duration(seconds_left));
+  return parts;
+}
+
+std::string joined(const std::vector<Part>& parts) {
+  std::string line;
+  for (const Part& part : parts) line += (line.empty() ? "" : " | ") + part.text;
+  return line;
+}
+
+}  // namespace
+
+std::string progress_text(const StepRow& row, int64_t total_steps, double seconds_left,
+                          size_t width) {
+  std::vector<Part> parts = progress_parts(row, total_steps, seconds_left);
+  while (joined(parts).size() > width && parts.size() > 1) {
+    parts.erase(std::max_element(parts.begin(), parts.end(),
+                                 [](const Part& a, const Part& b) { return a.rank < b.rank; }));
+  }
+  return joined(parts).substr(0, width);
 }
 
 std::string breakdown_text(const engine::StepStats& stats) {
@@ -87,12 +114,13 @@ bool Progress::redraws() const {
 
 void Progress::step(const StepRow& row) {
   if (!shows(configs::LogLevel::kInfo)) return;
-  std::string text = progress_text(row, options_.total_steps, seconds_left(row));
+  const double left = seconds_left(row);
   if (redraws()) {
     const auto width = static_cast<size_t>(*options_.columns);
-    output_(fmt::format("\r{}\x1b[K", std::string_view(text).substr(0, width)));
+    output_(fmt::format("\r{}\x1b[K", progress_text(row, options_.total_steps, left, width)));
     line_open_ = true;
   } else if (plain_due(row)) {
+    std::string text = progress_text(row, options_.total_steps, left);
     if (options_.wall_clock_breakdown || shows(configs::LogLevel::kDebug)) {
       text += " | " + breakdown_text(row.stats);
     }

@@ -57,8 +57,9 @@ class Progress {
 };
 
 // "step 12/200 | loss 2.3412 | lr 5.00e-05 | norm 1.23 | 12.3K tok/s | 41% of peak | overlap 87% |
-// 3m05s left"
-std::string progress_text(const StepRow& row, int64_t total_steps, double seconds_left);
+// 3m05s left"; in a line of `width` whole parts give way, step and time left last.
+std::string progress_text(const StepRow& row, int64_t total_steps, double seconds_left,
+                          size_t width = std::string::npos);
 
 // "data 0.001 forward 0.120 backward 0.250 reduce 0.010 update 0.004 s", and where ranks talk " =
 // compute 0.300 communication 0.050 waiting 0.035 s"; where states or parameters rest in files ";
