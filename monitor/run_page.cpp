@@ -20,10 +20,12 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kDataMark = "__DATA__";
 
-int64_t seconds_now() {
-  using std::chrono::system_clock;
-  return std::chrono::duration_cast<std::chrono::seconds>(system_clock::now().time_since_epoch())
-      .count();
+// Since 1970, to the millisecond.
+double seconds_now() {
+  using namespace std::chrono;
+  return static_cast<double>(
+             duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count()) /
+         1000;
 }
 
 const char* state_name(RunPage::State state) {
@@ -121,7 +123,7 @@ void RunPage::write(State state) {
   }
 }
 
-std::string RunPage::html(State state, int64_t seconds) const {
+std::string RunPage::html(State state, double seconds) const {
   Json config = Json::array();
   for (const auto& value : facts_.config) {
     config.push_back(Json::array({value.key, value.value, value.origin}));

@@ -58,7 +58,7 @@ class RunPage {
   void write(State state);
 
   // The page's text. `seconds`: since 1970, when it is written.
-  std::string html(State state, int64_t seconds) const;
+  std::string html(State state, double seconds) const;
 
  private:
   std::filesystem::path path_;
@@ -66,7 +66,7 @@ class RunPage {
   Warn warn_;
   Curves steps_;
   Curves evaluations_;
-  int64_t started_;  // seconds since 1970
+  double started_;  // seconds since 1970
   bool failed_ = false;
 };
 

@@ -173,6 +173,25 @@ TEST_CASE("what stands in the place of the page's next version is not written th
   CHECK_FALSE(fs::exists(folder.path() / "train_log.html.part"));
 }
 
+TEST_CASE("a browser tells times in units that fit") {
+  const TempFolder folder;
+  RunPage page(folder.path() / "train_log.html", facts(), kNoWarning);
+  const double started = data_of(page.html(RunPage::State::kRunning, 0))["started"];
+  const auto time_after = [&](double seconds) {
+    const auto path =
+        folder.write("after.html", page.html(RunPage::State::kRunning, started + seconds));
+    const std::string dom = rendered(path);
+    const std::regex tile("<span>Time</span><b>([^<]*)</b>");
+    std::smatch match;
+    return std::regex_search(dom, match, tile) ? match[1].str() : dom.empty() ? "no chromium" : dom;
+  };
+  if (time_after(0) == "no chromium") return;
+  CHECK(time_after(0) == "0 s");
+  CHECK(time_after(0.25) == "250 ms");
+  CHECK(time_after(59.97) == "1m00s");
+  CHECK(time_after(3725) == "1h02m");
+}
+
 TEST_CASE("a browser draws the curves") {
   const TempFolder folder;
   const fs::path path = folder.path() / "train_log.html";

@@ -31,8 +31,9 @@ void flatten(const Json& json, const std::string& path, const configs::Origins& 
   }
 }
 
+// The output's name: what tells runs of one model apart.
 std::string title_of(const Flags& flags) {
-  const auto path = std::filesystem::path(flags.model).lexically_normal();
+  const auto path = std::filesystem::absolute(flags.output).lexically_normal();
   const auto name = path.has_filename() ? path.filename() : path.parent_path().filename();
   return name.string();
 }
