@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <filesystem>
@@ -23,6 +22,7 @@
 #include "launcher/report.h"
 #include "launcher/run/find_program.h"
 #include "launcher/run/job_files.h"
+#include "launcher/run/printing_command.h"
 #include "launcher/run/rank_plan.h"
 #include "launcher/run/supervisor.h"
 
@@ -90,29 +90,17 @@ void tell(const LaunchOptions& options, const Program& program, const RankPlan& 
   }
 }
 
-bool has_any(const std::vector<std::string>& command, std::vector<std::string_view> flags) {
-  return std::any_of(command.begin() + 1, command.end(), [&](const std::string& word) {
-    return std::find(flags.begin(), flags.end(), word.substr(0, word.find('='))) != flags.end();
-  });
-}
-
-// A command whose work is what it prints: without its output it has failed. So is an evaluation of
-// finetune whose loss goes nowhere else.
-bool only_prints(const std::vector<std::string>& command) {
-  if (has_any(command, {"--print-config", "--help", "-h", "--version"})) return true;
-  return std::filesystem::path(command[0]).filename() == "finetune" &&
-         has_any(command, {"--eval-only"}) && !has_any(command, {"--metrics"});
-}
-
 int launch(const LaunchOptions& options, double launch_time) {
   if (options.verbosity >= Verbosity::kWarnings && !options.warnings.empty())
     say("warning: " + listed(options.warnings));
   require_open_files(kOpenFiles);
-  const bool prints = only_prints(options.command);
-  if (prints && standard_output_was_closed()) throw Error("standard output is closed");
+  const PrintingCommand prints = printing_command(options.command);
+  if (prints.output_is_all && standard_output_was_closed())
+    throw Error("standard output is closed");
   const std::string path = LaunchEnvironment::from_process().path;
   const Program program{find_program(options.command[0], own_folder(), path), options.command};
   PlanRequest request = look_around(options, launch_time);
+  if (prints.one_rank) request.choice.num_ranks = 1;
   require_open_files(kOpenFiles + kOpenFilesOfRank * request.choice.num_ranks);
   const MemoryFile meeting = MemoryFile::create("zeroth-meeting");  // open for as long as ranks run
   if (request.choice.num_ranks > 1) request.meeting = meeting.ticket();
@@ -120,8 +108,9 @@ int launch(const LaunchOptions& options, double launch_time) {
   tell(options, program, plan);
   SupervisorOptions supervision{
       .job = {.quiet = options.verbosity < Verbosity::kNotes,
-              .output_is_all = prints,
+              .output_is_all = prints.output_is_all,
               .signal_grace = std::chrono::seconds(options.grace_seconds)},
+      .bare_lines = prints.bare_lines,
       .progress_on_terminal = request.terminal_columns.has_value()};
   std::vector<FileDescriptor> logs;
   if (!options.rank_log_folder.empty())

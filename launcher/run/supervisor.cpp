@@ -121,7 +121,8 @@ void Supervisor::start_rank(const Program& program, const RankSpec& spec, size_t
 }
 
 void Supervisor::open_streams(RunningRank& rank, const RankSpec& spec, size_t num_ranks) {
-  const std::string prefix = line_prefix(spec.rank, static_cast<int>(num_ranks));
+  const std::string prefix =
+      options_.bare_lines ? "" : line_prefix(spec.rank, static_cast<int>(num_ranks));
   const bool progress = options_.progress_on_terminal && spec.rank == 0;
   if (!options_.rank_logs.empty()) {
     const int file = options_.rank_logs[static_cast<size_t>(spec.rank)];

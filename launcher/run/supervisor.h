@@ -13,6 +13,7 @@ namespace zeroth::launcher {
 
 struct SupervisorOptions {
   JobOptions job = {};
+  bool bare_lines = false;                      // without the ranks' numbers before them
   bool progress_on_terminal = false;            // rank 0 redraws its progress line with '\r'
   std::vector<int> rank_logs = {};              // an open file per rank, not owned; empty: none
   std::filesystem::path system_root = "/";      // see oom_watch.h

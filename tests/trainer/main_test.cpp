@@ -49,6 +49,18 @@ TEST_CASE("the metrics of an earlier run outlive one that does not start") {
   CHECK(bench.read("m.jsonl") == "old\n");
 }
 
+TEST_CASE("help and configuration have no rank's number before their lines") {
+  const Workbench bench;
+  const auto help = bench.zeroth(2, "--help");
+  CHECK(help.code == 0);
+  CHECK_FALSE(has(help.out, "[0]"));
+  CHECK(help.out == bench.finetune("--help").out);
+  const auto config = bench.zeroth(2, "--model model --print-config --global-batch 8");
+  CHECK(config.code == 0);
+  CHECK_FALSE(has(config.out, "[0]"));
+  CHECK(has(config.out, "\"train_micro_batch_size_per_gpu\": 4"));
+}
+
 TEST_CASE("a wrong environment is named") {
   const Workbench bench;
   const auto result = bench.finetune(kGood, "RANK=2 WORLD_SIZE=2");

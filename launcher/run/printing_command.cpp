@@ -1,0 +1,31 @@
+#include "launcher/run/printing_command.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <string_view>
+
+namespace zeroth::launcher {
+namespace {
+
+bool has_any(const std::vector<std::string>& command, const std::vector<std::string_view>& flags) {
+  return std::any_of(command.begin() + 1, command.end(), [&](const std::string& word) {
+    return std::find(flags.begin(), flags.end(), word.substr(0, word.find('='))) != flags.end();
+  });
+}
+
+}  // namespace
+
+PrintingCommand printing_command(const std::vector<std::string>& command) {
+  const bool finetune = std::filesystem::path(command[0]).filename() == "finetune";
+  const bool asks = has_any(command, {"--help", "-h", "--version"});
+  PrintingCommand found;
+  found.one_rank = asks && (finetune || command.size() == 2);
+  found.bare_lines = finetune && has_any(command, {"--print-config"});
+  // An evaluation of finetune has a loss that goes nowhere else.
+  const bool evaluates =
+      finetune && has_any(command, {"--eval-only"}) && !has_any(command, {"--metrics"});
+  found.output_is_all = asks || has_any(command, {"--print-config"}) || evaluates;
+  return found;
+}
+
+}  // namespace zeroth::launcher
