@@ -1,6 +1,7 @@
 // Trains blocks of one's own: an MLP that guesses each byte of a text from the eight before it.
-//   build/bin/zeroth --num_gpus 2 build/bin/custom_model examples/custom_model/ds_config.json [OUT]
-// prints a loss that falls from 5.70 (guessing is ln 256 = 5.55) to 1.96.
+//   zeroth --num_gpus 2 custom_model DS_CONFIG TEXT [OUTPUT_FOLDER]
+// with examples/quickstart/train.jsonl as TEXT prints a loss that falls from 5.70 (guessing is
+// ln 256 = 5.55) to 1.96.
 #include <ATen/ATen.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
@@ -19,7 +20,13 @@ using namespace zeroth;
 using model::MicroBatch;
 using torch::Tensor;
 
-constexpr int64_t kVocab = 256, kContext = 8, kHidden = 128, kLength = 64, kSteps = 200;
+constexpr const char* kUsage =
+    "usage: custom_model DS_CONFIG TEXT [OUTPUT_FOLDER]\n"
+    "Trains a small model by DS_CONFIG to guess the bytes of the file TEXT, any of 10 kB or more,\n"
+    "evaluates it on the first tenth, and saves it into OUTPUT_FOLDER.\n";
+
+constexpr int64_t kVocab = 256, kContext = 8, kHidden = 128, kLength = 64, kSteps = 200,
+                  kLeastText = 10'000;
 
 struct Embed : model::Block {
   Embed() : Block("embed") {}
@@ -81,7 +88,12 @@ int main(int argc, char** argv) {
   Start run;
   std::unique_ptr<engine::Engine> engine;
   try {
-    if (argc < 2) throw Error("usage: custom_model DS_CONFIG [OUTPUT_FOLDER]");
+    const std::string first = argc > 1 ? argv[1] : "";
+    if (first == "--help" || first == "-h") {
+      print_answer(kUsage);
+      return 0;
+    }
+    if (argc < 3 || argc > 4) throw Error("{}", kUsage);
     run = start(argv[1]);
     at::manual_seed(run.config.seed);
     model::Blocks blocks = {std::make_shared<Embed>()};
@@ -89,9 +101,9 @@ int main(int argc, char** argv) {
     blocks.push_back(std::make_shared<Head>());
     engine = initialize(blocks, run.config, run.mesh);
 
-    const auto path = std::filesystem::path(argv[1]).parent_path() / "../quickstart/train.jsonl";
-    const int64_t size = static_cast<int64_t>(std::filesystem::file_size(path));
-    const Tensor text = at::from_file(path.string(), false, size, torch::kByte).to(torch::kLong);
+    const int64_t size = static_cast<int64_t>(std::filesystem::file_size(argv[2]));
+    if (size < kLeastText) throw Error("{}: {} bytes, {} are the least", argv[2], size, kLeastText);
+    const Tensor text = at::from_file(argv[2], false, size, torch::kByte).to(torch::kLong);
     Windows seen(text.narrow(0, size / 10, size - size / 10), *engine);
     Windows unseen(text.narrow(0, 0, size / 10), *engine);
     for (int64_t step = 1; step <= kSteps; ++step) {
@@ -103,7 +115,7 @@ int main(int argc, char** argv) {
     const engine::EvalStats stats = engine->eval_batch(unseen, /*micro_batches=*/10);
     if (run.mesh->rank() == 0)
       std::puts(fmt::format("unseen text | loss {:.4f}", stats.loss).c_str());
-    if (argc > 2) engine->save_model(argv[2]);
+    if (argc > 3) engine->save_model(argv[3]);
     return 0;
   } catch (const std::exception& error) {
     std::fflush(stdout);

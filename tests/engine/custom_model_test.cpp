@@ -44,13 +44,13 @@ Outcome run_example(int ranks, const std::string& arguments) {
   return outcome;
 }
 
-constexpr const char* kConfig = "examples/custom_model/ds_config.json";
+constexpr const char* kRun = "examples/custom_model/ds_config.json examples/quickstart/train.jsonl";
 
 }  // namespace
 
 TEST_CASE("the example learns on two ranks, saves its model, and one rank sees the same losses") {
   const TempFolder folder;
-  const Outcome two = run_example(2, fmt::format("{} '{}'", kConfig, (folder / "out").string()));
+  const Outcome two = run_example(2, fmt::format("{} '{}'", kRun, (folder / "out").string()));
   REQUIRE_MESSAGE(two.code == 0, two.output);
   REQUIRE_MESSAGE(two.losses.size() == 6, two.output);
   CHECK(two.losses.front() == doctest::Approx(std::log(256.0)).epsilon(0.05));
@@ -58,7 +58,7 @@ TEST_CASE("the example learns on two ranks, saves its model, and one rank sees t
   CHECK(two.losses[5] < 0.5 * std::log(256.0));
   CHECK(fs::file_size(folder / "out/model.safetensors") > 1'000'000);
 
-  const Outcome one = run_example(1, kConfig);
+  const Outcome one = run_example(1, kRun);
   REQUIRE_MESSAGE(one.code == 0, one.output);
   REQUIRE(one.losses.size() == 6);
   for (size_t i = 0; i < 6; ++i) {
@@ -66,8 +66,22 @@ TEST_CASE("the example learns on two ranks, saves its model, and one rank sees t
   }
 }
 
+TEST_CASE("the example explains itself, once, and says what is wrong with its arguments") {
+  const Outcome help = run_example(2, "--help");
+  CHECK(help.code == 0);
+  CHECK(help.output.starts_with("usage: custom_model DS_CONFIG TEXT [OUTPUT_FOLDER]\n"));
+  CHECK(help.output.find("usage", 1) == std::string::npos);
+  const Outcome few = run_example(1, "examples/custom_model/ds_config.json");
+  CHECK(few.code == 1);
+  CHECK_MESSAGE(few.output.find("custom_model: error: usage: ") != std::string::npos, few.output);
+  const std::string config = "examples/custom_model/ds_config.json";
+  const Outcome small = run_example(1, config + " " + config);
+  CHECK(small.code == 1);
+  CHECK_MESSAGE(small.output.find("bytes, 10000 are the least") != std::string::npos, small.output);
+}
+
 TEST_CASE("the example ends when its configuration is not there, and says so printably") {
-  const Outcome outcome = run_example(2, "'no\x1b[31mwhere.json'");
+  const Outcome outcome = run_example(2, "'no\x1b[31mwhere.json' text");
   CHECK(outcome.code == 1);
   CHECK_MESSAGE(
       outcome.output.find("custom_model: error: no\\u001b[31mwhere.json") != std::string::npos,

@@ -12,6 +12,7 @@ import unittest
 from run_path_test import complaints
 
 EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "custom_model"
+TEXT = EXAMPLE.parent / "quickstart" / "train.jsonl"
 CMAKE, BUILD, *OPTIONS = sys.argv[1:]
 
 
@@ -56,7 +57,7 @@ class Installed(unittest.TestCase):
 
     def test_a_project_of_its_own_trains(self):
         text = output_of(self.prefix / "bin/zeroth", "--num_gpus", "2", self.example / "custom_model",
-                         EXAMPLE / "ds_config.json")
+                         EXAMPLE / "ds_config.json", TEXT)
         self.assertRegex(text, r"unseen text \| loss [12]\.\d")
 
     def test_a_project_of_its_own_takes_no_code_from_the_current_folder(self):
@@ -66,7 +67,7 @@ class Installed(unittest.TestCase):
         if not (self.prefix / "lib/libzeroth_gpu.so").exists():
             self.skipTest("a build without the GPU library")
         # Found is enough: a machine without a GPU has neither a driver nor all of CUDA's libraries.
-        done = run(self.example / "custom_model", EXAMPLE / "ds_config.json", accelerator="cuda")
+        done = run(self.example / "custom_model", EXAMPLE / "ds_config.json", TEXT, accelerator="cuda")
         self.assertRegex(done.stdout, r"no GPU is visible|cannot load the GPU library|unseen text \| loss [12]\.\d")
 
 
