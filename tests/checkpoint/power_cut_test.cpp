@@ -52,6 +52,9 @@ std::string outcome(const Scene& scene, const std::shared_ptr<FakeDisk>& after, 
   if (loaded != salt && loaded != least && !(scene.before.empty() && !returned && loaded == -1)) {
     return fmt::format("loads {}, saved were 1 to {}", loaded, salt);
   }
+  for (const Found& found : list_checkpoints(*after)) {
+    if (!found.complete()) return "under a final name: " + found.fault;
+  }
   const Names results = save_all(after, {scene.step + 1}, salt + 1);
   if (results != Names{"", ""}) return "the next save: " + results[0];
   if (load_newest(after) != salt + 1) return fmt::format("then loads {}", load_newest(after));
