@@ -83,7 +83,7 @@ const Found* newest(const std::vector<Found>& found) {
   return best;
 }
 
-Location locate(const std::filesystem::path& path) {
+Place locate(const std::filesystem::path& path) {
   if (auto below = RealDisk::find(path / "checkpoints")) return {std::move(below), std::nullopt};
   auto disk = RealDisk::find(path);
   if (!disk) return {};

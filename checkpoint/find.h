@@ -32,12 +32,12 @@ std::vector<Found> list_checkpoints(Disk& disk);
 const Found* newest(const std::vector<Found>& found);
 
 // What a path of the user leads to.
-struct Location {
+struct Place {
   std::shared_ptr<Disk> disk;      // of the folder of checkpoints; null where there is none
   std::optional<std::string> one;  // the name on it where the path is that of one checkpoint
 };
 // `path`: an output with checkpoints/ in it, that folder itself, or one of the checkpoints.
-Location locate(const std::filesystem::path& path);
+Place locate(const std::filesystem::path& path);
 
 // Folders of an output that hold a model without states: "step-N" beside checkpoints/, as earlier
 // versions saved them, and "checkpoint-N". By step.

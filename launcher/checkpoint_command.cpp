@@ -25,7 +25,7 @@ namespace zeroth::launcher {
 namespace {
 
 using checkpoint::Found;
-using checkpoint::Location;
+using checkpoint::Place;
 
 struct Arguments {
   std::string verb;
@@ -37,22 +37,21 @@ struct Arguments {
 
 using Answer = CheckpointAnswer;
 
-Location location_of(const Arguments& arguments) {
-  Location location = checkpoint::locate(arguments.folder);
-  if (!location.disk) throw Error("{}: there is no such folder", arguments.folder);
-  return location;
+Place place_of(const Arguments& arguments) {
+  Place place = checkpoint::locate(arguments.folder);
+  if (!place.disk) throw Error("{}: there is no such folder", arguments.folder);
+  return place;
 }
 
 // Those that DIR means: one, or all.
-std::vector<Found> found_at(const Location& location) {
-  std::vector<Found> found = checkpoint::list_checkpoints(*location.disk);
-  if (location.one)
-    std::erase_if(found, [&](const Found& one) { return one.name != *location.one; });
+std::vector<Found> found_at(const Place& place) {
+  std::vector<Found> found = checkpoint::list_checkpoints(*place.disk);
+  if (place.one) std::erase_if(found, [&](const Found& one) { return one.name != *place.one; });
   return found;
 }
 
-[[noreturn]] void throw_none(const Location& location) {
-  throw Error("{} holds no checkpoints", location.disk->path().string());
+[[noreturn]] void throw_none(const Place& place) {
+  throw Error("{} holds no checkpoints", place.disk->path().string());
 }
 
 std::string age_of(const Found& found) {
@@ -61,11 +60,11 @@ std::string age_of(const Found& found) {
 }
 
 Answer list(const Arguments& arguments) {
-  const Location location = location_of(arguments);
-  const std::vector<Found> found = found_at(location);
-  const Found* newest = location.one ? nullptr : checkpoint::newest(found);
+  const Place place = place_of(arguments);
+  const std::vector<Found> found = found_at(place);
+  const Found* newest = place.one ? nullptr : checkpoint::newest(found);
   Answer answer;
-  answer.text = printable(location.disk->path().string()) + "\n";
+  answer.text = printable(place.disk->path().string()) + "\n";
   for (const Found& one : found) {
     const std::string state = &one == newest   ? "complete, the newest"
                               : one.complete() ? "complete"
@@ -76,10 +75,10 @@ Answer list(const Arguments& arguments) {
     if (!one.complete()) answer.status = 1;
   }
   if (found.empty()) answer.text += "  no checkpoints\n";
-  const auto weights = checkpoint::list_weights(location.disk->path().filename() == "checkpoints"
-                                                    ? location.disk->path().parent_path()
-                                                    : location.disk->path());
-  if (!location.one && !weights.empty()) {
+  const auto weights = checkpoint::list_weights(place.disk->path().filename() == "checkpoints"
+                                                    ? place.disk->path().parent_path()
+                                                    : place.disk->path());
+  if (!place.one && !weights.empty()) {
     answer.text += "Weights without states, from which no run goes on:\n";
     for (const auto& one : weights) answer.text += "  " + printable(one.name) + "\n";
   }
@@ -141,15 +140,15 @@ std::string head_of(const std::filesystem::path& path, const checkpoint::Reader&
 }
 
 Answer show(const Arguments& arguments) {
-  const Location location = location_of(arguments);
-  const std::vector<Found> found = found_at(location);
-  std::string name = location.one.value_or("");
-  if (!location.one) {
+  const Place place = place_of(arguments);
+  const std::vector<Found> found = found_at(place);
+  std::string name = place.one.value_or("");
+  if (!place.one) {
     const Found* newest = checkpoint::newest(found);
-    if (newest == nullptr) throw_none(location);
+    if (newest == nullptr) throw_none(place);
     name = newest->name;
   }
-  const checkpoint::Reader reader(location.disk, name);
+  const checkpoint::Reader reader(place.disk, name);
   const checkpoint::Manifest& manifest = reader.manifest();
   Answer answer{head_of(reader.path(), reader)};
   add_texts("Layout:", manifest.layout, answer.text);
@@ -179,14 +178,14 @@ std::vector<std::string> complaints_about(checkpoint::Disk& disk, const Found& f
 }
 
 Answer verify(const Arguments& arguments) {
-  const Location location = location_of(arguments);
-  std::vector<Found> found = found_at(location);
-  if (location.one && found.empty()) found.push_back({.name = *location.one});  // of another name
-  if (found.empty()) throw_none(location);
+  const Place place = place_of(arguments);
+  std::vector<Found> found = found_at(place);
+  if (place.one && found.empty()) found.push_back({.name = *place.one});  // of another name
+  if (found.empty()) throw_none(place);
   Answer answer;
   for (const Found& one : found) {
     int64_t bytes = 0;
-    const auto complaints = complaints_about(*location.disk, one, bytes);
+    const auto complaints = complaints_about(*place.disk, one, bytes);
     answer.text += printable_message(
         complaints.empty()
             ? fmt::format("{}: good, {} read\n", one.name, format_bytes(bytes))
@@ -198,22 +197,21 @@ Answer verify(const Arguments& arguments) {
 }
 
 Answer prune(const Arguments& arguments) {
-  const Location location = location_of(arguments);
-  if (location.one) {
+  const Place place = place_of(arguments);
+  if (place.one) {
     throw UsageError("checkpoint prune: {} is one checkpoint; name the folder that holds them",
                      arguments.folder);
   }
   std::vector<std::string> names =
-      checkpoint::to_be_removed(*location.disk, {.newest = arguments.keep});
-  const std::vector<Found> found = checkpoint::list_checkpoints(*location.disk);
+      checkpoint::to_be_removed(*place.disk, {.newest = arguments.keep});
+  const std::vector<Found> found = checkpoint::list_checkpoints(*place.disk);
   if (arguments.damaged && checkpoint::newest(found) == nullptr) {
-    throw Error("{} holds no complete checkpoint: nothing is removed",
-                location.disk->path().string());
+    throw Error("{} holds no complete checkpoint: nothing is removed", place.disk->path().string());
   }
   for (const Found& one : found) {
     if (arguments.damaged && !one.complete()) names.push_back(one.name);
   }
-  if (!arguments.dry_run) checkpoint::remove_checkpoints(*location.disk, names);
+  if (!arguments.dry_run) checkpoint::remove_checkpoints(*place.disk, names);
   Answer answer;
   for (const std::string& name : names) {
     answer.text +=

@@ -107,13 +107,13 @@ TEST_CASE("a path leads to an output, to its checkpoints, or to one of them") {
   Saver saver(disk, one, {.run_id = "run"});
   save(saver, one, 8, 1);
   for (const char* const path : {"out", "out/checkpoints"}) {
-    const Location place = locate(folder / path);
+    const Place place = locate(folder / path);
     REQUIRE(place.disk);
     CHECK(place.disk->path() == disk->path());
     CHECK(!place.one);
   }
   for (const char* const path : {"out/checkpoints/step-8", "out/checkpoints/step-8/"}) {
-    const Location place = locate(folder / path);
+    const Place place = locate(folder / path);
     REQUIRE(place.disk);
     CHECK(place.disk->path() == disk->path());
     CHECK(place.one == "step-8");
