@@ -20,6 +20,16 @@ int64_t bytes_in(Disk& disk, const std::string& folder) {
   return bytes;
 }
 
+// A model, and nothing of ours.
+bool holds_weights(Disk& disk, const std::string& folder) {
+  bool weights = false;
+  for (const Entry& entry : disk.list(folder)) {
+    if (entry.name == kPieceFolder) return false;
+    weights |= entry.name == "config.json" || entry.name.ends_with(".safetensors");
+  }
+  return weights;
+}
+
 Found look_at(Disk& disk, const Entry& entry, int64_t step) {
   Found found{.name = entry.name, .step = step, .written = entry.modified};
   try {
@@ -39,17 +49,15 @@ Found look_at(Disk& disk, const Entry& entry, int64_t step) {
   }
   try {
     found.bytes = bytes_in(disk, entry.name);
+    found.weights_only = holds_weights(disk, entry.name);
   } catch (const Error&) {
     // What is not complete may be not readable, too.
   }
+  if (found.weights_only) {
+    found.fault = fmt::format("{} holds a model without states: no run goes on from it",
+                              path_to(disk, entry.name).string());
+  }
   return found;
-}
-
-bool holds_weights(Disk& disk, const std::string& folder) {
-  const auto entries = disk.list(folder);
-  return std::any_of(entries.begin(), entries.end(), [](const Entry& entry) {
-    return entry.name == "config.json" || entry.name.ends_with(".safetensors");
-  });
 }
 
 }  // namespace
@@ -107,8 +115,12 @@ std::vector<WeightsOnly> list_weights(const std::filesystem::path& output) {
     if (entry.name.starts_with(kTrainer)) {
       step = step_of("step-" + entry.name.substr(kTrainer.size()));
     }
-    if (!step || holds(*disk, entry.name, std::string(kPieceFolder))) continue;
-    if (holds_weights(*disk, entry.name)) found.push_back({entry.name, *step});
+    if (!step) continue;
+    try {
+      if (holds_weights(*disk, entry.name)) found.push_back({entry.name, *step});
+    } catch (const Error&) {
+      // Somebody else's.
+    }
   }
   std::sort(found.begin(), found.end(), [](const WeightsOnly& a, const WeightsOnly& b) {
     return std::pair(a.step, a.name) < std::pair(b.step, b.name);

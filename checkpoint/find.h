@@ -21,6 +21,8 @@ struct Found {
   uint32_t crc = 0;        // of its manifest
   std::string fault = {};  // why it is not complete: file, and what is wrong; empty: it is
 
+  bool weights_only = false;  // a model without states, of which no run goes on
+
   bool complete() const { return fault.empty(); }
 };
 

@@ -68,16 +68,21 @@ Answer list(const Arguments& arguments) {
   for (const Found& one : found) {
     const std::string state = &one == newest   ? "complete, the newest"
                               : one.complete() ? "complete"
-                                               : "not complete: " + one.fault;
+                              : one.weights_only
+                                  ? "weights without states, from which no run goes on"
+                                  : "not complete: " + one.fault;
     answer.text += printable(fmt::format("  {:<14}  {:>10}  {:>7}  {}", one.name,
                                          format_bytes(one.bytes), age_of(one), state)) +
                    "\n";
-    if (!one.complete()) answer.status = 1;
+    if (!one.complete() && !one.weights_only) answer.status = 1;
   }
   if (found.empty()) answer.text += "  no checkpoints\n";
-  const auto weights = checkpoint::list_weights(place.disk->path().filename() == "checkpoints"
-                                                    ? place.disk->path().parent_path()
-                                                    : place.disk->path());
+  const bool is_below = place.disk->path().filename() == "checkpoints";
+  auto weights =
+      checkpoint::list_weights(is_below ? place.disk->path().parent_path() : place.disk->path());
+  if (!is_below) {  // those are listed above, but for Trainer's
+    std::erase_if(weights, [](const auto& one) { return checkpoint::step_of(one.name); });
+  }
   if (!place.one && !weights.empty()) {
     answer.text += "Weights without states, from which no run goes on:\n";
     for (const auto& one : weights) answer.text += "  " + printable(one.name) + "\n";
@@ -209,7 +214,7 @@ Answer prune(const Arguments& arguments) {
     throw Error("{} holds no complete checkpoint: nothing is removed", place.disk->path().string());
   }
   for (const Found& one : found) {
-    if (arguments.damaged && !one.complete()) names.push_back(one.name);
+    if (arguments.damaged && !one.complete() && !one.weights_only) names.push_back(one.name);
   }
   if (!arguments.dry_run) checkpoint::remove_checkpoints(*place.disk, names);
   Answer answer;

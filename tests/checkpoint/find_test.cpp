@@ -137,6 +137,13 @@ TEST_CASE("folders of weights only are told from checkpoints") {
   CHECK((found[0].name == "step-4" && found[0].step == 4));
   CHECK((found[1].name == "checkpoint-12" && found[1].step == 12));
   CHECK(list_weights(folder / "nothing").empty());
+  const auto all = list_checkpoints(*disk);
+  REQUIRE(all.size() == 3);
+  CHECK(all[0].weights_only);
+  CHECK(all[0].fault ==
+        disk->path().string() + "/step-4 holds a model without states: no run goes on from it");
+  CHECK(!all[1].weights_only);  // step-6 is empty
+  CHECK(!all[2].weights_only);  // step-8 has a folder of ours
 }
 
 }  // namespace zeroth::checkpoint

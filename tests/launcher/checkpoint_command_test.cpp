@@ -138,6 +138,29 @@ TEST_CASE("prune keeps the newest, and takes what is not complete only where it 
   CHECK(output.steps() == Words{"step-8"});
 }
 
+TEST_CASE("an output of models without states is told as such, and never pruned") {
+  const TempFolder folder;
+  for (const char* const name : {"step-4", "step-8", "checkpoint-12"}) {
+    fs::create_directory(folder / name);
+    folder.write(std::string(name) + "/config.json", "{}");
+  }
+  const auto answer = checkpoint_command({"list", folder.path()});
+  CHECK(answer.status == 0);
+  const auto lines = lines_of(answer.text);
+  REQUIRE(lines.size() == 5);
+  CHECK(lines[1].starts_with("  step-4 "));
+  CHECK(lines[1].ends_with("s  weights without states, from which no run goes on"));
+  CHECK(lines[4] == "  checkpoint-12");
+  CHECK(message_of<Error>([&] {
+          (void)checkpoint_command({"prune", folder.path(), "--damaged"});
+        }).ends_with("holds no complete checkpoint: nothing is removed"));
+  checkpoint::OneRank one;
+  checkpoint::Saver saver(checkpoint::RealDisk::make(folder.path()), one, {.run_id = "run"});
+  save(saver, one, 16, 1);
+  CHECK(checkpoint_command({"prune", folder.path(), "--damaged"}).text == "nothing to remove\n");
+  CHECK(fs::exists(folder / "step-4/config.json"));
+}
+
 TEST_CASE("what cannot be meant is refused") {
   const Output output;
   const TempFolder empty;
