@@ -235,8 +235,7 @@ Json scheduler_json(const SchedulerConfig& scheduler) {
   };
   switch (scheduler.kind) {
     case Kind::kConstant:
-    case Kind::kLinear:
-    case Kind::kCosine:
+    case Kind::kHuggingFace:
       break;  // no type of a file
     case Kind::kWarmupLr:
       return of("WarmupLR", warmup_params(scheduler));

@@ -40,21 +40,23 @@ struct FlagValues {
   std::optional<double> max_grad_norm;         // --max-grad-norm, default 1.0; 0: no clipping
   std::optional<Precision> precision;          // --bf16, --fp16, --fp32
   std::optional<uint64_t> seed;                // --seed, default 42
-  // --warmup-steps; without a scheduler section: linear from 0 to lr, then constant.
+  // --warmup-steps; without a scheduler section and --lr_scheduler_type: linear from 0 to lr, then
+  // constant.
   std::optional<int64_t> warmup_steps;
   // --warmup-ratio, in [0, 1]: the warm-up steps as a part of the run's, rounded up; beside
   // --warmup-steps an error.
   std::optional<double> warmup_ratio;
-  std::optional<bool> no_decay;              // --no-decay
+  std::optional<bool> no_decay;              // --no-decay, default: defaults_of()
   std::optional<LossMean> loss_mean;         // --loss-mean token | micro-batch
   std::optional<OnNonFinite> on_non_finite;  // --on-non-finite skip | fail
   std::optional<double> dropout;             // --dropout, in [0, 1)
   std::optional<bool> drop_last;             // --drop-last
-  // --lr_scheduler_type; without a scheduler section: kConstant unless --warmup-steps asks for
-  // more, or kLinear, kCosine. Beside a section it has to be WarmupLR, WarmupDecayLR or
+  // --lr_scheduler_type and --lr_scheduler_kwargs, JSON of an object; default: defaults_of().
+  // Beside a scheduler section they have no effect where the line is spelled for Trainer; else the
+  // type has to be of the same shape, constant WarmupLR, linear WarmupDecayLR, cosine
   // WarmupCosineLR.
-  enum class Schedule { kConstant, kLinear, kCosine };
-  std::optional<Schedule> schedule;
+  std::optional<HfSchedule::Type> schedule;
+  std::string schedule_kwargs;
   // --gradient-checkpointing[=N]: RecomputeConfig::every_nth_block, at least 1.
   std::optional<int64_t> gradient_checkpointing;
 };
@@ -113,8 +115,7 @@ Resolved resolve(const Document& document, const FlagValues& flags, const RunFac
 // The configuration as indented JSON in ds_config spelling, for --print-config; with origins, each
 // value's stands behind it in a comment. Loads back to the same Config, but for what has no key:
 // the seed and what --gradient-checkpointing, --lr_scheduler_type, --no-decay, --loss-mean,
-// --on-non-finite and
-// --dropout say.
+// --on-non-finite and --dropout say.
 std::string to_json(const Config& config, const Origins& origins = {});
 
 }  // namespace zeroth::configs

@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdint>
 
+#include "configs/hf_schedule.h"
+
 namespace zeroth::configs {
 
 // Used when precision is kFp16.
@@ -111,13 +113,11 @@ struct SchedulerConfig {
     kWarmupCosineLr,
     kOneCycle,
     kLrRangeTest,
-    kLinear,
-    kCosine
+    kHuggingFace
   };
   enum class Warmup { kLog, kLinear };
-  // kConstant: the optimizer's lr at every update. kLinear, kCosine: as Hugging Face's schedules of
-  // this name: from 0 in warmup_num_steps (0: none) to the optimizer's lr, then down to 0 at
-  // total_num_steps.
+  // kConstant: the optimizer's lr at every update. kHuggingFace: `hf` says all, but for the
+  // optimizer's lr at its top.
   Kind kind = Kind::kConstant;
   // kWarmupLr, kWarmupDecayLr: the rates before and after the warm-up.
   double warmup_min_lr = 0;
@@ -127,7 +127,7 @@ struct SchedulerConfig {
   int64_t warmup_num_steps = 1000;
   // Shape of the warm-up.
   Warmup warmup_type = Warmup::kLog;
-  // kWarmupDecayLr, kWarmupCosineLr, kLinear, kCosine: the rate reaches its end at this update.
+  // kWarmupDecayLr, kWarmupCosineLr: the rate reaches its end at this update.
   int64_t total_num_steps = 0;
   // kWarmupCosineLr: ratios of the optimizer's lr.
   double warmup_min_ratio = 0;
@@ -136,6 +136,8 @@ struct SchedulerConfig {
   OneCycleConfig one_cycle = {};
   // kLrRangeTest.
   LrRangeTestConfig range_test = {};
+  // kHuggingFace.
+  HfSchedule hf = {};
 };
 
 }  // namespace zeroth::configs

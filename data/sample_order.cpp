@@ -42,31 +42,29 @@ uint64_t permute(uint64_t index, uint64_t n, uint64_t key) {
 
 }  // namespace
 
-SampleOrder::SampleOrder(int64_t num_samples, uint64_t seed, bool shuffle, int64_t end,
-                         int64_t per_epoch)
-    : num_samples_(num_samples),
-      seed_(seed),
-      shuffle_(shuffle),
-      end_(end),
-      per_epoch_(std::min(per_epoch, num_samples)) {
-  ZEROTH_CHECK(per_epoch_ >= 1, "{} of {} samples in an epoch", per_epoch, num_samples);
+SampleOrder::SampleOrder(int64_t num_samples, uint64_t seed, bool shuffle,
+                         const OrderExtent& extent)
+    : num_samples_(num_samples), seed_(seed), shuffle_(shuffle), extent_(extent) {
+  ZEROTH_CHECK(std::min(extent.per_epoch, num_samples) >= 1, "{} of {} samples in an epoch",
+               extent.per_epoch, num_samples);
+  extent_.per_epoch = std::min(extent.per_epoch, num_samples);
+  extent_.positions = std::max(extent.positions, extent_.per_epoch);
 }
 
 int64_t SampleOrder::at(int64_t position) const {
   ZEROTH_CHECK(position >= 0, "position {}", position);
-  const int64_t index = position % per_epoch_;
+  const int64_t index = position % extent_.positions;
+  if (position >= extent_.end || index >= extent_.per_epoch) return kNoSample;
   if (!shuffle_) return index;
-  const auto epoch = static_cast<uint64_t>(position / per_epoch_);
+  const auto epoch = static_cast<uint64_t>(position / extent_.positions);
   return static_cast<int64_t>(permute(static_cast<uint64_t>(index),
                                       static_cast<uint64_t>(num_samples_), combine(seed_, epoch)));
 }
 
 std::vector<int64_t> SampleOrder::batch(int64_t step, int64_t global_batch) const {
-  std::vector<int64_t> samples(global_batch, kNoSample);
-  for (int64_t i = 0; i < global_batch; ++i) {
-    const int64_t position = step * global_batch + i;
-    if (position < end_) samples[i] = at(position);
-  }
+  std::vector<int64_t> samples;
+  samples.reserve(global_batch);
+  for (int64_t i = 0; i < global_batch; ++i) samples.push_back(at(step * global_batch + i));
   return samples;
 }
 

@@ -12,18 +12,23 @@ namespace zeroth::data {
 // Stands in a list of samples for a row that only fills up a ragged batch.
 inline constexpr int64_t kNoSample = -1;
 
-class SampleOrder {
- public:
+// How far an order goes and how its epochs lie.
+struct OrderExtent {
   static constexpr int64_t kEndless = std::numeric_limits<int64_t>::max();
 
-  // num_samples >= 1. Without shuffling every epoch is 0, 1, 2, ...; with it, each epoch is another
-  // permutation. batch() gives kNoSample from position `end` on. An epoch ends after `per_epoch`
-  // samples, in [1, num_samples], where that is given.
-  SampleOrder(int64_t num_samples, uint64_t seed, bool shuffle, int64_t end = kEndless,
-              int64_t per_epoch = kEndless);
+  int64_t end = kEndless;        // from this position on there is no sample
+  int64_t per_epoch = kEndless;  // samples of an epoch, at least 1; beyond num_samples: all
+  int64_t positions =
+      0;  // that an epoch takes: the last ones have no sample; 0: as many as samples
+};
 
-  // The sample at a global position = step * global_batch + index. Epochs follow each other without
-  // a gap.
+class SampleOrder {
+ public:
+  // num_samples >= 1. Without shuffling every epoch is 0, 1, 2, ...; with it, each epoch is another
+  // permutation.
+  SampleOrder(int64_t num_samples, uint64_t seed, bool shuffle, const OrderExtent& extent = {});
+
+  // The sample at a global position = step * global_batch + index, or kNoSample.
   int64_t at(int64_t position) const;
 
   // All samples of one global batch, in order.
@@ -33,8 +38,7 @@ class SampleOrder {
   int64_t num_samples_;
   uint64_t seed_;
   bool shuffle_;
-  int64_t end_;
-  int64_t per_epoch_;
+  OrderExtent extent_;
 };
 
 // The global batch of an evaluation pass: samples round*batch ... in file order, kNoSample past the

@@ -126,6 +126,10 @@ class Engine {
   // number). Blocks are in evaluation meanwhile, as by torch::nn::Module::eval().
   virtual EvalStats eval_batch(Loader& data, int64_t micro_batches) = 0;
 
+  // For a rate that follows evaluations (reduce_lr_on_plateau): one of what is trained came to
+  // `loss`, the same on all ranks.
+  virtual void evaluated(double loss) = 0;
+
   // Every parameter once, whole, in working precision, block by block: `sink` is called on rank 0
   // only, the other ranks take part in the gathers. Collective.
   // With kMasters in fp32: the masters of what is trained, the rest widened.

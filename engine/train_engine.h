@@ -27,6 +27,7 @@ class TrainEngine final : public Engine {
 
   StepStats train_batch(Loader& data) override;
   EvalStats eval_batch(Loader& data, int64_t micro_batches) override;
+  void evaluated(double loss) override { lr_.evaluated(loss); }
   void save_model(ModelSink& sink, SavedValues values = SavedValues::kWorking) override;
   void save_model(const std::filesystem::path& dir) override;
 

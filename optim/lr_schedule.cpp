@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "base/error.h"
+#include "optim/hf_schedule.h"
 #include "optim/one_cycle.h"
 
 namespace zeroth::optim {
@@ -17,7 +18,11 @@ LrSchedule::LrSchedule(const configs::SchedulerConfig& config,
     : config_(config),
       optimizer_lr_(optimizer.lr),
       optimizer_betas_(optimizer.betas),
-      warmup_steps_(std::max<int64_t>(2, config.warmup_num_steps)) {}
+      warmup_steps_(std::max<int64_t>(2, config.warmup_num_steps)) {
+  const bool follows = config.kind == Kind::kHuggingFace &&
+                       config.hf.type == configs::HfSchedule::Type::kReduceOnPlateau;
+  if (follows) plateau_.emplace(config.hf.plateau, optimizer.lr);
+}
 
 double LrSchedule::at(int64_t applied_updates) const {
   ZEROTH_CHECK(applied_updates >= 0, "update {} of a schedule", applied_updates);
@@ -36,9 +41,8 @@ double LrSchedule::at(int64_t applied_updates) const {
       return one_cycle_lr(config_.one_cycle, applied_updates);
     case Kind::kLrRangeTest:
       return range_test_lr(applied_updates);
-    case Kind::kLinear:
-    case Kind::kCosine:
-      return optimizer_lr_ * hugging_face_ratio(applied_updates);
+    case Kind::kHuggingFace:
+      return plateau_ ? plateau_->rate() : hf_rate(config_.hf, optimizer_lr_, applied_updates);
   }
   throw InternalError(fmt::format("schedule kind {}", static_cast<int>(config_.kind)));
 }
@@ -49,17 +53,8 @@ std::array<double, 2> LrSchedule::betas_at(int64_t applied_updates) const {
   return cycles ? one_cycle_betas(config_.one_cycle, applied_updates) : optimizer_betas_;
 }
 
-// transformers' get_linear_schedule_with_warmup and get_cosine_schedule_with_warmup.
-double LrSchedule::hugging_face_ratio(int64_t applied_updates) const {
-  const int64_t warmup = config_.warmup_num_steps;
-  const double step = static_cast<double>(applied_updates);
-  if (applied_updates < warmup) return step / static_cast<double>(warmup);
-  const double length = static_cast<double>(std::max<int64_t>(1, config_.total_num_steps - warmup));
-  if (config_.kind == Kind::kLinear) {
-    return std::max(0.0, (static_cast<double>(config_.total_num_steps) - step) / length);
-  }
-  const double progress = (step - static_cast<double>(warmup)) / length;
-  return progress >= 1 ? 0.0 : 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
+void LrSchedule::evaluated(double loss) {
+  if (plateau_) plateau_->evaluated(loss);
 }
 
 double LrSchedule::range_test_lr(int64_t applied_updates) const {

@@ -1,16 +1,19 @@
-// Learning rate and betas as functions of the number of applied updates. Pure: no torch, no state.
+// Learning rate and betas as functions of the number of applied updates, and, for one schedule, of
+// evaluations. No torch.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
 
 #include "configs/config.h"
+#include "optim/plateau.h"
 
 namespace zeroth::optim {
 
 class LrSchedule {
  public:
-  // The optimizer's lr is the rate of kConstant, the top of kLinear and kCosine and the base of
+  // The optimizer's lr is the rate of kConstant, the top of kHuggingFace and the base of
   // kWarmupCosineLr's ratios; the other kinds take their rates from the config. As in DeepSpeed a
   // warm-up of DeepSpeed's kinds lasts at least two steps.
   LrSchedule(const configs::SchedulerConfig& config, const configs::OptimizerConfig& optimizer);
@@ -22,19 +25,22 @@ class LrSchedule {
   double at(int64_t applied_updates) const;
   // The betas that this update uses: the optimizer's, or those of a OneCycle that cycles momentum.
   std::array<double, 2> betas_at(int64_t applied_updates) const;
+  // The next evaluation of the model that is trained gave `loss`: reduce_lr_on_plateau follows it,
+  // the others take no notice.
+  void evaluated(double loss);
 
  private:
   double warmup_share(int64_t schedule_step) const;
   double decay_share(int64_t schedule_step) const;
   double cosine_ratio(int64_t schedule_step) const;
   double range_test_lr(int64_t applied_updates) const;
-  double hugging_face_ratio(int64_t applied_updates) const;
   double min_to_max(double share) const;
 
   configs::SchedulerConfig config_;
   double optimizer_lr_;
   std::array<double, 2> optimizer_betas_;
   int64_t warmup_steps_;
+  std::optional<Plateau> plateau_;
 };
 
 }  // namespace zeroth::optim

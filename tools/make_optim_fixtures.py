@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes tests/optim/fixtures/: schedules, loss scales and Lion by DeepSpeed; Adam, SGD and Adagrad by torch; Lamb by the formula
-of DeepSpeed's kernel (fused_lamb.py); linear and cosine schedules by transformers.
+of DeepSpeed's kernel (fused_lamb.py). Schedules of transformers: make_hf_schedule_fixtures.py.
 
-Needs torch, transformers and deepspeed, and a C++ compiler for DeepSpeed's Lion: python tools/make_optim_fixtures.py
+Needs torch and deepspeed, and a C++ compiler for DeepSpeed's Lion: python tools/make_optim_fixtures.py
 """
 
 import itertools
@@ -20,7 +20,6 @@ from deepspeed.ops.lion import DeepSpeedCPULion  # noqa: E402
 from deepspeed.runtime import lr_schedules  # noqa: E402
 from deepspeed.runtime.fp16 import loss_scaler  # noqa: E402
 from fused_lamb import FusedLamb  # noqa: E402
-from transformers import get_cosine_schedule_with_warmup, get_linear_schedule_with_warmup  # noqa: E402
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "optim" / "fixtures"
 
@@ -33,12 +32,7 @@ def write(name, cases):
 # -- schedules --------------------------------------------------------------------------------
 
 
-HUGGING_FACE = {"linear": get_linear_schedule_with_warmup, "cosine": get_cosine_schedule_with_warmup}
-
-
 def make_schedule(kind, optimizer, params):
-    if kind in HUGGING_FACE:
-        return HUGGING_FACE[kind](optimizer, params["warmup_num_steps"], params["total_num_steps"])
     return getattr(lr_schedules, kind)(optimizer, **params) if kind != "Constant" else None
 
 
@@ -107,18 +101,8 @@ def range_test_cases():
         }
 
 
-def hugging_face_cases():
-    for kind, warmup, total in itertools.product(HUGGING_FACE, (0, 1, 10, 58), (60, 100, 1000)):
-        yield kind, {"warmup_num_steps": warmup, "total_num_steps": total}
-    # Behind its end transformers' cosine rises again.
-    for warmup, total in ((0, 30), (10, 40), (10, 10), (10, 5)):
-        yield "linear", {"warmup_num_steps": warmup, "total_num_steps": total}
-
-
 def schedules(optimizer_lr=3e-4):
-    for kind, params in itertools.chain(
-        schedule_cases(), one_cycle_cases(), range_test_cases(), hugging_face_cases()
-    ):
+    for kind, params in itertools.chain(schedule_cases(), one_cycle_cases(), range_test_cases()):
         rates, betas = seen_values(kind, optimizer_lr, params)
         case = {"kind": kind, "optimizer_lr": optimizer_lr, "params": params, "rates": rates}
         yield {**case, "betas": betas} if kind == "OneCycle" else case

@@ -22,7 +22,7 @@ model::MicroBatch to_micro_batch(data::HostBatch host) {
   return batch;
 }
 
-// Without the rows past the end of the order, which stand last; at least one row.
+// Without the rows past the end of the order or of an epoch, which stand last; at least one row.
 std::span<const int64_t> without_rest(std::span<const int64_t> rows) {
   while (rows.size() > 1 && rows.back() == data::kNoSample) rows = rows.first(rows.size() - 1);
   return rows;

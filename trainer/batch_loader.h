@@ -12,9 +12,9 @@
 
 namespace zeroth::trainer {
 
-// Endless: epochs follow each other without a gap, and step s takes positions s*B .. s*B+B-1 of the
-// sample order. Where the order ends, micro-batches have fewer rows, and one that would have none
-// has a single row that is not trained. The dataset is not owned.
+// Step s takes positions s*B .. s*B+B-1 of the sample order. Where these have no sample,
+// micro-batches have fewer rows, and one that would have none has a single row that is not trained.
+// The dataset is not owned.
 class TrainLoader : public engine::Loader {
  public:
   // `stop` says whether this rank wants training to end.

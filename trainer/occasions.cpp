@@ -20,7 +20,7 @@ bool Occasions::at(int64_t step) const {
   if (cadence_.at == At::kSteps) {
     return step % every_ == 0 && cadence_.from <= static_cast<double>(step);
   }
-  if (cadence_.at != At::kEpochs || length_.epoch_samples == 0) return false;
+  if (cadence_.at != At::kEpochs || length_.epoch_positions == 0) return false;
   const int64_t done = epochs(step);
   return done > epochs(step - 1) && cadence_.from <= static_cast<double>(done);
 }
@@ -28,7 +28,7 @@ bool Occasions::at(int64_t step) const {
 int64_t Occasions::on_the_way() const {
   const int64_t before_end = std::max<int64_t>(0, length_.steps - 1);
   if (cadence_.at == At::kSteps) return before_end / every_;
-  return cadence_.at == At::kEpochs && length_.epoch_samples > 0 ? epochs(before_end) : 0;
+  return cadence_.at == At::kEpochs && length_.epoch_positions > 0 ? epochs(before_end) : 0;
 }
 
 }  // namespace zeroth::trainer

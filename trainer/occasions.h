@@ -10,7 +10,7 @@ namespace zeroth::trainer {
 struct RunLength {
   int64_t steps = 0;
   int64_t global_batch = 1;
-  int64_t epoch_samples = 0;  // 0: no epochs are known
+  int64_t epoch_positions = 0;  // as in Samples; 0: no epochs are known
 };
 
 class Occasions {
@@ -26,7 +26,9 @@ class Occasions {
   int64_t every() const { return every_; }
 
  private:
-  int64_t epochs(int64_t step) const { return step * length_.global_batch / length_.epoch_samples; }
+  int64_t epochs(int64_t step) const {
+    return step * length_.global_batch / length_.epoch_positions;
+  }
 
   Cadence cadence_;
   RunLength length_;

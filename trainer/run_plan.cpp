@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/process_limits.h"
+#include "configs/defaults.h"
 #include "configs/resolve.h"
 #include "configs/schema/check.h"
 #include "model/blocks/build.h"
@@ -61,15 +62,15 @@ bool drops_last(const Flags& flags, const configs::Document& document) {
       document.keys().get<bool>("dataloader_drop_last").value_or(false));
 }
 
-// Leaves out what fills no whole batch at the end of every epoch.
-void drop_last(RunPlan& plan, int64_t global_batch) {
+// Leaves out what fills no whole `batch` at the end of every epoch.
+void drop_last(RunPlan& plan, int64_t batch) {
   const int64_t samples = plan.samples.train_size();
-  plan.samples.epoch_samples = samples / global_batch * global_batch;
+  plan.samples.epoch_samples = samples / batch * batch;
   if (plan.samples.epoch_samples == 0) {
     throw Error(
         "{}: {} samples fill no global batch of {}, and dataloader_drop_last leaves out "
         "the rest",
-        plan.flags.data, samples, global_batch);
+        plan.flags.data, samples, batch);
   }
   if (plan.samples.epoch_samples == samples) return;
   note(plan.notes, "dataloader_drop_last",
@@ -77,18 +78,35 @@ void drop_last(RunPlan& plan, int64_t global_batch) {
        samples - plan.samples.epoch_samples, samples);
 }
 
+// Epochs as Trainer's: each of as many steps as it fills, the last of them of what is left.
+int64_t count_whole_epochs(RunPlan& plan, const configs::BatchConfig& batch, double epochs) {
+  Samples& samples = plan.samples;
+  const int64_t steps = (samples.epoch_samples - 1) / batch.train_batch_size + 1;
+  samples.epoch_positions = steps * batch.train_batch_size;
+  if (plan.flags.steps) return *plan.flags.steps;
+  samples_of_epochs(epochs, samples.epoch_positions);  // not too many
+  const auto all = static_cast<int64_t>(std::ceil(epochs * static_cast<double>(steps)));
+  samples.train_samples = samples.among(all * batch.train_batch_size);
+  return all;
+}
+
 // Unset when neither flags nor data say it (--print-config without --data).
-std::optional<int64_t> count_steps(RunPlan& plan, int64_t global_batch, bool drops) {
+std::optional<int64_t> count_steps(RunPlan& plan, const configs::BatchConfig& batch, bool drops) {
   if (!plan.samples.train) return plan.flags.steps;
-  plan.samples.epoch_samples = plan.samples.train_size();
-  if (drops) drop_last(plan, global_batch);
+  const configs::Defaults& defaults = configs::defaults_of(plan.flags.values);
+  const int64_t global_batch = batch.train_batch_size;
+  const int64_t micro_step = global_batch / batch.accumulation_steps;
+  Samples& samples = plan.samples;
+  samples.epoch_samples = samples.train_size();
+  if (drops) drop_last(plan, defaults.whole_epochs ? micro_step : global_batch);
+  samples.epoch_positions = samples.epoch_samples;
+  const double epochs = plan.flags.epochs.value_or(defaults.epochs);
+  if (defaults.whole_epochs) return count_whole_epochs(plan, batch, epochs);
   if (plan.flags.steps) return plan.flags.steps;
-  plan.samples.train_samples =
-      samples_of_epochs(plan.flags.epochs.value_or(1), plan.samples.epoch_samples);
+  samples.train_samples = samples_of_epochs(epochs, samples.epoch_samples);
   const int64_t short_step = drops ? 0 : global_batch - 1;
-  const int64_t steps =
-      std::max<int64_t>(1, (plan.samples.train_samples + short_step) / global_batch);
-  if (drops) plan.samples.train_samples = steps * global_batch;
+  const int64_t steps = std::max<int64_t>(1, (samples.train_samples + short_step) / global_batch);
+  if (drops) samples.train_samples = steps * global_batch;
   return steps;
 }
 
@@ -209,26 +227,41 @@ data::Deal RunPlan::train_deal(int64_t rank) const {
 data::Deal RunPlan::eval_deal(int64_t rank) const {
   data::Deal deal = train_deal(rank);
   deal.micro_steps = 1;
-  deal.micro_batch = flags.eval_micro_batch.value_or(deal.micro_batch);
+  const auto by_default = configs::defaults_of(flags.values).eval_micro_batch;
+  deal.micro_batch = flags.eval_micro_batch.value_or(by_default.value_or(deal.micro_batch));
   return deal;
 }
 
 data::SampleOrder RunPlan::sample_order() const {
-  return {samples.train_size(), config.seed, flags.shuffle, samples.train_samples,
-          samples.epoch_samples};
+  const bool gaps = samples.epoch_positions > samples.epoch_samples;
+  return {samples.train_size(),
+          config.seed,
+          flags.shuffle,
+          {.end = gaps ? data::OrderExtent::kEndless : samples.train_samples,
+           .per_epoch = samples.epoch_samples,
+           .positions = samples.epoch_positions}};
 }
 
 Occasions RunPlan::occasions(const Cadence& cadence) const {
   return {cadence,
           {.steps = samples.total_steps,
            .global_batch = config.batch.train_batch_size,
-           .epoch_samples = samples.epoch_samples}};
+           .epoch_positions = samples.epoch_positions}};
 }
 
 double RunPlan::epochs_after(int64_t step) const {
   if (samples.epoch_samples == 0) return 0;
-  const int64_t taken = std::min(step * config.batch.train_batch_size, samples.train_samples);
-  return static_cast<double>(taken) / static_cast<double>(samples.epoch_samples);
+  const auto share = [](int64_t part, int64_t whole) {
+    return static_cast<double>(part) / static_cast<double>(whole);
+  };
+  if (!configs::defaults_of(flags.values).whole_epochs) {
+    return share(samples_after(step), samples.epoch_samples);
+  }
+  const int64_t micro_step = config.batch.train_batch_size / config.batch.accumulation_steps;
+  const int64_t rows = ((samples.epoch_samples - 1) / micro_step + 1) * micro_step;
+  const int64_t positions = step * config.batch.train_batch_size;
+  return static_cast<double>(positions / samples.epoch_positions) +
+         share(std::min(positions % samples.epoch_positions, rows), rows);
 }
 
 int64_t samples_of_epochs(double epochs, int64_t samples) {
@@ -248,7 +281,7 @@ RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device) {
   const Basis basis = check_basis(plan, world_size);
   const bool drops = drops_last(plan.flags, basis.document);
   open_samples(plan.flags, plan.spec.vocab_size, plan.samples, plan.notes);
-  const auto steps = count_steps(plan, basis.batch.train_batch_size, drops);
+  const auto steps = count_steps(plan, basis.batch, drops);
   auto resolved = configs::resolve(
       basis.document, plan.flags.values,
       {.world_size = world_size, .hidden_size = plan.spec.hidden_size, .total_steps = steps});

@@ -40,7 +40,12 @@ struct RunPlan {
   int64_t eval_rounds() const { return data::eval_rounds(samples.eval_samples, eval_deal(0)); }
   // When something happens on the way of this run.
   Occasions occasions(const Cadence& cadence) const;
-  // Passes over the data after `step` steps; 0 where nothing is trained.
+  // Samples that the first `step` steps take.
+  int64_t samples_after(int64_t step) const {
+    return samples.among(step * config.batch.train_batch_size);
+  }
+  // Passes over the data after `step` steps; 0 where nothing is trained. Where epochs end with a
+  // short step, Trainer's: by micro-batches.
   double epochs_after(int64_t step) const;
 };
 

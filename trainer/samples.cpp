@@ -93,6 +93,12 @@ const std::string& eval_path(const Flags& flags) {
 
 }  // namespace
 
+int64_t Samples::among(int64_t positions) const {
+  if (epoch_samples == 0) return 0;
+  const int64_t rest = std::min(positions % epoch_positions, epoch_samples);
+  return std::min(positions / epoch_positions * epoch_samples + rest, train_samples);
+}
+
 void open_samples(const Flags& flags, int64_t vocab_size, Samples& samples, configs::Notes& notes) {
   Opener opener(flags, samples.seq_len, vocab_size);
   if (!flags.eval_only && !flags.data.empty()) samples.train = opener.open(flags.data);

@@ -24,11 +24,15 @@ struct Samples {
   int64_t train_samples = std::numeric_limits<int64_t>::max();
   // Of one epoch: all, but for those that dataloader_drop_last leaves out.
   int64_t epoch_samples = 0;
+  // Of the sample order that an epoch takes: more where it ends with a short step.
+  int64_t epoch_positions = 0;
   int64_t eval_samples = 0;
   int64_t most_train_samples = std::numeric_limits<int64_t>::max();  // --max_train_samples
 
   // Of `train`: the first ones that count.
   int64_t train_size() const { return std::min(train->size(), most_train_samples); }
+  // That so many positions of the sample order, from the first one, have.
+  int64_t among(int64_t positions) const;
 };
 
 // Opens what the flags name as training and evaluation samples of `samples.seq_len` positions; what

@@ -98,7 +98,10 @@ bool Trainer::evaluate(int64_t step) {
   const engine::EvalStats stats = engine_.eval_batch(loader, loader.rounds());
   if (stats.end_wanted) return true;
   reporter_.evaluated(step, stats);
-  if (step > 0) checkpoints_.evaluated(step, stats.loss);
+  if (step > 0) {
+    checkpoints_.evaluated(step, stats.loss);
+    engine_.evaluated(stats.loss);
+  }
   if (!std::isfinite(stats.loss)) {
     last_loss_ = fmt::format("the loss of the evaluation at step {} is {}", step,
                              without_sign_of_nan(stats.loss));

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "configs/defaults.h"
 #include "configs/resolve.h"
 #include "configs/schema/check.h"
 
@@ -83,6 +84,9 @@ BatchConfig fill_batch(Context& context);
 void fill_precision(Context& context, Config& config);
 void fill_optimizer(Context& context, Config& config);
 void fill_scheduler(Context& context, Config& config);  // after the optimizer
+// Of the flags; `lr`: the optimizer's.
+HfSchedule resolve_hf_schedule(Context& context, HfSchedule::Type type, int64_t warmup_steps,
+                               double lr);
 void fill_gradients(Context& context, Config& config);
 void fill_zero(Context& context, Config& config);
 void fill_offload(Context& context, Config& config);

@@ -12,7 +12,6 @@ void fill_from_flags(const FlagValues& flags, Config& config) {
   config.loss_mean = flags.loss_mean.value_or(config.loss_mean);
   config.on_non_finite = flags.on_non_finite.value_or(config.on_non_finite);
   config.dropout = flags.dropout;
-  config.optimizer.no_decay = flags.no_decay.value_or(false);
 }
 
 }  // namespace

@@ -85,6 +85,8 @@ void fill_optimizer(Context& context, Config& config) {
   const Type& type = type_of(context);
   OptimizerConfig& optimizer = config.optimizer;
   optimizer.kind = type.kind;
+  optimizer.no_decay =
+      flags.no_decay.value_or(defaults_of(flags).no_decay && !context.keys.has("optimizer"));
   if (type.name == "Adam" && context.keys.get<bool>("optimizer.params.adam_w_mode") == false) {
     optimizer.kind = Kind::kAdam;
   }

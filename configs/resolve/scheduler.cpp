@@ -78,19 +78,23 @@ std::optional<int64_t> flag_steps(Context& context) {
   return std::nullopt;
 }
 
-// Without a section. DeepSpeed's warm-up then a constant rate, or Hugging Face's schedules.
+// Without a section. Our own spellings have DeepSpeed's warm-up then a constant rate, where they
+// name no schedule.
 SchedulerConfig from_flags(Context& context, double lr) {
+  const FlagValues& flags = context.flags;
   SchedulerConfig scheduler;
   const int64_t steps = flag_steps(context).value_or(0);
-  const auto schedule = context.flags.schedule.value_or(FlagValues::Schedule::kConstant);
-  if (schedule != FlagValues::Schedule::kConstant) {
-    scheduler.kind = schedule == FlagValues::Schedule::kLinear ? Kind::kLinear : Kind::kCosine;
-    scheduler.warmup_num_steps = steps;
-    scheduler.total_num_steps = context.facts.total_steps.value_or(0);
-    if (context.facts_known && !context.facts.total_steps) {
-      context.complain("--lr_scheduler_type: needs the length of the run");
-    }
-  } else if (steps > 0) {
+  const auto schedule = flags.schedule ? flags.schedule : defaults_of(flags).schedule;
+  if (schedule) {
+    scheduler.hf = resolve_hf_schedule(context, *schedule, steps, lr);
+    const bool constant = *schedule == HfSchedule::Type::kConstant;
+    scheduler.kind = constant ? Kind::kConstant : Kind::kHuggingFace;
+    return scheduler;
+  }
+  if (!flags.schedule_kwargs.empty()) {
+    context.complain("--lr_scheduler_kwargs needs --lr_scheduler_type");
+  }
+  if (steps > 0) {
     scheduler.kind = Kind::kWarmupLr;
     scheduler.warmup_type = SchedulerConfig::Warmup::kLinear;
     scheduler.warmup_max_lr = lr;
@@ -99,24 +103,46 @@ SchedulerConfig from_flags(Context& context, double lr) {
   return scheduler;
 }
 
-// Beside a section, the flags have to mean the same shape.
+// The schedule of the same shape, if a file has one.
+std::optional<Kind> same_shape(HfSchedule::Type type) {
+  switch (type) {
+    case HfSchedule::Type::kConstant:
+    case HfSchedule::Type::kConstantWithWarmup:
+      return Kind::kWarmupLr;
+    case HfSchedule::Type::kLinear:
+      return Kind::kWarmupDecayLr;
+    case HfSchedule::Type::kCosine:
+      return Kind::kWarmupCosineLr;
+    default:
+      return std::nullopt;
+  }
+}
+
+// Beside a section, Trainer does not look at its flags, but for the warm-up steps of an "auto";
+// ours have to mean the same shape.
 void compare_flags(Context& context, const Type& type) {
   const FlagValues& flags = context.flags;
+  const auto tell = [&](const std::string& flag, const std::string& otherwise) {
+    if (!flags.for_trainer) return context.complain("{}", otherwise);
+    warn(context.notes, flag.substr(0, flag.find(' ')),
+         "{}: no effect: the schedule is the file's {}, as under Hugging Face's Trainer", flag,
+         type.name);
+  };
   const bool warms_up = type.takes.find("warmup_num_steps") != std::string_view::npos;
   if (!warms_up && (flags.warmup_steps || flags.warmup_ratio)) {
-    context.complain("{}: {} has no warm-up",
-                     flags.warmup_steps ? "--warmup-steps" : "--warmup-ratio", type.name);
+    const std::string flag = flags.warmup_steps ? "--warmup-steps" : "--warmup-ratio";
+    tell(flag, fmt::format("{}: {} has no warm-up", flag, type.name));
   }
-  using Schedule = FlagValues::Schedule;
-  const auto& flag = flags.schedule;
-  if (!flag) return;
-  const Kind same = *flag == Schedule::kLinear   ? Kind::kWarmupDecayLr
-                    : *flag == Schedule::kCosine ? Kind::kWarmupCosineLr
-                                                 : Kind::kWarmupLr;
-  if (type.kind == same) return;
-  constexpr const char* kNames[] = {"constant", "linear", "cosine"};
-  context.complain("scheduler.type: {} in the file, but --lr_scheduler_type {}; leave one out",
-                   type.name, kNames[static_cast<int>(*flag)]);
+  if (flags.schedule && same_shape(*flags.schedule) != type.kind) {
+    const std::string flag = fmt::format("--lr_scheduler_type {}", name_of(*flags.schedule));
+    tell(flag,
+         fmt::format("scheduler.type: {} in the file, but {}; leave one out", type.name, flag));
+  }
+  if (!flags.schedule_kwargs.empty()) {
+    tell("--lr_scheduler_kwargs",
+         fmt::format("--lr_scheduler_kwargs: the file's {} has its own params: leave it out",
+                     type.name));
+  }
 }
 
 void fill_total(Context& context, SchedulerConfig& scheduler) {

@@ -67,7 +67,9 @@ std::vector<Key> other_optimizer_rows() {
 
 std::vector<Key> warmup_rows() {
   return {
-      section("scheduler", "without it: --warmup-steps linear steps from 0, then a constant rate"),
+      section("scheduler",
+              "without it: --lr_scheduler_type, or --warmup-steps linear steps from 0, then a "
+              "constant rate"),
       {"scheduler.type", kString, kHonoured, "null", "", "",
        "WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle or LRRangeTest, spelled exactly so"},
       section("scheduler.params", "required beside a type"),

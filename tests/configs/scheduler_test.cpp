@@ -131,29 +131,6 @@ TEST_CASE("step counts that are no whole numbers above 0 are refused") {
   }
 }
 
-TEST_CASE("Hugging Face's schedules come from a flag, where the file has none of another shape") {
-  using Schedule = FlagValues::Schedule;
-  FlagValues flags;
-  flags.schedule = Schedule::kLinear;
-  const SchedulerConfig linear = config_of("{}", flags).scheduler;
-  CHECK(linear.kind == Kind::kLinear);
-  CHECK(linear.warmup_num_steps == 0);
-  CHECK(linear.total_num_steps == 100);
-  CHECK(error_of(text_of("WarmupDecayLR", R"({"total_num_steps": 100})"), flags) == "");
-  CHECK(
-      error_of(text_of("WarmupLR", "{}"), flags) ==
-      "test.json: scheduler.type: WarmupLR in the file, but --lr_scheduler_type linear; leave one "
-      "out");
-  flags.schedule = Schedule::kCosine;
-  flags.warmup_ratio = 0.1;
-  const SchedulerConfig cosine = config_of("{}", flags).scheduler;
-  CHECK(cosine.kind == Kind::kCosine);
-  CHECK(cosine.warmup_num_steps == 10);
-  CHECK(error_of("{}", flags, RunFacts{}).find("needs the length of the run") != std::string::npos);
-  flags.schedule = Schedule::kConstant;
-  CHECK(config_of("{}", flags).scheduler.kind == Kind::kWarmupLr);
-}
-
 TEST_CASE("--warmup-ratio is a part of the run, rounded up") {
   FlagValues flags;
   flags.warmup_ratio = 0.031;

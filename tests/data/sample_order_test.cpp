@@ -77,16 +77,16 @@ TEST_CASE("A batch is the order at its positions, so any step can be asked for f
 }
 
 TEST_CASE("From its end on, an order has no samples") {
-  const SampleOrder order(3, 42, false, 5);
+  const SampleOrder order(3, 42, false, {.end = 5});
   CHECK(order.batch(0, 4) == std::vector<int64_t>{0, 1, 2, 0});
   CHECK(order.batch(1, 4) == std::vector<int64_t>{1, kNoSample, kNoSample, kNoSample});
 }
 
 TEST_CASE("An epoch that ends early leaves other samples out each time") {
-  const SampleOrder plain(10, 42, false, SampleOrder::kEndless, 8);
+  const SampleOrder plain(10, 42, false, {.per_epoch = 8});
   CHECK(plain.batch(1, 4) == std::vector<int64_t>{4, 5, 6, 7});
   CHECK(plain.batch(2, 4) == std::vector<int64_t>{0, 1, 2, 3});
-  const SampleOrder shuffled(10, 42, true, SampleOrder::kEndless, 8);
+  const SampleOrder shuffled(10, 42, true, {.per_epoch = 8});
   std::set<int64_t> seen;
   for (int64_t epoch = 0; epoch < 20; ++epoch) {
     std::set<int64_t> in_epoch;
@@ -95,6 +95,17 @@ TEST_CASE("An epoch that ends early leaves other samples out each time") {
     seen.merge(in_epoch);
   }
   CHECK(seen.size() == 10);
+}
+
+TEST_CASE("An epoch that takes whole batches has no samples at the end of its last one") {
+  const SampleOrder order(10, 42, false, {.positions = 12});
+  CHECK(order.batch(2, 4) == std::vector<int64_t>{8, 9, kNoSample, kNoSample});
+  CHECK(order.batch(3, 4) == std::vector<int64_t>{0, 1, 2, 3});
+  const SampleOrder shuffled(10, 42, true, {.positions = 12});
+  std::set<int64_t> in_epoch;
+  for (int64_t i = 0; i < 10; ++i) in_epoch.insert(shuffled.at(12 + i));
+  CHECK(in_epoch.size() == 10);
+  CHECK(shuffled.at(22) == kNoSample);
 }
 
 TEST_CASE("A sequential pass fills its last batch with rows of no sample") {

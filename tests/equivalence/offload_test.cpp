@@ -138,6 +138,23 @@ TEST_CASE("a GPU's step of Lamb, or its host's, takes the norms of whole paramet
   MESSAGE(checker.worst());
 }
 
+TEST_CASE(
+    "ranges that do not decay have the same bits wherever masters rest, in tiles of any size") {
+  const TempFolder folder;
+  RowChecker checker;
+  for (const RestingPlace place : {RestingPlace::kCpu, RestingPlace::kNvme}) {
+    for (const int stage : {0, 1, 2, 3}) {
+      Row row = nvme_row(folder, stage, stage == 0 ? 1 : 2);
+      row.training = Training::kNoDecay;
+      row.model = "gpt2";
+      row.zero.offload_optimizer.device = place;
+      row.zero.sub_group_size_elements = stage == 1 ? 64 : 1000;
+      checker.check(row);
+    }
+  }
+  MESSAGE(checker.worst());
+}
+
 TEST_CASE("every optimizer's states rest in files") {
   const TempFolder folder;
   RowChecker checker;

@@ -1,4 +1,4 @@
-// What tools/make_optim_fixtures.py wrote.
+// What tools/make_optim_fixtures.py and tools/make_hf_schedule_fixtures.py wrote.
 #pragma once
 
 #include <fstream>

@@ -15,6 +15,7 @@ using Arguments = std::vector<std::string>;
 constexpr const char* kArguments = R"({
   "model_name_or_path": "m", "train_file": "d.bin", "output_dir": "o", "do_train": true,
   "bf16": true, "fp16": false, "learning_rate": 2e-05, "max_steps": 20, "run_name": null,
+  "lr_scheduler_type": "polynomial", "lr_scheduler_kwargs": {"power": 2},
   "report_to": ["tensorboard", "wandb"], "deepspeed": {"zero_optimization": {"stage": 2}}})";
 
 }  // namespace
@@ -29,6 +30,8 @@ TEST_CASE("a JSON file in place of flags says the same as they") {
     CHECK(flags.values.precision == configs::Precision::kBf16);
     CHECK(flags.values.lr == 2e-5);
     CHECK(flags.steps == 20);
+    CHECK(flags.values.schedule == configs::HfSchedule::Type::kPolynomial);
+    CHECK(flags.values.schedule_kwargs == R"({"power":2})");
     CHECK(flags.report_to.csv);
     CHECK(flags.config == R"({"zero_optimization":{"stage":2}})");
     CHECK_FALSE(flags.eval_only);

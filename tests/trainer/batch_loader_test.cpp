@@ -67,7 +67,7 @@ TEST_CASE(
     "a step in which the order ends has its rest, and a row that is not trained where none is") {
   const CountingDataset dataset(5, 8);
   const auto ending = [&](int64_t rank) {
-    return TrainLoader(dataset, data::SampleOrder(5, 1, false, 5), deal(2, 1, 2, rank), 1);
+    return TrainLoader(dataset, data::SampleOrder(5, 1, false, {.end = 5}), deal(2, 1, 2, rank), 1);
   };
   TrainLoader first = ending(0);
   TrainLoader second = ending(1);

@@ -44,7 +44,7 @@ TEST_CASE("a command line of Hugging Face's scripts is understood") {
   CHECK(flags.seq_len == 64);
   CHECK(flags.values.drop_last == true);
   CHECK(flags.timeout_s == 60);
-  CHECK(flags.values.schedule == configs::FlagValues::Schedule::kCosine);
+  CHECK(flags.values.schedule == configs::HfSchedule::Type::kCosine);
   CHECK(flags.config == "ds.json");
   CHECK(flags.values.for_trainer);
   CHECK_FALSE(flags.eval_only);
@@ -77,10 +77,46 @@ TEST_CASE(
     "what would change the training and is not there is refused, unless it asks for nothing") {
   CHECK(has(complaint("--optim adafactor"), "write \"optimizer\" into ds_config.json"));
   CHECK(has(complaint("--push_to_hub"), "--push_to_hub: refused: "));
-  CHECK(has(complaint("--lr_scheduler_type polynomial"),
-            "must be one of constant, constant_with_warmup, linear, cosine"));
+  CHECK(has(complaint("--lr_scheduler_type exponential"),
+            "must be one of constant, constant_with_warmup, linear, cosine, cosine_with_restarts, "
+            "polynomial, inverse_sqrt, cosine_with_min_lr, cosine_warmup_with_min_lr, "
+            "warmup_stable_decay, reduce_lr_on_plateau"));
+  CHECK(has(complaint("--lr_scheduler_type greedy"), "reduce_lr_on_plateau, which only lowers it"));
   CHECK(complaint("--optim adamw_torch --push_to_hub False --label_smoothing_factor 0.0") == "");
   CHECK(has(complaint("--bf16 --fp16 True --load_in_4bit"), "quantised"));
+}
+
+TEST_CASE("a schedule of transformers comes with its arguments") {
+  const Flags flags =
+      parse_flags({"--model_name_or_path", "m", "--train_file", "d.bin", "--lr_scheduler_type",
+                   "cosine_with_restarts", "--lr_scheduler_kwargs", "{\"num_cycles\": 2}"});
+  CHECK(flags.values.schedule == configs::HfSchedule::Type::kCosineWithRestarts);
+  CHECK(flags.values.schedule_kwargs == "{\"num_cycles\": 2}");
+  CHECK(parse("--lr_scheduler_kwargs None").values.schedule_kwargs.empty());
+}
+
+TEST_CASE("a rate that follows evaluations needs some, and keeps account of the best") {
+  CHECK(complaint("--lr_scheduler_type reduce_lr_on_plateau") ==
+        "--lr_scheduler_type reduce_lr_on_plateau needs --eval_strategy steps or epoch: it follows "
+        "the loss of evaluations");
+  CHECK(parse("--lr_scheduler_type reduce_lr_on_plateau --eval-every 5 --eval-data e.bin")
+            .cadences.tracks_best);
+}
+
+TEST_CASE("warm-up steps below 1 are a part of the run") {
+  CHECK(parse("--warmup_steps 0.1").values.warmup_ratio == 0.1);
+  CHECK_FALSE(parse("--warmup_steps 0.1").values.warmup_steps);
+  CHECK(parse("--warmup_steps 3.0").values.warmup_steps == 3);
+  CHECK(parse("--warmup-steps 0").values.warmup_steps == 0);
+  CHECK(complaint("--warmup_steps 2.5") ==
+        "--warmup_steps 2.5: must be a whole number of steps, or below 1 as a part of all steps");
+  // As in transformers 4.
+  CHECK(parse("--warmup_steps 0 --warmup_ratio 0.03").values.warmup_ratio == 0.03);
+  const Flags both = parse("--output_dir o --warmup_steps 10 --warmup_ratio 0.03");
+  CHECK(both.values.warmup_steps == 10);
+  CHECK_FALSE(both.values.warmup_ratio);
+  REQUIRE(both.notes.size() == 1);
+  CHECK(both.notes[0].text == "--warmup_ratio 0.03: no effect beside --warmup_steps 10");
 }
 
 TEST_CASE("what is wrong is told of the flag that was typed") {

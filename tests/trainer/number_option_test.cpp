@@ -16,6 +16,7 @@ TEST_CASE("whole numbers are read in base 10, to the last character and never cl
   CHECK(has(complaint("--seed 99999999999999999999"), "must be at most 9223372036854775807"));
   CHECK(has(complaint("--seed -99999999999999999999"), "is too small"));
   CHECK(has(complaint("--steps 1000000000000001"), "must be at most 1000000000000000"));
+  CHECK(has(complaint("--steps 1000000000000001"), "must be at most 1000000000000000"));
   CHECK(has(complaint("--warmup-steps 1000000000000001"), "must be at most 1000000000000000"));
   CHECK(has(complaint("--lr fast --steps x"), "--lr fast: must be a number"));
   CHECK(has(complaint("--lr fast --steps x"), "--steps x: must be a whole number"));

@@ -30,15 +30,15 @@ TEST_CASE("a number of steps counts them, and one below 1 is a part of the run, 
 }
 
 TEST_CASE("an epoch ends with the step that takes its last sample") {
-  const RunLength even{.steps = 6, .global_batch = 8, .epoch_samples = 16};
+  const RunLength even{.steps = 6, .global_batch = 8, .epoch_positions = 16};
   CHECK(steps_of({At::kEpochs}, even) == std::vector<int64_t>{2, 4, 6});
   // 40 samples in steps of 16: the third step ends one epoch and begins the next.
-  const RunLength ragged{.steps = 5, .global_batch = 16, .epoch_samples = 40};
+  const RunLength ragged{.steps = 5, .global_batch = 16, .epoch_positions = 40};
   CHECK(steps_of({At::kEpochs}, ragged) == std::vector<int64_t>{3, 5});
 }
 
 TEST_CASE("nothing happens where nobody asks, or where an evaluation decides") {
-  const RunLength length{.steps = 6, .global_batch = 8, .epoch_samples = 16};
+  const RunLength length{.steps = 6, .global_batch = 8, .epoch_positions = 16};
   CHECK(steps_of({}, length).empty());
   CHECK(steps_of({At::kBest}, length).empty());
 }
@@ -47,7 +47,8 @@ TEST_CASE("a delay is counted in steps, or in epochs") {
   const Occasions steps({At::kSteps, 2, 5}, {.steps = 8});
   CHECK_FALSE(steps.at(4));
   CHECK(steps.at(6));
-  const Occasions epochs({At::kEpochs, 0, 2}, {.steps = 6, .global_batch = 8, .epoch_samples = 16});
+  const Occasions epochs({At::kEpochs, 0, 2},
+                         {.steps = 6, .global_batch = 8, .epoch_positions = 16});
   CHECK_FALSE(epochs.at(2));
   CHECK(epochs.at(4));
 }

@@ -74,6 +74,38 @@ TEST_CASE("steps of epochs are whole batches that leave no sample out, the last 
   CHECK(plan(bench, line + "--steps 3").samples.train_samples > 3 * 16);
 }
 
+TEST_CASE("epochs of a line for Trainer are three, each of whole steps, the last one short") {
+  const Workbench bench;
+  const std::string line = "--model_name_or_path @model --train_file @train.bin --block_size 16 ";
+  CHECK(plan(bench, line).samples.total_steps == 15);  // 40 samples, 8 a step
+  const std::string ragged =
+      line + "--per_device_train_batch_size 4 --gradient_accumulation_steps 4 ";
+  const RunPlan three = plan(bench, ragged);
+  CHECK(three.samples.total_steps == 9);  // not 8
+  CHECK(three.samples.train_samples == 120);
+  CHECK(three.samples_after(2) == 32);
+  CHECK(three.samples_after(3) == 40);
+  CHECK(three.samples_after(4) == 56);
+  CHECK(three.epochs_after(4) == 1 + 0.4);
+  CHECK(three.epochs_after(9) == 3);
+  const data::SampleOrder order = three.sample_order();
+  CHECK(std::ranges::count(order.batch(2, 16), data::kNoSample) == 8);
+  CHECK(std::ranges::count(order.batch(3, 16), data::kNoSample) == 0);
+  CHECK(three.occasions({.at = Cadence::At::kEpochs}).at(3));
+  CHECK(three.occasions({.at = Cadence::At::kEpochs}).on_the_way() == 2);
+  CHECK(plan(bench, ragged + "--num_train_epochs 1.5").samples.total_steps == 5);  // of 4.5
+  CHECK(plan(bench, ragged + "--num_train_epochs 1.5").samples.train_samples == 72);
+  CHECK(plan(bench, ragged + "--max_steps 7").samples.total_steps == 7);
+  CHECK(plan(bench, ragged + "--max_steps 7").samples_after(7) == 96);
+  CHECK(three.eval_deal(0).micro_batch == 8);
+  // Left out is what fills no micro-batch of all ranks; accumulation may still end short.
+  const RunPlan drops = plan(bench, ragged + "--dataloader_drop_last True", 3);
+  CHECK(drops.samples.epoch_samples == 36);
+  CHECK(drops.samples.total_steps == 3);
+  CHECK(plan(bench, "--model @model --data @train.bin --seq-len 16 --global-batch 16 --epochs 3")
+            .samples.total_steps == 8);
+}
+
 TEST_CASE("a data file that is missing is named with its flag, before any tokenizer") {
   const Workbench bench;
   std::filesystem::remove(bench / "model/tokenizer.json");

@@ -14,6 +14,7 @@ Samples small_samples() {
   Samples samples;
   samples.train = std::make_unique<CountingDataset>(32, 8);
   samples.total_steps = 6;
+  samples.epoch_samples = samples.epoch_positions = 32;
   return samples;
 }
 
@@ -55,6 +56,7 @@ TEST_CASE("epochs are rounded to two places and one is singular") {
   samples.train_samples = 64;  // the last step is short
   CHECK(batch_line(larger, samples, 2).ends_with("7 steps = 2 epochs"));
   samples.train = std::make_unique<CountingDataset>(30000, 8);
+  samples.epoch_samples = samples.epoch_positions = 30000;
   CHECK(batch_line(larger, samples, 2).ends_with("7 steps = 0.0021 epochs"));
 }
 

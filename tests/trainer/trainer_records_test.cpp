@@ -70,6 +70,33 @@ TEST_CASE("a line for Trainer evaluates, saves and logs when it says, and leaves
         doctest::Approx(std::exp(all["eval_loss"].get<double>())).epsilon(1e-6));
 }
 
+TEST_CASE("a line for Trainer has its epochs and decay, a line of the summary says so") {
+  const Workbench bench;
+  const std::string out = train(bench, "--gradient_accumulation_steps 3 --learning_rate 1e-3");
+  CHECK(
+      has(out,
+          "defaults   Hugging Face Trainer's, for which the command line is spelled: 3 epochs, "
+          "linear decay of the rate, no weight decay of norms and biases, a short step at the end "
+          "of an epoch"));
+  CHECK(has(out, "linear to 0 at step 6"));
+  CHECK(read_json(bench, "out/trainer_state.json")["max_steps"] == 6);
+}
+
+TEST_CASE("a rate that follows evaluations falls when they do not get better") {
+  const Workbench bench;
+  const auto result = bench.zeroth(
+      2, std::string(kTrain) +
+             "--max_steps 6 --eval_strategy steps --eval_steps 1 --learning_rate 1e-9 "
+             "--lr_scheduler_type reduce_lr_on_plateau --eval_on_start True --metrics m.jsonl "
+             "--lr_scheduler_kwargs '{\"patience\": 1, \"factor\": 0.5, \"eps\": 0}'");
+  REQUIRE_MESSAGE(result.code == 0, result.out << result.err);
+  std::vector<double> rates;
+  for (const auto& row : bench.steps("m.jsonl")) rates.push_back(row["lr"]);
+  // The first evaluation is the best; the one before the first step does not count.
+  CHECK(rates == std::vector<double>{1e-9, 1e-9, 1e-9, 0.5e-9, 0.5e-9, 0.25e-9});
+  CHECK(read_json(bench, "out/trainer_state.json").contains("best_metric"));
+}
+
 TEST_CASE("the best model takes the place of the last one where that is asked for") {
   const Workbench bench;
   // After the fifth step the rate is far too high.
@@ -123,7 +150,7 @@ TEST_CASE("--max_train_samples takes the first samples only") {
   const Workbench bench;
   const std::string out = train(bench, "--max_train_samples 12 --num_train_epochs 2");
   CHECK(has(out, "; the first 12 trained"));
-  CHECK(has(out, "3 steps = 2 epochs"));
+  CHECK(has(out, "4 steps = 2 epochs"));
 }
 
 TEST_CASE("what would go to a service goes to files in the output") {

@@ -66,18 +66,58 @@ void settle_choices(RawFlags& raw, Complaints& complaints) {
   values.on_non_finite =
       choose<OnNonFinite>("--on-non-finite", raw.on_non_finite,
                           {{"skip", OnNonFinite::kSkip}, {"fail", OnNonFinite::kFail}}, complaints);
-  using Schedule = configs::FlagValues::Schedule;
-  values.schedule = choose<Schedule>("--lr_scheduler_type", raw.lr_scheduler_type,
-                                     {{"constant", Schedule::kConstant},
-                                      {"constant_with_warmup", Schedule::kConstant},
-                                      {"linear", Schedule::kLinear},
-                                      {"cosine", Schedule::kCosine}},
-                                     complaints);
   raw.flags.save_dtype = choose<c10::ScalarType>(
       "--save-dtype", raw.save_dtype,
       {{"fp32", c10::kFloat}, {"bf16", c10::kBFloat16}, {"fp16", c10::kHalf}}, complaints);
   if (raw.no_decay) values.no_decay = true;
   if (raw.drop_last) values.drop_last = true;
+}
+
+void settle_schedule(RawFlags& raw, Complaints& complaints) {
+  auto& values = raw.flags.values;
+  if (raw.lr_scheduler_type == "greedy") {
+    complaints.push_back(
+        "--lr_scheduler_type greedy: refused: it raises and lowers the rate by the losses of "
+        "evaluations; reduce_lr_on_plateau, which only lowers it, is there");
+  } else {
+    values.schedule = choose<configs::HfSchedule::Type>(
+        "--lr_scheduler_type", raw.lr_scheduler_type,
+        {configs::kHfScheduleNames.begin(), configs::kHfScheduleNames.end()}, complaints);
+  }
+  if (values.schedule == configs::HfSchedule::Type::kReduceOnPlateau &&
+      !raw.flags.cadences.evaluate.is_on() && !raw.flags.eval_only) {
+    complaints.push_back(
+        "--lr_scheduler_type reduce_lr_on_plateau needs --eval_strategy steps or epoch: it follows "
+        "the loss of evaluations");
+  }
+  if (values.schedule == configs::HfSchedule::Type::kReduceOnPlateau) {
+    raw.flags.cadences.tracks_best = true;  // as in Trainer
+  }
+}
+
+// Below 1 it is a part of the run, as in transformers 5; in 4 a ratio beside it counted only where
+// it is 0.
+void settle_warmup(RawFlags& raw, Complaints& complaints) {
+  auto& values = raw.flags.values;
+  if (!raw.warmup_steps) return;
+  const double steps = *raw.warmup_steps;
+  if (steps == 0 && values.warmup_ratio) return;
+  if (values.warmup_ratio && values.for_trainer) {
+    note(raw.flags.notes, "--warmup-ratio", "--warmup-ratio {}: no effect beside --warmup-steps {}",
+         *values.warmup_ratio, steps);
+    values.warmup_ratio.reset();
+  }
+  if (steps > static_cast<double>(kMostSteps)) {
+    complaints.push_back(fmt::format("--warmup-steps {}: must be at most {}", steps, kMostSteps));
+  } else if (steps > 0 && steps < 1 && !values.warmup_ratio) {
+    values.warmup_ratio = steps;
+  } else if (steps != std::floor(steps)) {
+    complaints.push_back(fmt::format(
+        "--warmup-steps {}: must be a whole number of steps, or below 1 as a part of all steps",
+        steps));
+  } else {
+    values.warmup_steps = static_cast<int64_t>(steps);
+  }
 }
 
 // A shell hands \n over as two characters.
@@ -248,6 +288,8 @@ Flags settle(RawFlags raw, Complaints& complaints) {
   settle_tasks(raw, complaints);
   settle_length(raw.flags, complaints);
   settle_cadences(raw.cadences, raw.flags, complaints);
+  settle_schedule(raw, complaints);
+  settle_warmup(raw, complaints);
   settle_report_to(raw.report_to, raw.logging_dir, raw.flags, complaints);
   check_numbers(raw.flags, complaints);
   check_lengths(raw.flags, complaints);

@@ -128,11 +128,15 @@ void add_optimizer(CLI::App& app, RawFlags& raw) {
       ->delimiter(',')
       ->option_text("X X");
   numbers.add("--eps", values.eps, "epsilon of Adam (1e-8)");
-  numbers.add("--warmup-steps", values.warmup_steps, kMostSteps, "steps of linear warm-up (0)");
+  numbers.add("--warmup-steps", raw.warmup_steps,
+              "steps of linear warm-up (0), or below 1 that part of all steps");
   numbers.add("--warmup-ratio", values.warmup_ratio, "the same as a part of all steps");
   app.add_option("--lr_scheduler_type", raw.lr_scheduler_type,
-                 "constant (default), linear or cosine, as in Hugging Face's Trainer")
+                 "constant (default), linear, cosine or another schedule of transformers")
       ->option_text("TYPE");
+  app.add_option("--lr_scheduler_kwargs", values.schedule_kwargs,
+                 "its arguments: '{\"num_cycles\": 2}'")
+      ->option_text("JSON");
   numbers.add("--max-grad-norm", values.max_grad_norm, "clip to this norm, 0: never (1.0)");
   app.add_flag("--no-decay", raw.no_decay, "no weight decay of norms and biases");
   numbers.add("--dropout", values.dropout, "every dropout of the model (as config.json says)");

@@ -123,7 +123,8 @@ class Translator {
   void take(const HfFlag& flag, const Typed& typed) {
     const bool ours = typed.spelling == flag.target;
     result_.for_trainer = result_.for_trainer || (!ours && tells_whose(flag));
-    if (!ours && typed.value && listed(flag.neutral, *typed.value)) return;
+    const bool theirs = !ours || flag.name == typed.name;  // or both
+    if (theirs && typed.value && listed(flag.neutral, *typed.value)) return;
     if (flag.target.starts_with("--")) result_.spellings.add(flag.target, typed.spelling);
     switch (flag.kind) {
       case Kind::kIdle:

@@ -29,6 +29,8 @@ std::string_view origin(bool given, std::string_view otherwise = "default") {
   return given ? "command line" : otherwise;
 }
 
+constexpr std::string_view kTrainers = "Trainer's default";
+
 std::string flags_without_key(const RunPlan& plan) {
   const configs::Config& config = plan.config;
   const Flags& flags = plan.flags;
@@ -41,14 +43,19 @@ std::string flags_without_key(const RunPlan& plan) {
   }
   const int64_t every = config.recompute.every_nth_block;
   if (every > 0) lines.add("--gradient-checkpointing=", every, origin(true));
-  using Kind = configs::SchedulerConfig::Kind;
-  if (config.scheduler.kind == Kind::kLinear || config.scheduler.kind == Kind::kCosine) {
-    lines.add("--lr_scheduler_type ", config.scheduler.kind == Kind::kLinear ? "linear" : "cosine",
-              origin(true));
-    lines.add("--warmup-steps ", config.scheduler.warmup_num_steps,
+  if (config.scheduler.kind == configs::SchedulerConfig::Kind::kHuggingFace) {
+    const configs::HfSchedule& schedule = config.scheduler.hf;
+    lines.add("--lr_scheduler_type ", name_of(schedule.type),
+              origin(flags.values.schedule.has_value(), kTrainers));
+    if (!flags.values.schedule_kwargs.empty()) {
+      lines.add("--lr_scheduler_kwargs ", flags.values.schedule_kwargs, origin(true));
+    }
+    lines.add("--warmup-steps ", schedule.warmup_steps,
               origin(flags.values.warmup_steps || flags.values.warmup_ratio));
   }
-  if (config.optimizer.no_decay) lines.add("--no-decay", "", origin(true));
+  if (config.optimizer.no_decay) {
+    lines.add("--no-decay", "", origin(flags.values.no_decay.has_value(), kTrainers));
+  }
   const model::ModelSpec& spec = plan.spec;
   const double dropout =
       std::max({spec.embedding_dropout, spec.attention_dropout, spec.residual_dropout});

@@ -242,7 +242,7 @@ void Reporter::finished() {
 }
 
 int64_t Reporter::samples_after(int64_t step) const {
-  return std::min(step * plan_.config.batch.train_batch_size, plan_.samples.train_samples);
+  return plan_.samples_after(step);
 }
 
 void Reporter::update_page() {

@@ -94,12 +94,10 @@ double RunRecord::total_flos() const {
 }
 
 Json RunRecord::train_metrics() const {
-  const int64_t samples =
-      std::min(steps_ * plan_.config.batch.train_batch_size, plan_.samples.train_samples);
   Json metrics{
       {"epoch", plan_.epochs_after(steps_)},
       {"train_loss", finite(loss_sum_ / static_cast<double>(std::max<int64_t>(1, steps_)))}};
-  add_speed(metrics, "train", ended_s_ - started_s_, samples, steps_);
+  add_speed(metrics, "train", ended_s_ - started_s_, plan_.samples_after(steps_), steps_);
   return metrics;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/units.h"
 #include "engine/memory_check.h"
+#include "trainer/report/schedule_text.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -23,42 +24,6 @@ std::string epochs_text(double epochs) {
   if (epochs < 0.1) return fmt::format("{:.2g} epochs", epochs);
   const double rounded = std::round(epochs * 100) / 100;
   return fmt::format("{} epoch{}", rounded, rounded == 1 ? "" : "s");
-}
-
-std::string schedule_text(const configs::SchedulerConfig& scheduler) {
-  using Kind = configs::SchedulerConfig::Kind;
-  const bool linear = scheduler.warmup_type == configs::SchedulerConfig::Warmup::kLinear;
-  const std::string warmup = fmt::format("{} warm-up over {}", linear ? "linear" : "logarithmic",
-                                         counted(scheduler.warmup_num_steps, "step"));
-  switch (scheduler.kind) {
-    case Kind::kConstant:
-      return "constant rate";
-    case Kind::kWarmupLr:
-      return fmt::format("{} to {:g}, then constant", warmup, scheduler.warmup_max_lr);
-    case Kind::kWarmupDecayLr:
-      return fmt::format("{} to {:g}, then linear to {:g} at step {}", warmup,
-                         scheduler.warmup_max_lr, scheduler.warmup_min_lr,
-                         scheduler.total_num_steps);
-    case Kind::kWarmupCosineLr:
-      return fmt::format("{}, then cosine to {:g} of the rate at step {}", warmup,
-                         scheduler.cos_min_ratio, scheduler.total_num_steps);
-    case Kind::kOneCycle:
-      return fmt::format("one cycle of {:g} + {:g} steps between {:g} and {:g}",
-                         scheduler.one_cycle.first_step_size, scheduler.one_cycle.second_step_size,
-                         scheduler.one_cycle.min_lr, scheduler.one_cycle.max_lr);
-    case Kind::kLrRangeTest:
-      return fmt::format("range test from {:g}", scheduler.range_test.min_lr);
-    case Kind::kLinear:
-    case Kind::kCosine:
-      return fmt::format("{} to 0 at step {}{}",
-                         scheduler.kind == Kind::kLinear ? "linear" : "cosine",
-                         scheduler.total_num_steps,
-                         scheduler.warmup_num_steps == 0
-                             ? ""
-                             : fmt::format(" after a linear warm-up over {}",
-                                           counted(scheduler.warmup_num_steps, "step")));
-  }
-  return "unknown schedule";
 }
 
 std::string update_text(const configs::OptimizerConfig& optimizer) {
@@ -171,9 +136,8 @@ std::string batch_line(const configs::BatchConfig& batch, const Samples& samples
   std::string text = fmt::format("{} = {} per micro-batch x {} accumulated x {}",
                                  counted(batch.train_batch_size, "sample"), batch.micro_batch_size,
                                  batch.accumulation_steps, counted(world_size, "rank"));
-  const double taken = std::min(
-      static_cast<double>(samples.train_samples),
-      static_cast<double>(samples.total_steps) * static_cast<double>(batch.train_batch_size));
+  const auto taken =
+      static_cast<double>(samples.among(samples.total_steps * batch.train_batch_size));
   text += fmt::format("; {} = {}", counted(samples.total_steps, "step"),
                       epochs_text(taken / static_cast<double>(samples.train_size())));
   return text;
@@ -259,6 +223,7 @@ SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory, const
   add("strategy", plan.outline.strategy);
   for (const std::string& line : engine::memory_lines(memory)) add("memory", line);
   if (plan.trains()) add("optimizer", optimizer_line(plan.config, plan.outline.decay));
+  if (const std::string text = defaults_line(plan); !text.empty()) add("defaults", text);
   if (const std::string text = way_line(plan); !text.empty()) add("on the way", text);
   if (plan.trains()) add("loss", loss_line(plan.config.loss_mean, plan.spec));
   using Kind = configs::Note::Kind;

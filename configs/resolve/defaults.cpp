@@ -1,0 +1,21 @@
+#include "configs/defaults.h"
+
+#include "configs/resolve.h"
+
+namespace zeroth::configs {
+namespace {
+
+constexpr Defaults kOurs;
+constexpr Defaults kTrainers = {.epochs = 3,
+                                .whole_epochs = true,
+                                .eval_micro_batch = 8,
+                                .schedule = HfSchedule::Type::kLinear,
+                                .no_decay = true};
+
+}  // namespace
+
+const Defaults& defaults_of(const FlagValues& flags) {
+  return flags.for_trainer ? kTrainers : kOurs;
+}
+
+}  // namespace zeroth::configs

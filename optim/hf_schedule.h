@@ -1,0 +1,14 @@
+// The rates of Hugging Face's schedules, but for the one that follows evaluations (plateau.h).
+#pragma once
+
+#include <cstdint>
+
+#include "configs/hf_schedule.h"
+
+namespace zeroth::optim {
+
+// Of update `update`, counted from 0, with the optimizer's rate `lr`: transformers' LambdaLR, by
+// its formulas to the bit but for the library's cosine.
+double hf_rate(const configs::HfSchedule& schedule, double lr, int64_t update);
+
+}  // namespace zeroth::optim
