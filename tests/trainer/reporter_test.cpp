@@ -42,7 +42,7 @@ TEST_CASE("the page of a run holds its steps, evaluations, configuration and env
   CHECK(fs::exists(bench / "out/model.safetensors"));
   const auto page = page_of(bench, "out/train_log.html");
   CHECK(page["state"] == "finished");
-  CHECK(page["title"] == "model");
+  CHECK(page["title"] == "out");
   CHECK(page["total_steps"] == 6);
   const auto rows = bench.steps("m.jsonl");
   REQUIRE(page["steps"]["loss"].size() == 6);
