@@ -107,7 +107,8 @@ struct Config {
   bool check_grad_overflow = true;
   OnNonFinite on_non_finite = OnNonFinite::kSkip;
   GradientConfig gradients;
-  // Global L2 norm to which gradients are clipped; 0 switches clipping off.
+  // Global L2 norm to which gradients are clipped; 0 switches clipping off. DeepSpeed's default,
+  // and Trainer's.
   double gradient_clipping = 1.0;
   LossMean loss_mean = LossMean::kToken;
   // Every dropout probability of the model, in [0, 1). Unset: those of its config.json.

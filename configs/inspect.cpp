@@ -65,7 +65,10 @@ class Inspector {
  private:
   KeyReport of_given(const GivenKey& given) const {
     KeyReport report{given.path, "unknown", quoted(given.value), ""};
-    if (given.key == nullptr) return report;
+    if (given.key == nullptr) {
+      if (!complains_about(out_, given.path)) report.origin = "ignored, as by DeepSpeed";
+      return report;
+    }
     const Key& key = *given.key;
     const bool refused =
         complains_about(out_, given.path) || complains_about(out_, std::string(key.path));
@@ -100,10 +103,10 @@ class Inspector {
 
 }  // namespace
 
-Inspection inspect(const Document& document, std::optional<int64_t> ranks) {
-  const FlagValues no_flags;
+Inspection inspect(const Document& document, std::optional<int64_t> ranks,
+                   const FlagValues& flags) {
   Context context{.keys = document.keys(),
-                  .flags = no_flags,
+                  .flags = flags,
                   .facts = {.world_size = ranks.value_or(fitting_ranks(document.keys()))},
                   .facts_known = false,
                   .notes = document.keys().notes};

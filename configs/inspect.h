@@ -15,7 +15,8 @@ struct KeyReport {
   std::string path;    // as the file spells it
   std::string state;   // "honoured", "no effect", "refused", "off", "unknown"
   std::string value;   // JSON; of an "auto" what it comes to where that is known
-  std::string origin;  // honoured keys: see Origins; else why it has no effect or is refused
+  std::string origin;  // honoured keys: see Origins; else why it has no effect or is refused, or
+                       // that an unknown one is ignored
 };
 
 struct Inspection {
@@ -26,6 +27,8 @@ struct Inspection {
 };
 
 // Without `ranks`: as many as the three batch sizes come to where all of them are given, else one.
-Inspection inspect(const Document& document, std::optional<int64_t> ranks);
+// Of the flags only `strict` and `accept_uncompressed` count.
+Inspection inspect(const Document& document, std::optional<int64_t> ranks,
+                   const FlagValues& flags = {});
 
 }  // namespace zeroth::configs

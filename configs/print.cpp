@@ -203,8 +203,10 @@ Json optimizer_json(const OptimizerConfig& optimizer) {
     case Kind::kAdamW:
     case Kind::kAdam: {
       const bool decoupled = optimizer.kind == Kind::kAdamW;
-      return of(decoupled ? "AdamW" : "Adam",
-                {{"betas", optimizer.betas}, {"eps", optimizer.eps}, {"adam_w_mode", decoupled}});
+      return of(decoupled ? "AdamW" : "Adam", {{"bias_correction", optimizer.bias_correction},
+                                               {"betas", optimizer.betas},
+                                               {"eps", optimizer.eps},
+                                               {"adam_w_mode", decoupled}});
     }
     case Kind::kLion:
       return of("Lion", {{"betas", optimizer.betas}});

@@ -30,7 +30,8 @@ Config fill_or_throw(Context& context) {
 }  // namespace
 
 Document::Document()
-    : Document(std::make_shared<CheckedKeys>(CheckedKeys{.name = "command line"})) {}
+    : Document(
+          std::make_shared<CheckedKeys>(CheckedKeys{.name = "command line", .from_file = false})) {}
 
 const std::vector<std::string>& Document::complaints() const {
   return keys_->complaints;

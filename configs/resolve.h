@@ -57,6 +57,8 @@ struct FlagValues {
   // WarmupCosineLR.
   std::optional<HfSchedule::Type> schedule;
   std::string schedule_kwargs;
+  bool accept_uncompressed = false;  // --accept-uncompressed: 1-bit optimizers without compression
+  bool strict = false;               // --strict: every unknown key is an error
   // --gradient-checkpointing[=N]: RecomputeConfig::every_nth_block, at least 1.
   std::optional<int64_t> gradient_checkpointing;
 };

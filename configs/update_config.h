@@ -40,6 +40,8 @@ struct OptimizerConfig {
   // Added to the root: of the second moment (AdamW, Adam, Lamb), of the sum of squares (Adagrad,
   // 1e-10).
   double eps = 1e-8;
+  // AdamW, Adam, Lamb: whether moments are divided by 1 - beta^n at update n.
+  bool bias_correction = true;
   // Strength of the decay; 0: none.
   double weight_decay = 0;
   // Norm weights and biases are not decayed (--no-decay). DeepSpeed decays everything by default.
@@ -55,9 +57,7 @@ struct OptimizerConfig {
   double initial_accumulator_value = 0;
   // Lamb as DeepSpeed's FusedLamb: direction = moment / (root + eps) + decay * parameter, times
   // lr * c, with c = norm(parameter) / norm(direction) of each whole parameter, between min_coeff
-  // and max_coeff; 1 where either norm is 0. bias_correction false: the rate is not multiplied by
-  // sqrt(1 - beta2^n) / (1 - beta1^n). eps_inside_sqrt: eps is added to the second moment.
-  bool bias_correction = true;
+  // and max_coeff; 1 where either norm is 0. eps_inside_sqrt: eps is added to the second moment.
   bool eps_inside_sqrt = false;
   double max_coeff = 10;
   double min_coeff = 0.01;

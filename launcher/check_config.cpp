@@ -20,6 +20,7 @@ namespace {
 struct Arguments {
   std::string file;
   std::optional<int64_t> ranks;
+  configs::FlagValues flags;
   std::string help;
 };
 
@@ -31,6 +32,10 @@ Arguments parse(std::vector<std::string> words) {
   app.add_option("--ranks", arguments.ranks,
                  "Ranks that the batch sizes are checked for (default: as many as fit them)")
       ->option_text("N");
+  app.add_flag("--strict", arguments.flags.strict,
+               "Names that DeepSpeed would ignore are errors, too");
+  app.add_flag("--accept-uncompressed", arguments.flags.accept_uncompressed,
+               "As for finetune: 1-bit optimizers may run without compression");
   std::reverse(words.begin(), words.end());  // the order that CLI11 takes
   try {
     app.parse(words);
@@ -68,7 +73,7 @@ void add_lines(const std::string& title, const std::vector<std::string>& lines, 
 // What cannot be read at all is refused like a bad command line.
 configs::Inspection inspect(const Arguments& arguments) {
   try {
-    return configs::inspect(configs::load(arguments.file), arguments.ranks);
+    return configs::inspect(configs::load(arguments.file), arguments.ranks, arguments.flags);
   } catch (const Error& error) {
     throw UsageError("{}", error.what());
   }

@@ -1,4 +1,5 @@
-// `zeroth check-config FILE [--ranks N]`: what a ds_config.json says, key by key. Starts nothing.
+// `zeroth check-config FILE [--ranks N] [--strict] [--accept-uncompressed]`: what a ds_config.json
+// says, key by key. Starts nothing.
 #pragma once
 
 #include <string>

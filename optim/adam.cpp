@@ -7,6 +7,7 @@
 #include <array>
 
 #include "optim/rule_checks.h"
+#include "optim/update_constants.h"
 
 namespace zeroth::optim {
 
@@ -17,7 +18,8 @@ std::span<const std::string_view> Adam::state_names() const {
 
 void Adam::update(const Tile& tile, const UpdateStep& step) const {
   const std::optional<torch::Tensor> grad_scale = fold_factor(tile.grad, step.grad_factor);
-  const torch::Tensor number = at::full({}, step.update, tile.master.options());
+  const torch::Tensor number =
+      at::full({}, kernel::counted_update(config_, step.update), tile.master.options());
   const auto fused_kernel = config_.kind == configs::OptimizerConfig::Kind::kAdamW
                                 ? &at::_ops::_fused_adamw_::call
                                 : &at::_ops::_fused_adam_::call;

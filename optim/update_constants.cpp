@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <iterator>
+#include <limits>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -19,7 +20,7 @@ float narrow(double x) {
 }
 
 void set_adam(const OptimizerConfig& config, const UpdateStep& step, Constants& constants) {
-  const double update = static_cast<double>(step.update);
+  const double update = counted_update(config, step.update);
   const auto [beta1, beta2] = step.betas;
   const float weight = narrow(1 - beta1);
   constants.from_gradient = weight >= 0.5F;
@@ -56,10 +57,8 @@ void set_sgd(const OptimizerConfig& config, const UpdateStep& step, Constants& c
 
 // In fp32 like DeepSpeed's kernel, for which 1 - 0.999 is 0.00099998713.
 void set_lamb(const OptimizerConfig& config, const UpdateStep& step, Constants& constants) {
-  const double update = static_cast<double>(step.update);
-  const auto correction = [&](float beta) {
-    return config.bias_correction ? narrow(1 - std::pow(double{beta}, update)) : 1.0F;
-  };
+  const double update = counted_update(config, step.update);
+  const auto correction = [&](float beta) { return narrow(1 - std::pow(double{beta}, update)); };
   constants.keep_first = narrow(step.betas[0]);
   constants.add_first = 1 - constants.keep_first;
   constants.keep_second = narrow(step.betas[1]);
@@ -87,6 +86,11 @@ Formula formula_of(const OptimizerConfig& config) {
       break;
   }
   throw InternalError(fmt::format("optimizer kind {}", static_cast<int>(config.kind)));
+}
+
+double counted_update(const OptimizerConfig& config, int64_t update) {
+  return config.bias_correction ? static_cast<double>(update)
+                                : std::numeric_limits<double>::infinity();
 }
 
 size_t states_of(Formula formula) {

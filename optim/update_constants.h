@@ -40,6 +40,9 @@ struct Constants {
   bool nesterov = false;
 };
 
+// The update's number in 1 - beta^n. Without bias correction it is infinite, which makes that 1.
+double counted_update(const configs::OptimizerConfig& config, int64_t update);
+
 Constants constants_of(const configs::OptimizerConfig& config, const UpdateStep& step);
 
 // Of the random numbers that round one array to bf16 in one update; see random_bits() in

@@ -5,6 +5,7 @@ of DeepSpeed's kernel (fused_lamb.py). Schedules of transformers: make_hf_schedu
 Needs torch and deepspeed, and a C++ compiler for DeepSpeed's Lion: python tools/make_optim_fixtures.py
 """
 
+import functools
 import itertools
 import json
 import logging
@@ -176,7 +177,37 @@ def path(kind, make, count, grad_factor, params, lr=1e-3, updates=50):
     return {"kind": kind, "lr": lr, "params": params, "grad_factor": grad_factor, "masters": kept}
 
 
+class UncorrectedAdam(torch.optim.Optimizer):
+    """DeepSpeed's Adam (FusedAdam, CPUAdam) with bias_correction false, in the order of torch.optim's operators."""
+
+    def __init__(self, params, lr, betas, eps, weight_decay, decoupled, bias_correction):
+        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, decay=weight_decay, decoupled=decoupled))
+        assert not bias_correction
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                self.update(p, p.grad, group)
+
+    def update(self, p, grad, group):
+        state, (beta1, beta2) = self.state[p], group["betas"]
+        if not state:
+            state |= {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
+        if group["decoupled"]:
+            p.mul_(1 - group["lr"] * group["decay"])
+        else:
+            grad = grad.add(p, alpha=group["decay"])
+        first = state["exp_avg"].lerp_(grad, 1 - beta1)
+        second = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        p.addcdiv_(first, second.sqrt().add_(group["eps"]), value=-group["lr"])
+
+
 def adam():
+    for kind, count, factor in itertools.product(("AdamW", "Adam"), (1, 7, 100), (1.0, 0.3)):
+        params = {"betas": (0.9, 0.98), "eps": 1e-6, "weight_decay": 0.1, "bias_correction": False}
+        make = functools.partial(UncorrectedAdam, decoupled=kind == "AdamW")
+        yield path(kind, make, count, factor, params)
     for kind, count, decay, factor in itertools.product(("AdamW", "Adam"), (1, 7, 100), (0.0, 0.1), (1.0, 0.3)):
         params = {"betas": (0.9, 0.98), "eps": 1e-6, "weight_decay": decay}
         yield path(kind, getattr(torch.optim, kind), count, factor, params)

@@ -89,7 +89,7 @@ HfSchedule resolve_hf_schedule(Context& context, HfSchedule::Type type, int64_t 
                                double lr);
 void fill_gradients(Context& context, Config& config);
 void fill_zero(Context& context, Config& config);
-void fill_offload(Context& context, Config& config);
+void fill_offload(Context& context, Config& config);  // after zero
 void fill_recompute(Context& context, Config& config);
 void fill_report(Context& context, Config& config);  // printing, monitors, profilers
 
@@ -98,6 +98,9 @@ Config fill(Context& context);
 
 // The complaints about the file and about how its values fit, in this order.
 std::vector<std::string> all_complaints(const Context& context);
+
+// Whether the stage leaves offload_param without effect.
+bool ignores_offload_param(const Context& context, const ZeroConfig& zero);
 
 // Of every honoured key.
 Origins all_origins(const Context& context);

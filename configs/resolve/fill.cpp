@@ -6,12 +6,59 @@
 namespace zeroth::configs {
 namespace {
 
+constexpr double kClippingOfFile = 1.0;  // DeepSpeed's default since June 2026; none before
+constexpr double kClippingOfFlag = 1.0;  // of --max-grad-norm, and Trainer's
+
 // What has no key in the file.
 void fill_from_flags(const FlagValues& flags, Config& config) {
   config.seed = flags.seed.value_or(config.seed);
   config.loss_mean = flags.loss_mean.value_or(config.loss_mean);
   config.on_non_finite = flags.on_non_finite.value_or(config.on_non_finite);
   config.dropout = flags.dropout;
+}
+
+// Global L2 norm of gradients. What a file leaves out is DeepSpeed's default, also for Trainer,
+// which writes its own number into "auto" alone.
+double clipping(Context& context) {
+  constexpr char kPath[] = "gradient_clipping";
+  constexpr char kFlag[] = "--max-grad-norm";
+  const auto& flag = context.flags.max_grad_norm;
+  const bool left_out = context.keys.from_file && !context.keys.has(kPath);
+  if (left_out && (!flag || context.flags.for_trainer)) {
+    context.origins[kPath] = "DeepSpeed's default";
+    if (flag && *flag != kClippingOfFile) {
+      warn(context.notes, kFlag,
+           "{} {} has no effect beside a file without {}, as in Hugging Face's Trainer: gradients "
+           "are clipped at {}, DeepSpeed's default; write \"{}\": \"auto\" into the file",
+           kFlag, *flag, kPath, kClippingOfFile, kPath);
+    }
+    return kClippingOfFile;
+  }
+  const double norm = context.pick(kPath, flag, kFlag).value_or(kClippingOfFlag);
+  if (!flag && !context.keys.has(kPath) && context.flags.for_trainer) {
+    context.origins[kPath] = "Trainer's default";
+  }
+  return norm;
+}
+
+// Names that DeepSpeed ignores.
+void tell_unknown(Context& context) {
+  const CheckedKeys& keys = context.keys;
+  const size_t more = keys.num_unknown - keys.unknown.size();
+  for (const Note& unknown : keys.unknown) {
+    if (context.flags.strict) {
+      context.complain("{}: {}", unknown.key, unknown.text);
+    } else {
+      warn(context.notes, unknown.key, "{}: ignored, as by DeepSpeed: {} (--strict: an error)",
+           unknown.key, unknown.text);
+    }
+  }
+  if (more == 0) return;
+  if (context.flags.strict) {
+    context.complaints.resize(context.complaints.size() + more, "another unknown key");
+  } else {
+    warn(context.notes, "", "{} more unknown keys are ignored, as by DeepSpeed", more);
+  }
 }
 
 }  // namespace
@@ -23,10 +70,9 @@ Config fill(Context& context) {
   Config config;
   check_flags(context);
   if (context.complaints.empty()) config.batch = fill_batch(context);
+  tell_unknown(context);
   fill_precision(context, config);
-  config.gradient_clipping =
-      context.pick("gradient_clipping", context.flags.max_grad_norm, "--max-grad-norm")
-          .value_or(config.gradient_clipping);
+  config.gradient_clipping = clipping(context);
   fill_optimizer(context, config);
   fill_scheduler(context, config);
   config.dataloader_drop_last =

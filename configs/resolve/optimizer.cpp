@@ -12,6 +12,8 @@ struct Type {
   Kind kind;
   double lr, eps;          // defaults within a section
   std::string_view takes;  // keys of optimizer.params
+  // Of a type that compresses what ranks exchange: what it is without that.
+  std::string_view uncompressed = {};
 };
 
 constexpr std::string_view kAdamTakes =
@@ -29,7 +31,25 @@ constexpr Type kTypes[] = {
      "lr lr_decay weight_decay initial_accumulator_value eps foreach fused differentiable"},
     {"Lamb", Kind::kLamb, 1e-3, 1e-8,
      "lr bias_correction betas eps eps_inside_sqrt weight_decay max_coeff min_coeff"},
+    // Until they compress, and DeepSpeed's (to 0.19.6) then do, none of them corrects its moments
+    // or knows an eps inside the root, whatever a file says.
+    {"OneBitAdam", Kind::kAdamW, 1e-3, 1e-8,
+     "lr bias_correction betas eps eps_inside_sqrt weight_decay freeze_step cuda_aware "
+     "comm_backend_name",
+     "AdamW"},
+    {"ZeroOneAdam", Kind::kAdamW, 1e-3, 1e-8,
+     "lr bias_correction betas eps eps_inside_sqrt weight_decay var_freeze_step "
+     "var_update_scaler local_step_scaler local_step_clipper cuda_aware comm_backend_name",
+     "AdamW"},
+    {"OneBitLamb", Kind::kLamb, 1e-3, 1e-8,
+     "lr bias_correction betas eps eps_inside_sqrt weight_decay max_coeff min_coeff freeze_step "
+     "cuda_aware comm_backend_name coeff_beta factor_max factor_min factor_threshold",
+     "Lamb"},
 };
+
+// DeepSpeed's others, and those of torch.optim, of which it takes each.
+const Names kNotYet = {"Muon", "MuAdam", "MuAdamW", "MuSGD", "Adafactor", "Adadelta", "Adamax",
+                       "ASGD", "LBFGS",  "NAdam",   "RAdam", "RMSprop",   "Rprop",    "SparseAdam"};
 
 bool takes(const Type& type, std::string_view name) {
   const auto names = split_values(type.takes, ' ');
@@ -41,12 +61,18 @@ const Type& type_of(Context& context) {
   if (context.keys.values.count("optimizer") == 0) return kTypes[0];
   Names names;
   for (const Type& type : kTypes) names.push_back(type.name);
-  const auto name = known_type(
-      context, "optimizer.type", names,
-      {"Muon", "OneBitAdam", "ZeroOneAdam", "OneBitLamb", "MuAdam", "MuAdamW", "MuSGD"}, true);
+  const auto name = known_type(context, "optimizer.type", names, kNotYet, true);
   if (!name) return kTypes[0];
   const auto* type = std::find_if(std::begin(kTypes), std::end(kTypes),
                                   [&](const Type& known) { return known.name == *name; });
+  if (!type->uncompressed.empty() && !context.flags.accept_uncompressed) {
+    context.moot.emplace_back("optimizer.params.");
+    context.complain(
+        "optimizer.type: {} compresses what ranks exchange, which is not supported; "
+        "--accept-uncompressed runs it without that, exactly: {} without bias correction",
+        type->name, type->uncompressed);
+    return kTypes[0];
+  }
   check_params(context, "optimizer", type->name, type->takes);
   return *type;
 }
@@ -71,11 +97,12 @@ void check_nesterov(Context& context, const OptimizerConfig& optimizer) {
   }
 }
 
-void check_correction(Context& context, const Type& type, const OptimizerConfig& optimizer) {
-  if (optimizer.bias_correction || optimizer.kind == Kind::kLamb) return;
-  context.complain(
-      "optimizer.params.bias_correction: false is refused: {} always corrects its moments",
-      type.name);
+void leave_compression_out(Context& context, const Type& type, OptimizerConfig& optimizer) {
+  optimizer.bias_correction = false;
+  optimizer.eps_inside_sqrt = false;
+  warn(context.notes, "optimizer.type",
+       "optimizer.type {} runs uncompressed (--accept-uncompressed): {} without bias correction",
+       type.name, type.uncompressed);
 }
 
 }  // namespace
@@ -109,7 +136,7 @@ void fill_optimizer(Context& context, Config& config) {
   context.read("optimizer.params.max_coeff", optimizer.max_coeff);
   context.read("optimizer.params.min_coeff", optimizer.min_coeff);
   check_nesterov(context, optimizer);
-  check_correction(context, type, optimizer);
+  if (!type.uncompressed.empty()) leave_compression_out(context, type, optimizer);
 }
 
 }  // namespace zeroth::configs

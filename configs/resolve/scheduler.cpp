@@ -161,6 +161,20 @@ void fill_total(Context& context, SchedulerConfig& scheduler) {
   }
 }
 
+// DeepSpeed takes names that it does not know for log, "cosine" among them, and "Linear".
+void fill_shape(Context& context, SchedulerConfig& scheduler) {
+  const std::string path = param("warmup_type");
+  const std::string shape = context.keys.get<std::string>(path).value_or("log");
+  if (shape == "linear") {
+    scheduler.warmup_type = SchedulerConfig::Warmup::kLinear;
+  } else if (shape != "log") {
+    warn(context.notes, path,
+         "{}: {} is no shape of a warm-up, and DeepSpeed takes log for it: so it is here; there "
+         "are \"log\" and \"linear\"",
+         path, Context::shown(shape));
+  }
+}
+
 // A schedule knows no warm-up of 0 steps; 1 is its shortest, as DeepSpeed takes any number below 2.
 void fill_warmup(Context& context, SchedulerConfig& scheduler) {
   const std::string path = "scheduler.params.warmup_num_steps";
@@ -178,9 +192,7 @@ void fill_warmup(Context& context, SchedulerConfig& scheduler) {
     note(context.notes, path, "{} is 1, the shortest warm-up there is: {}{}", path, flag,
          steps ? " 0" : " is not given");
   }
-  if (context.keys.get<std::string>("scheduler.params.warmup_type") == "linear") {
-    scheduler.warmup_type = SchedulerConfig::Warmup::kLinear;
-  }
+  fill_shape(context, scheduler);
   if (scheduler.kind != Kind::kWarmupLr) fill_total(context, scheduler);
   if (scheduler.kind == Kind::kWarmupCosineLr) {
     context.read("scheduler.params.warmup_min_ratio", scheduler.warmup_min_ratio);

@@ -92,11 +92,6 @@ void check_optimizer(Context& context, const OffloadOptimizerConfig& optimizer) 
 void check_param(Context& context, const ZeroConfig& zero) {
   const OffloadParamConfig& param = zero.offload_param;
   constexpr int64_t kLeast = 2;  // one in use, one read or written meanwhile
-  if (param.device == RestingPlace::kDevice) return;
-  if (zero.stage != 3 && !context.keys.is_bad("zero_optimization.stage")) {
-    context.complain("{}.device: \"{}\" needs zero_optimization.stage 3, found {}", kParam,
-                     name_of(param.device), zero.stage);
-  }
   if (param.device == RestingPlace::kNvme && param.buffer_count < kLeast) {
     context.complain("{}.buffer_count: {} is too small: the smallest that works is {}", kParam,
                      param.buffer_count, kLeast);
@@ -211,8 +206,10 @@ void check_offload(Context& context, const Config& config) {
   check_bf16(context, config);
   warn_of_idle(context, kOptimizer, zero.offload_optimizer.device,
                "nvme_path buffer_count pipeline_read pipeline_write");
-  warn_of_idle(context, kParam, zero.offload_param.device,
-               "nvme_path buffer_count buffer_size max_in_cpu");
+  if (!ignores_offload_param(context, zero)) {
+    warn_of_idle(context, kParam, zero.offload_param.device,
+                 "nvme_path buffer_count buffer_size max_in_cpu");
+  }
   warn_of_idle_files(context, zero);
 }
 

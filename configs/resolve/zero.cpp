@@ -103,7 +103,28 @@ void read_section(Context& context, const std::string& path, Section& section) {
   context.read(path + ".buffer_count", section.buffer_count);
 }
 
+void fill_offload_param(Context& context, ZeroConfig& zero) {
+  const std::string path = "zero_optimization.offload_param";
+  if (ignores_offload_param(context, zero)) {
+    const std::string device = context.keys.get<std::string>(path + ".device").value_or("none");
+    if (device == "none") return;
+    warn(context.notes, path,
+         "{}.device \"{}\" has no effect, as in DeepSpeed: it needs zero_optimization.stage 3, "
+         "found {}",
+         path, device, zero.stage);
+    return;
+  }
+  OffloadParamConfig& param = zero.offload_param;
+  read_section(context, path, param);
+  context.read(path + ".buffer_size", param.buffer_size_elements);
+  context.read(path + ".max_in_cpu", param.max_in_cpu_elements);
+}
+
 }  // namespace
+
+bool ignores_offload_param(const Context& context, const ZeroConfig& zero) {
+  return zero.stage != 3 && !context.keys.is_bad("zero_optimization.stage");
+}
 
 void fill_zero(Context& context, Config& config) {
   ZeroConfig& zero = config.zero;
@@ -159,11 +180,7 @@ void fill_offload(Context& context, Config& config) {
   const auto step = context.keys.get<std::string>("zero_optimization.offload_optimizer.step");
   if (step) optimizer.step = step == "gpu" ? Step::kGpu : Step::kCpu;
 
-  OffloadParamConfig& param = config.zero.offload_param;
-  read_section(context, "zero_optimization.offload_param", param);
-  context.read("zero_optimization.offload_param.buffer_size", param.buffer_size_elements);
-  context.read("zero_optimization.offload_param.max_in_cpu", param.max_in_cpu_elements);
-
+  fill_offload_param(context, config.zero);
   context.read("aio.block_size", config.aio.block_size);
   context.read("aio.queue_depth", config.aio.queue_depth);
   context.read("aio.intra_op_parallelism", config.aio.threads);

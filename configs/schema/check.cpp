@@ -17,6 +17,11 @@ std::string join(std::string_view section, std::string_view name) {
   return section.empty() ? std::string(name) : fmt::format("{}.{}", section, name);
 }
 
+// What people and templates write into files beside keys.
+bool is_comment(std::string_view name) {
+  return name.starts_with('_') || name.starts_with('#') || name.starts_with("//");
+}
+
 class Checker {
  public:
   explicit Checker(CheckedKeys& out) : out_(out) {}
@@ -24,6 +29,7 @@ class Checker {
   // `shown` is the section as the file spells it, `section` as the table does.
   void check_section(const Json& object, const std::string& shown, const std::string& section) {
     for (const auto& [name, value] : object.items()) {
+      if (is_comment(name)) continue;
       const std::string path = join(shown, name), spelled = join(section, name);
       const Alias* alias = find_alias(spelled);
       const std::string key_path(alias != nullptr ? alias->path : std::string_view(spelled));
@@ -53,9 +59,11 @@ class Checker {
 
   void complain_unknown(const std::string& path, const std::string& section,
                         const std::string& name) {
-    if (!guesses_.another()) return complain(path, "unknown key");
-    const std::string_view near = nearest_name(name, names_in(section));
-    if (!near.empty()) {
+    const bool top = section.empty();
+    if (!guesses_.another()) return top ? ignore(path, "") : complain(path, "unknown key");
+    const std::vector<std::string_view> known = names_in(section);
+    const std::string_view near = nearest_name(name, known);
+    if (!near.empty() && (!top || edit_distance(name, near) <= kMistyped)) {
       const std::string meant = join(section, near);
       complain(path, "unknown key; did you mean {}?", meant);
       const Alias* alias = find_alias(meant);
@@ -64,6 +72,7 @@ class Checker {
                            : std::string_view(meant)));  // probably given: not to be missed later
       return;
     }
+    if (top) return ignore(path, near.empty() ? kindred_name(name) : near);
     for (const Key& key : keys()) {
       if (key.path == name) {
         complain(path, "unknown key; did you mean {}, at the top level of the file?", name);
@@ -75,6 +84,32 @@ class Checker {
       }
     }
     complain(path, "unknown key");
+  }
+
+  // At the top level DeepSpeed ignores what it does not know.
+  void ignore(const std::string& path, std::string_view near) {
+    if (++out_.num_unknown > kMostComplaints) return;
+    warn(out_.unknown, path, "unknown key{}",
+         near.empty() ? "" : fmt::format("; the nearest known one is {}", near));
+  }
+
+  // A key anywhere of that name, or one that has a word in common with it.
+  static std::string_view kindred_name(std::string_view name) {
+    const auto ends = [&](std::string_view path, std::string_view tail) {
+      return path.size() > tail.size() && path.ends_with(tail) &&
+             (path[path.size() - tail.size() - 1] == '.' ||
+              path[path.size() - tail.size() - 1] == '_');
+    };
+    for (const Key& key : keys()) {
+      if (ends(key.path, name)) return key.path;
+    }
+    for (const std::string_view word : split_values(name, '_')) {
+      for (const std::string_view known : names_in("")) {
+        const auto words = split_values(known, '_');
+        if (std::find(words.begin(), words.end(), word) != words.end()) return known;
+      }
+    }
+    return {};
   }
 
   void check_known(const Json& value, const std::string& path, const Key& key) {
@@ -106,11 +141,16 @@ class Checker {
       check_refused(value, path, key);
     } else if (value == "auto" && key.type != KeyType::kSection) {
       check_auto(path, key);
-    } else if (value.is_null() && key.fallback == "null") {
+    } else if (value.is_null() && may_be_null(key)) {
       return;
     } else {
       check_value(value, path, key);
     }
+  }
+
+  static bool may_be_null(const Key& key) {
+    const bool has_list = key.type == KeyType::kString;
+    return key.fallback == "null" || (has_list && is_one_of(nullptr, key.accepts));
   }
 
   void check_auto(const std::string& path, const Key& key) {
@@ -133,7 +173,7 @@ class Checker {
     } else if (key.state == KeyState::kHonoured) {
       out_.values[std::string(key.path)] = *typed;
     } else if (value != own_json(key.fallback)) {
-      warn(out_.notes, path, "{} {} has no effect: {}", path, quoted(value), key.text);
+      note(out_.notes, path, "{} {} has no effect: {}", path, quoted(value), key.text);
     }
   }
 
@@ -152,15 +192,18 @@ class Checker {
       complain(path, "expected {}, found {}", type_name(key.type), describe(value));
       return;
     }
-    const auto parts = split_values(key.accepts, '=');
-    const std::string off = parts.empty() ? "" : std::string(parts[0]);
-    const bool is_off = !parts.empty() && (!value.contains(off) || is_one_of(value[off], parts[1]));
-    if (!is_off) {
-      complain(path, "refused: {}; leave the section out{}", key.text,
-               parts.empty() ? "" : fmt::format(" or set {} to {}", off, parts[1]));
-    }
+    const std::vector<Switch> switches = switches_of(key);
     std::vector<std::string_view> inside = split_values(key.inside, ' ');
-    if (!off.empty()) inside.push_back(parts[0]);
+    const Switch* on = nullptr;
+    for (const Switch& one : switches) {
+      inside.push_back(one.name);
+      const auto found = value.find(one.name);
+      if (found != value.end() && !is_one_of(*found, one.off)) on = &one;
+    }
+    if (on != nullptr || switches.empty()) {
+      complain(path, "refused: {}; leave the section out{}", key.text,
+               on == nullptr ? "" : fmt::format(" or set {} to {}", on->name, on->off));
+    }
     check_names(value, path, "", inside);
   }
 
@@ -168,6 +211,7 @@ class Checker {
   void check_names(const Json& object, const std::string& path, const std::string& relative,
                    const std::vector<std::string_view>& inside) {
     for (const auto& [name, value] : object.items()) {
+      if (is_comment(name)) continue;
       const std::string inner = join(relative, name);
       const bool open = std::any_of(inside.begin(), inside.end(), [&](std::string_view known) {
         return known == "*" || known == inner + ".*";
@@ -182,6 +226,8 @@ class Checker {
       }
     }
   }
+
+  static constexpr size_t kMistyped = 2;  // letters, at the most, that a name was mistyped by
 
   CheckedKeys& out_;
   Guesses guesses_;

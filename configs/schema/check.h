@@ -28,6 +28,8 @@ struct GivenKey {
 struct CheckedKeys {
   // Of the file, for messages.
   std::string name;
+  // False: there is no file.
+  bool from_file = true;
   std::map<std::string, nlohmann::ordered_json> values = {};
   // All keys of the file in its order, but for those within a section that is refused.
   std::vector<GivenKey> given = {};
@@ -35,6 +37,10 @@ struct CheckedKeys {
   std::set<std::string> bad = {};
   std::vector<std::string> complaints = {};
   Notes notes = {};
+  // Unknown names at the top level, which DeepSpeed ignores: the first ones, each by its path and
+  // with what it may have been meant to be, and how many there are.
+  Notes unknown = {};
+  size_t num_unknown = 0;
 
   bool has(const std::string& path) const { return values.count(path) > 0 || is_bad(path); }
   bool is_bad(const std::string& path) const { return bad.count(path) > 0; }

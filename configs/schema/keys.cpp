@@ -101,6 +101,16 @@ std::vector<std::string_view> split_values(std::string_view list, char separator
   return values;
 }
 
+std::vector<Switch> switches_of(const Key& key) {
+  std::vector<Switch> switches;
+  for (const std::string_view entry : split_values(key.accepts, ',')) {
+    const auto parts = split_values(entry, '=');
+    ZEROTH_CHECK(parts.size() == 2, "bad switch '{}'", entry);
+    switches.push_back({parts[0], parts[1]});
+  }
+  return switches;
+}
+
 const std::vector<Alias>& aliases() {
   using enum Alias::Kind;
   static const std::vector<Alias> all = {
@@ -122,6 +132,7 @@ const std::vector<Alias>& aliases() {
       {"zero_optimization.use_all_reduce_for_fetch_params",
        "zero_optimization.stage3_use_all_reduce_for_fetch_params"},
       {"zero_optimization.allgather_sequential", "zero_optimization.stage3_allgather_sequential"},
+      {"zero_optimization.aio", "aio", kOldName},
       {"aio.thread_count", "aio.intra_op_parallelism", kOldName},
       {"zero_optimization.cpu_offload", "zero_optimization.offload_optimizer", kCpuDevice},
       {"zero_optimization.cpu_offload_param", "zero_optimization.offload_param", kCpuDevice},

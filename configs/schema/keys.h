@@ -1,6 +1,6 @@
 // The table of every key that a ds_config.json may hold: DeepSpeed's schema, each key in one of
 // three states. The checker and docs/config.md follow this table; a key that is not in it is an
-// error.
+// error, or at the top level, where DeepSpeed ignores it, a warning.
 #pragma once
 
 #include <string>
@@ -26,8 +26,8 @@ struct Key {
   KeyState state = KeyState::kHonoured;
   std::string_view fallback;  // the default as JSON; a key whose default is null may be null
   // Numbers: a range, "> 0", ">= 0", "0..3", "[0, 1)". Other honoured and refused keys: JSON values
-  // separated by '|' that are accepted beside the default. Refused sections: the entry that
-  // switches them off, "enabled = false".
+  // separated by '|' that are accepted beside the default. Refused sections: the entries, with ','
+  // between them, that switch them off, "enabled = false".
   std::string_view accepts;
   std::string_view automatic;  // what "auto" becomes; empty: "auto" is an error
   std::string_view text;       // meaning, or why it has no effect, or why it is refused
@@ -62,6 +62,12 @@ std::vector<std::string_view> names_in(std::string_view section);
 // Whether a number lies in a range as spelled in Key::accepts; an empty range holds all finite
 // numbers.
 bool in_range(double value, std::string_view range);
+
+// The entries that switch a refused section off, each with the JSON texts that do, '|' between.
+struct Switch {
+  std::string_view name, off;
+};
+std::vector<Switch> switches_of(const Key& key);
 
 // The JSON texts of a list separated by '|', trimmed.
 std::vector<std::string_view> split_values(std::string_view list, char separator = '|');

@@ -22,8 +22,9 @@ std::vector<Key> parallel_rows() {
       refused("data_parallel_size", "null", "all ranks are data-parallel: give none"),
       refused_section("tensor_parallel", "autotp_size = 0 | 1",
                       "dtype tp_overlap_comm vocab_parallel_lm_head vocab_parallel_ce_backend tp "
-                      "tp.tp_size tp.tp_grain_size tensor_parallel tensor_parallel.tp_size "
-                      "tensor_parallel.tp_grain_size injection_policy_tuple partition_config.* "
+                      "tp.tp_size tp.tp_grain_size tp.mpu tp.tp_group tensor_parallel "
+                      "tensor_parallel.tp_size tensor_parallel.tp_grain_size tensor_parallel.mpu "
+                      "tensor_parallel.tp_group injection_policy_tuple partition_config.* "
                       "preset_model keep_module_on_host replace_with_kernel_inject kernel_inject",
                       "not supported yet: every rank holds whole layers"),
       refused_section("expert_parallel", kEnabled, "*", "not supported yet"),
@@ -53,22 +54,14 @@ std::vector<Key> service_rows() {
                       "show_statistics",
                       "not supported yet"),
       refused("datastates_ckpt", "false", "not supported yet", "null"),
-      refused_section("data_efficiency", kEnabled, "seed data_sampling.* data_routing.*",
-                      "not supported yet: it changes which samples are trained"),
-      refused_section("autotuning", kEnabled,
-                      "fast results_dir exps_dir overwrite metric metric_path start_profile_step "
-                      "end_profile_step tuner_type tuner_early_stopping tuner_num_trials mp_size "
-                      "arg_mappings.* model_info.* model_info_path max_train_batch_size "
-                      "min_train_batch_size max_train_micro_batch_size_per_gpu "
-                      "min_train_micro_batch_size_per_gpu num_tuning_micro_batch_sizes",
-                      "not supported yet"),
-      refused_section("compile", "deepcompile = false",
-                      "autoep_non_moe free_activation free_activation_threshold "
-                      "offload_activation offload_activation_pin_memory offload_opt_states "
-                      "double_buffer symmetric_memory debug_log offload_parameters "
-                      "sync_before_reduce sync_after_reduce sync_before_allgather "
-                      "sync_after_allgather keep_int_input_tensors keep_all_input_tensors passes",
-                      "there is no Python to compile"),
+      refused_section("data_efficiency", kEnabled, "*",
+                      "not supported yet: it changes which samples are trained; without it all "
+                      "are, in shuffled order"),
+      refused_section("autotuning", kEnabled, "*",
+                      "not supported yet: give --micro-batch by hand, the summary tells what "
+                      "memory it takes"),
+      refused_section("compile", "deepcompile = false, enabled = false, disable = true", "*",
+                      "there is no Python to compile, and Zeroth's kernels are compiled already"),
       refused_section("hybrid_engine", kEnabled,
                       "max_out_tokens inference_tp_size release_inference_cache pin_parameters "
                       "tp_gather_partition_size enable_cuda_graph",

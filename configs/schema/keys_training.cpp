@@ -62,8 +62,8 @@ std::vector<Key> recompute_rows() {
       {"activation_checkpointing.number_checkpoints", kInteger, kHonoured, "null", ">= 0", "",
        "keeps this many evenly spaced block inputs and recomputes everything between; null or 0: "
        "off"},
-      refused("activation_checkpointing.partition_activations", "false",
-              "not supported yet: kept inputs are not split over ranks"),
+      no_effect("activation_checkpointing.partition_activations", kBool, "false",
+                "it splits kept inputs over tensor-parallel ranks, and there are none"),
       {"activation_checkpointing.cpu_checkpointing", kBool, kHonoured, "false", "", "",
        "kept inputs wait for their backward in host memory; a run on the CPU has them there "
        "anyway"},
@@ -103,10 +103,12 @@ std::vector<Key> gradient_rows() {
       in_any_case(
           honoured("communication_data_type", kString, "null", "\"fp32\" | \"fp16\" | \"bf16\"",
                    "precision in which gradients cross the wire; null: the working precision")),
-      refused("seq_parallel_communication_data_type", "\"fp32\"",
-              "not supported yet: sequences are not split over ranks", "null"),
+      in_any_case({"seq_parallel_communication_data_type", kString, kNoEffect, "\"fp32\"",
+                   "\"fp32\" | \"fp16\" | \"bf16\" | null", kDefault,
+                   "sequences are not split over ranks"}),
       refused("sparse_gradients", "false", "not supported, by DeepSpeed neither"),
-      refused("disable_allgather", "false", "every rank needs the updated parameters"),
+      no_effect("disable_allgather", kBool, "false",
+                "each stage uses the collective that it needs; the values are the same"),
       section("data_types", "precision of single kinds of tensors"),
       honoured("data_types.grad_accum_dtype", kString, "null", kDtypes,
                "precision in which micro-batches accumulate: fp32 or the working precision; null: "

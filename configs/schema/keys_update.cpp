@@ -8,7 +8,7 @@ std::vector<Key> optimizer_rows() {
       section("optimizer", "without it: AdamW with the values of the flags"),
       {"optimizer.type", kString, kHonoured, "null", "", "",
        "Adam, AdamW, Lion, SGD, Adagrad or Lamb in any case; Adam is AdamW unless adam_w_mode is "
-       "false"},
+       "false; OneBitAdam, ZeroOneAdam and OneBitLamb with --accept-uncompressed, see above"},
       section("optimizer.params", "what is absent here has DeepSpeed's default"),
       {"optimizer.params.lr", kNumber, kHonoured, "0.001", ">= 0", "--lr",
        "learning rate; default of Adagrad: 0.01"},
@@ -25,7 +25,7 @@ std::vector<Key> optimizer_rows() {
       {"optimizer.params.adam_w_mode", kBool, kHonoured, "true", "", "",
        "false with type Adam: weight decay is added to the gradient"},
       honoured("optimizer.params.bias_correction", kBool, "true", "",
-               "false: only Lamb's moments may stay as they are"),
+               "Adam, AdamW, Lamb: false: moments are not divided by 1 - beta^n at update n"),
       honoured("optimizer.params.momentum", kNumber, "0.0", "[0, 1)",
                "SGD: part of the last update direction that is kept"),
       honoured("optimizer.params.dampening", kNumber, "0.0", "0..1",
@@ -65,6 +65,24 @@ std::vector<Key> other_optimizer_rows() {
   };
 }
 
+// Of the 1-bit optimizers, which run uncompressed.
+std::vector<Key> compression_rows() {
+  constexpr std::string_view kNone = "concerns compression, and there is none";
+  return {
+      no_effect("optimizer.params.freeze_step", kInteger, "100000", kNone),
+      no_effect("optimizer.params.cuda_aware", kBool, "false", kNone),
+      no_effect("optimizer.params.comm_backend_name", kString, "\"nccl\"", kNone),
+      no_effect("optimizer.params.var_freeze_step", kInteger, "100000", kNone),
+      no_effect("optimizer.params.var_update_scaler", kInteger, "16", kNone),
+      no_effect("optimizer.params.local_step_scaler", kInteger, "32678", kNone),
+      no_effect("optimizer.params.local_step_clipper", kInteger, "16", kNone),
+      no_effect("optimizer.params.coeff_beta", kNumber, "0.9", kNone),
+      no_effect("optimizer.params.factor_max", kNumber, "4.0", kNone),
+      no_effect("optimizer.params.factor_min", kNumber, "0.5", kNone),
+      no_effect("optimizer.params.factor_threshold", kNumber, "0.1", kNone),
+  };
+}
+
 std::vector<Key> warmup_rows() {
   return {
       section("scheduler",
@@ -81,8 +99,9 @@ std::vector<Key> warmup_rows() {
       {"scheduler.params.warmup_num_steps", kInteger, kHonoured, "1000", ">= 1",
        "--warmup-steps or --warmup-ratio, else 1",
        "Warmup types: updates of the warm-up (DeepSpeed counts 1 as 2)"},
-      {"scheduler.params.warmup_type", kString, kHonoured, "\"log\"", "\"log\" | \"linear\"", "",
-       "Warmup types: shape of the warm-up, log or linear"},
+      honoured("scheduler.params.warmup_type", kString, "\"log\"", "",
+               "Warmup types: shape of the warm-up, log or linear; for any other name log, as in "
+               "DeepSpeed"),
       {"scheduler.params.total_num_steps", kInteger, kHonoured, "null", ">= 1",
        "the steps of the run",
        "WarmupDecayLR, WarmupCosineLR: required; the update at which the rate reaches its end"},
@@ -140,8 +159,8 @@ std::vector<Key> range_test_rows() {
 }  // namespace
 
 std::vector<Key> update_rows() {
-  return joined(
-      {optimizer_rows(), other_optimizer_rows(), warmup_rows(), cycle_rows(), range_test_rows()});
+  return joined({optimizer_rows(), other_optimizer_rows(), compression_rows(), warmup_rows(),
+                 cycle_rows(), range_test_rows()});
 }
 
 }  // namespace zeroth::configs

@@ -98,18 +98,20 @@ std::vector<Key> refused_rows() {
               "not supported, by DeepSpeed neither"),
       refused("zero_optimization.legacy_stage1", "false", "not supported, by DeepSpeed neither"),
       refused("zero_optimization.zero_hpz_partition_size", "1",
-              "not supported yet: parameters are sharded over all ranks", "0"),
+              "not supported yet: set it to 1, and parameters are sharded over all ranks", "0"),
       refused("zero_optimization.zero_quantized_weights", "false",
-              "not supported yet: it rounds the gathered weights"),
+              "not supported yet: it rounds the gathered weights; set it to false, and they are "
+              "gathered as they are"),
       refused("zero_optimization.zero_quantized_nontrainable_weights", "false",
-              "not supported yet: it rounds the frozen weights"),
+              "not supported yet: it rounds the frozen weights; set it to false, and they are "
+              "gathered as they are"),
       refused("zero_optimization.zero_quantized_gradients", "false",
-              "not supported yet: it rounds the reduced gradients"),
-      refused("zero_optimization.zeropp_loco_param", "null",
-              "not supported yet: it concerns quantized gradients"),
-      refused("zero_optimization.mics_shard_size", "-1",
-              "not supported yet: parameters are sharded over all ranks"),
-      refused("zero_optimization.mics_hierarchical_params_gather", "false", "not supported yet"),
+              "not supported yet: it rounds the reduced gradients; set it to false, and "
+              "communication_data_type says how they cross the wire"),
+      refused("zero_optimization.zeropp_loco_param", "null", "not supported, by DeepSpeed neither"),
+      refused("zero_optimization.mics_shard_size", "-1", "not supported, by DeepSpeed neither"),
+      refused("zero_optimization.mics_hierarchical_params_gather", "false",
+              "not supported, by DeepSpeed neither"),
   };
 }
 
@@ -155,10 +157,10 @@ std::vector<Key> optimizer_offload_rows() {
 std::vector<Key> parameter_offload_rows() {
   return {
       section("zero_optimization.offload_param",
-              "where shards of parameters rest between uses; stage 3 only"),
+              "where shards of parameters rest between uses; below stage 3 without effect, as in "
+              "DeepSpeed"),
       honoured("zero_optimization.offload_param.device", kString, "\"none\"", kDevices,
-               "none: where it is computed; cpu: host memory; nvme: a file; below stage 3 an error "
-               "(DeepSpeed: ignored)"),
+               "none: where it is computed; cpu: host memory; nvme: a file"),
       honoured("zero_optimization.offload_param.nvme_path", kString, "null", "",
                "nvme: required; the folder that receives one file per rank, made where it is "
                "missing"),

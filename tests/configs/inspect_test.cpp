@@ -44,9 +44,23 @@ TEST_CASE("each key of a file is reported with its state, what it comes to and w
   CHECK(line_of(found.given, "sparse_gradients").starts_with("off false"));
   CHECK(line_of(found.given, "wandb").starts_with("off {"));
   CHECK(line_of(found.given, "optimizer") == "");
-  CHECK(line_of(found.by_default, "gradient_clipping") == "honoured 1.0 default");
+  CHECK(line_of(found.by_default, "gradient_clipping") == "honoured 1.0 DeepSpeed's default");
   CHECK(line_of(found.by_default, "zero_optimization.stage") == "");
   CHECK(found.complaints.size() == 3);
+}
+
+TEST_CASE("a key that is ignored is unknown, and no reason to refuse the file") {
+  const std::string text = R"({"log": 1, "_why": 2, "optimizer": {"type": "OneBitAdam"}})";
+  FlagValues flags;
+  flags.accept_uncompressed = true;
+  const Inspection lenient = inspect(parse_text(text, "x"), {}, flags);
+  CHECK(line_of(lenient.given, "log") == "unknown 1 ignored, as by DeepSpeed");
+  CHECK(line_of(lenient.given, "_why") == "");
+  CHECK(lenient.complaints.empty());
+  flags.strict = true;
+  const Inspection strict = inspect(parse_text(text, "x"), {}, flags);
+  CHECK(line_of(strict.given, "log") == "unknown 1 ");
+  CHECK(strict.complaints.size() == 1);
 }
 
 TEST_CASE("a section that is off but holds a name that does not exist is refused") {

@@ -181,6 +181,18 @@ TEST_CASE("cpu_offload means offload_optimizer on the CPU, with a warning, and n
         "zero_optimization.cpu_offload: expected true or false, found the string \"yes\"");
 }
 
+TEST_CASE("aio within zero_optimization, as in Trainer's guide, is the section beside it") {
+  const Resolved old = resolve_text(nested("zero_optimization.aio", R"({"queue_depth": 7,
+      "thread_count": 3})"));
+  CHECK(old.config.aio.queue_depth == 7);
+  CHECK(old.config.aio.threads == 3);
+  CHECK(has_warning(old, "zero_optimization.aio is the old name of aio"));
+  CHECK(complaints_of(R"({"aio": {}, "zero_optimization": {"aio": {}}})") ==
+        "zero_optimization.aio: stands in the file also as aio: keep one");
+  CHECK(complaints_of(nested("zero_optimization.aio.queue_dept", "1")) ==
+        "zero_optimization.aio.queue_dept: unknown key; did you mean aio.queue_depth?");
+}
+
 TEST_CASE("the threads of aio have an old name") {
   const Resolved old = resolve_text(nested("aio.thread_count", "3"));
   CHECK(old.config.aio.threads == 3);

@@ -104,6 +104,70 @@ TEST_CASE("Lamb is DeepSpeed's FusedLamb with its defaults") {
         "Lamb, found Lamb");
 }
 
+TEST_CASE("the moments of Adam and AdamW are corrected unless bias_correction is false") {
+  for (const char* type : {"Adam", "AdamW"}) {
+    const auto section = [&](const char* params) {
+      return optimizer_of(fmt::format(R"({{"type": "{}", "params": {{{}}}}})", type, params));
+    };
+    CHECK(section("").bias_correction);
+    CHECK_FALSE(section(R"("bias_correction": false)").bias_correction);
+    CHECK(section(R"("bias_correction": "auto")").bias_correction);
+  }
+  CHECK(optimizer_error(R"({"type": "Lion", "params": {"bias_correction": false}})")
+            .find("optimizer.params.bias_correction: Lion takes no such value") !=
+        std::string::npos);
+}
+
+TEST_CASE("1-bit optimizers run uncompressed, and only where that is accepted") {
+  struct Case {
+    const char* name;
+    const char* without;
+    Kind kind;
+  };
+  FlagValues flags;
+  flags.accept_uncompressed = true;
+  for (const auto& [name, without, kind] : {Case{"OneBitAdam", "AdamW", Kind::kAdamW},
+                                            {"ZeroOneAdam", "AdamW", Kind::kAdamW},
+                                            {"OneBitLamb", "Lamb", Kind::kLamb}}) {
+    const std::string section = fmt::format(
+        R"({{"type": "{}", "params": {{"lr": 2e-4, "weight_decay": 0.01, "bias_correction": true,
+           "eps_inside_sqrt": true, "cuda_aware": true, "comm_backend_name": "nccl"}}}})",
+        name);
+    CHECK(optimizer_error(section) ==
+          fmt::format("test.json: optimizer.type: {} compresses what ranks exchange, which is not "
+                      "supported; --accept-uncompressed runs it without that, exactly: {} without "
+                      "bias correction",
+                      name, without));
+    const Resolved resolved = resolve_text("{\"optimizer\": " + section + "}", flags);
+    const OptimizerConfig& optimizer = resolved.config.optimizer;
+    CHECK(optimizer.kind == kind);
+    CHECK(optimizer.lr == 2e-4);
+    CHECK(optimizer.weight_decay == 0.01);
+    CHECK_FALSE(optimizer.bias_correction);
+    CHECK_FALSE(optimizer.eps_inside_sqrt);
+    CHECK(warnings_of(resolved) == std::vector<std::string>{fmt::format(
+                                       "optimizer.type {} runs uncompressed "
+                                       "(--accept-uncompressed): {} without bias correction",
+                                       name, without)});
+    CHECK(has_note(resolved,
+                   "optimizer.params.cuda_aware true has no effect: concerns compression, "
+                   "and there is none"));
+  }
+  CHECK(optimizer_of(R"({"type": "onebitadam", "params": {"freeze_step": 400}})", flags).kind ==
+        Kind::kAdamW);
+  CHECK(optimizer_of(R"({"type": "ZeroOneAdam", "params": {"var_freeze_step": 1000,
+      "var_update_scaler": 16, "local_step_scaler": 1000, "local_step_clipper": 16}})",
+                     flags)
+            .kind == Kind::kAdamW);
+  CHECK(optimizer_of(R"({"type": "OneBitLamb", "params": {"freeze_step": 1000, "max_coeff": 0.3,
+      "min_coeff": 0.02, "coeff_beta": 0.9, "factor_max": 4.0, "factor_min": 0.5,
+      "factor_threshold": 0.1}})",
+                     flags)
+            .max_coeff == 0.3);
+  CHECK(optimizer_error(R"({"type": "AdamW", "params": {"freeze_step": 400}})", flags)
+            .find("optimizer.params.freeze_step: AdamW takes no such value") != std::string::npos);
+}
+
 TEST_CASE("nesterov needs a momentum without dampening, as in PyTorch") {
   CHECK(optimizer_error(R"({"type": "SGD", "params": {"nesterov": true}})") ==
         "test.json: optimizer.params.nesterov: needs momentum > 0 and dampening 0, found 0 and 0");
@@ -112,19 +176,18 @@ TEST_CASE("nesterov needs a momentum without dampening, as in PyTorch") {
 TEST_CASE("other optimizers are refused by name, without a word on their parameters") {
   CHECK(optimizer_error(R"({"type": "Muon", "params": {"momentum": 0.95}})") ==
         "test.json: optimizer.type: Muon is not supported yet; one of AdamW, Adam, Lion, SGD, "
-        "Adagrad, Lamb");
+        "Adagrad, Lamb, OneBitAdam, ZeroOneAdam, OneBitLamb");
   CHECK(optimizer_error(R"({"type": "AdamV"})") ==
         "test.json: optimizer.type: unknown type \"AdamV\"; did you mean AdamW?");
   CHECK(optimizer_error(R"({"params": {"lr": 1e-3}})") ==
-        "test.json: optimizer.type: missing; one of AdamW, Adam, Lion, SGD, Adagrad, Lamb");
+        "test.json: optimizer.type: missing; one of AdamW, Adam, Lion, SGD, Adagrad, Lamb, "
+        "OneBitAdam, ZeroOneAdam, OneBitLamb");
 }
 
 TEST_CASE("parameters that would change the update are refused by name") {
   CHECK(optimizer_error(R"({"type": "Adam", "params": {"max_grad_norm": 1.0}})") ==
         "test.json: optimizer.params.max_grad_norm: 1.0 is refused: gradients are clipped by the "
         "top-level key gradient_clipping; accepted: null");
-  CHECK(optimizer_error(R"({"type": "Adam", "params": {"bias_correction": false}})")
-            .find("optimizer.params.bias_correction: false is refused") != std::string::npos);
   CHECK(optimizer_error(R"({"type": "Adam", "params": {"amsgrad": true}})")
             .find("optimizer.params.amsgrad: true is refused") != std::string::npos);
 }

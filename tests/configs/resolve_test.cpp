@@ -111,7 +111,7 @@ TEST_CASE("the batch can be resolved before model and steps are known") {
 }
 
 TEST_CASE("the faults of the file are already thrown with the batch") {
-  CHECK_THROWS_AS(resolve_batch(parse_text(R"({"stag": 1})", "x"), {}, 1), Error);
+  CHECK_THROWS_AS(resolve_batch(parse_text(R"({"fp17": 1})", "x"), {}, 1), Error);
 }
 
 TEST_CASE("without a file, complaints are about the command line") {
@@ -143,6 +143,56 @@ TEST_CASE("clipping is on at 1.0, and off only when asked") {
   CHECK(config_of(R"({"gradient_clipping": "auto"})", flags).gradient_clipping == 0.5);
   CHECK(error_of(R"({"gradient_clipping": 1.0})", flags).find("--max-grad-norm 0.5") !=
         std::string::npos);
+}
+
+// tools/make_clipping_fixtures.py has measured them.
+TEST_CASE("gradients are clipped as DeepSpeed and Hugging Face's Trainer clip them") {
+  int rows = 0;
+  const auto measured = nlohmann::json::parse(read_source("tests/configs/fixtures/clipping.json"));
+  for (const auto& row : measured["rows"]) {
+    CAPTURE(row.dump());
+    ++rows;
+    FlagValues flags;
+    flags.for_trainer = row["by"] == "trainer";
+    if (row.contains("max_grad_norm")) flags.max_grad_norm = row["max_grad_norm"].get<double>();
+    nlohmann::json file = nlohmann::json::object();
+    if (row.contains("gradient_clipping")) file["gradient_clipping"] = row["gradient_clipping"];
+    const Document document = row["file"] ? parse_text(file.dump(), "test.json") : Document();
+    if (row["clipped"] == "refused" && flags.max_grad_norm) {
+      CHECK_THROWS_AS(resolve(document, flags, kFacts), Error);
+      continue;
+    }
+    const Resolved resolved = resolve(document, flags, kFacts);
+    const double norm = resolved.config.gradient_clipping;
+    const bool unsaid = row["clipped"] == "refused";  // there by the default of --max_grad_norm
+    constexpr double kWhole = 200;
+    CHECK((norm > 0 ? norm : kWhole) == (unsaid ? row["gradient_clipping"] : row["clipped"]));
+    if (row["file"] && file.empty() && flags.max_grad_norm) {
+      CHECK(has_warning(resolved, fmt::format("--max-grad-norm {} has no effect beside a file "
+                                              "without gradient_clipping, as in Hugging Face's "
+                                              "Trainer: gradients are clipped at 1, DeepSpeed's "
+                                              "default; write \"gradient_clipping\": \"auto\" into "
+                                              "the file",
+                                              *flags.max_grad_norm)));
+    }
+  }
+  CHECK(rows == 19);
+}
+
+TEST_CASE("a norm has an origin, and a flag of ours fills a key that is absent") {
+  const auto origin = [](const Resolved& resolved) {
+    return resolved.origins.at("gradient_clipping");
+  };
+  FlagValues trainer, ours;
+  trainer.for_trainer = true;
+  ours.max_grad_norm = 0.5;
+  CHECK(origin(resolve_text("{}")) == "DeepSpeed's default");
+  CHECK(origin(resolve_text("{}", trainer)) == "DeepSpeed's default");
+  CHECK(origin(resolve(Document(), trainer, kFacts)) == "Trainer's default");
+  CHECK(origin(resolve(Document(), {}, kFacts)) == "default");
+  CHECK(origin(resolve_text("{}", ours)) == "--max-grad-norm");
+  CHECK(config_of("{}", ours).gradient_clipping == 0.5);
+  CHECK(origin(resolve_text(R"({"gradient_clipping": 2})")) == "file");
 }
 
 TEST_CASE("seed and printing reach the configuration") {

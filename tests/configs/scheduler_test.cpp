@@ -27,6 +27,22 @@ TEST_CASE("without a section the rate is constant, or warms up linearly with --w
   CHECK(scheduler.warmup_max_lr == 3e-4);
 }
 
+TEST_CASE("a warm-up of a shape that DeepSpeed does not know is log, as there") {
+  for (const char* type : {"WarmupLR", "WarmupDecayLR", "WarmupCosineLR"}) {
+    for (const char* shape : {"cosine", "Linear"}) {
+      const Resolved resolved = resolve_text(text_of(
+          type, fmt::format(R"({{"warmup_type": "{}"{}}})", shape,
+                            type == std::string("WarmupLR") ? "" : R"(, "total_num_steps": 100)")));
+      CHECK(resolved.config.scheduler.warmup_type == Warmup::kLog);
+      CHECK(has_warning(
+          resolved, fmt::format("scheduler.params.warmup_type: \"{}\" is no shape of a warm-up, "
+                                "and DeepSpeed takes log for it: so it is here; there are "
+                                "\"log\" and \"linear\"",
+                                shape)));
+    }
+  }
+}
+
 TEST_CASE("defaults are those of DeepSpeed's schedules") {
   const SchedulerConfig warmup = config_of(text_of("WarmupLR", "{}")).scheduler;
   CHECK(warmup.kind == Kind::kWarmupLr);

@@ -99,14 +99,18 @@ inline void check_row(const Key& key) {
     CHECK(complaint.find('\n') == std::string::npos);
     return;
   }
-  const auto parts = split_values(key.accepts, '=');
-  const std::string on = parts.empty() ? "{}" : nested(std::string(parts[0]), "\"on\"");
-  const std::string complaint = complaints_of(nested(path, on));
-  CHECK(complaint.starts_with(path + ": refused: " + std::string(key.text)));
-  CHECK(complaint.find('\n') == std::string::npos);
-  if (parts.empty()) return;
-  for (const std::string_view off : split_values(parts[1])) {
-    CHECK(complaints_of(nested(path, nested(std::string(parts[0]), std::string(off)))).empty());
+  const std::vector<Switch> switches = switches_of(key);
+  const auto check_on = [&](const std::string& section) {
+    const std::string complaint = complaints_of(nested(path, section));
+    CHECK(complaint.starts_with(path + ": refused: " + std::string(key.text)));
+    CHECK(complaint.find('\n') == std::string::npos);
+  };
+  if (switches.empty()) check_on("{}");
+  for (const auto& [name, off] : switches) {
+    check_on(nested(std::string(name), "\"on\""));
+    for (const std::string_view value : split_values(off)) {
+      CHECK(complaints_of(nested(path, nested(std::string(name), std::string(value)))).empty());
+    }
   }
 }
 

@@ -108,11 +108,18 @@ TEST_CASE("a file needs a folder") {
 
 TEST_CASE("parameters are offloaded at stage 3 only") {
   for (int stage = 0; stage < 3; ++stage) {
-    CHECK(error_of(zero(stage, R"("offload_param": {"device": "cpu"})")) ==
-          fmt::format("test.json: zero_optimization.offload_param.device: \"cpu\" needs "
-                      "zero_optimization.stage 3, found {}",
-                      stage));
-    CHECK(error_of(zero(stage, R"("offload_param": {"device": "none"})")) == "");
+    for (const char* device : {"cpu", "nvme"}) {
+      const Resolved resolved = resolve_text(zero(
+          stage, fmt::format(R"("offload_param": {{"device": "{}", "buffer_count": 1}})", device)
+                     .c_str()));
+      CHECK(resolved.config.zero.offload_param.device == RestingPlace::kDevice);
+      CHECK(warnings_of(resolved) ==
+            std::vector<std::string>{
+                fmt::format("zero_optimization.offload_param.device \"{}\" has no effect, as in "
+                            "DeepSpeed: it needs zero_optimization.stage 3, found {}",
+                            device, stage)});
+    }
+    CHECK(warnings_of(resolve_text(zero(stage, R"("offload_param": {"device": "none"})"))).empty());
   }
   CHECK(error_of(zero(3, R"("offload_param": {"device": "cpu"})")) == "");
   const std::string bad = error_of(zero(5, R"("offload_param": {"device": "cpu"})"));

@@ -47,7 +47,8 @@ TEST_CASE("check-config tells the state and value of every key and starts nothin
   CHECK(line_of(result.out, "zero_optimization.round_robin_gradients") ==
         "zero_optimization.round_robin_gradients no effect true shards are even, and each rank "
         "moves its own");
-  CHECK(line_of(result.out, "gradient_clipping") == "gradient_clipping honoured 1.0 default");
+  CHECK(line_of(result.out, "gradient_clipping") ==
+        "gradient_clipping honoured 1.0 DeepSpeed's default");
   CHECK(contains(result.out, "bfloat16 is the old name of bf16"));
   CHECK(result.out.ends_with("The file is accepted.\n"));
 }
@@ -80,12 +81,24 @@ TEST_CASE("check-config tells what is offloaded, what that leaves idle, and what
   const auto bad = run_zeroth({"check-config", write(folder, R"({"zero_optimization": {"stage": 2,
       "offload_optimizer": {"device": "nvme"}, "offload_param": {"device": "cpu"}}})")});
   CHECK(bad.status == 2);
-  CHECK(line_of(bad.out, "zero_optimization.offload_param.device") ==
-        "zero_optimization.offload_param.device refused \"cpu\" file");
+  CHECK(line_of(bad.out, "zero_optimization.offload_optimizer.device") ==
+        "zero_optimization.offload_optimizer.device refused \"nvme\" file");
   CHECK(contains(bad.out,
-                 "zero_optimization.offload_param.device: \"cpu\" needs "
-                 "zero_optimization.stage 3, found 2"));
-  CHECK(bad.out.ends_with("The file is refused: 2 errors.\n"));
+                 "zero_optimization.offload_param.device \"cpu\" has no effect, as in DeepSpeed: "
+                 "it needs zero_optimization.stage 3, found 2"));
+  CHECK(bad.out.ends_with("The file is refused: 1 error.\n"));
+}
+
+TEST_CASE("check-config takes what a run would need to accept a file, or to refuse it") {
+  const TempFolder folder;
+  const std::string file = write(folder, R"({"log": 1, "optimizer": {"type": "OneBitLamb"}})");
+  const ConfigCheck refused = check_config({file});
+  CHECK(refused.status == 2);
+  CHECK(contains(refused.text, "--accept-uncompressed runs it without that"));
+  const ConfigCheck accepted = check_config({file, "--accept-uncompressed"});
+  CHECK(accepted.status == 0);
+  CHECK(contains(accepted.text, "log: ignored, as by DeepSpeed: unknown key"));
+  CHECK(check_config({file, "--accept-uncompressed", "--strict"}).status == 2);
 }
 
 TEST_CASE("check-config reads base64, and holds the batch against --ranks") {

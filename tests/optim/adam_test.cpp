@@ -36,12 +36,13 @@ std::unique_ptr<torch::optim::Optimizer> torch_optimizer(const configs::Optimize
 
 }  // namespace
 
-TEST_CASE("Adam and AdamW take the paths of torch.optim") {
+TEST_CASE("Adam and AdamW take the paths of torch.optim, and without bias correction DeepSpeed's") {
   for (const nlohmann::json& fixture : load_fixture("adam.json")) {
     const nlohmann::json& params = fixture["params"];
     expect_path(fixture, {.kind = fixture["kind"] == "AdamW" ? Kind::kAdamW : Kind::kAdam,
                           .betas = params["betas"],
-                          .eps = params["eps"]});
+                          .eps = params["eps"],
+                          .bias_correction = params.value("bias_correction", true)});
   }
 }
 

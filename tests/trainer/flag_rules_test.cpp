@@ -36,6 +36,13 @@ TEST_CASE("a flag with few values lists them when another one is given") {
   CHECK(complaint("--save-every 3") == "--save-every needs --output");
 }
 
+TEST_CASE("flags about the file alone reach its reader") {
+  CHECK_FALSE(parse("").values.strict);
+  CHECK(parse("--strict").values.strict);
+  CHECK_FALSE(parse("").values.accept_uncompressed);
+  CHECK(parse("--accept-uncompressed").values.accept_uncompressed);
+}
+
 TEST_CASE("a separator knows the escapes that a shell hands over") {
   const auto line = [](const char* text) {
     return parse_line("--model m --data d.jsonl --separator " + std::string(text));

@@ -88,6 +88,10 @@ TEST_CASE("optimizer, schedule and clipping stand in one line") {
                 "linear warm-up over 5 steps to 0.001, then linear to 0 at step 20; not clipped"));
   config.scheduler.warmup_min_lr = 1e-5;
   CHECK(optimizer_line(config, all).ends_with("then linear to 1e-05 at step 20; not clipped"));
+  CHECK(optimizer_line(config, all, "file").ends_with("; not clipped (file)"));
+  config.gradient_clipping = 0.5;
+  CHECK(optimizer_line(config, all, "DeepSpeed's default")
+            .ends_with("; clipped at norm 0.5 (DeepSpeed's default)"));
 }
 
 TEST_CASE("every optimizer is told by what shapes its update, and what it does not decay") {

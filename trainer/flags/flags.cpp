@@ -45,6 +45,8 @@ void add_files(CLI::App& app, RawFlags& raw) {
       ->expected(0, 1)
       ->option_text("FILE");
   app.add_option("--deepspeed_config", raw.deepspeed_config, "the same")->option_text("FILE");
+  app.add_flag("--strict", flags.values.strict,
+               "names in it that DeepSpeed would ignore are errors, too");
   app.add_option("--metrics", flags.metrics, "one JSON object per step")->option_text("FILE");
   app.add_option("--prompt-field", flags.prompt_field, "field of a record that is not trained")
       ->option_text("NAME");
@@ -138,6 +140,8 @@ void add_optimizer(CLI::App& app, RawFlags& raw) {
                  "its arguments: '{\"num_cycles\": 2}'")
       ->option_text("JSON");
   numbers.add("--max-grad-norm", values.max_grad_norm, "clip to this norm, 0: never (1.0)");
+  app.add_flag("--accept-uncompressed", values.accept_uncompressed,
+               "OneBitAdam, ZeroOneAdam and OneBitLamb may run without compression");
   app.add_flag("--no-decay", raw.no_decay, "no weight decay of norms and biases");
   numbers.add("--dropout", values.dropout, "every dropout of the model (as config.json says)");
   app.add_option("--loss-mean", raw.loss_mean,

@@ -27,13 +27,14 @@ std::string epochs_text(double epochs) {
 }
 
 std::string update_text(const configs::OptimizerConfig& optimizer) {
+  const char* const raw = optimizer.bias_correction ? "" : ", no bias correction";
   using Kind = configs::OptimizerConfig::Kind;
   const std::string betas = fmt::format("betas {} {}", optimizer.betas[0], optimizer.betas[1]);
   switch (optimizer.kind) {
     case Kind::kAdamW:
-      return fmt::format("AdamW lr {:g}, {}, eps {:g}", optimizer.lr, betas, optimizer.eps);
+      return fmt::format("AdamW lr {:g}, {}, eps {:g}{}", optimizer.lr, betas, optimizer.eps, raw);
     case Kind::kAdam:
-      return fmt::format("Adam lr {:g}, {}, eps {:g}", optimizer.lr, betas, optimizer.eps);
+      return fmt::format("Adam lr {:g}, {}, eps {:g}{}", optimizer.lr, betas, optimizer.eps, raw);
     case Kind::kLion:
       return fmt::format("Lion lr {:g}, {}", optimizer.lr, betas);
     case Kind::kSgd:
@@ -42,8 +43,8 @@ std::string update_text(const configs::OptimizerConfig& optimizer) {
     case Kind::kAdagrad:
       return fmt::format("Adagrad lr {:g}, eps {:g}", optimizer.lr, optimizer.eps);
     case Kind::kLamb:
-      return fmt::format("Lamb lr {:g}, {}, eps {:g}, ratios of norms from {:g} to {:g}",
-                         optimizer.lr, betas, optimizer.eps, optimizer.min_coeff,
+      return fmt::format("Lamb lr {:g}, {}, eps {:g}{}, ratios of norms from {:g} to {:g}",
+                         optimizer.lr, betas, optimizer.eps, raw, optimizer.min_coeff,
                          optimizer.max_coeff);
   }
   return "unknown optimizer";
@@ -163,7 +164,15 @@ std::string precision_line(const configs::Config& config, bool trains) {
   return text + recompute_text(config.recompute);
 }
 
-std::string optimizer_line(const configs::Config& config, const engine::DecayCounts& decay) {
+std::string clipping_text(const configs::Config& config, std::string_view origin) {
+  const std::string text = config.gradient_clipping > 0
+                               ? fmt::format("clipped at norm {:g}", config.gradient_clipping)
+                               : "not clipped";
+  return origin.empty() ? text : fmt::format("{} ({})", text, origin);
+}
+
+std::string optimizer_line(const configs::Config& config, const engine::DecayCounts& decay,
+                           std::string_view clipping) {
   const double strength = config.optimizer.weight_decay;
   std::string text =
       fmt::format("{}, weight decay {:g} on {} parameters", update_text(config.optimizer), strength,
@@ -171,10 +180,8 @@ std::string optimizer_line(const configs::Config& config, const engine::DecayCou
   if (decay.not_decayed > 0) {
     text += fmt::format(", none on {} (norms, biases)", format_count(decay.not_decayed));
   }
-  return text + fmt::format("; {}; {}", schedule_text(config.scheduler),
-                            config.gradient_clipping > 0
-                                ? fmt::format("clipped at norm {:g}", config.gradient_clipping)
-                                : "not clipped");
+  return text +
+         fmt::format("; {}; {}", schedule_text(config.scheduler), clipping_text(config, clipping));
 }
 
 std::string loss_line(configs::LossMean mean, const model::ModelSpec& spec) {
@@ -222,7 +229,12 @@ SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory, const
   add("precision", precision_line(plan.config, plan.trains()));
   add("strategy", plan.outline.strategy);
   for (const std::string& line : engine::memory_lines(memory)) add("memory", line);
-  if (plan.trains()) add("optimizer", optimizer_line(plan.config, plan.outline.decay));
+  if (plan.trains()) {
+    const auto found = plan.origins.find("gradient_clipping");
+    const std::string origin = found == plan.origins.end() ? "" : found->second;
+    add("optimizer",
+        optimizer_line(plan.config, plan.outline.decay, flags.spellings.as_typed(origin)));
+  }
   if (const std::string text = defaults_line(plan); !text.empty()) add("defaults", text);
   if (const std::string text = way_line(plan); !text.empty()) add("on the way", text);
   if (plan.trains()) add("loss", loss_line(plan.config.loss_mean, plan.spec));

@@ -37,8 +37,10 @@ std::string eval_line(const std::string& path, const Samples& samples);
 std::string way_line(const RunPlan& plan);
 std::string batch_line(const configs::BatchConfig& batch, const Samples& samples,
                        int64_t world_size);
-// `decay`: parameters that weight decay acts on, and does not.
-std::string optimizer_line(const configs::Config& config, const engine::DecayCounts& decay);
+// `decay`: parameters that weight decay acts on, and does not. `clipping`: who says the norm to
+// which gradients are clipped; empty: nobody.
+std::string optimizer_line(const configs::Config& config, const engine::DecayCounts& decay,
+                           std::string_view clipping = {});
 // What the loss is a mean of, and dropout.
 std::string loss_line(configs::LossMean mean, const model::ModelSpec& spec);
 // Without training there are no masters.
