@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,9 +13,11 @@
 #include "comm/mesh.h"
 #include "configs/config.h"
 #include "device/memory_use.h"
+#include "engine/checkpoint_types.h"
 #include "engine/loader.h"
 #include "engine/model_sink.h"
 #include "engine/outline.h"
+#include "engine/run_state.h"
 #include "model/block.h"
 #include "model/weight_source.h"
 #include "offload/access.h"
@@ -137,6 +140,27 @@ class Engine {
   // DIR/model.safetensors with the blocks' own parameter names. Collective; the file is there when
   // any rank returns. Values that are not finite are never saved: rank 0 throws an Error.
   virtual void save_model(const std::filesystem::path& dir) = 0;
+
+  // What a run goes on from, between two steps. Every rank gives its part of masters and states;
+  // collective. On a GPU it waits for what is queued.
+  virtual void save_states(StateSink& sink) = 0;
+  virtual RunCounters counters() const = 0;
+  // A checkpoint of all that, DIR/step-N after N steps (docs/checkpoint.md), and the texts beside
+  // it. It is there whole, or not at all, whenever the machine ends. Folders of former steps stay.
+  // Collective; what fails on one rank is an Error on all, and the run may go on.
+  virtual SavedCheckpoint save_checkpoint(const std::filesystem::path& dir,
+                                          const ClientState& client_state = {}) = 0;
+  // The newest one in `path` that is complete, or the one that `path` is. One whose bytes are not
+  // those that were written gives way to the one before it, on all ranks. Nothing where there is
+  // none. It may come from any number of ranks, stage, resting place and precision. Collective.
+  // Throws an Error where it is of another model or optimizer, or none can be loaded; then the
+  // engine is of no use.
+  virtual std::optional<LoadedCheckpoint> load_checkpoint(
+      const std::filesystem::path& path, LoadedParts parts = LoadedParts::kAll) = 0;
+
+  // Takes over the states and counters of a run of the same model and optimizer: the next step is
+  // the one that would have followed there. Collective. After an Error the engine is of no use.
+  virtual void load_states(StateSource& source, const RunCounters& counters) = 0;
 
   virtual const configs::Config& config() const = 0;
   virtual comm::Mesh& mesh() const = 0;

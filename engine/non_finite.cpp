@@ -64,21 +64,21 @@ NonFiniteSkips make_non_finite_skips(const configs::Config& config) {
 
 std::string NonFiniteSkips::not_finite(const Skip& skip, const zero::UnitPlan& plan,
                                        const zero::Strategy& strategy, comm::Mesh& mesh) {
-  if (in_a_row_ == 0) {
+  if (row_.in_a_row == 0) {
     find_gradient(skip, plan, strategy, mesh);
-  } else if (output_.empty()) {
+  } else if (row_.output.empty()) {
     find_output(skip, plan, mesh);
   }
-  ++in_a_row_;
+  ++row_.in_a_row;
   if (!ends(skip)) return {};
   if (!parameter_.empty()) {
     return fmt::format(
         "the update before step {} left parameters that are not finite, the first in {}",
-        first_step_, parameter_);
+        row_.first_step, parameter_);
   }
-  std::string why = fmt::format("{} in {}", what_happened(skip), gradient_);
+  std::string why = fmt::format("{} in {}", what_happened(skip), row_.gradient);
   if (skip.applied) return why + ", and were applied (bf16.check_grad_overflow is false)";
-  if (!output_.empty()) why += "; " + output_;
+  if (!row_.output.empty()) why += "; " + row_.output;
   if (end_ == End::kTenthInARow && skip.loss_scale != 1) {
     why += fmt::format("; the loss scale was {:g} (fp16.initial_scale_power sets where it starts)",
                        skip.loss_scale);
@@ -87,17 +87,17 @@ std::string NonFiniteSkips::not_finite(const Skip& skip, const zero::UnitPlan& p
 }
 
 std::string NonFiniteSkips::since() const {
-  return fmt::format("since step {}, first in backward in {}", first_step_, gradient_);
+  return fmt::format("since step {}, first in backward in {}", row_.first_step, row_.gradient);
 }
 
 void NonFiniteSkips::find_gradient(const Skip& skip, const zero::UnitPlan& plan,
                                    const zero::Strategy& strategy, comm::Mesh& mesh) {
-  first_step_ = skip.step;
+  row_.first_step = skip.step;
   const int64_t gradient = comm::least_over_ranks(first_bad_gradient(plan, *strategy.grads),
                                                   "the first gradient that is not finite", mesh);
-  in_one_ = gradient != kNone;
-  gradient_ =
-      in_one_ ? parameter_at(plan, gradient) : "no single parameter (the norm itself overflowed)";
+  row_.in_one = gradient != kNone;
+  row_.gradient = row_.in_one ? parameter_at(plan, gradient)
+                              : "no single parameter (the norm itself overflowed)";
   const int64_t parameter = comm::least_over_ranks(first_bad_parameter(plan, strategy),
                                                    "the first parameter that is not finite", mesh);
   if (parameter != kNone) parameter_ = parameter_at(plan, parameter);
@@ -106,14 +106,15 @@ void NonFiniteSkips::find_gradient(const Skip& skip, const zero::UnitPlan& plan,
 void NonFiniteSkips::find_output(const Skip& skip, const zero::UnitPlan& plan, comm::Mesh& mesh) {
   const int64_t mine = skip.bad_output ? static_cast<int64_t>(*skip.bad_output) : kNone;
   const int64_t first = comm::least_over_ranks(mine, "the first output that is not finite", mesh);
-  output_ = first == kNone
-                ? "every block's output is finite in forward"
-                : fmt::format("in forward the output of block {} is the first that is not finite",
-                              plan.block_labels[static_cast<size_t>(first)]);
+  row_.output =
+      first == kNone
+          ? "every block's output is finite in forward"
+          : fmt::format("in forward the output of block {} is the first that is not finite",
+                        plan.block_labels[static_cast<size_t>(first)]);
 }
 
 bool NonFiniteSkips::ends(const Skip& skip) const {
-  if (!parameter_.empty() || (skip.applied && in_one_)) return true;
+  if (!parameter_.empty() || (skip.applied && row_.in_one)) return true;
   if (skip.applied) return false;
   switch (end_) {
     case End::kFirst:
@@ -121,7 +122,7 @@ bool NonFiniteSkips::ends(const Skip& skip) const {
     case End::kAtFloor:
       return skip.at_floor;
     default:
-      return in_a_row_ >= kMostInARow;
+      return row_.in_a_row >= kMostInARow;
   }
 }
 
@@ -137,12 +138,12 @@ std::string NonFiniteSkips::what_happened(const Skip& skip) const {
           "the gradients of step {} are not finite at a loss scale of {:g}, its floor "
           "(fp16.min_loss_scale), after {} such steps in a row; in step {} it appeared first in "
           "backward",
-          skip.step, skip.loss_scale, in_a_row_, first_step_);
+          skip.step, skip.loss_scale, row_.in_a_row, row_.first_step);
     default:
       return fmt::format(
           "{} steps in a row had gradients that are not finite, since step {}; there it appeared "
           "first in backward",
-          in_a_row_, first_step_);
+          row_.in_a_row, row_.first_step);
   }
 }
 

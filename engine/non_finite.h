@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "comm/mesh.h"
 #include "configs/config.h"
@@ -27,6 +28,18 @@ class NonFiniteSkips {
   };
   explicit NonFiniteSkips(End end = End::kTenthInARow) : end_(end) {}
 
+  // Of the steps in a row so far; what a checkpoint keeps.
+  struct State {
+    int64_t in_a_row = 0;
+    int64_t first_step = 0;
+    std::string gradient = {};  // "block layers.3, parameter layers.3.attention.q.weight"
+    bool in_one = false;        // parameter's gradient, not only in the norm of all
+    std::string output = {};    // what is known of the first block whose output was not finite
+    bool operator==(const State&) const = default;
+  };
+  const State& state() const { return row_; }
+  void restore(State state) { row_ = std::move(state); }
+
   struct Skip {
     int64_t step = 0;
     double loss_scale = 1;
@@ -41,7 +54,7 @@ class NonFiniteSkips {
   // returns why, with block and parameter; empty before. Collective.
   std::string not_finite(const Skip& skip, const zero::UnitPlan& plan,
                          const zero::Strategy& strategy, comm::Mesh& mesh);
-  bool in_a_row() const { return in_a_row_ > 0; }
+  bool in_a_row() const { return row_.in_a_row > 0; }
   // StepStats::not_finite, in such a row.
   std::string since() const;
 
@@ -53,12 +66,8 @@ class NonFiniteSkips {
   std::string what_happened(const Skip& skip) const;
 
   End end_;
-  int64_t in_a_row_ = 0;
-  int64_t first_step_ = 0;
-  std::string gradient_;   // "block layers.3, parameter layers.3.attention.q.weight"
-  bool in_one_ = false;    // parameter's gradient, not only in the norm of all
-  std::string parameter_;  // the same, where a parameter itself is not finite; else empty
-  std::string output_;
+  State row_;
+  std::string parameter_;  // as `gradient`, where a parameter itself is not finite; else empty
 };
 
 // As the configuration asks for it.

@@ -41,6 +41,9 @@ class LossDivisor {
   // on all ranks.
   LossDivisor(configs::LossMean mean, int64_t usual);
 
+  // Makes the same divisor again, whatever the run's configuration is by then.
+  int64_t usual() const { return static_cast<int64_t>(usual_); }
+
   // For the sum of losses over the trained tokens of one micro-batch.
   double of(int64_t trained_in_micro_batch) const;
   // `all`: of a step that has a trained token.

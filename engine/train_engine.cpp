@@ -64,6 +64,7 @@ TrainEngine::TrainEngine(model::Blocks blocks, const configs::Config& config,
       step_visits_(visits(schedule_, segments_)),
       runner_(blocks_, *strategy_.params, *strategy_.grads, segments_),
       watch_(config_, *mesh_),
+      checkpoints_(*mesh_),
       skips_(make_non_finite_skips(config_)),
       failure_(trains ? "" : "train_batch: the engine was made to evaluate only") {}
 
@@ -276,6 +277,53 @@ void TrainEngine::save_model(const std::filesystem::path& dir) {
   save_model(sink);
   if (mesh_->rank() == 0) sink.commit();
   comm::barrier(*mesh_);
+}
+
+HeldValues TrainEngine::held_values() {
+  return {plan_, *strategy_.store, *strategy_.optimizer, mesh_->data().rank()};
+}
+
+void TrainEngine::save_states(StateSink& sink) {
+  engine::save_states(held_values(), sink);
+}
+
+RunCounters TrainEngine::counters() const {
+  return {.steps = steps_,
+          .applied_updates = applied_updates_,
+          .usual_divisor = divisor_ ? divisor_->usual() : 0,
+          .loss_scale = scaler_.state(),
+          .plateau = lr_.state(),
+          .skips = skips_.state()};
+}
+
+void TrainEngine::take_over(const RunCounters& counters) {
+  steps_ = counters.steps;
+  applied_updates_ = counters.applied_updates;
+  divisor_.reset();
+  if (counters.usual_divisor > 0) divisor_.emplace(config_.loss_mean, counters.usual_divisor);
+  scaler_.restore(counters.loss_scale);
+  lr_.restore(counters.plateau);
+  skips_.restore(counters.skips);
+}
+
+void TrainEngine::load_states(StateSource& source, const RunCounters& counters) {
+  engine::load_states(held_values(), source);
+  take_over(counters);
+}
+
+SavedCheckpoint TrainEngine::save_checkpoint(const std::filesystem::path& dir,
+                                             const ClientState& client_state) {
+  return checkpoints_.save(dir, {held_values(), config_, strategy_.description}, counters(),
+                           client_state);
+}
+
+std::optional<LoadedCheckpoint> TrainEngine::load_checkpoint(const std::filesystem::path& path,
+                                                             LoadedParts parts) {
+  const auto loaded =
+      checkpoints_.load(path, {held_values(), config_, strategy_.description}, parts);
+  if (!loaded) return std::nullopt;
+  if (parts != LoadedParts::kWeights) take_over(loaded->counters);
+  return loaded->told;
 }
 
 zero::MemoryPlan TrainEngine::memory() const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/block_runner.h"
+#include "engine/checkpoint_files.h"
 #include "engine/engine.h"
 #include "engine/non_finite.h"
 #include "engine/schedule.h"
@@ -30,6 +31,13 @@ class TrainEngine final : public Engine {
   void evaluated(double loss) override { lr_.evaluated(loss); }
   void save_model(ModelSink& sink, SavedValues values = SavedValues::kWorking) override;
   void save_model(const std::filesystem::path& dir) override;
+  void save_states(StateSink& sink) override;
+  RunCounters counters() const override;
+  SavedCheckpoint save_checkpoint(const std::filesystem::path& dir,
+                                  const ClientState& client_state = {}) override;
+  std::optional<LoadedCheckpoint> load_checkpoint(const std::filesystem::path& path,
+                                                  LoadedParts parts = LoadedParts::kAll) override;
+  void load_states(StateSource& source, const RunCounters& counters) override;
 
   const configs::Config& config() const override { return config_; }
   comm::Mesh& mesh() const override { return *mesh_; }
@@ -53,6 +61,8 @@ class TrainEngine final : public Engine {
   void require_equal(int64_t micro_batches) const;
   // The unit's whole buffer in fp32. Collective.
   torch::Tensor whole_master(size_t unit);
+  HeldValues held_values();
+  void take_over(const RunCounters& counters);
   // What this rank tells the others beside its loss and norm.
   StepSums own_sums(const StepBatches& step, Loader& data) const;
   // Skips, or clips and updates; fills what the stats say of it. `grad_factor`: from the sum over
@@ -78,6 +88,7 @@ class TrainEngine final : public Engine {
   BlockRunner runner_;
   std::optional<LossDivisor> divisor_;  // from the first step on
   StepWatch watch_;
+  CheckpointFiles checkpoints_;
   NonFiniteSkips skips_;
   std::string failure_;          // why there is no next step
   int64_t steps_ = 0;            // train_batch calls that ended

@@ -10,39 +10,43 @@ namespace zeroth::optim {
 LossScaler::LossScaler(const configs::LossScaleConfig& config)
     : config_(config),
       dynamic_(config.static_scale == 0),
-      scale_(dynamic_ ? std::ldexp(1.0, config.initial_scale_power) : config.static_scale),
-      hysteresis_left_(config.hysteresis) {
-  ZEROTH_CHECK(std::isfinite(scale_) && scale_ > 0, "loss scale {}", scale_);
+      state_{.scale = dynamic_ ? std::ldexp(1.0, config.initial_scale_power) : config.static_scale,
+             .hysteresis_left = config.hysteresis} {
+  ZEROTH_CHECK(std::isfinite(scale()) && scale() > 0, "loss scale {}", scale());
   ZEROTH_CHECK(!dynamic_ || (config.window > 0 && config.hysteresis > 0 && config.min_scale > 0),
                "loss scale window {}, hysteresis {}, floor {}", config.window, config.hysteresis,
                config.min_scale);
 }
 
+void LossScaler::restore(const State& state) {
+  if (dynamic_) state_ = state;
+}
+
 void LossScaler::update(bool overflow) {
   if (!dynamic_) return;
   overflow ? overflowed() : stayed_finite();
-  ++step_;
+  ++state_.step;
 }
 
 bool LossScaler::at_floor() const {
-  return dynamic_ && hysteresis_left_ == 1 && scale_ == config_.min_scale;
+  return dynamic_ && state_.hysteresis_left == 1 && state_.scale == config_.min_scale;
 }
 
 void LossScaler::overflowed() {
-  if (hysteresis_left_ > 1) {
-    --hysteresis_left_;
+  if (state_.hysteresis_left > 1) {
+    --state_.hysteresis_left;
   } else {
-    scale_ = std::max(scale_ / 2, config_.min_scale);
+    state_.scale = std::max(state_.scale / 2, config_.min_scale);
   }
-  last_overflow_ = step_;
+  state_.last_overflow = state_.step;
 }
 
 void LossScaler::stayed_finite() {
-  if (config_.consecutive_hysteresis) hysteresis_left_ = config_.hysteresis;
-  const int64_t clean_before = step_ - last_overflow_ - 1;
+  if (config_.consecutive_hysteresis) state_.hysteresis_left = config_.hysteresis;
+  const int64_t clean_before = state_.step - state_.last_overflow - 1;
   if (clean_before == 0 || clean_before % config_.window != 0) return;
-  hysteresis_left_ = config_.hysteresis;
-  scale_ *= 2;
+  state_.hysteresis_left = config_.hysteresis;
+  state_.scale *= 2;
 }
 
 LossScaler make_loss_scaler(configs::Precision precision, const configs::LossScaleConfig& config) {

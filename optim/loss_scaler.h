@@ -13,8 +13,20 @@ class LossScaler {
  public:
   explicit LossScaler(const configs::LossScaleConfig& config);
 
+  // What a checkpoint keeps of it.
+  struct State {
+    double scale = 1;
+    int64_t hysteresis_left = 1;
+    int64_t step = 0;  // updates so far
+    int64_t last_overflow = -1;
+    bool operator==(const State&) const = default;
+  };
+  State state() const { return state_; }
+  // Goes on from another scaler's state. A static scale stays as configured.
+  void restore(const State& state);
+
   // The scale of the next step.
-  double scale() const { return scale_; }
+  double scale() const { return state_.scale; }
 
   // Tells what came of a step with this scale. At the floor an overflow leaves the scale as it is.
   void update(bool overflow);
@@ -29,10 +41,7 @@ class LossScaler {
 
   configs::LossScaleConfig config_;
   bool dynamic_;
-  double scale_;
-  int64_t hysteresis_left_;
-  int64_t step_ = 0;
-  int64_t last_overflow_ = -1;
+  State state_;
 };
 
 // The scaler of a run: `config`'s for fp16, a static scale of 1 for the precisions that need none.

@@ -57,6 +57,14 @@ void LrSchedule::evaluated(double loss) {
   if (plateau_) plateau_->evaluated(loss);
 }
 
+std::optional<Plateau::State> LrSchedule::state() const {
+  return plateau_ ? std::optional(plateau_->state()) : std::nullopt;
+}
+
+void LrSchedule::restore(const std::optional<Plateau::State>& state) {
+  if (plateau_ && state) plateau_->restore(*state);
+}
+
 double LrSchedule::range_test_lr(int64_t applied_updates) const {
   const configs::LrRangeTestConfig& test = config_.range_test;
   const double interval =

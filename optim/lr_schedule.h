@@ -29,6 +29,12 @@ class LrSchedule {
   // the others take no notice.
   void evaluated(double loss);
 
+  // What a checkpoint keeps of it: nothing where the rate follows the updates alone.
+  std::optional<Plateau::State> state() const;
+  // A schedule that follows updates alone takes no notice; one that follows evaluations begins anew
+  // without a state.
+  void restore(const std::optional<Plateau::State>& state);
+
  private:
   double warmup_share(int64_t schedule_step) const;
   double decay_share(int64_t schedule_step) const;

@@ -7,37 +7,38 @@ namespace zeroth::optim {
 
 Plateau::Plateau(const configs::PlateauConfig& config, double lr)
     : config_(config),
-      rate_(lr),
-      best_(std::numeric_limits<double>::infinity() * (config.greater_is_better ? -1 : 1)) {}
+      state_{
+          .rate = lr,
+          .best = std::numeric_limits<double>::infinity() * (config.greater_is_better ? -1 : 1)} {}
 
 void Plateau::evaluated(double metric) {
   if (is_better(metric)) {
-    best_ = metric;
-    bad_ = 0;
+    state_.best = metric;
+    state_.bad = 0;
   } else {
-    ++bad_;
+    ++state_.bad;
   }
-  if (cooldown_ > 0) {
-    --cooldown_;
-    bad_ = 0;
+  if (state_.cooldown > 0) {
+    --state_.cooldown;
+    state_.bad = 0;
   }
-  if (bad_ <= config_.patience) return;
+  if (state_.bad <= config_.patience) return;
   reduce();
-  cooldown_ = config_.cooldown;
-  bad_ = 0;
+  state_.cooldown = config_.cooldown;
+  state_.bad = 0;
 }
 
 bool Plateau::is_better(double metric) const {
   const double threshold = config_.threshold;
   if (config_.greater_is_better) {
-    return metric > (config_.relative ? best_ * (threshold + 1.0) : best_ + threshold);
+    return metric > (config_.relative ? state_.best * (threshold + 1.0) : state_.best + threshold);
   }
-  return metric < (config_.relative ? best_ * (1.0 - threshold) : best_ - threshold);
+  return metric < (config_.relative ? state_.best * (1.0 - threshold) : state_.best - threshold);
 }
 
 void Plateau::reduce() {
-  const double reduced = std::max(rate_ * config_.factor, config_.min_lr);
-  if (rate_ - reduced > config_.eps) rate_ = reduced;
+  const double reduced = std::max(state_.rate * config_.factor, config_.min_lr);
+  if (state_.rate - reduced > config_.eps) state_.rate = reduced;
 }
 
 }  // namespace zeroth::optim

@@ -12,7 +12,18 @@ class Plateau {
   // `lr`: the rate of the first update.
   Plateau(const configs::PlateauConfig& config, double lr);
 
-  double rate() const { return rate_; }
+  // What a checkpoint keeps of it.
+  struct State {
+    double rate = 0;
+    double best = 0;
+    int64_t bad = 0;       // evaluations in a row that were no better
+    int64_t cooldown = 0;  // evaluations that will not count as bad
+    bool operator==(const State&) const = default;
+  };
+  const State& state() const { return state_; }
+  void restore(const State& state) { state_ = state; }
+
+  double rate() const { return state_.rate; }
   // The next evaluation came to `metric`. One that is not a number is no improvement.
   void evaluated(double metric);
 
@@ -21,10 +32,7 @@ class Plateau {
   void reduce();
 
   configs::PlateauConfig config_;
-  double rate_;
-  double best_;
-  int64_t bad_ = 0;       // evaluations in a row that were no better
-  int64_t cooldown_ = 0;  // evaluations that will not count as bad
+  State state_;
 };
 
 }  // namespace zeroth::optim

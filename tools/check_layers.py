@@ -26,7 +26,7 @@ ARROWS = {
     "optim": ["base", "configs"],
     "data": ["base"],
     "zero": ["base", "configs", "device", "comm", "model", "offload", "optim"],
-    "engine": ["base", "configs", "device", "comm", "model", "offload", "optim", "zero"],
+    "engine": ["base", "configs", "device", "comm", "model", "checkpoint", "offload", "optim", "zero"],
     "trainer": ["base", "configs", "device", "monitor", "comm", "model", "data", "zero", "engine"],
     "launcher": ["base", "configs", "checkpoint"],
 }

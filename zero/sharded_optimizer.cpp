@@ -283,6 +283,31 @@ offload::StoreBytes ShardedOptimizer::bytes() const {
   return sum;
 }
 
+std::vector<ShardedOptimizer::Array> ShardedOptimizer::arrays(size_t unit) const {
+  const optim::UpdateRule& rule = *places_[unit].rule;
+  const UpdateArrays types = update_arrays(rule, params_.dtype());
+  std::vector<Array> arrays = {{"master", types.master.value_or(params_.dtype())}};
+  for (const std::string_view name : rule.state_names()) {
+    arrays.push_back({std::string(name), types.state});
+  }
+  return arrays;
+}
+
+torch::Tensor ShardedOptimizer::array(size_t unit, size_t index) {
+  const torch::Tensor values = index == 0 ? master(unit) : state(unit, index - 1);
+  return values.to(torch::kCPU, arrays(unit).at(index).dtype);
+}
+
+void ShardedOptimizer::set_array(size_t unit, size_t index, const torch::Tensor& values) {
+  bring_up_to_date(unit);
+  const torch::NoGradGuard no_grad;
+  if (index == 0) return set_master(unit, values);
+  const size_t shard = shards_[unit].states.at(index - 1);
+  for_each_tile(unit, [&](const Range& tile) {
+    borrow(unit, shard, tile, Access::kWrite).tensor().copy_(part(values, tile));
+  });
+}
+
 torch::Tensor ShardedOptimizer::copy_of(size_t unit, size_t shard) {
   const torch::Tensor copy =
       at::empty({params_.range(unit).size()}, torch::TensorOptions(places_[unit].device));

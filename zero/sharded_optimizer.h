@@ -59,10 +59,23 @@ class ShardedOptimizer {
   // Collective where the rule has a norm pass and the unit is cut, as are those below.
   void bring_up_to_date(size_t unit);
 
-  // A copy in fp32 of this rank's master of a trainable unit, for tests and checkpoints.
+  // A copy in fp32 of this rank's master of a trainable unit.
   torch::Tensor master(size_t unit);
   // The same of a state, numbered as in UpdateRule::state_names().
   torch::Tensor state(size_t unit, size_t index);
+
+  // What a checkpoint keeps of each element of a trainable unit: the master, which may be the
+  // working weight itself, then the rule's states.
+  struct Array {
+    std::string name;  // "master", "exp_avg"
+    torch::Dtype dtype;
+  };
+  std::vector<Array> arrays(size_t unit) const;
+  // A copy of this rank's range [range.size()] of one of them, in its dtype, on the CPU.
+  torch::Tensor array(size_t unit, size_t index);
+  // Gives it other values [range.size()], of any dtype, on the CPU; those of the master as
+  // set_master() does.
+  void set_array(size_t unit, size_t index, const torch::Tensor& values);
 
   // What masters and states take where they rest.
   offload::StoreBytes bytes() const;

@@ -1,0 +1,89 @@
+// What a training run is between two steps, beside its data: masters and optimizer states, of which
+// every rank gives its part, and counters. A run that takes them over goes on as this one would, on
+// any number of ranks and with any strategy.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/non_finite.h"
+#include "optim/loss_scaler.h"
+#include "optim/plateau.h"
+
+namespace zeroth::zero {
+class ParamStore;
+class ShardedOptimizer;
+struct UnitPlan;
+}  // namespace zeroth::zero
+
+namespace zeroth::engine {
+
+// Elements [begin, end) of a flattened parameter's master or state.
+struct StatePiece {
+  std::string parameter;  // "layers.3.attention.q.weight"
+  // "master" or one of optim::UpdateRule::state_names(); of what is not trained: "weight".
+  std::string state;
+  torch::Dtype dtype;          // in which it rests
+  std::vector<int64_t> shape;  // of the whole parameter
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t size() const { return end - begin; }
+};
+
+class StateSink {
+ public:
+  virtual ~StateSink() = default;
+  // All pieces that will come from this rank, in that order. Those of all ranks cover every element
+  // of every master, state and frozen weight once.
+  virtual void begin(const std::vector<StatePiece>& pieces) = 0;
+  // Piece `index`: `values` [size] on the CPU, of the piece's dtype, valid during the call only.
+  virtual void write(size_t index, const torch::Tensor& values) = 0;
+};
+
+class StateSource {
+ public:
+  virtual ~StateSource() = default;
+  // Fills `values` [size], on the CPU and of the piece's dtype, from what may have been saved in
+  // another one. Throws an Error that names the parameter where there is no such piece.
+  virtual void read(const StatePiece& piece, torch::Tensor values) = 0;
+};
+
+struct RunCounters {
+  int64_t steps = 0;            // train_batch calls that ended
+  int64_t applied_updates = 0;  // of these, the ones that were not skipped
+  int64_t usual_divisor = 0;    // LossDivisor::usual(); 0: no step has taken place
+  optim::LossScaler::State loss_scale;
+  std::optional<optim::Plateau::State> plateau = {};  // of a rate that follows evaluations
+  NonFiniteSkips::State skips;
+  bool operator==(const RunCounters&) const = default;
+};
+
+// The parts of an engine that hold values.
+struct HeldValues {
+  const zero::UnitPlan& plan;
+  zero::ParamStore& params;
+  zero::ShardedOptimizer& optimizer;
+  int rank = 0;
+};
+
+// Makes the updates that wait. Collective where the update rule has a norm pass; behind it the
+// calls below are each rank's own, so that a disk that fails one of them keeps nobody waiting.
+void bring_up_to_date(const HeldValues& held);
+
+// This rank's part: what is replicated is dealt out, so that each element comes from one rank.
+void save_states(const HeldValues& held, StateSink& sink);
+
+// Bytes of these pieces.
+int64_t bytes_to_save(const HeldValues& held);
+
+// All that the pieces of all ranks make up, each whole: [begin, end) is the parameter.
+std::vector<StatePiece> whole_states(const HeldValues& held);
+
+// Reads what this rank holds, into masters, states and working weights. `weights_only`: no states.
+void load_states(const HeldValues& held, StateSource& source, bool weights_only = false);
+
+}  // namespace zeroth::engine

@@ -1,0 +1,152 @@
+#include "engine/state_files.h"
+
+#include <ATen/ops/empty.h>
+
+#include <fmt/ranges.h>
+
+#include <array>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+
+namespace zeroth::engine {
+namespace {
+
+using checkpoint::Counter;
+
+constexpr std::array<std::pair<torch::Dtype, std::string_view>, 3> kDtypes = {
+    {{torch::kFloat32, "F32"}, {torch::kBFloat16, "BF16"}, {torch::kFloat16, "F16"}}};
+
+std::string word_of(torch::Dtype dtype) {
+  for (const auto& [type, word] : kDtypes) {
+    if (type == dtype) return std::string(word);
+  }
+  ZEROTH_CHECK(false, "a state of dtype {}", c10::toString(dtype));
+  return {};
+}
+
+torch::Dtype dtype_of(const checkpoint::StoredState& stored) {
+  for (const auto& [type, word] : kDtypes) {
+    if (word == stored.dtype) return type;
+  }
+  throw Error("{} of {} is stored as {}, which no run of this version writes", stored.state,
+              stored.tensor, stored.dtype);
+}
+
+std::span<std::byte> bytes_of(const torch::Tensor& values) {
+  return {static_cast<std::byte*>(values.data_ptr()), static_cast<size_t>(values.nbytes())};
+}
+
+// One counter of a checkpoint.
+template <typename T>
+T counter(const checkpoint::Counters& counters, const std::string& name) {
+  const auto found = counters.find(name);
+  if (found == counters.end()) throw checkpoint::Damaged(fmt::format("no counter {}", name));
+  const T* const value = std::get_if<T>(&found->second);
+  if (value == nullptr) {
+    throw checkpoint::Damaged(fmt::format("the counter {} is of another kind", name));
+  }
+  return *value;
+}
+
+}  // namespace
+
+checkpoint::Piece stored_piece(const StatePiece& piece, const StoredName& stored_name) {
+  checkpoint::Piece stored = checkpoint::Piece::whole(stored_name(piece.parameter), piece.state,
+                                                      word_of(piece.dtype), piece.shape);
+  stored.range = {piece.begin, piece.end};
+  return stored;
+}
+
+StateFile::StateFile(const checkpoint::Save& save, StoredName stored_name)
+    : save_(save), stored_name_(std::move(stored_name)) {}
+
+void StateFile::begin(const std::vector<StatePiece>& pieces) {
+  std::vector<checkpoint::Piece> stored;
+  stored.reserve(pieces.size());
+  for (const StatePiece& piece : pieces) stored.push_back(stored_piece(piece, stored_name_));
+  file_.emplace(save_.piece_file(std::move(stored)));
+}
+
+void StateFile::write(size_t index, const torch::Tensor& values) {
+  file_->write(index, bytes_of(values.contiguous()));
+}
+
+checkpoint::StoredFile StateFile::finish() {
+  return file_->finish(save_.piece_file_name());
+}
+
+StateReader::StateReader(checkpoint::Reader& reader, StoredName stored_name)
+    : reader_(reader), stored_name_(std::move(stored_name)) {}
+
+void StateReader::read(const StatePiece& piece, torch::Tensor values) {
+  const std::string name = stored_name_(piece.parameter);
+  const checkpoint::StoredState* const stored = reader_.find(name, piece.state);
+  if (stored == nullptr) {
+    throw Error("{}: no {} of {} is stored", reader_.path().string(), piece.state, name);
+  }
+  if (stored->shape != piece.shape) {
+    throw Error("{}: {} of {} has the shape [{}], the model's is [{}]", reader_.path().string(),
+                piece.state, name, fmt::join(stored->shape, ", "), fmt::join(piece.shape, ", "));
+  }
+  const torch::Dtype dtype = dtype_of(*stored);
+  const torch::Tensor read = dtype == values.scalar_type() && values.is_contiguous()
+                                 ? values
+                                 : at::empty(values.sizes(), dtype);
+  reader_.read(name, piece.state, checkpoint::Box::whole(piece.shape), {piece.begin, piece.end},
+               bytes_of(read));
+  if (!read.is_same(values)) values.copy_(read);
+}
+
+checkpoint::Counters to_counters(const RunCounters& counters) {
+  checkpoint::Counters stored = {
+      {"steps", counters.steps},
+      {"applied_updates", counters.applied_updates},
+      {"usual_divisor", counters.usual_divisor},
+      {"loss_scale.scale", counters.loss_scale.scale},
+      {"loss_scale.hysteresis_left", counters.loss_scale.hysteresis_left},
+      {"loss_scale.step", counters.loss_scale.step},
+      {"loss_scale.last_overflow", counters.loss_scale.last_overflow},
+      {"not_finite.in_a_row", counters.skips.in_a_row},
+      {"not_finite.first_step", counters.skips.first_step},
+      {"not_finite.gradient", counters.skips.gradient},
+      {"not_finite.in_one", static_cast<int64_t>(counters.skips.in_one)},
+      {"not_finite.output", counters.skips.output},
+  };
+  if (counters.plateau) {
+    stored["plateau.rate"] = counters.plateau->rate;
+    stored["plateau.best"] = counters.plateau->best;
+    stored["plateau.bad"] = counters.plateau->bad;
+    stored["plateau.cooldown"] = counters.plateau->cooldown;
+  }
+  return stored;
+}
+
+RunCounters from_counters(const checkpoint::Counters& counters) {
+  const auto number = [&](const char* name) { return counter<int64_t>(counters, name); };
+  const auto real = [&](const char* name) { return counter<double>(counters, name); };
+  const auto text = [&](const char* name) { return counter<std::string>(counters, name); };
+  RunCounters read = {.steps = number("steps"),
+                      .applied_updates = number("applied_updates"),
+                      .usual_divisor = number("usual_divisor"),
+                      .loss_scale = {.scale = real("loss_scale.scale"),
+                                     .hysteresis_left = number("loss_scale.hysteresis_left"),
+                                     .step = number("loss_scale.step"),
+                                     .last_overflow = number("loss_scale.last_overflow")},
+                      .skips = {.in_a_row = number("not_finite.in_a_row"),
+                                .first_step = number("not_finite.first_step"),
+                                .gradient = text("not_finite.gradient"),
+                                .in_one = number("not_finite.in_one") != 0,
+                                .output = text("not_finite.output")}};
+  if (counters.contains("plateau.rate")) {
+    read.plateau = {.rate = real("plateau.rate"),
+                    .best = real("plateau.best"),
+                    .bad = number("plateau.bad"),
+                    .cooldown = number("plateau.cooldown")};
+  }
+  return read;
+}
+
+}  // namespace zeroth::engine

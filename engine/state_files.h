@@ -1,0 +1,56 @@
+// A run's states in a checkpoint: the engine's pieces under the names that files have for
+// parameters, and its counters.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/commit.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/piece_file.h"
+#include "checkpoint/reader.h"
+#include "engine/run_state.h"
+
+namespace zeroth::engine {
+
+// From a parameter's name to the one in files.
+using StoredName = std::function<std::string(const std::string& parameter)>;
+
+checkpoint::Piece stored_piece(const StatePiece& piece, const StoredName& stored_name);
+
+// Writes this rank's pieces into a file of its own.
+class StateFile : public StateSink {
+ public:
+  // The file's bytes on the disk, or an Error, are there once finish() returns.
+  StateFile(const checkpoint::Save& save, StoredName stored_name);
+
+  void begin(const std::vector<StatePiece>& pieces) override;
+  void write(size_t index, const torch::Tensor& values) override;
+  checkpoint::StoredFile finish();
+
+ private:
+  const checkpoint::Save& save_;
+  StoredName stored_name_;
+  std::optional<checkpoint::PieceFile> file_;
+};
+
+// Reads what this rank holds out of all files. What was saved in another precision is widened or
+// rounded.
+class StateReader : public StateSource {
+ public:
+  StateReader(checkpoint::Reader& reader, StoredName stored_name);
+  void read(const StatePiece& piece, torch::Tensor values) override;
+
+ private:
+  checkpoint::Reader& reader_;
+  StoredName stored_name_;
+};
+
+// The engine's counters as a manifest holds them, and back. The latter throws checkpoint::Damaged
+// that names a counter which is not there, or of another kind.
+checkpoint::Counters to_counters(const RunCounters& counters);
+RunCounters from_counters(const checkpoint::Counters& counters);
+
+}  // namespace zeroth::engine

@@ -1,0 +1,183 @@
+#include "engine/checkpoint_files.h"
+
+#include <ATen/ATen.h>
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+#include "tests/engine/chain_config.h"
+#include "tests/support/chain.h"
+#include "tests/support/ranks.h"
+#include "tests/support/temp_folder.h"
+
+namespace zeroth::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+configs::Config config_of(int stage, int ranks) {
+  configs::Config config = chain_config(12 / ranks, 1, ranks);
+  config.zero.stage = stage;
+  config.gradient_clipping = 0.5;
+  return config;
+}
+
+struct Run {
+  int first = 0;  // step, from 0
+  int steps = 0;
+  fs::path from = {};
+  fs::path to = {};
+  testing::ChainOptions chain = {.frozen = true};
+};
+
+// The losses of rank 0.
+std::vector<double> train(const configs::Config& config, int ranks, const Run& run) {
+  std::vector<double> losses;
+  testing::run_ranks(ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+    const auto engine = testing::make_engine(testing::make_chain(run.chain), config, mesh);
+    if (!run.from.empty()) {
+      const auto loaded = engine->load_checkpoint(run.from);
+      REQUIRE(loaded);
+      CHECK(loaded->client_state == ClientState{{"mine", "5"}});
+    }
+    testing::ChainLoader loader(
+        {.global_batch = config.batch.train_batch_size, .rank = mesh->rank(), .world_size = ranks});
+    for (int i = 0; i < run.first; ++i) loader.next();
+    for (int i = 0; i < run.steps; ++i) {
+      const StepStats stats = engine->train_batch(loader);
+      if (mesh->rank() == 0) losses.push_back(stats.loss);
+      if (run.to.empty()) continue;
+      const SavedCheckpoint saved = engine->save_checkpoint(run.to, {{"mine", "5"}});
+      CHECK(saved.path == run.to / ("step-" + std::to_string(stats.step)));
+      CHECK(saved.warnings.empty());
+    }
+  });
+  return losses;
+}
+
+// One byte in the middle of a rank's pieces becomes another.
+void damage(const fs::path& checkpoint, const char* file) {
+  const fs::path path = checkpoint / "zeroth" / file;
+  std::fstream bytes(path, std::ios::in | std::ios::out | std::ios::binary);
+  const auto middle = static_cast<std::streamoff>(fs::file_size(path) - 8);
+  bytes.seekg(middle);
+  const char old = static_cast<char>(bytes.get());
+  bytes.seekp(middle);
+  bytes.put(static_cast<char>(old ^ 1));
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a run goes on from its checkpoint with the same bits, on another layout with its states") {
+  const TempFolder folder;
+  const auto whole = train(config_of(2, 2), 2, {.steps = 5, .to = folder / "a"});
+  const std::vector<double> rest(whole.begin() + 3, whole.end());
+  CHECK(train(config_of(2, 2), 2, {3, 2, folder / "a/step-3"}) == rest);
+  for (const int ranks : {1, 3, 4}) {
+    for (const int stage : {0, 1, 3}) {
+      const auto seen = train(config_of(stage, ranks), ranks, {3, 2, folder / "a/step-3"});
+      for (size_t i = 0; i < rest.size(); ++i)
+        CHECK(seen[i] == doctest::Approx(rest[i]).epsilon(2e-5));
+    }
+  }
+}
+
+TEST_CASE("the newest checkpoint is taken; one that is damaged on one rank gives way on all") {
+  const TempFolder folder;
+  const auto whole = train(config_of(3, 2), 2, {.steps = 4, .to = folder.path()});
+  CHECK(train(config_of(3, 2), 2, {4, 1, folder.path()}).size() == 1);
+  damage(folder / "step-4", "pieces-00001.safetensors");
+  testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+    const auto engine =
+        testing::make_engine(testing::make_chain({.frozen = true}), config_of(3, 2), mesh);
+    const auto loaded = engine->load_checkpoint(folder.path());
+    REQUIRE(loaded);
+    CHECK(loaded->path == folder / "step-3");
+    REQUIRE(loaded->warnings.size() == 1);
+    CHECK(loaded->warnings[0].starts_with("step-4: rank "));
+    CHECK(loaded->warnings[0].find("pieces-00001.safetensors") != std::string::npos);
+    CHECK(engine->counters().steps == 3);
+    testing::ChainLoader loader({.rank = mesh->rank(), .world_size = 2});
+    for (int i = 0; i < 3; ++i) loader.next();
+    CHECK(engine->train_batch(loader).loss == whole[3]);
+  });
+}
+
+TEST_CASE("without a checkpoint there is nothing to load; without a whole one it is an Error") {
+  const TempFolder folder;
+  testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+    const auto engine = testing::make_engine(testing::make_chain(), config_of(1, 2), mesh);
+    CHECK_FALSE(engine->load_checkpoint(folder / "nowhere"));
+    CHECK_FALSE(engine->load_checkpoint(folder.path()));
+  });
+  train(config_of(1, 2), 2, {.steps = 1, .to = folder.path(), .chain = {}});
+  damage(folder / "step-1", "pieces-00000.safetensors");
+  testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+    const auto engine = testing::make_engine(testing::make_chain(), config_of(1, 2), mesh);
+    CHECK_THROWS_WITH_AS(engine->load_checkpoint(folder.path()),
+                         doctest::Contains("can be loaded:\n  step-1: rank "), Error);
+  });
+}
+
+TEST_CASE("a checkpoint of another optimizer or model is refused with both") {
+  const TempFolder folder;
+  train(config_of(2, 1), 1, {.steps = 1, .to = folder.path(), .chain = {}});
+  testing::run_ranks(1, [&](std::shared_ptr<comm::Mesh> mesh) {
+    configs::Config lion = config_of(2, 1);
+    lion.optimizer.kind = configs::OptimizerConfig::Kind::kLion;
+    const auto other = testing::make_engine(testing::make_chain(), lion, mesh);
+    CHECK_THROWS_WITH_AS(other->load_checkpoint(folder.path()),
+                         doctest::Contains("optimizer.type is AdamW there, Lion here"), Error);
+    const auto wide =
+        testing::make_engine(testing::make_chain({.hidden = 8}), config_of(2, 1), mesh);
+    CHECK_THROWS_WITH_AS(
+        wide->load_checkpoint(folder.path()),
+        doctest::Contains(
+            "master of embedding.weight has the shape [19, 6], the model's is [19, 8]"),
+        Error);
+    const auto low =
+        testing::make_engine(testing::make_chain({.layers = 2}), config_of(2, 1), mesh);
+    CHECK_THROWS_WITH_AS(low->load_checkpoint(folder.path()),
+                         doctest::Contains("which is no parameter of this model"), Error);
+    const auto high =
+        testing::make_engine(testing::make_chain({.layers = 4}), config_of(2, 1), mesh);
+    CHECK_THROWS_WITH_AS(high->load_checkpoint(folder.path()), doctest::Contains("is stored"),
+                         Error);
+  });
+}
+
+TEST_CASE("weights alone, or with counters, leave the rest as it is") {
+  const TempFolder folder;
+  train(config_of(2, 1), 1, {.steps = 3, .to = folder.path()});
+  testing::run_ranks(1, [&](std::shared_ptr<comm::Mesh> mesh) {
+    configs::Config lion = config_of(2, 1);
+    lion.optimizer.kind = configs::OptimizerConfig::Kind::kLion;
+    const auto engine = testing::make_engine(testing::make_chain({.frozen = true}), lion, mesh);
+    REQUIRE(engine->load_checkpoint(folder.path(), LoadedParts::kWeights));
+    CHECK(engine->counters().steps == 0);
+    REQUIRE(engine->load_checkpoint(folder.path(), LoadedParts::kWithoutOptimizer));
+    CHECK(engine->counters().steps == 3);
+    CHECK(engine->optimizer().state(0, 0).abs().max().item<double>() == 0);
+  });
+}
+
+TEST_CASE("a disk that fails one rank fails all, and the run goes on") {
+  const TempFolder folder;
+  testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+    const auto engine = testing::make_engine(testing::make_chain(), config_of(2, 2), mesh);
+    testing::ChainLoader loader({.rank = mesh->rank(), .world_size = 2});
+    engine->train_batch(loader);
+    // Rank 1 has a file in the place of the folder.
+    const fs::path mine = folder / (mesh->rank() == 0 ? "good" : "bad/in");
+    if (mesh->rank() == 1) write_text(folder / "bad", "");
+    CHECK_THROWS_WITH_AS(engine->save_checkpoint(mine), doctest::Contains("rank 1: "), Error);
+    CHECK(std::isfinite(engine->train_batch(loader).loss));
+    CHECK(engine->save_checkpoint(folder / "later").path == folder / "later/step-2");
+  });
+}
+
+}  // namespace zeroth::engine
