@@ -16,17 +16,6 @@ namespace {
 constexpr int64_t kChunk = int64_t{4} << 20;
 constexpr int64_t kMargin = int64_t{4} << 20;  // manifest, folders, blocks that are not full
 
-// What `action` throws, in words.
-template <typename Action>
-std::optional<std::string> failure_of(Action action) {
-  try {
-    action();
-    return std::nullopt;
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-}
-
 // Files below a folder, relative to it, with their sizes; and the folders, the innermost first.
 struct Tree {
   std::map<std::string, int64_t> files;

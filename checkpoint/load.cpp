@@ -87,13 +87,10 @@ std::vector<std::string> try_to_load(const std::shared_ptr<Disk>& disk, const Lo
 
 std::optional<Loaded> load_newest(std::shared_ptr<Disk> disk, Ranks& ranks,
                                   const std::function<void(Reader&)>& load) {
-  std::optional<std::string> failure;
   std::string found;
-  try {
+  const auto failure = failure_of([&] {
     if (ranks.rank() == 0) found = text_of(look(*disk));
-  } catch (const std::exception& error) {
-    failure = error.what();
-  }
+  });
   const std::string what = fmt::format("looking for checkpoints in {}", disk->path().string());
   const Choice choice = parse_choice(vote(ranks, what, failure, found).front());
   if (choice.complete.empty() && choice.faults.empty()) return std::nullopt;
@@ -111,16 +108,12 @@ std::optional<Loaded> load_newest(std::shared_ptr<Disk> disk, Ranks& ranks,
 
 Loaded load_named(std::shared_ptr<Disk> disk, const std::string& name, Ranks& ranks,
                   const std::function<void(Reader&)>& load) {
-  std::optional<std::string> failure;
   Choice choice;
-  try {
-    if (ranks.rank() == 0) {
-      const ManifestFile file = read_manifest(*disk, name);
-      choice.complete.push_back({.name = name, .step = file.manifest.step, .crc = file.crc});
-    }
-  } catch (const std::exception& error) {
-    failure = error.what();
-  }
+  const auto failure = failure_of([&] {
+    if (ranks.rank() != 0) return;
+    const ManifestFile file = read_manifest(*disk, name);
+    choice.complete.push_back({.name = name, .step = file.manifest.step, .crc = file.crc});
+  });
   const std::string what = fmt::format("loading {}", path_to(*disk, name).string());
   choice = parse_choice(vote(ranks, what, failure, text_of(choice)).front());
   const Loaded one = choice.complete.front();

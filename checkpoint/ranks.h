@@ -32,16 +32,21 @@ std::vector<std::string> vote(Ranks& ranks, std::string_view what,
                               const std::optional<std::string>& failure,
                               const std::string& told = "");
 
+// What `action` throws, in words; nothing where it throws nothing.
+template <typename Action>
+std::optional<std::string> failure_of(Action action) {
+  try {
+    action();
+    return std::nullopt;
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
 // Does `action` on this rank, then votes. What it throws counts as its failure. Collective.
 template <typename Action>
 void together(Ranks& ranks, std::string_view what, Action action) {
-  std::optional<std::string> failure;
-  try {
-    action();
-  } catch (const std::exception& error) {
-    failure = error.what();
-  }
-  (void)vote(ranks, what, failure);
+  (void)vote(ranks, what, failure_of(action));
 }
 
 }  // namespace zeroth::checkpoint

@@ -119,12 +119,7 @@ SavedCheckpoint CheckpointFiles::save(const std::filesystem::path& folder,
 
 checkpoint::Place CheckpointFiles::locate(const std::filesystem::path& path) {
   checkpoint::Place place;
-  std::optional<std::string> failure;
-  try {
-    place = checkpoint::locate(path);
-  } catch (const Error& error) {
-    failure = error.what();
-  }
+  const auto failure = checkpoint::failure_of([&] { place = checkpoint::locate(path); });
   const std::string mine = place.disk == nullptr ? "nothing" : place.one.value_or("checkpoints");
   const auto found = checkpoint::vote(ranks_, "looking for " + path.string(), failure, mine);
   for (size_t rank = 0; rank < found.size(); ++rank) {

@@ -12,15 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Three saves of one rank: steps 4, 8 and 12, with salts of the same numbers.
-std::shared_ptr<FakeDisk> three_saves() {
-  auto disk = std::make_shared<FakeDisk>();
-  OneRank one;
-  Saver saver(disk, one, {.run_id = "run", .keep = 0});
-  for (const int64_t step : {4, 8, 12}) save(saver, one, step, step);
-  return disk;
-}
-
 std::string fault_of(Disk& disk, int64_t step) {
   for (const Found& found : list_checkpoints(disk)) {
     if (found.step == step) return found.fault;

@@ -13,14 +13,6 @@ using Names = std::vector<std::string>;
 
 const Names kBothWell = {"", ""};
 
-std::shared_ptr<FakeDisk> three_saves() {
-  auto disk = std::make_shared<FakeDisk>();
-  OneRank one;
-  Saver saver(disk, one, {.run_id = "run", .keep = 0});
-  for (const int64_t step : {4, 8, 12}) save(saver, one, step, step);
-  return disk;
-}
-
 // What each rank has loaded; "" of one that loaded nothing.
 struct Result {
   Names errors;

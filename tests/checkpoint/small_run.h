@@ -9,6 +9,7 @@
 #include "checkpoint/commit.h"
 #include "checkpoint/find.h"
 #include "checkpoint/reader.h"
+#include "tests/checkpoint/fake_disk.h"
 #include "tests/checkpoint/stored.h"
 
 namespace zeroth::checkpoint {
@@ -83,6 +84,15 @@ inline std::vector<std::string> temporary_names(Disk& disk) {
     return step_of(name) || name == kLatest || epoch_of_owner(name);
   });
   return names;
+}
+
+// Three saves of one rank: steps 4, 8 and 12, with salts of the same numbers.
+inline std::shared_ptr<FakeDisk> three_saves() {
+  auto disk = std::make_shared<FakeDisk>();
+  OneRank one;
+  Saver saver(disk, one, {.run_id = "run", .keep = 0});
+  for (const int64_t step : {4, 8, 12}) save(saver, one, step, step);
+  return disk;
 }
 
 }  // namespace zeroth::checkpoint
