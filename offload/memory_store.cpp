@@ -30,8 +30,11 @@ class MemoryStore final : public ShardStore {
     Shard& shard = shards_[tile.shard];
     ZEROTH_CHECK(0 <= tile.begin && tile.begin <= tile.end && tile.end <= shard.numel,
                  "tile [{}, {}) of a shard of {}", tile.begin, tile.end, shard.numel);
-    if (!shard.values.defined()) shard.values = zeros(shard);
-    return TileLease(shard.values.narrow(0, tile.begin, tile.end - tile.begin));
+    return TileLease(values(shard).narrow(0, tile.begin, tile.end - tile.begin));
+  }
+
+  torch::Tensor in_place(size_t shard) override {
+    return device_.is_cpu() ? values(shards_.at(shard)) : torch::Tensor();
   }
 
   void settle() override {}
@@ -55,6 +58,10 @@ class MemoryStore final : public ShardStore {
     torch::Tensor values;  // from the first borrow on: a run that only evaluates has no moments
   };
 
+  const torch::Tensor& values(Shard& shard) {
+    if (!shard.values.defined()) shard.values = zeros(shard);
+    return shard.values;
+  }
   torch::Tensor zeros(const Shard& shard) {
     if (host_) return host_->zeros(shard.numel, shard.dtype);
     return at::zeros({shard.numel}, torch::TensorOptions(device_).dtype(shard.dtype));

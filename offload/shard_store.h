@@ -76,6 +76,9 @@ class ShardStore {
   virtual TileLease borrow(const Tile& tile, torch::Device device, Access access) = 0;
   // Whether a borrow for the CPU, to read or to write, would return at once.
   virtual bool ready(const Tile&) const { return true; }
+  // The shard itself where it rests in plain memory of the CPU: other threads may read it while
+  // nobody has a lease that writes. Undefined elsewhere.
+  virtual torch::Tensor in_place(size_t) { return {}; }
   // Waits until all that was written has arrived. Throws as borrow.
   virtual void settle() = 0;
 

@@ -59,6 +59,14 @@ offload::TileLease ParamStore::share(size_t unit, torch::Device device, offload:
                                  idle ? *idle : options_.staging->now());
 }
 
+torch::Tensor ParamStore::in_place(size_t unit) const {
+  // With staging, an update on the host is written back to the device later.
+  if (on_device(unit) && (!device_.is_cpu() || options_.staging)) return {};
+  if (released(unit)) return options_.rests[unit]->in_place(states_[unit].number);
+  const Range own = range(unit);
+  return buffers_.whole(unit).narrow(0, own.begin, own.size());
+}
+
 std::vector<bool> ParamStore::present() const {
   std::vector<bool> present;
   for (const State& state : states_) present.push_back(state.present);

@@ -77,6 +77,8 @@ class ParamStore {
   // the lease is gone. `idle`: behind it nobody uses what rests on the device; by default now.
   offload::TileLease share(size_t unit, torch::Device device, offload::Access access,
                            const std::optional<device::Point>& idle = std::nullopt);
+  // The same for other threads to read, as offload::ShardStore::in_place().
+  torch::Tensor in_place(size_t unit) const;
   // Range of the flat buffer that share() is.
   Range range(size_t unit) const { return plan_.units[unit].share(group_.rank()); }
   void updated(size_t unit);

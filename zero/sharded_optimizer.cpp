@@ -254,6 +254,11 @@ ShardedOptimizer::Borrowed ShardedOptimizer::borrow_tile(size_t unit, const Rang
     borrowed.stretches.push_back(
         {both.begin - tile.begin, both.end - tile.begin, decays, parameter});
   }
+  if (watch_ != nullptr) {
+    std::vector<torch::Tensor> arrays = {borrowed.tile.master};
+    arrays.insert(arrays.end(), borrowed.states.begin(), borrowed.states.end());
+    watch_->before_update(unit, tile, arrays);
+  }
   return borrowed;
 }
 
@@ -306,6 +311,28 @@ void ShardedOptimizer::set_array(size_t unit, size_t index, const torch::Tensor&
   for_each_tile(unit, [&](const Range& tile) {
     borrow(unit, shard, tile, Access::kWrite).tensor().copy_(part(values, tile));
   });
+}
+
+std::optional<size_t> ShardedOptimizer::shard_of(size_t unit, size_t index) const {
+  return index == 0 ? shards_[unit].master : shards_[unit].states.at(index - 1);
+}
+
+torch::Tensor ShardedOptimizer::in_place(size_t unit, size_t index) {
+  const auto shard = shard_of(unit, index);
+  return shard ? places_[unit].states->in_place(*shard) : params_.in_place(unit);
+}
+
+offload::TileLease ShardedOptimizer::read(size_t unit, size_t index, const Range& tile) {
+  if (const auto shard = shard_of(unit, index)) return borrow(unit, *shard, tile, Access::kRead);
+  const auto share = std::make_shared<offload::TileLease>(
+      params_.share(unit, places_[unit].device, Access::kRead));
+  return offload::TileLease(part(share->tensor(), tile), [share] {});
+}
+
+std::vector<Range> ShardedOptimizer::tiles(size_t unit) const {
+  std::vector<Range> tiles;
+  for_each_tile(unit, [&](const Range& tile) { tiles.push_back(tile); });
+  return tiles;
 }
 
 torch::Tensor ShardedOptimizer::copy_of(size_t unit, size_t shard) {

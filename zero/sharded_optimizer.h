@@ -15,6 +15,7 @@
 #include "optim/update_rule.h"
 #include "zero/gather_ahead.h"
 #include "zero/grad_reducer.h"
+#include "zero/overwrite_watch.h"
 #include "zero/param_store.h"
 #include "zero/unit.h"
 
@@ -77,6 +78,15 @@ class ShardedOptimizer {
   // set_master() does.
   void set_array(size_t unit, size_t index, const torch::Tensor& values);
 
+  // It for other threads to read, as offload::ShardStore::in_place().
+  torch::Tensor in_place(size_t unit, size_t index);
+  // A tile of it to read, where the unit is updated.
+  offload::TileLease read(size_t unit, size_t index, const Range& tile);
+  // This rank's range of a unit, as an update takes it.
+  std::vector<Range> tiles(size_t unit) const;
+  // Who is asked before an update changes a tile of these; null: nobody. set_array() asks nobody.
+  void set_watch(OverwriteWatch* watch) { watch_ = watch; }
+
   // What masters and states take where they rest.
   offload::StoreBytes bytes() const;
 
@@ -114,6 +124,8 @@ class ShardedOptimizer {
                        const Pass& pass);
   void for_each_tile(size_t unit, const std::function<void(const Range&)>& visit) const;
   offload::TileLease gradient(size_t unit, const Range& tile);
+  // Of one of arrays(); none where the working weights are the master.
+  std::optional<size_t> shard_of(size_t unit, size_t index) const;
   torch::Tensor copy_of(size_t unit, size_t shard);
   offload::TileLease borrow(size_t unit, size_t shard, const Range& tile, offload::Access access);
 
@@ -121,6 +133,7 @@ class ShardedOptimizer {
   ParamStore& params_;
   GradReducer& grads_;
   std::vector<UpdatePlace> places_;
+  OverwriteWatch* watch_ = nullptr;
   int64_t tile_elements_;
   std::shared_ptr<offload::Staging> staging_;
   std::vector<UnitShards> shards_;

@@ -163,4 +163,22 @@ TEST_CASE("bytes in plain memory are those of the elements") {
   CHECK(place.store->bytes().file == 0);
 }
 
+TEST_CASE("a shard is there to read where it rests in plain memory of the CPU, and nowhere else") {
+  for (const auto& store : {MemoryPlace().store.release(), HostPlace().store.release()}) {
+    const std::unique_ptr<ShardStore> owner(store);
+    const size_t shard = store->add(kShard, torch::kFloat);
+    store->borrow({shard, 0, kShard}, torch::kCPU, Access::kWrite).tensor().fill_(3);
+    const torch::Tensor held = store->in_place(shard);
+    CHECK(held.numel() == kShard);
+    CHECK(held.eq(3).all().item<bool>());
+    store->borrow({shard, kTile, kShard}, torch::kCPU, Access::kReadWrite).tensor().fill_(4);
+    CHECK(held.eq(4).sum().item<int64_t>() == kShard - kTile);
+  }
+  const FilePlace file;
+  CHECK_FALSE(file.store->in_place(file.store->add(kShard, torch::kFloat)).defined());
+  const auto staged =
+      make_staging_store(make_host_store(nullptr), testing::late_link(), testing::kFakeDevice);
+  CHECK_FALSE(staged->in_place(staged->add(kShard, torch::kFloat)).defined());
+}
+
 }  // namespace zeroth::offload

@@ -3,6 +3,9 @@
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>
 
+#include <map>
+#include <vector>
+
 #include "base/error.h"
 #include "engine/train_engine.h"
 #include "tests/support/chain.h"
@@ -147,6 +150,80 @@ TEST_CASE("a tile never gets an update twice: one that failed in between is not 
     CHECK_THROWS_AS((void)optimizer.master(0), Error);
     CHECK_THROWS_AS((void)optimizer.master(1), Error);
   });
+}
+
+namespace {
+
+// Notes what it is asked for, and holds it against what the optimizer still has in place.
+class Notes final : public OverwriteWatch {
+ public:
+  explicit Notes(ShardedOptimizer& optimizer) : optimizer_(optimizer) {}
+  void before_update(size_t unit, const Range& tile,
+                     const std::vector<torch::Tensor>& arrays) override {
+    asked[unit].push_back(tile);
+    REQUIRE(arrays.size() == optimizer_.arrays(unit).size());
+    for (size_t i = 0; i < arrays.size(); ++i) {
+      CHECK((arrays[i].scalar_type() == optimizer_.arrays(unit)[i].dtype));
+      const torch::Tensor held = optimizer_.in_place(unit, i).narrow(0, tile.begin, tile.size());
+      CHECK(at::equal(arrays[i], held));
+      if (values[unit].size() <= i) values[unit].push_back({});
+      if (tile.begin == 0) values[unit][i] = at::zeros({0}, held.options());
+      values[unit][i] = at::cat({values[unit][i], held});
+    }
+  }
+  std::map<size_t, std::vector<Range>> asked;
+  std::map<size_t, std::vector<torch::Tensor>> values;
+
+ private:
+  ShardedOptimizer& optimizer_;
+};
+
+}  // namespace
+
+TEST_CASE("a watch sees each tile before it changes: once, and twice where there is a norm pass") {
+  for (const Kind kind : {Kind::kAdam, Kind::kSgd, Kind::kLamb}) {
+    for (const auto precision : {configs::Precision::kFp32, configs::Precision::kBf16}) {
+      for (const int stage : {0, 2, 3}) {
+        testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+          configs::Config config;
+          config.batch = {.train_batch_size = 12, .micro_batch_size = 6, .accumulation_steps = 1};
+          config.precision = precision;
+          config.optimizer.kind = kind;
+          config.zero.stage = stage;
+          config.zero.sub_group_size_elements = 128;
+          const auto engine =
+              testing::make_engine(testing::make_chain({.hidden = 20}), config, mesh);
+          ShardedOptimizer& optimizer = engine->optimizer();
+          testing::ChainLoader loader({.rank = mesh->rank(), .world_size = 2});
+          engine->train_batch(loader);
+          std::vector<std::vector<torch::Tensor>> before(engine->plan().units.size());
+          for (size_t unit = 0; unit < before.size(); ++unit) {
+            for (size_t i = 0; i < optimizer.arrays(unit).size(); ++i) {
+              before[unit].push_back(optimizer.array(unit, i).clone());
+            }
+          }
+          Notes notes(optimizer);
+          optimizer.set_watch(&notes);
+          engine->train_batch(loader);
+          optimizer.set_watch(nullptr);
+          engine->train_batch(loader);
+          for (size_t unit = 0; unit < before.size(); ++unit) {
+            std::vector<Range> expected = optimizer.tiles(unit);
+            CHECK(expected.back().end == engine->store().range(unit).size());
+            if (kind == Kind::kLamb) {
+              expected.insert(expected.end(), expected.begin(), expected.end());
+              CHECK((notes.asked[unit] == expected));
+              continue;
+            }
+            CHECK((notes.asked[unit] == expected));
+            for (size_t i = 0; i < before[unit].size(); ++i) {
+              CHECK(at::equal(notes.values[unit][i], before[unit][i]));
+            }
+          }
+        });
+      }
+    }
+  }
 }
 
 }  // namespace zeroth::zero
