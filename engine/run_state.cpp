@@ -3,8 +3,8 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <functional>
 
+#include "engine/state_blocks.h"
 #include "zero/dtype.h"
 #include "zero/param_store.h"
 #include "zero/sharded_optimizer.h"
@@ -12,30 +12,6 @@
 
 namespace zeroth::engine {
 namespace {
-
-// Calls `visit` for each parameter's part of `range` of the unit's flat buffer: with the slot, and
-// the part as elements of it.
-void for_each_part(const zero::Unit& unit, const zero::Range& range,
-                   const std::function<void(const zero::Slot&, const zero::Range&)>& visit) {
-  const auto& slots = unit.layout.slots();
-  for (size_t slot = 0; slot < slots.size(); ++slot) {
-    const zero::Range part = unit.layout.overlap(slot, range);
-    if (part.size() > 0) visit(slots[slot], part);
-  }
-}
-
-// Of each element of the unit: what a checkpoint keeps.
-std::vector<zero::ShardedOptimizer::Array> arrays_of(const HeldValues& held, size_t unit) {
-  if (held.plan.units[unit].trainable) return held.optimizer.arrays(unit);
-  return {{"weight", held.params.dtype()}};
-}
-
-torch::Tensor array_of(const HeldValues& held, size_t unit, size_t index) {
-  if (held.plan.units[unit].trainable) return held.optimizer.array(unit, index);
-  return held.params.share(unit, held.params.device(), offload::Access::kRead)
-      .tensor()
-      .to(torch::kCPU, /*non_blocking=*/false, /*copy=*/true);
-}
 
 void set_array(const HeldValues& held, size_t unit, size_t index, const torch::Tensor& values) {
   if (held.plan.units[unit].trainable) return held.optimizer.set_array(unit, index, values);
@@ -59,7 +35,7 @@ std::vector<StatePiece> pieces_of(const HeldValues& held, const RangeOf& range_o
   std::vector<StatePiece> pieces;
   for (size_t u = 0; u < held.plan.units.size(); ++u) {
     const zero::Unit& unit = held.plan.units[u];
-    for (const auto& array : arrays_of(held, u)) {
+    for (const auto& array : kept_arrays(held, u)) {
       for_each_part(unit, range_of(unit), [&](const zero::Slot& slot, const zero::Range& part) {
         pieces.push_back(piece_of(slot, array, part));
       });
@@ -68,12 +44,11 @@ std::vector<StatePiece> pieces_of(const HeldValues& held, const RangeOf& range_o
   return pieces;
 }
 
-// Where every rank owns all, each saves its shard.
+}  // namespace
+
 std::vector<StatePiece> pieces_to_save(const HeldValues& held) {
   return pieces_of(held, [&](const zero::Unit& unit) { return unit.layout.shard(held.rank); });
 }
-
-}  // namespace
 
 std::vector<StatePiece> whole_states(const HeldValues& held) {
   return pieces_of(held, [](const zero::Unit& unit) {
@@ -97,20 +72,18 @@ void bring_up_to_date(const HeldValues& held) {
 
 void save_states(const HeldValues& held, StateSink& sink) {
   const torch::NoGradGuard no_grad;
-  const auto& units = held.plan.units;
   bring_up_to_date(held);
   sink.begin(pieces_to_save(held));
-  size_t next = 0;
-  for (size_t u = 0; u < units.size(); ++u) {
-    const int64_t first = units[u].share(held.rank).begin;
-    for (size_t i = 0; i < arrays_of(held, u).size(); ++i) {
-      const torch::Tensor share = array_of(held, u, i);
-      for_each_part(units[u], units[u].layout.shard(held.rank),
-                    [&](const zero::Slot& slot, const zero::Range& part) {
-                      const int64_t begin = slot.offset + part.begin - first;
-                      sink.write(next++, share.narrow(0, begin, part.size()));
-                    });
+  for (const StateBlock& block : blocks_to_save(held)) {
+    torch::Tensor values = in_place(held, block);
+    offload::TileLease tile;
+    if (!values.defined()) {
+      tile = read_tile(held, block);
+      values = tile.tensor()
+                   .narrow(0, block.range.begin - block.tile.begin, block.range.size())
+                   .to(torch::kCPU);
     }
+    block.write(values, sink);
   }
 }
 
@@ -119,7 +92,7 @@ void load_states(const HeldValues& held, StateSource& source, bool weights_only)
   for (size_t u = 0; u < held.plan.units.size(); ++u) {
     const zero::Unit& unit = held.plan.units[u];
     const zero::Range share = unit.share(held.rank);
-    const auto arrays = arrays_of(held, u);
+    const auto arrays = kept_arrays(held, u);
     for (size_t i = 0; i < (weights_only ? 1 : arrays.size()); ++i) {
       const torch::Tensor values = at::zeros({share.size()}, arrays[i].dtype);  // padding, too
       for_each_part(unit, share, [&](const zero::Slot& slot, const zero::Range& part) {

@@ -37,11 +37,13 @@ struct StatePiece {
 class StateSink {
  public:
   virtual ~StateSink() = default;
-  // All pieces that will come from this rank, in that order. Those of all ranks cover every element
-  // of every master, state and frozen weight once.
+  // All pieces that will come from this rank. Those of all ranks cover every element of every
+  // master, state and frozen weight once.
   virtual void begin(const std::vector<StatePiece>& pieces) = 0;
-  // Piece `index`: `values` [size] on the CPU, of the piece's dtype, valid during the call only.
-  virtual void write(size_t index, const torch::Tensor& values) = 0;
+  // Elements of piece `index` from its `first` one on: `values` 1-D on the CPU, of the piece's
+  // dtype, valid during the call only. Each element comes once, in any order. All calls come from
+  // one thread at a time, which need not be the one that made the sink.
+  virtual void write(size_t index, int64_t first, const torch::Tensor& values) = 0;
 };
 
 class StateSource {
@@ -75,6 +77,7 @@ struct HeldValues {
 void bring_up_to_date(const HeldValues& held);
 
 // This rank's part: what is replicated is dealt out, so that each element comes from one rank.
+std::vector<StatePiece> pieces_to_save(const HeldValues& held);
 void save_states(const HeldValues& held, StateSink& sink);
 
 // Bytes of these pieces.

@@ -70,8 +70,8 @@ void StateFile::begin(const std::vector<StatePiece>& pieces) {
   file_.emplace(save_.piece_file(std::move(stored)));
 }
 
-void StateFile::write(size_t index, const torch::Tensor& values) {
-  file_->write(index, bytes_of(values.contiguous()));
+void StateFile::write(size_t index, int64_t first, const torch::Tensor& values) {
+  file_->write_at(index, first * values.element_size(), bytes_of(values.contiguous()));
 }
 
 checkpoint::StoredFile StateFile::finish() {

@@ -27,7 +27,7 @@ class StateFile : public StateSink {
   StateFile(const checkpoint::Save& save, StoredName stored_name);
 
   void begin(const std::vector<StatePiece>& pieces) override;
-  void write(size_t index, const torch::Tensor& values) override;
+  void write(size_t index, int64_t first, const torch::Tensor& values) override;
   checkpoint::StoredFile finish();
 
  private:

@@ -5,83 +5,16 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <map>
-#include <mutex>
 
 #include "base/error.h"
 #include "tests/engine/chain_config.h"
+#include "tests/engine/saved_run.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::engine {
 namespace {
-
-// What all ranks of a run save, whole: each element has to come once.
-class SavedRun {
- public:
-  class Sink final : public StateSink {
-   public:
-    explicit Sink(SavedRun& run) : run_(run) {}
-    void begin(const std::vector<StatePiece>& pieces) override { pieces_ = pieces; }
-    void write(size_t index, const torch::Tensor& values) override {
-      run_.put(pieces_.at(index), values);
-    }
-
-   private:
-    SavedRun& run_;
-    std::vector<StatePiece> pieces_;
-  };
-  class Source final : public StateSource {
-   public:
-    explicit Source(SavedRun& run) : run_(run) {}
-    void read(const StatePiece& piece, torch::Tensor values) override {
-      const std::lock_guard lock(run_.mutex_);
-      const auto found = run_.values_.find(name_of(piece));
-      if (found == run_.values_.end()) throw Error("nothing is saved of {}", name_of(piece));
-      values.copy_(found->second.narrow(0, piece.begin, piece.size()));
-    }
-
-   private:
-    SavedRun& run_;
-  };
-
-  RunCounters counters;
-
-  void check_complete() const {
-    CHECK(values_.size() > 0);
-    for (const auto& [name, times] : written_) {
-      CHECK_MESSAGE(times.eq(1).all().item<bool>(), name);
-    }
-  }
-  bool operator==(const SavedRun& other) const {
-    if (values_.size() != other.values_.size()) return false;
-    for (const auto& [name, values] : values_) {
-      const auto found = other.values_.find(name);
-      if (found == other.values_.end() || !at::equal(values, found->second)) return false;
-    }
-    return counters == other.counters;
-  }
-
- private:
-  static std::string name_of(const StatePiece& piece) {
-    return piece.parameter + ":" + piece.state;
-  }
-
-  void put(const StatePiece& piece, const torch::Tensor& values) {
-    const std::lock_guard lock(mutex_);
-    const std::string name = name_of(piece);
-    if (!values_.contains(name)) {
-      values_[name] = at::zeros({c10::multiply_integers(piece.shape)}, piece.dtype);
-      written_[name] = at::zeros_like(values_[name]);
-    }
-    values_[name].narrow(0, piece.begin, piece.size()).copy_(values);
-    written_[name].narrow(0, piece.begin, piece.size()).add_(1);
-  }
-
-  std::mutex mutex_;
-  std::map<std::string, torch::Tensor> values_, written_;
-};
 
 struct Losses {
   std::vector<double> losses, norms;

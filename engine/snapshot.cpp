@@ -1,0 +1,283 @@
+#include "engine/snapshot.h"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+
+namespace zeroth::engine {
+namespace {
+
+constexpr int64_t kLeastMemory = int64_t{64} << 20;
+
+// Adds the time until it goes.
+class Lap {
+ public:
+  explicit Lap(double& seconds) : seconds_(seconds) {}
+  ~Lap() {
+    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+
+ private:
+  double& seconds_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+int64_t snapshot_memory(int64_t bytes_to_save) {
+  return std::min(bytes_to_save, std::max(kLeastMemory, bytes_to_save / 4));
+}
+
+SnapshotMemory::SnapshotMemory(torch::Device device, int64_t most_bytes)
+    : link_(device.is_cpu() ? nullptr : device::make_host_link(device, /*pin_memory=*/true)),
+      memory_(link_ ? link_->memory : device::HostMemory()),
+      most_(most_bytes) {}
+
+torch::Tensor SnapshotMemory::take(int64_t bytes) {
+  taken_ += bytes;
+  std::vector<torch::Tensor>& fitting = free_[bytes];
+  if (fitting.empty()) {
+    if (taken_ + kept_ > most_) {
+      free_.clear();
+      kept_ = 0;
+    }
+    return memory_.zeros(bytes, torch::kUInt8);
+  }
+  torch::Tensor buffer = std::move(fitting.back());
+  fitting.pop_back();
+  kept_ -= bytes;
+  return buffer;
+}
+
+void SnapshotMemory::give(torch::Tensor buffer) {
+  taken_ -= buffer.numel();
+  kept_ += buffer.numel();
+  free_[buffer.numel()].push_back(std::move(buffer));
+}
+
+Snapshot::Snapshot(const HeldValues& held, StateSink& sink, std::function<void()> finish,
+                   SnapshotMemory& memory)
+    : held_(held), sink_(sink), finish_(std::move(finish)), memory_(memory) {
+  const torch::NoGradGuard no_grad;
+  for (StateBlock& block : blocks_to_save(held, memory.most_in_one())) {
+    const auto [tile, is_new] =
+        tiles_.try_emplace({block.unit, block.tile.begin}, blocks_.size(), blocks_.size());
+    tile->second.second = blocks_.size() + 1;
+    const torch::Tensor there = in_place(held, block);
+    if (!there.defined()) lent_.push_back(blocks_.size());
+    blocks_.push_back({std::move(block), there});
+  }
+  left_ = blocks_.size();
+  thread_ = std::thread([this] { run(); });
+}
+
+Snapshot::~Snapshot() {
+  {
+    const std::lock_guard lock(mutex_);
+    stops_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  if (!arriving_.empty()) memory_.link()->copies->drain();
+  for (Block& block : blocks_) {
+    if (block.buffer.defined()) memory_.give(std::move(block.buffer));
+  }
+}
+
+torch::Tensor Snapshot::Block::copy() const {
+  return buffer.view(what.dtype);
+}
+
+void Snapshot::run() {
+  const torch::NoGradGuard no_grad;
+  std::optional<std::string> failure;
+  try {
+    sink_.begin(pieces_to_save(held_));
+    write_all();
+  } catch (const std::exception& error) {
+    failure = error.what();
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    if (!failure_) failure_ = failure;
+  }
+  changed_.notify_all();
+}
+
+void Snapshot::write_all() {
+  while (const auto block = next()) {
+    const Block& own = blocks_[*block];
+    own.what.write(own.buffer.defined() ? own.copy() : own.in_place, sink_);
+    written(*block);
+  }
+  bool whole = false;
+  {
+    const std::lock_guard lock(mutex_);
+    whole = left_ == 0;
+  }
+  if (whole) finish_();
+}
+
+bool Snapshot::can_go_on() const {
+  return stops_ || left_ == 0 || !copies_.empty() || next_resting_ < blocks_.size();
+}
+
+// Copies first: updates may wait for their memory.
+std::optional<size_t> Snapshot::next() {
+  std::unique_lock lock(mutex_);
+  const auto passes = [&](const Block& block) {
+    return block.state != State::kResting || !block.in_place.defined();
+  };
+  const auto ready = [&] {
+    while (next_resting_ < blocks_.size() && passes(blocks_[next_resting_])) ++next_resting_;
+    return can_go_on();
+  };
+  changed_.wait(lock, ready);
+  if (stops_ || left_ == 0) return std::nullopt;
+  size_t block = next_resting_;
+  if (!copies_.empty()) {
+    block = copies_.front();
+    copies_.pop_front();
+  }
+  blocks_[block].state = State::kWriting;
+  return block;
+}
+
+void Snapshot::written(size_t block) {
+  {
+    const std::lock_guard lock(mutex_);
+    Block& own = blocks_[block];
+    if (own.buffer.defined()) memory_.give(std::exchange(own.buffer, {}));
+    own.state = State::kWritten;
+    --left_;
+  }
+  changed_.notify_all();
+}
+
+// Whether the block is the caller's to copy, with a buffer for it. Otherwise its values are not
+// needed any more.
+bool Snapshot::claim(size_t block) {
+  std::unique_lock lock(mutex_);
+  Block& own = blocks_[block];
+  while (!ended_ && !stops_) {
+    if (own.state != State::kResting && own.state != State::kWriting) return false;
+    if (own.state == State::kWriting && own.buffer.defined()) return false;
+    if (own.state == State::kResting && memory_.has_room(own.what.bytes())) {
+      own.buffer = memory_.take(own.what.bytes());
+      own.state = State::kCopying;
+      return true;
+    }
+    if (arriving_.empty()) {
+      changed_.wait(lock);
+      continue;
+    }
+    lock.unlock();
+    land(/*waits=*/true);
+    lock.lock();
+  }
+  return false;
+}
+
+void Snapshot::copied(size_t block) {
+  {
+    const std::lock_guard lock(mutex_);
+    blocks_[block].state = State::kCopied;
+    copies_.push_back(block);
+  }
+  changed_.notify_all();
+}
+
+void Snapshot::land(bool waits) {
+  for (; !arriving_.empty(); arriving_.pop_front()) {
+    const auto& [block, point] = arriving_.front();
+    device::CopyStream& copies = *memory_.link()->copies;
+    if (!copies.reached(point)) {
+      if (!waits) return;
+      copies.wait(point);
+      waits = false;
+    }
+    copied(block);
+  }
+}
+
+// `tile`: the values of the block's tile.
+void Snapshot::keep(size_t block, const torch::Tensor& tile) {
+  if (!claim(block)) return;
+  const Block& own = blocks_[block];
+  const torch::Tensor from =
+      tile.narrow(0, own.what.range.begin - own.what.tile.begin, own.what.range.size());
+  const torch::Tensor to = own.copy();
+  if (from.is_cpu()) {
+    to.copy_(from);
+    return copied(block);
+  }
+  device::CopyStream& copies = *memory_.link()->copies;
+  arriving_.emplace_back(block, copies.copy(to, from, {copies.now()}));
+  copies.order(arriving_.back().second);
+}
+
+void Snapshot::before_update(size_t unit, const zero::Range& tile,
+                             const std::vector<torch::Tensor>& arrays) {
+  const auto found = tiles_.find({unit, tile.begin});
+  if (found == tiles_.end()) return;
+  const Lap lap(waited_seconds_);
+  land(/*waits=*/false);
+  for (size_t block = found->second.first; block < found->second.second; ++block) {
+    keep(block, arrays.at(blocks_[block].what.array));
+  }
+}
+
+bool Snapshot::rests(size_t block) {
+  const std::lock_guard lock(mutex_);
+  return blocks_[block].state == State::kResting && !ended_ && !stops_;
+}
+
+void Snapshot::hand_over(size_t block) {
+  const offload::TileLease tile = read_tile(held_, blocks_[block].what);
+  keep(block, tile.tensor());
+}
+
+void Snapshot::hand_over() {
+  const torch::NoGradGuard no_grad;
+  const Lap lap(waited_seconds_);
+  land(/*waits=*/false);
+  for (const size_t block : lent_) {
+    const StateBlock& what = blocks_[block].what;
+    if (held_.plan.units[what.unit].trainable || !rests(block)) continue;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!memory_.has_room(what.bytes())) return;
+    }
+    hand_over(block);
+  }
+}
+
+bool Snapshot::ended() {
+  const std::lock_guard lock(mutex_);
+  return ended_;
+}
+
+std::optional<std::string> Snapshot::wait() {
+  const torch::NoGradGuard no_grad;
+  const Lap lap(waited_seconds_);
+  std::optional<std::string> failure;
+  try {
+    for (const size_t block : lent_) {
+      if (rests(block)) hand_over(block);
+    }
+    while (!arriving_.empty()) land(/*waits=*/true);
+  } catch (const std::exception& error) {
+    failure = error.what();
+  }
+  std::unique_lock lock(mutex_);
+  if (failure) {
+    failure_ = failure;
+    stops_ = true;
+    changed_.notify_all();
+  }
+  changed_.wait(lock, [&] { return ended_; });
+  return failure_;
+}
+
+}  // namespace zeroth::engine

@@ -1,0 +1,135 @@
+// Saves what a rank holds at the edge of a step while training goes on: a thread writes block by
+// block, and an update that comes to a block before the thread has a copy of it made first.
+#pragma once
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "device/host_link.h"
+#include "engine/run_state.h"
+#include "engine/state_blocks.h"
+#include "zero/overwrite_watch.h"
+
+namespace zeroth::engine {
+
+// Bytes of copies that a save of so many bytes may make at a time, where nobody asks for another
+// limit.
+int64_t snapshot_memory(int64_t bytes_to_save);
+
+// Buffers for copies, made as they are needed and kept for the next save.
+class SnapshotMemory {
+ public:
+  // `device`: where what is copied may lie; its host memory is page-locked then.
+  SnapshotMemory(torch::Device device, int64_t most_bytes);
+
+  // Of one that is asked for at most, so that some are filled while others are written.
+  int64_t most_in_one() const { return std::clamp(most_ / 4, int64_t{256}, int64_t{4} << 20); }
+  bool has_room(int64_t bytes) const { return taken_ == 0 || taken_ + bytes <= most_; }
+  torch::Tensor take(int64_t bytes);  // [bytes] uint8
+  void give(torch::Tensor buffer);
+  // Between the device and its host; null where these are one.
+  device::HostLink* link() const { return link_.get(); }
+
+ private:
+  std::shared_ptr<device::HostLink> link_;
+  device::HostMemory memory_;
+  int64_t most_;
+  int64_t taken_ = 0, kept_ = 0;                        // bytes
+  std::map<int64_t, std::vector<torch::Tensor>> free_;  // by their bytes
+};
+
+// The thread reads what rests in plain memory of the CPU itself. What rests on a GPU or in a file
+// the training thread hands over when an update lends it, and at the end what none came to.
+class Snapshot final : public zero::OverwriteWatch {
+ public:
+  // `held` is up to date. The thread calls `sink`, and `finish` behind the last value. All of them
+  // stay as long as the snapshot; nobody else uses `memory` meanwhile.
+  Snapshot(const HeldValues& held, StateSink& sink, std::function<void()> finish,
+           SnapshotMemory& memory);
+  // Leaves what is not written.
+  ~Snapshot() override;
+  Snapshot(const Snapshot&) = delete;
+  Snapshot& operator=(const Snapshot&) = delete;
+
+  // The methods below are the training thread's.
+
+  void before_update(size_t unit, const zero::Range& tile,
+                     const std::vector<torch::Tensor>& arrays) override;
+  // Hands over what no update comes to, as far as there is room. Between two steps.
+  void hand_over();
+  // Whether the thread has finished, or failed.
+  bool ended();
+  // Waits until it has. Returns why it failed, if it did. What waits for an update must not be
+  // left: see bring_up_to_date().
+  std::optional<std::string> wait();
+
+  // Seconds in the calls above, those of copies included.
+  double waited_seconds() const { return waited_seconds_; }
+
+ private:
+  enum class State {
+    kResting,  // as it was, where it rests
+    kCopying,
+    kCopied,
+    kWriting,  // from either place
+    kWritten
+  };
+  struct Block {
+    StateBlock what;
+    torch::Tensor in_place;     // defined: the thread may read it there
+    torch::Tensor buffer = {};  // defined: its copy is there, or will be
+    State state = State::kResting;
+    torch::Tensor copy() const;
+  };
+
+  // Of the thread.
+  void run();
+  void write_all();
+  std::optional<size_t> next();
+  bool can_go_on() const;
+  void written(size_t block);
+
+  // Of the training thread.
+  bool claim(size_t block);
+  void keep(size_t block, const torch::Tensor& tile);
+  void hand_over(size_t block);
+  bool rests(size_t block);
+  void copied(size_t block);
+  // Looks after copies from the device; waits for the first one that has not come.
+  void land(bool waits);
+
+  const HeldValues held_;
+  StateSink& sink_;
+  const std::function<void()> finish_;
+  SnapshotMemory& memory_;
+  std::map<std::pair<size_t, int64_t>, std::pair<size_t, size_t>> tiles_;  // (unit, begin): blocks
+  std::vector<size_t> lent_;  // blocks that cannot be read in place
+  std::deque<std::pair<size_t, device::Point>> arriving_;
+  double waited_seconds_ = 0;
+
+  std::mutex mutex_;  // of all that follows, and of memory_
+  std::condition_variable changed_;
+  std::vector<Block> blocks_;
+  std::deque<size_t> copies_;  // to be written
+  size_t next_resting_ = 0;    // no block before it rests and can be read in place
+  size_t left_ = 0;            // not written
+  bool stops_ = false;
+  bool ended_ = false;
+  std::optional<std::string> failure_;
+  std::thread thread_;
+};
+
+}  // namespace zeroth::engine

@@ -1,0 +1,126 @@
+#include "engine/state_blocks.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "zero/dtype.h"
+#include "zero/param_store.h"
+
+namespace zeroth::engine {
+namespace {
+
+zero::Range both(const zero::Range& a, const zero::Range& b) {
+  return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
+}
+
+class Cutter {
+ public:
+  Cutter(const HeldValues& held, int64_t most_bytes) : held_(held), most_bytes_(most_bytes) {}
+
+  std::vector<StateBlock> cut() {
+    for (size_t unit = 0; unit < held_.plan.units.size(); ++unit) add(unit);
+    return std::move(blocks_);
+  }
+
+ private:
+  // Where every rank owns all, each saves its shard.
+  zero::Range saved(const zero::Unit& unit) const { return unit.layout.shard(held_.rank); }
+
+  void add(size_t index) {
+    const zero::Unit& unit = held_.plan.units[index];
+    const auto arrays = kept_arrays(held_, index);
+    size_t parameters = 0;  // of which this rank saves some
+    for_each_part(unit, saved(unit), [&](const zero::Slot&, const zero::Range&) { ++parameters; });
+    const std::vector<zero::Range> whole = {{0, unit.share(held_.rank).size()}};
+    for (const zero::Range& tile : unit.trainable ? held_.optimizer.tiles(index) : whole) {
+      for (size_t i = 0; i < arrays.size(); ++i) {
+        add_tile({index, i, arrays[i].dtype, tile, {}, {}}, pieces_ + i * parameters);
+      }
+    }
+    pieces_ += arrays.size() * parameters;
+  }
+
+  void add_tile(StateBlock block, size_t first_piece) {
+    const zero::Unit& unit = held_.plan.units[block.unit];
+    const zero::Range own = saved(unit);
+    const int64_t share = unit.share(held_.rank).begin;
+    const zero::Range kept = both(block.tile, {own.begin - share, own.end - share});
+    const int64_t most = std::max<int64_t>(most_bytes_ / zero::width_of(block.dtype), 1);
+    for (int64_t begin = kept.begin; begin < kept.end; begin += most) {
+      block.range = {begin, std::min(begin + most, kept.end)};
+      block.parts =
+          parts_of(unit, {share + block.range.begin, share + block.range.end}, first_piece);
+      if (!block.parts.empty()) blocks_.push_back(block);
+    }
+  }
+
+  // Pieces of an array follow each other as slots do.
+  std::vector<StateBlock::Part> parts_of(const zero::Unit& unit, const zero::Range& in_unit,
+                                         size_t piece) const {
+    std::vector<StateBlock::Part> parts;
+    for_each_part(unit, saved(unit), [&](const zero::Slot& slot, const zero::Range& part) {
+      const zero::Range whole = {slot.offset + part.begin, slot.offset + part.end};
+      const zero::Range shared = both(whole, in_unit);
+      if (shared.size() > 0) {
+        parts.push_back({.piece = piece,
+                         .first = shared.begin - whole.begin,
+                         .begin = shared.begin - in_unit.begin,
+                         .size = shared.size()});
+      }
+      ++piece;
+    });
+    return parts;
+  }
+
+  const HeldValues& held_;
+  int64_t most_bytes_;
+  std::vector<StateBlock> blocks_;
+  size_t pieces_ = 0;  // of the units before
+};
+
+}  // namespace
+
+std::vector<zero::ShardedOptimizer::Array> kept_arrays(const HeldValues& held, size_t unit) {
+  if (held.plan.units[unit].trainable) return held.optimizer.arrays(unit);
+  return {{"weight", held.params.dtype()}};
+}
+
+void for_each_part(const zero::Unit& unit, const zero::Range& range,
+                   const std::function<void(const zero::Slot&, const zero::Range&)>& visit) {
+  const auto& slots = unit.layout.slots();
+  for (size_t slot = 0; slot < slots.size(); ++slot) {
+    const zero::Range part = unit.layout.overlap(slot, range);
+    if (part.size() > 0) visit(slots[slot], part);
+  }
+}
+
+int64_t StateBlock::bytes() const {
+  return range.size() * zero::width_of(dtype);
+}
+
+void StateBlock::write(const torch::Tensor& values, StateSink& sink) const {
+  for (const Part& part : parts) {
+    sink.write(part.piece, part.first, values.narrow(0, part.begin, part.size));
+  }
+}
+
+std::vector<StateBlock> blocks_to_save(const HeldValues& held, int64_t most_bytes) {
+  return Cutter(held, most_bytes).cut();
+}
+
+torch::Tensor in_place(const HeldValues& held, const StateBlock& block) {
+  const torch::Tensor share = held.plan.units[block.unit].trainable
+                                  ? held.optimizer.in_place(block.unit, block.array)
+                                  : held.params.in_place(block.unit);
+  if (!share.defined()) return share;
+  return share.narrow(0, block.range.begin, block.range.size());
+}
+
+offload::TileLease read_tile(const HeldValues& held, const StateBlock& block) {
+  if (held.plan.units[block.unit].trainable) {
+    return held.optimizer.read(block.unit, block.array, block.tile);
+  }
+  return held.params.share(block.unit, held.params.device(), offload::Access::kRead);
+}
+
+}  // namespace zeroth::engine
