@@ -1,0 +1,74 @@
+#include "base/file_lines.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+
+#include "base/error.h"
+#include "base/process_limits.h"
+#include "base/regular_file.h"
+
+namespace zeroth {
+namespace {
+
+// Puts parts of a file together to lines.
+class Lines {
+ public:
+  explicit Lines(const std::function<void(const FileLine&)>& see) : see_(see) {}
+
+  void add(std::string_view part) {
+    while (!part.empty()) {
+      const size_t found = part.find('\n');
+      const size_t taken = found == part.npos ? part.size() : found + 1;
+      text_ += part.substr(0, std::min(taken, kMostLineBytes - text_.size()));
+      end_ += static_cast<int64_t>(taken);
+      if (found != part.npos) tell(/*whole=*/true);
+      part.remove_prefix(taken);
+    }
+  }
+  void finish() {
+    if (end_ > begin_) tell(/*whole=*/false);
+  }
+
+ private:
+  void tell(bool whole) {
+    std::string_view text = text_;
+    if (whole && text.ends_with('\n')) text.remove_suffix(1);
+    if (whole && text.ends_with('\r')) text.remove_suffix(1);
+    see_({.text = text, .begin = begin_, .end = end_, .whole = whole});
+    text_.clear();
+    begin_ = end_;
+  }
+
+  const std::function<void(const FileLine&)>& see_;
+  std::string text_;
+  int64_t begin_ = 0;
+  int64_t end_ = 0;
+};
+
+}  // namespace
+
+void for_each_line(const std::filesystem::path& path,
+                   const std::function<void(const FileLine&)>& see) {
+  const RegularFile file(path);
+  std::string bytes(size_t{1} << 20, '\0');
+  Lines lines(see);
+  while (true) {
+    const ssize_t count = ::read(file.descriptor(), bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw Error("cannot read {}: {}", path.string(), system_reason(errno));
+    if (count == 0) break;
+    lines.add(std::string_view(bytes).substr(0, static_cast<size_t>(count)));
+  }
+  lines.finish();
+}
+
+void cut_file(const std::filesystem::path& path, int64_t bytes) {
+  while (::truncate(path.c_str(), bytes) != 0) {
+    if (errno != EINTR) throw Error("{} cannot be cut: {}", path.string(), system_reason(errno));
+  }
+}
+
+}  // namespace zeroth
