@@ -4,12 +4,52 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <optional>
+#include <string_view>
+#include <system_error>
 
 #include "base/error.h"
+#include "base/file_lines.h"
 #include "base/process_limits.h"
 #include "base/units.h"
 
 namespace zeroth::monitor {
+namespace {
+
+constexpr std::string_view kStep = "step,";
+
+// The number before the comma.
+std::optional<int64_t> samples_of(std::string_view row) {
+  int64_t samples = 0;
+  const auto [end, failure] = std::from_chars(row.data(), row.data() + row.size(), samples);
+  if (failure != std::errc() || end == row.data() + row.size() || *end != ',') return std::nullopt;
+  return samples;
+}
+
+// Where the rows beyond begin; nothing where there are none, or the file is not ours.
+std::optional<int64_t> place_of_cut(const std::filesystem::path& path, int64_t samples) {
+  bool ours = false;
+  std::optional<int64_t> cut;
+  int64_t before = 0;
+  for_each_line(path, [&](const FileLine& line) {
+    if (line.begin == 0) {
+      // "lr" is the end of "Train_Samples_lr", as of the tag.
+      ours = line.whole && line.text.starts_with(kStep) &&
+             path.stem().string().ends_with(line.text.substr(kStep.size()));
+      return;
+    }
+    const auto row = samples_of(line.text);
+    const bool beyond = !line.whole || (row && *row > samples);
+    if (!beyond) cut.reset();
+    // An earlier run's end is no part of this one's.
+    if (beyond && (!cut || (line.whole && *row <= before))) cut = line.begin;
+    before = row.value_or(before);
+  });
+  return ours ? cut : std::nullopt;
+}
+
+}  // namespace
 
 std::string python_number(double value) {
   const std::string text = fmt::format("{}", without_sign_of_nan(value));
@@ -41,6 +81,16 @@ void CsvMonitor::write(std::span<const Event> events) {
     if (!file.stream) {
       throw Error("{}: write failed: {}", file.path.string(), system_reason(errno));
     }
+  }
+}
+
+void CsvMonitor::go_on_from(int64_t samples) {
+  std::error_code failure;
+  std::filesystem::directory_iterator files(folder_, failure);
+  if (failure) throw Error("{}: {}", folder_.string(), system_reason(failure.value()));
+  for (const auto& file : files) {
+    if (file.path().extension() != ".csv" || !file.is_regular_file(failure)) continue;
+    if (const auto place = place_of_cut(file.path(), samples)) cut_file(file.path(), *place);
   }
 }
 

@@ -19,6 +19,10 @@ class CsvMonitor final : public Monitor {
   explicit CsvMonitor(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
   void write(std::span<const Event> events) override;
+  // Of the files with such a name and header loses each the rows at its end that are beyond: those
+  // of one run, whose samples rise; and a row that was cut in the middle. What is no such file
+  // stays.
+  void go_on_from(int64_t samples) override;
 
  private:
   struct File {

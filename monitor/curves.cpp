@@ -5,8 +5,16 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/exact_number.h"
 
 namespace zeroth::monitor {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kMostSteps = int64_t{1} << 40;  // that anybody trains for
+
+}  // namespace
 
 Curves::Curves(std::vector<std::string> names, size_t most)
     : names_(std::move(names)), most_(most) {
@@ -50,6 +58,51 @@ void Curves::merge_neighbours() {
   xs_.resize(rows_.size());
   stride_ *= 2;
   in_last_ = stride_;
+}
+
+Json Curves::saved() const {
+  Json curves = Json::object();
+  for (size_t name = 0; name < names_.size(); ++name) {
+    Json sums = Json::array(), counts = Json::array();
+    for (const Row& row : rows_) {
+      sums.push_back(exact_number(row[name].sum));
+      counts.push_back(row[name].count);
+    }
+    curves[names_[name]] = {{"sums", std::move(sums)}, {"counts", std::move(counts)}};
+  }
+  return {{"stride", stride_}, {"in_last", in_last_}, {"xs", xs_}, {"curves", std::move(curves)}};
+}
+
+void Curves::restore(const JsonView& saved) {
+  Curves found(names_, most_);
+  const JsonView xs = saved.at("xs"), stride = saved.at("stride");
+  found.stride_ = stride.integer(1, kMostSteps);
+  if ((found.stride_ & (found.stride_ - 1)) != 0) stride.refuse("a power of two");
+  if (xs.size() > most_) {
+    throw Error("{} has {} points, at most {} are kept", xs.path(), xs.size(), most_);
+  }
+  for (size_t i = 0; i < xs.size(); ++i) {
+    found.xs_.push_back(xs.at(i).integer(i == 0 ? 0 : found.xs_.back(), kMostSteps));
+  }
+  found.rows_.assign(xs.size(), Row(names_.size()));
+  found.in_last_ = saved.at("in_last").integer(xs.size() == 0 ? 0 : 1, found.stride_);
+  const JsonView curves = saved.at("curves");
+  for (size_t name = 0; name < names_.size(); ++name) {
+    if (const auto curve = curves.find(names_[name])) found.restore_means(*curve, name);
+  }
+  *this = std::move(found);
+}
+
+void Curves::restore_means(const JsonView& saved, size_t name) {
+  const JsonView sums = saved.at("sums"), counts = saved.at("counts");
+  for (const JsonView& list : {sums, counts}) {
+    if (list.size() == rows_.size()) continue;
+    throw Error("{} has {} numbers, expected {}", list.path(), list.size(), rows_.size());
+  }
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    rows_[i][name] = {.sum = exact_number(sums.at(i)),
+                      .count = counts.at(i).integer(0, kMostSteps)};
+  }
 }
 
 }  // namespace zeroth::monitor

@@ -3,8 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include "base/json_view.h"
 
 namespace zeroth::monitor {
 
@@ -25,6 +28,12 @@ class Curves {
   const std::vector<int64_t>& xs() const { return xs_; }
   double value(size_t name, size_t point) const;
 
+  // All of it, to the bit, for restore() of a later program.
+  nlohmann::json saved() const;
+  // Takes the place of what is there. Throws an Error that names what is wrong with it. A curve
+  // that is not in it has no numbers up to there; one that has gone is left out.
+  void restore(const JsonView& saved);
+
  private:
   struct Mean {
     double sum = 0;
@@ -33,6 +42,7 @@ class Curves {
   using Row = std::vector<Mean>;
 
   void merge_neighbours();
+  void restore_means(const JsonView& saved, size_t name);
 
   std::vector<std::string> names_;
   size_t most_;

@@ -20,6 +20,9 @@ class Monitor {
 
   // Other programs see the events when it returns. Throws an Error that names the file.
   virtual void write(std::span<const Event> events) = 0;
+  // Before the first write: the run goes on from where it had trained on `samples`. What an earlier
+  // try has written of later ones is not shown any more. So for errors.
+  virtual void go_on_from(int64_t samples) = 0;
 };
 
 }  // namespace zeroth::monitor

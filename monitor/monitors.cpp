@@ -50,9 +50,17 @@ Monitors::Monitors(const configs::Config& config, Warn warn) : warn_(std::move(w
 }
 
 void Monitors::write(const std::vector<Event>& events) {
+  each([&](Monitor& monitor) { monitor.write(events); });
+}
+
+void Monitors::go_on_from(int64_t samples) {
+  each([&](Monitor& monitor) { monitor.go_on_from(samples); });
+}
+
+void Monitors::each(const std::function<void(Monitor&)>& action) {
   std::erase_if(open_, [&](const Open& open) {
     try {
-      open.monitor->write(events);
+      action(*open.monitor);
       return false;
     } catch (const Error& error) {
       warn_(

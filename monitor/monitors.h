@@ -23,6 +23,8 @@ class Monitors {
   Monitors(const configs::Config& config, Warn warn);
 
   void write(const std::vector<Event>& events);
+  // The run goes on from where it had trained on `samples`.
+  void go_on_from(int64_t samples);
   bool any() const { return !open_.empty(); }
   // "csv_monitor in logs/job", one per monitor.
   std::vector<std::string> lines() const;
@@ -33,6 +35,8 @@ class Monitors {
     std::string folder;  // where it writes
     std::unique_ptr<Monitor> monitor;
   };
+
+  void each(const std::function<void(Monitor&)>& action);
 
   Warn warn_;
   std::vector<Open> open_;

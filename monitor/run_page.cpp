@@ -2,13 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
+#include "base/exact_number.h"
 #include "base/folder.h"
 #include "base/printable.h"
 #include "base/replace_file.h"
@@ -19,6 +22,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kDataMark = "__DATA__";
+constexpr size_t kMostMarks = 1000;  // of steps behind which a run went on
 
 // Since 1970, to the millisecond.
 double seconds_now() {
@@ -26,6 +30,13 @@ double seconds_now() {
   return static_cast<double>(
              duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count()) /
          1000;
+}
+
+// Seconds since 1970 or of a run's time, as a page can show them.
+double time_of(const JsonView& view) {
+  const double seconds = exact_number(view);
+  if (!(seconds >= 0 && seconds < 1e11)) view.refuse("a time in seconds");
+  return seconds;
 }
 
 const char* state_name(RunPage::State state) {
@@ -85,7 +96,7 @@ std::string script_text(const Json& json) {
 
 }  // namespace
 
-RunPage::RunPage(std::filesystem::path path, PageFacts facts, Warn warn)
+RunPage::RunPage(std::filesystem::path path, PageFacts facts, Warn warn, const Former* former)
     : path_(std::move(path)),
       facts_(printable_facts(std::move(facts))),
       warn_(std::move(warn)),
@@ -94,12 +105,40 @@ RunPage::RunPage(std::filesystem::path path, PageFacts facts, Warn warn)
               "communication_s", "waiting_s"}),
       evaluations_({"loss"}),
       started_(seconds_now()) {
+  if (former != nullptr) go_on_from(*former);
   try {
     if (path_.has_parent_path()) Folder::make(path_.parent_path());
   } catch (const Error& error) {
     throw Error("{} cannot be written: {}", path_.string(), error.what());
   }
-  replace_file(path_, html(State::kRunning, started_));
+  replace_file(path_, html(State::kRunning, seconds_now()));
+}
+
+nlohmann::json RunPage::history(double seconds) const {
+  return {{"started", exact_number(started_)}, {"written", exact_number(seconds)},
+          {"away", exact_number(away_)},       {"resumed", resumed_},
+          {"steps", steps_.saved()},           {"evaluations", evaluations_.saved()}};
+}
+
+nlohmann::json RunPage::history() const {
+  return history(seconds_now());
+}
+
+void RunPage::go_on_from(const Former& former) {
+  if (former.history) {
+    const JsonView& history = *former.history;
+    steps_.restore(history.at("steps"));
+    evaluations_.restore(history.at("evaluations"));
+    const double now = std::exchange(started_, time_of(history.at("started")));
+    away_ = time_of(history.at("away"));
+    away_ += std::max(0.0, now - time_of(history.at("written")));
+    const JsonView resumed = history.at("resumed");
+    for (size_t i = resumed.size() - std::min(resumed.size(), kMostMarks); i < resumed.size();
+         ++i) {
+      resumed_.push_back(resumed.at(i).integer(0, former.step));
+    }
+  }
+  resumed_.push_back(former.step);
 }
 
 void RunPage::step(const PageStep& step) {
@@ -133,6 +172,8 @@ std::string RunPage::html(State state, double seconds) const {
                      {"total_steps", facts_.total_steps},
                      {"started", started_},
                      {"written", seconds},
+                     {"away", away_},
+                     {"resumed", resumed_},
                      {"steps_per_point", steps_.steps_per_point()},
                      {"steps", columns(steps_)},
                      {"evaluations", columns(evaluations_)},

@@ -4,10 +4,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/json_view.h"
 #include "monitor/curves.h"
 
 namespace zeroth::monitor {
@@ -48,25 +51,40 @@ class RunPage {
   using Warn = std::function<void(const std::string&)>;
   enum class State { kRunning, kFinished, kStopped };
 
+  // The run goes on behind `step`; of before, what history() said then, or nothing.
+  struct Former {
+    std::optional<JsonView> history;
+    int64_t step = 0;
+  };
+
   // `path`: of the page; its folder is made when that is missing. Throws an Error that names it
-  // when nothing can be written there.
-  RunPage(std::filesystem::path path, PageFacts facts, Warn warn);
+  // when nothing can be written there, and one that names what is wrong with `former`: what stood
+  // there stays then.
+  RunPage(std::filesystem::path path, PageFacts facts, Warn warn, const Former* former = nullptr);
 
   void step(const PageStep& step);
   void evaluation(int64_t step, double loss);
   // Replaces the page, whole.
   void write(State state);
 
+  // All that the page of a run that goes on needs. `seconds`: since 1970, when it is asked for.
+  nlohmann::json history(double seconds) const;
+  nlohmann::json history() const;
+
   // The page's text. `seconds`: since 1970, when it is written.
   std::string html(State state, double seconds) const;
 
  private:
+  void go_on_from(const Former& former);
+
   std::filesystem::path path_;
   PageFacts facts_;
   Warn warn_;
   Curves steps_;
   Curves evaluations_;
-  double started_;  // seconds since 1970
+  double started_;                // seconds since 1970
+  double away_ = 0;               // of the time since then, what no step of the curves comes from
+  std::vector<int64_t> resumed_;  // behind which steps the run went on
   bool failed_ = false;
 };
 

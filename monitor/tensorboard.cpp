@@ -3,17 +3,22 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstring>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/process_limits.h"
 
 namespace zeroth::monitor {
 namespace {
+
+constexpr std::string_view kPrefix = "events.out.tfevents.";
 
 double wall_now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -58,11 +63,30 @@ std::string wall_time_field(double wall_time) {
   return key(1, kFixed64) + fixed(std::bit_cast<uint64_t>(wall_time));
 }
 
-std::string file_name() {
+std::string step_field(int64_t samples) {
+  return samples == 0 ? "" : key(2, kVarint) + varint(static_cast<uint64_t>(samples));
+}
+
+// The largest TIME of the files in `folder`; 0 without one. Not of those that claim to be of
+// another century.
+int64_t newest_time(const std::filesystem::path& folder) {
+  int64_t newest = 0;
+  std::error_code failure;
+  for (const auto& file : std::filesystem::directory_iterator(folder, failure)) {
+    const std::string name = file.path().filename().string();
+    if (!name.starts_with(kPrefix)) continue;
+    int64_t time = 0;
+    std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), time);
+    if (time < 4'000'000'000) newest = std::max(newest, time);
+  }
+  return newest;
+}
+
+std::string file_name(const std::filesystem::path& folder) {
+  const int64_t time = std::max(static_cast<int64_t>(wall_now()), newest_time(folder) + 1);
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0) std::strcpy(host.data(), "localhost");
-  return fmt::format("events.out.tfevents.{:010}.{}.{}.0", static_cast<int64_t>(wall_now()),
-                     host.data(), ::getpid());
+  return fmt::format("{}{:010}.{}.{}.0", kPrefix, time, host.data(), ::getpid());
 }
 
 constexpr uint32_t kPolynomial = 0x82f63b78;  // bits reversed
@@ -88,12 +112,17 @@ std::string version_record(double wall_time) {
 std::string scalar_record(const Event& event, double wall_time) {
   const auto value = std::bit_cast<uint32_t>(static_cast<float>(event.value));
   const std::string point = bytes_field(1, event.tag) + key(2, kFixed32) + fixed(value);
-  std::string bytes = wall_time_field(wall_time);
-  if (event.samples != 0) bytes += key(2, kVarint) + varint(static_cast<uint64_t>(event.samples));
-  return frame(bytes + bytes_field(5, bytes_field(1, point)));
+  return frame(wall_time_field(wall_time) + step_field(event.samples) +
+               bytes_field(5, bytes_field(1, point)));
 }
 
-TensorBoard::TensorBoard(const std::filesystem::path& folder) : path_(folder / file_name()) {
+std::string start_record(int64_t samples, double wall_time) {
+  constexpr uint64_t kStart = 1;
+  return frame(wall_time_field(wall_time) + step_field(samples) +
+               bytes_field(7, key(1, kVarint) + varint(kStart)));
+}
+
+TensorBoard::TensorBoard(const std::filesystem::path& folder) : path_(folder / file_name(folder)) {
   errno = 0;
   stream_.open(path_, std::ios::binary);
   if (!stream_) throw Error("{} cannot be written: {}", path_.string(), system_reason(errno));
@@ -104,6 +133,12 @@ void TensorBoard::write(std::span<const Event> events) {
   std::string bytes;
   for (const Event& event : events) bytes += scalar_record(event, wall_now());
   append(bytes);
+}
+
+// The first start that TensorBoard sees in a folder takes nothing back: it stands twice.
+void TensorBoard::go_on_from(int64_t samples) {
+  const std::string start = start_record(samples + 1, wall_now());
+  append(start + start);
 }
 
 void TensorBoard::append(const std::string& bytes) {

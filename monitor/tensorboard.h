@@ -11,13 +11,16 @@
 
 namespace zeroth::monitor {
 
-// FOLDER/events.out.tfevents.TIME.HOST.PID.0, a new one for each run.
+// FOLDER/events.out.tfevents.TIME.HOST.PID.0, a new one for each run. TensorBoard reads a folder's
+// files by name: TIME is larger than in those that are there.
 class TensorBoard final : public Monitor {
  public:
   // `folder` exists. Throws an Error that names the file when it cannot be written.
   explicit TensorBoard(const std::filesystem::path& folder);
 
   void write(std::span<const Event> events) override;
+  // TensorBoard takes back what it has read of later samples.
+  void go_on_from(int64_t samples) override;
 
  private:
   void append(const std::string& bytes);
@@ -30,6 +33,8 @@ class TensorBoard final : public Monitor {
 // tensorflow.Event). Times are seconds since 1970.
 std::string version_record(double wall_time);
 std::string scalar_record(const Event& event, double wall_time);
+// A session starts at `samples`.
+std::string start_record(int64_t samples, double wall_time);
 
 // The checksum of such a record: the Castagnoli polynomial (RFC 3720, B.4).
 uint32_t crc32c(std::string_view bytes);

@@ -46,6 +46,8 @@ def make_events():
     for tag, value, step in [*EVENTS, ("Train/Samples/lr", 0.0, 0)]:
         summary = summary_pb2.Summary(value=[summary_pb2.Summary.Value(tag=tag, simple_value=value)])
         writer.write(event_pb2.Event(wall_time=WALL_TIME, step=step, summary=summary).SerializeToString())
+    start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+    writer.write(event_pb2.Event(wall_time=WALL_TIME, step=301, session_log=start).SerializeToString())
     path = FIXTURES / "events.out.tfevents.golden"
     path.write_bytes(out.getvalue())
     assert len(read(path)["Train/Samples/lr"]) == 4

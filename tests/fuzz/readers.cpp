@@ -24,6 +24,7 @@
 #include "model/hf/checkpoint_map.h"
 #include "model/hf/safetensors.h"
 #include "model/spec.h"
+#include "monitor/curves.h"
 #include "trainer/flags/flags.h"
 
 namespace zeroth::fuzz {
@@ -123,6 +124,17 @@ void read_manifest(std::string_view bytes) {
   const std::string written = checkpoint::text_of(manifest);
   if (checkpoint::text_of(checkpoint::parse_manifest(written, "again.json")) != written)
     throw Finding("another manifest, once it is written and read");
+}
+
+void read_curves(std::string_view bytes) {
+  const auto tree = parse_json(bytes, {.name = "curves.json"});
+  monitor::Curves curves({"loss", "lr"}, 8);
+  curves.restore(JsonView(tree));
+  const auto saved = parse_json(curves.saved().dump(), {.name = "again.json"});
+  curves.restore(JsonView(saved));
+  if (curves.saved() != saved) throw Finding("other curves, once they are saved and restored");
+  for (int64_t step = 0; step < 100; ++step) curves.add(step, {1, 2});
+  if (curves.size() > 8) throw Finding("too many points");
 }
 
 void read_tokenizer(std::string_view bytes) {
@@ -234,6 +246,7 @@ const std::vector<Reader>& readers() {
                                           {"safetensors", read_safetensors},
                                           {"index", read_index},
                                           {"manifest", read_manifest},
+                                          {"curves", read_curves},
                                           {"tokenizer", read_tokenizer},
                                           {"special_tokens", read_special_tokens},
                                           {"jsonl", read_jsonl},

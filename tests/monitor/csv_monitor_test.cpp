@@ -54,4 +54,50 @@ TEST_CASE("a file that cannot be written is named with the reason") {
   CHECK(message == (folder.path() / "lr.csv").string() + ": write failed: No space left on device");
 }
 
+TEST_CASE("a run that goes on takes back the rows beyond, and one that was cut in the middle") {
+  const TempFolder folder;
+  const auto goes_on = [&](const std::string& rows) {
+    const auto path = folder.write("Train_Samples_lr.csv", rows);
+    CsvMonitor monitor(folder.path());
+    monitor.go_on_from(16);
+    CHECK_MESSAGE(read_text(path) == rows.substr(0, read_text(path).size()), rows);
+    monitor.write(std::vector<Event>{{"Train/Samples/lr", 0.5, 24}});
+    return read_text(path);
+  };
+  const std::string to_16 = "step,lr\r\n8,0.1\r\n16,0.2\r\n", all = to_16 + "24,0.5\r\n";
+  CHECK(goes_on(to_16) == all);
+  CHECK(goes_on(to_16 + "24,0.3\r\n32,0.4\r\n") == all);
+  CHECK(goes_on(to_16 + "24,0.3\r\n32,0.") == all);
+  CHECK(goes_on(to_16 + "24,0.3\r") == all);
+  CHECK(goes_on(to_16 + "2") == all);
+  CHECK(goes_on("step,lr\r\n24,0.3\r\n") == "step,lr\r\n24,0.5\r\n");
+  CHECK(goes_on("step,lr\n8,0.1\n24,0.3\n") == "step,lr\n8,0.1\n24,0.5\r\n");
+  CHECK(goes_on("") == "step,lr\r\n24,0.5\r\n");
+}
+
+TEST_CASE("rows of the run before, in the same file, are not taken back") {
+  const TempFolder folder;
+  const std::string former = "step,eval_loss\r\n40,3.5\r\n80,3.25\r\n";
+  const auto path = folder.write("Train_Samples_eval_loss.csv", former + "40,3.0\r\n60,2.0\r\n");
+  CsvMonitor(folder.path()).go_on_from(16);
+  CHECK(read_text(path) == former);
+  folder.write("Train_Samples_eval_loss.csv", former + "8,3.0\r\n40,2.0\r\n");
+  CsvMonitor(folder.path()).go_on_from(16);
+  CHECK(read_text(path) == former + "8,3.0\r\n");
+}
+
+TEST_CASE("a file of somebody else's stays as it is when a run goes on") {
+  const TempFolder folder;
+  const std::string rows = "step,price\r\n99,1\r\n100";
+  for (const char* name : {"lr.csv", "notes.txt", "Train_Samples_lr.csv"}) folder.write(name, rows);
+  folder.write("empty.csv", "");
+  folder.write("zeros.csv", std::string(100, '\0'));
+  std::filesystem::create_directory(folder / "folder.csv");
+  CsvMonitor(folder.path()).go_on_from(16);
+  for (const char* name : {"lr.csv", "notes.txt", "Train_Samples_lr.csv"}) {
+    CHECK_MESSAGE(read_text(folder / name) == rows, name);
+  }
+  CHECK(read_text(folder / "zeros.csv").size() == 100);
+}
+
 }  // namespace zeroth::monitor

@@ -2,9 +2,31 @@
 
 #include <doctest/doctest.h>
 
+#include <bit>
 #include <cmath>
+#include <string>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "tests/support/temp_folder.h"
 
 namespace zeroth::monitor {
+namespace {
+
+// As a later program gets them.
+Curves restored(const Curves& curves, std::vector<std::string> names, size_t most) {
+  const auto tree = parse_json(curves.saved().dump(), {.name = "curves"});
+  Curves again(std::move(names), most);
+  again.restore(JsonView(tree));
+  return again;
+}
+
+void add_step(Curves& curves, int64_t step) {
+  const double x = static_cast<double>(step);
+  curves.add(step, {step % 7 == 0 ? NAN : std::sin(x) / 3, 1 / x});
+}
+
+}  // namespace
 
 TEST_CASE("as long as there is room, every step is a point") {
   Curves curves({"loss", "lr"}, 4);
@@ -45,6 +67,61 @@ TEST_CASE("what is not finite enters no mean, and a point without a number is a 
   curves.add(3, {INFINITY});
   CHECK(curves.value(0, 0) == 4);
   CHECK(std::isnan(curves.value(0, 1)));
+}
+
+TEST_CASE("curves that are saved and restored anywhere go on as if nothing had been") {
+  for (const int64_t until : {0, 1, 2, 7, 8, 9, 16, 17, 23, 32, 33, 100, 129}) {
+    Curves whole({"loss", "lr"}, 8), before = whole;
+    for (int64_t step = 1; step <= 200; ++step) add_step(whole, step);
+    for (int64_t step = 1; step <= until; ++step) add_step(before, step);
+    Curves after = restored(before, {"loss", "lr"}, 8);
+    CHECK(after.saved() == before.saved());
+    for (int64_t step = until + 1; step <= 200; ++step) add_step(after, step);
+    CHECK(after.saved().dump() == whole.saved().dump());
+    CHECK(after.xs() == whole.xs());
+    for (size_t i = 0; i < whole.size(); ++i) {
+      CHECK(std::bit_cast<uint64_t>(after.value(0, i)) ==
+            std::bit_cast<uint64_t>(whole.value(0, i)));
+    }
+  }
+}
+
+TEST_CASE("a curve that a saved run did not have begins where it goes on") {
+  Curves before({"loss"}, 4);
+  for (int64_t step = 1; step <= 3; ++step) before.add(step, {2.0});
+  Curves after = restored(before, {"norm", "loss"}, 4);
+  after.add(4, {5, 3});
+  CHECK(std::isnan(after.value(0, 2)));
+  CHECK(after.value(0, 3) == 5);
+  CHECK(after.value(1, 2) == 2);
+}
+
+TEST_CASE("curves that nobody saved are refused by what is wrong, and nothing of them is taken") {
+  Curves curves({"loss"}, 4);
+  curves.add(1, {2.5});
+  const nlohmann::json good = curves.saved();
+  const auto refused = [&](const char* patch) {
+    const nlohmann::json tree = good.patch(parse_json(patch, {.name = "patch"}));
+    return message_of<Error>([&] { curves.restore(JsonView(tree, "steps")); });
+  };
+  CHECK(refused(R"([{"op": "replace", "path": "/stride", "value": 3}])") ==
+        "steps.stride is 3, expected a power of two");
+  CHECK(refused(R"([{"op": "replace", "path": "/stride", "value": -9223372036854775808}])")
+            .starts_with("steps.stride is -9223372036854775808, expected an integer in 1.."));
+  CHECK(refused(R"([{"op": "replace", "path": "/in_last", "value": 0}])") ==
+        "steps.in_last is 0, expected an integer in 1..1");
+  CHECK(refused(R"([{"op": "replace", "path": "/xs", "value": [5, 4]}])")
+            .starts_with("steps.xs[1] is 4, expected an integer in 5.."));
+  CHECK(refused(R"([{"op": "replace", "path": "/xs", "value": [1, 2, 3, 4, 5]}])") ==
+        "steps.xs has 5 points, at most 4 are kept");
+  CHECK(refused(R"([{"op": "remove", "path": "/curves"}])") == "steps.curves is missing");
+  CHECK(refused(R"([{"op": "replace", "path": "/curves/loss/sums", "value": []}])") ==
+        "steps.curves.loss.sums has 0 numbers, expected 1");
+  CHECK(refused(R"([{"op": "replace", "path": "/curves/loss/sums", "value": [null]}])") ==
+        "steps.curves.loss.sums[0] is null, expected a number, inf or nan");
+  CHECK(refused(R"([{"op": "replace", "path": "", "value": 7}])") ==
+        "steps is 7, expected an object");
+  CHECK(curves.saved() == good);
 }
 
 }  // namespace zeroth::monitor

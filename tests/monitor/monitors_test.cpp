@@ -91,4 +91,18 @@ TEST_CASE("a file beyond ulimit -f is a warning that names the limit") {
   CHECK(result.status == 0);
 }
 
+TEST_CASE("a monitor that cannot go on says so and is off, and the others go on") {
+  const TempFolder folder;
+  configs::Config config = with_csv(folder.path());
+  config.tensorboard = {.enabled = true, .output_path = folder.path().string(), .job_name = "tb"};
+  std::vector<std::string> warnings;
+  Monitors monitors(config, collect(warnings));
+  fs::remove_all(folder / "job");
+  monitors.go_on_from(16);
+  REQUIRE(warnings.size() == 1);
+  CHECK(warnings[0] == "csv_monitor: " + (folder / "job").string() +
+                           ": No such file or directory; it is off from here on, training goes on");
+  CHECK(monitors.lines().size() == 1);
+}
+
 }  // namespace zeroth::monitor

@@ -12,6 +12,7 @@
 #include <regex>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::monitor {
@@ -29,9 +30,9 @@ PageFacts facts() {
           .environment = {{"machine", "a \"quoted\" name \xff"}}};
 }
 
-void train(RunPage& page, int steps) {
+void train(RunPage& page, int steps, int first = 1) {
   const double unknown = std::numeric_limits<double>::quiet_NaN();
-  for (int step = 1; step <= steps; ++step) {
+  for (int step = first; step <= steps; ++step) {
     page.step({.step = step,
                .loss = step == 7 ? unknown : 8.0 / step,
                .lr = 1e-3,
@@ -218,6 +219,29 @@ TEST_CASE("a browser draws the curves") {
   CHECK(std::distance(std::sregex_iterator(dom.begin(), dom.end(), circles), {}) == 2);
 }
 
+TEST_CASE("a browser marks where a run went on, and leaves the time between out") {
+  const TempFolder folder;
+  const fs::path path = folder / "train_log.html";
+  RunPage before(path, facts(), kNoWarning);
+  train(before, 30);
+  const double started = data_of(before.html(RunPage::State::kRunning, 0))["started"];
+  nlohmann::json history = before.history(started + 5);
+  history["away"] = 20;
+  const RunPage::Former former{.history = JsonView(history), .step = 30};
+  RunPage page(path, facts(), kNoWarning, &former);
+  train(page, 60, 31);
+  const std::string dom =
+      rendered(folder.write("after.html", page.html(RunPage::State::kFinished, started + 27.5)));
+  if (dom.empty()) {
+    MESSAGE("no chromium on this machine: what a browser makes of the page is not tested");
+    return;
+  }
+  CHECK(dom.find("class=\"resumed\"") != std::string::npos);
+  CHECK(dom.find("resumed at step 30") != std::string::npos);
+  CHECK(dom.find("<span>Time</span><b>7.5 s</b>") != std::string::npos);
+  CHECK(points_drawn(dom, "rate") == 60);
+}
+
 TEST_CASE("a browser shows a page without a step, too") {
   const TempFolder folder;
   const fs::path path = folder.path() / "train_log.html";
@@ -228,6 +252,63 @@ TEST_CASE("a browser shows a page without a step, too") {
     return;
   }
   CHECK(dom.find("<td class=\"origin\">ds.json</td>") != std::string::npos);
+}
+
+TEST_CASE(
+    "the page of a run that goes on is that of one that was never interrupted, but for times") {
+  const TempFolder folder;
+  const fs::path path = folder / "train_log.html";
+  RunPage whole(folder / "whole.html", facts(), kNoWarning);
+  train(whole, 2500);
+  whole.evaluation(1000, 5.25);
+  whole.evaluation(2000, 4.25);
+  nlohmann::json history;
+  double started = 0;
+  {
+    RunPage page(path, facts(), kNoWarning);
+    train(page, 1300);
+    page.evaluation(1000, 5.25);
+    const double written = data_of(page.html(RunPage::State::kRunning, 0))["started"];
+    started = written;
+    history = parse_json(page.history(started - 40).dump(), {.name = "history"});
+  }
+  const RunPage::Former former{.history = JsonView(history), .step = 1300};
+  RunPage page(path, facts(), kNoWarning, &former);
+  CHECK(data_of(read_text(path))["steps"]["step"].size() > 500);
+  train(page, 2500, 1301);
+  page.evaluation(2000, 4.25);
+  auto data = data_of(page.html(RunPage::State::kFinished, started));
+  auto expected = data_of(whole.html(RunPage::State::kFinished, started));
+  CHECK(data["started"] == started);
+  CHECK(data["away"].get<double>() >= 40);
+  CHECK(data["away"].get<double>() < 100);
+  CHECK(data["resumed"] == nlohmann::json{1300});
+  for (const char* key : {"started", "away", "resumed"}) {
+    data.erase(key);
+    expected.erase(key);
+  }
+  CHECK(data == expected);
+  CHECK(page.history()["resumed"] == nlohmann::json{1300});
+}
+
+TEST_CASE("a page that nobody saved is refused, and what stands there stays") {
+  const TempFolder folder;
+  const fs::path path = folder.write("train_log.html", "the page before");
+  const nlohmann::json good = RunPage(folder / "other.html", facts(), kNoWarning).history();
+  const auto refused = [&](const char* key, const nlohmann::json& value) {
+    nlohmann::json history = good;
+    history[key] = value;
+    const RunPage::Former former{.history = JsonView(history, "page"), .step = 3};
+    return message_of<Error>([&] { RunPage(path, facts(), kNoWarning, &former); });
+  };
+  CHECK(refused("started", "inf") == "page.started is \"inf\", expected a time in seconds");
+  CHECK(refused("away", -1) == "page.away is -1, expected a time in seconds");
+  CHECK(refused("resumed", {4}) == "page.resumed[0] is 4, expected an integer in 0..3");
+  CHECK(refused("steps", 3) == "page.steps is 3, expected an object");
+  CHECK(read_text(path) == "the page before");
+  const RunPage::Former unknown{.history = {}, .step = 3};
+  const RunPage page(path, facts(), kNoWarning, &unknown);
+  CHECK(data_of(read_text(path))["resumed"] == nlohmann::json{3});
 }
 
 }  // namespace zeroth::monitor

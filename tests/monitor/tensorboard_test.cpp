@@ -2,7 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "tests/monitor/events.h"
@@ -20,6 +22,7 @@ TEST_CASE("records are those of TensorBoard's own writer, to the byte") {
   std::vector<Event> events = fixture_events();
   events.push_back({"Train/Samples/lr", 0, 0});
   for (const Event& event : events) bytes += scalar_record(event, kWallTime);
+  bytes += start_record(301, kWallTime);
   CHECK(bytes == read_text(kFixtures / "events.out.tfevents.golden"));
 }
 
@@ -49,6 +52,35 @@ TEST_CASE("checksums are those of RFC 3720, B.4") {
   CHECK(crc32c(rising) == 0x46dd794e);
   CHECK(crc32c("123456789") == 0xe3069283);
   CHECK(crc32c("") == 0);
+}
+
+TEST_CASE("a file that goes on begins with a start behind the samples, which TensorBoard heeds") {
+  const TempFolder folder;
+  TensorBoard monitor(folder.path());
+  monitor.go_on_from(16);
+  const auto path = std::filesystem::directory_iterator(folder.path())->path();
+  const std::string bytes = read_text(path), start = start_record(17, 0);
+  REQUIRE(bytes.size() == version_record(0).size() + 2 * start.size());
+  // wall_time's nine bytes, then the step and the session log; between CRCs of four bytes.
+  const auto body = [&](size_t at) { return bytes.substr(at + 12 + 9, start.size() - 12 - 9 - 4); };
+  CHECK(body(version_record(0).size()) == start.substr(12 + 9, start.size() - 12 - 9 - 4));
+  CHECK(body(version_record(0).size() + start.size()) == body(version_record(0).size()));
+}
+
+TEST_CASE("of the files in a folder the newest is the last by its name, whatever the clock says") {
+  const TempFolder folder;
+  std::vector<std::string> names;
+  folder.write("events.out.tfevents.3999999998.elsewhere.1.0", "");
+  folder.write("events.out.tfevents.99999999999999.nonsense", "");
+  folder.write("events.out.tfevents.x", "");
+  const TensorBoard one(folder.path());
+  CHECK(std::filesystem::exists(folder.path()));
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    names.push_back(entry.path().filename().string());
+  }
+  CHECK(std::count_if(names.begin(), names.end(), [](const std::string& name) {
+          return name.starts_with("events.out.tfevents.3999999999.");
+        }) == 1);
 }
 
 }  // namespace zeroth::monitor
