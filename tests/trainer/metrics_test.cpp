@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -164,6 +165,77 @@ TEST_CASE("in a world of one the largest rank is this one") {
   comm::Mesh mesh(torch::kCPU, comm::make_solo_group());
   const double own = own_peak_memory(torch::kCPU).rss_mib;
   CHECK(largest_peak_memory(mesh).rss_mib == doctest::Approx(own).epsilon(0.01));
+}
+
+TEST_CASE(
+    "metrics that go on lose what a former try did beyond the checkpoint, and no other line") {
+  const TempFolder folder;
+  const auto goes_on = [&](const std::string& text, std::optional<double> loss) {
+    const auto path = folder.write("m.jsonl", text);
+    MetricsFile file(path.string(), no_warning);
+    file.go_on_from(2, loss);
+    file.write("{}");
+    return read(path);
+  };
+  const auto step = [](int64_t number, double loss) {
+    StepRow row = sample_row(number);
+    row.stats.loss = loss;
+    return to_json(row) + "\n";
+  };
+  const auto evaluation = [](int64_t at) { return to_json(EvalRow{.step = at}) + "\n"; };
+  const auto stop = [](int64_t at) { return to_json(StopRow{.step = at, .signal = "x"}) + "\n"; };
+  const std::string to_2 = evaluation(0) + step(1, 3) + evaluation(1) + step(2, 0.1);
+  CHECK(goes_on(to_2, 0.1) == to_2 + "{}\n");
+  CHECK(goes_on(to_2 + step(3, 1) + evaluation(3) + stop(3), 0.1) == to_2 + "{}\n");
+  CHECK(goes_on(to_2 + step(3, 1).substr(0, 40), 0.1) == to_2 + "{}\n");
+  CHECK(goes_on(to_2 + step(3, 1) + step(4, 1).substr(0, 3), 0.1) == to_2 + "{}\n");
+  CHECK(goes_on(to_2 + std::string(4096, '\0'), 0.1) == to_2 + "{}\n");
+  const std::string after_2 = to_2 + evaluation(2) + stop(2) + to_json(ResumeRow{.step = 2}) + "\n";
+  CHECK(goes_on(after_2 + step(3, 1), 0.1) == after_2 + "{}\n");
+  CHECK(goes_on(to_2 + "a note\n" + step(3, 1), 0.1) == to_2 + "a note\n{}\n");
+  CHECK(goes_on(to_2 + step(3, 1), std::nullopt) == to_2 + "{}\n");
+  const std::string lost = step(1, 3) + step(2, NAN);
+  CHECK(goes_on(lost + step(3, 1), NAN) == lost + "{}\n");
+  std::string windows = to_2;
+  for (size_t at = 0; (at = windows.find('\n', at)) != windows.npos; at += 2) {
+    windows.insert(at, "\r");
+  }
+  CHECK(goes_on(windows + step(3, 1), 0.1) == windows + "{}\n");
+}
+
+TEST_CASE("metrics that go on take nothing from a file that is not this run's, and say so once") {
+  const TempFolder folder;
+  std::vector<std::string> warnings;
+  const auto goes_on = [&](const std::string& text) {
+    warnings.clear();
+    const auto path = folder.write("m.jsonl", text);
+    MetricsFile file(path.string(), [&](const std::string& said) { warnings.push_back(said); });
+    file.go_on_from(2, 0.1);
+    file.write("{}");
+    CHECK(warnings.size() == 1);
+    return read(path);
+  };
+  const std::string named = "--metrics " + (folder / "m.jsonl").string() + ": ";
+  const std::string stays = named +
+                            "it does not hold step 2 as this run has it, and stays; it gets "
+                            "the lines from step 3 on";
+  const std::string others = to_json(sample_row(2)) + "\n" + to_json(sample_row(3)) + "\n";
+  CHECK(goes_on(others) == others + "{}\n");
+  CHECK(warnings.back() == stays);
+  CHECK(goes_on("a letter\nwithout an end") == "a letter\nwithout an end\n{}\n");
+  CHECK(warnings.back() == stays);
+  const std::string binary("\0\x7f\xff\n\r", 5);
+  CHECK(goes_on(binary) == binary + "\n{}\n");
+  CHECK(goes_on("") == "{}\n");
+  CHECK(warnings.back() ==
+        named + "there is nothing of the steps before; it gets the lines from step 3 on");
+  MetricsFile nowhere("/dev/null", no_warning);
+  nowhere.go_on_from(2, 0.1);
+}
+
+TEST_CASE("a step behind which a run went on has a line of its own") {
+  CHECK(to_json(ResumeRow{.step = 7, .since_start_s = 1.5}) ==
+        R"({"step":7,"resumed":true,"since_start_s":1.5})");
 }
 
 }  // namespace zeroth::trainer

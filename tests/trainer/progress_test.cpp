@@ -201,4 +201,17 @@ TEST_CASE("debug output splits the time of every step") {
   CHECK(screen.has("| data 0.001 forward"));
 }
 
+TEST_CASE("a run that goes on begins anew with its plain lines and its time left") {
+  Screen screen;
+  Progress progress({.total_steps = 100}, screen.output());
+  progress.go_on_from(50);
+  for (int step = 51; step <= 60; ++step) {
+    progress.step(sample_row(step, step == 51 ? 60 : 1, 1000 + 0.1 * step));
+  }
+  CHECK(screen.lines() == 10);
+  CHECK(screen.has("step 52/100 | loss 2.5000 | lr 5.00e-05 | norm 1.25 | 1.00K tok/s | 48s left"));
+  progress.step(sample_row(61, 1, 1006.1));
+  CHECK(screen.lines() == 10);
+}
+
 }  // namespace zeroth::trainer

@@ -3,11 +3,13 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "tests/trainer/flag_line.h"
 #include "tests/trainer/workbench.h"
 
@@ -150,6 +152,61 @@ TEST_CASE("a folder that cannot be made is named") {
   bench.write("out", "a file");
   RunRecord record(plan);
   CHECK_THROWS_WITH_AS(record.write(BestModel(Cadences{}), 0), doctest::Contains("out"), Error);
+}
+
+TEST_CASE("a record that goes on is that of a run that was never interrupted") {
+  const Workbench bench;
+  const RunPlan plan = plan_of(bench, kTrain);
+  const auto told = [&](RunRecord& record, int64_t from, int64_t to) {
+    for (int64_t step = from; step <= to; ++step) {
+      StepRow row;
+      row.stats.step = step;
+      row.stats.loss = 1.0 / 3 + 1 / static_cast<double>(step);
+      row.stats.grad_norm = step == 3 ? INFINITY : 0.1;
+      row.stats.tokens = 128;
+      row.step_s = 0.5;
+      row.since_start_s = 10 + 0.5 * static_cast<double>(step);
+      record.step(row);
+      if (step % 5 == 0) record.evaluated({.step = step, .eval_loss = 0.7, .eval_s = 0.25});
+    }
+  };
+  for (const int64_t until : {0, 1, 4, 5, 6, 11}) {
+    CAPTURE(until);
+    RunRecord whole(plan), before(plan), after(plan);
+    told(whole, 1, 12);
+    told(before, 1, until);
+    const Json history = parse_json(before.history(10 + 0.5 * until).dump(), {.name = "history"});
+    after.go_on_from(JsonView(history));
+    CHECK(after.history(0) == history);
+    told(after, until + 1, 12);
+    CHECK(after.history(16).dump() == whole.history(16).dump());
+    const auto written = [&](RunRecord& record) {
+      record.write(BestModel(plan.flags.cadences), 12);
+      return bench.read("out/trainer_state.json") + bench.read("out/all_results.json");
+    };
+    const std::string expected = written(whole);
+    CHECK(has(expected, "\"train_runtime\": 6.0"));
+    CHECK(written(after) == expected);
+  }
+}
+
+TEST_CASE("a record that nobody made is refused by what is wrong, and nothing of it is taken") {
+  const Workbench bench;
+  const RunPlan plan = plan_of(bench, kTrain);
+  RunRecord record(plan);
+  const Json good = record.history(0);
+  const auto refused = [&](const char* key, const Json& value) {
+    Json history = good;
+    history[key] = value;
+    return message_of<Error>([&] { record.go_on_from(JsonView(history, "record")); });
+  };
+  CHECK(refused("log_history", {{{"loss", "<script>"}}}) ==
+        "record.log_history[0].loss is \"<script>\", expected a number or null");
+  CHECK(refused("log_history", Json::object()) == "record.log_history is {}, expected a list");
+  CHECK(refused("evaluations", {3}) == "record.evaluations[0] is 3, expected a list");
+  CHECK(refused("steps", -1).starts_with("record.steps is -1, expected an integer in 0.."));
+  CHECK(refused("loss_sum", nullptr) == "record.loss_sum is null, expected a number, inf or nan");
+  CHECK(record.history(0) == good);
 }
 
 }  // namespace zeroth::trainer

@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_lines.h"
 #include "base/process_limits.h"
 #include "device/memory_use.h"
 
@@ -24,6 +27,55 @@ Json finite(double value) {
 }
 
 constexpr double kMib = 1024.0 * 1024.0;
+
+// The step of a line that some to_json() has made.
+std::optional<int64_t> step_of(std::string_view line) {
+  constexpr std::string_view kBegin = R"({"step":)";
+  if (!line.starts_with(kBegin)) return std::nullopt;
+  line.remove_prefix(kBegin.size());
+  int64_t step = 0;
+  const auto [end, failure] = std::from_chars(line.data(), line.data() + line.size(), step);
+  if (failure != std::errc()) return std::nullopt;
+  line.remove_prefix(static_cast<size_t>(end - line.data()));
+  for (const std::string_view key :
+       {R"(,"loss":)", R"(,"eval_loss":)", R"(,"interrupted":)", R"(,"resumed":)"}) {
+    if (line.starts_with(key)) return step;
+  }
+  return std::nullopt;
+}
+
+// Looks for the place behind which a metrics file holds what a run that goes on does anew.
+class Cut {
+ public:
+  Cut(int64_t step, std::optional<double> loss) : step_(step) {
+    last_step_ = fmt::format(R"({{"step":{},"loss":)", step);
+    if (loss) last_step_ += finite(*loss).dump() + ",";
+  }
+
+  void see(const FileLine& line) {
+    size_ = line.end;
+    ends_ = line.whole;
+    if (line.whole && line.text.starts_with(last_step_)) {
+      known_ = true;
+      place_.reset();
+    } else if (!place_ && (!line.whole || step_of(line.text).value_or(0) > step_)) {
+      place_ = line.begin;
+    }
+  }
+
+  bool is_known() const { return known_; }  // the run's own
+  bool is_empty() const { return size_ == 0; }
+  bool needs_end() const { return !ends_; }
+  std::optional<int64_t> place() const { return place_; }
+
+ private:
+  int64_t step_;
+  std::string last_step_;
+  bool known_ = false;
+  bool ends_ = true;
+  int64_t size_ = 0;
+  std::optional<int64_t> place_;
+};
 
 }  // namespace
 
@@ -93,6 +145,11 @@ std::string to_json(const StopRow& row) {
       .dump();
 }
 
+std::string to_json(const ResumeRow& row) {
+  return Json{{"step", row.step}, {"resumed", true}, {"since_start_s", finite(row.since_start_s)}}
+      .dump();
+}
+
 MetricsFile::MetricsFile(const std::string& path, Warn warn) : path_(path), warn_(std::move(warn)) {
   if (path_.empty()) return;
   errno = 0;
@@ -118,6 +175,28 @@ std::string MetricsFile::failure_of(const std::string& line) {
   errno = 0;
   file_ << line << '\n' << std::flush;
   return file_ ? "" : fmt::format("write failed: {}", system_reason(errno));
+}
+
+void MetricsFile::go_on_from(int64_t step, std::optional<double> loss) {
+  started_ = true;
+  if (path_.empty() || !std::filesystem::is_regular_file(path_)) return;
+  try {
+    Cut cut(step, loss);
+    for_each_line(path_, [&](const FileLine& line) { cut.see(line); });
+    if (!cut.is_known()) return add_behind_others(step, cut.is_empty(), cut.needs_end());
+    if (cut.place()) cut_file(path_, *cut.place());
+  } catch (const Error& error) {
+    warn_(fmt::format("--metrics {}: {}; lines are added behind what it has", path_, error.what()));
+  }
+}
+
+void MetricsFile::add_behind_others(int64_t step, bool empty, bool needs_end) {
+  if (needs_end) file_ << '\n';  // fails with the line behind it
+  warn_(fmt::format(
+      "--metrics {}: {}; it gets the lines from step {} on", path_,
+      empty ? "there is nothing of the steps before"
+            : fmt::format("it does not hold step {} as this run has it, and stays", step),
+      step + 1));
 }
 
 PeakMemory own_peak_memory(torch::Device device) {

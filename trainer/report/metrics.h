@@ -5,6 +5,7 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include "comm/mesh.h"
@@ -60,10 +61,17 @@ struct StopRow {
   double since_start_s = 0;
 };
 
+// The run went on behind this step, from a checkpoint.
+struct ResumeRow {
+  int64_t step = 0;
+  double since_start_s = 0;
+};
+
 // One line without its end; numbers that are not finite are null.
 std::string to_json(const StepRow& row);
 std::string to_json(const EvalRow& row);
 std::string to_json(const StopRow& row);
+std::string to_json(const ResumeRow& row);
 
 class MetricsFile {
  public:
@@ -77,7 +85,14 @@ class MetricsFile {
   // and reason, and is the last one: a full disk does not end a training.
   void write(const std::string& line);
 
+  // Before the first write(): the run goes on behind `step`, whose loss was `loss` (unset: that is
+  // not known). Lines of later steps and one without its end are cut, where the file holds that
+  // step with that loss and so is this run's. No other file loses anything: lines are added behind
+  // what it has, and a warning says so.
+  void go_on_from(int64_t step, std::optional<double> loss);
+
  private:
+  void add_behind_others(int64_t step, bool empty, bool needs_end);
   // Empty when all went well.
   std::string failure_of(const std::string& line);
 

@@ -159,7 +159,8 @@ void Progress::warning(std::string_view text) {
 }
 
 bool Progress::plain_due(const StepRow& row) {
-  const bool due = shows(configs::LogLevel::kDebug) || row.stats.step <= kFirstLines ||
+  const bool due = shows(configs::LogLevel::kDebug) ||
+                   row.stats.step - steps_before_ <= kFirstLines ||
                    row.stats.step == options_.total_steps || row.stats.skipped ||
                    row.since_start_s - last_plain_s_ >= kSecondsBetween;
   if (due) last_plain_s_ = row.since_start_s;
@@ -168,7 +169,7 @@ bool Progress::plain_due(const StepRow& row) {
 
 double Progress::seconds_left(const StepRow& row) {
   // The first step also warms up; the second one replaces it.
-  const bool fresh = row.stats.step <= 2;
+  const bool fresh = row.stats.step - steps_before_ <= 2;
   smooth_step_s_ = fresh ? row.step_s : 0.9 * smooth_step_s_ + 0.1 * row.step_s;
   return smooth_step_s_ * static_cast<double>(options_.total_steps - row.stats.step);
 }

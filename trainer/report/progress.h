@@ -34,6 +34,8 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
+  // The first step that is shown comes behind `step`.
+  void go_on_from(int64_t step) { steps_before_ = step; }
   void step(const StepRow& row);
   void evaluation(const EvalRow& row);
   // A line that stays; `text` without its end. It may hold anything: it is made printable.
@@ -51,6 +53,7 @@ class Progress {
 
   ProgressOptions options_;
   Output output_;
+  int64_t steps_before_ = 0;  // of earlier tries
   bool line_open_ = false;    // a redrawn line stands without its end
   double last_plain_s_ = 0;   // when the last plain line was written
   double smooth_step_s_ = 0;  // of the recent steps

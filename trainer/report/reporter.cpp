@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <utility>
 
 #include "base/error.h"
 #include "base/process_limits.h"
 #include "base/standard_streams.h"
 #include "trainer/report/config_text.h"
 #include "trainer/report/flops_profile.h"
+#include "trainer/report/history.h"
 #include "trainer/report/metrics.h"
 #include "trainer/report/monitoring.h"
 #include "trainer/report/summary.h"
@@ -112,10 +114,50 @@ void Reporter::planned(comm::Mesh& mesh, int threads) {
 void Reporter::started(engine::Engine& engine) {
   engine_ = &engine;
   tell_notes();
-  if (writes_ && plan_.samples.train && !plan_.flags.output.empty()) {
-    page_.emplace(page_path(plan_), page_facts(plan_, summary_, environment_),
-                  [this](const std::string& text) { progress_.warning(text); });
+  if (!waits_) open_page(nullptr);
+  resume();
+}
+
+void Reporter::open_page(const monitor::RunPage::Former* former) {
+  if (!writes_ || !plan_.samples.train || plan_.flags.output.empty()) return;
+  page_.emplace(
+      page_path(plan_), page_facts(plan_, summary_, environment_),
+      [this](const std::string& text) { progress_.warning(text); }, former);
+}
+
+std::string Reporter::history() const {
+  if (!writes_) return "";
+  return to_text({.step = step_,
+                  .seconds = now(),
+                  .loss = loss_,
+                  .record = record_.history(now()),
+                  .page = page_ ? page_->history() : nlohmann::json()});
+}
+
+void Reporter::go_on_from(const std::string& text, int64_t step) {
+  History history{.step = step};
+  if (!text.empty()) history = parse_history(text);
+  const auto view = [](const nlohmann::json& tree, const char* name) {
+    return tree.is_null()
+               ? std::nullopt
+               : std::optional(JsonView(tree, fmt::format("{}: {}", kHistoryFile, name)));
+  };
+  if (history.step != step) {
+    throw Error("{} is of step {}, the checkpoint of step {}", kHistoryFile, history.step, step);
   }
+  if (const auto record = view(history.record, "record")) record_.go_on_from(*record);
+  const monitor::RunPage::Former former{.history = view(history.page, "page"), .step = step};
+  open_page(&former);
+  waits_ = false;
+  step_ = step;
+  loss_ = history.loss;
+  earlier_s_ = history.seconds;
+  progress_.go_on_from(step);
+  if (step > 0) {
+    metrics_.go_on_from(step, loss_);
+    metrics_.write(to_json(ResumeRow{.step = step, .since_start_s = now()}));
+  }
+  monitors_.go_on_from(samples_after(step));
   resume();
 }
 
@@ -133,18 +175,21 @@ void Reporter::tell_notes() {
 }
 
 void Reporter::step(const engine::StepStats& stats) {
-  const double now = clock_.seconds();
-  const double step_s = now - last_end_s_;
+  const double end = now();
+  const double step_s = end - last_end_s_;
+  const bool first = std::exchange(first_, false);
+  step_ = stats.step;
+  loss_ = stats.loss;
   const StepRow row{
       .stats = stats,
       .step_s = step_s,
-      .since_start_s = now,
+      .since_start_s = end,
       .peak = plan_.flags.metrics.empty() ? PeakMemory{} : largest_peak_memory(engine_->mesh()),
       .peak_share = peak_share_.of(stats, step_s)};
   metrics_.write(to_json(row));
   record_.step(row);
   progress_.step(row);
-  if (stats.step == 1) tell_notes();
+  if (first) tell_notes();
   if (comm::CommLog* log = engine_->mesh().comm_log()) {
     for (const std::string& line : log->take_lines()) progress_.line(line);
   }
@@ -154,13 +199,13 @@ void Reporter::step(const engine::StepStats& stats) {
     }
     profile(stats);
     if (page_) page_->step(page_step(row, device::memory_use(engine_->mesh().device())));
-    if (stats.step == 1 || now - last_page_s_ >= kSecondsBetweenPages) update_page();
+    if (first || end - last_page_s_ >= kSecondsBetweenPages) update_page();
   }
-  if (stats.step == 1 && plan_.samples.total_steps > 1) {
+  if (first && stats.step < plan_.samples.total_steps) {
     peak_share_.measure(plan_.config.precision, engine_->mesh());
     resume();
   } else {
-    last_end_s_ = now;
+    last_end_s_ = end;
   }
 }
 
@@ -184,12 +229,12 @@ void Reporter::profile(const engine::StepStats& stats) {
 }
 
 void Reporter::evaluated(int64_t step, const engine::EvalStats& stats) {
-  const double now = clock_.seconds();
+  const double end = now();
   const EvalRow row{.step = step,
                     .eval_loss = stats.loss,
                     .eval_tokens = stats.trained_tokens,
-                    .since_start_s = now,
-                    .eval_s = now - last_end_s_};
+                    .since_start_s = end,
+                    .eval_s = end - last_end_s_};
   metrics_.write(to_json(row));
   record_.evaluated(row);
   progress_.evaluation(row);
@@ -201,7 +246,9 @@ void Reporter::evaluated(int64_t step, const engine::EvalStats& stats) {
 }
 
 void Reporter::interrupted(const StopRow& row, std::string_view outcome) {
-  metrics_.write(to_json(row));
+  StopRow told = row;
+  told.since_start_s += earlier_s_;
+  if (!waits_) metrics_.write(to_json(told));
   std::string when = plan_.samples.train ? "before the first step" : "before the end";
   if (row.step > 0) when = fmt::format("after step {}/{}", row.step, plan_.samples.total_steps);
   progress_.line(fmt::format("interrupted by {} {}{}{}", row.signal, when,
@@ -248,7 +295,7 @@ int64_t Reporter::samples_after(int64_t step) const {
 void Reporter::update_page() {
   if (!page_) return;
   page_->write(monitor::RunPage::State::kRunning);
-  last_page_s_ = clock_.seconds();
+  last_page_s_ = now();
 }
 
 }  // namespace zeroth::trainer

@@ -41,10 +41,20 @@ class Reporter {
   void note(const std::string& text);
   // Prints the summary: before weights are read. `threads`: of this rank.
   void planned(comm::Mesh& mesh, int threads);
+  // The run is to go on from a checkpoint: until go_on_from(), files of before stay as they are.
+  // Before weights are read.
+  void will_go_on() { waits_ = true; }
   // Starts the page. `engine` stays in use.
   void started(engine::Engine& engine);
+  // All that is told goes on behind `step`, once the engine has its states and before the first
+  // step. `history`: that of a former run's history() at this step; empty: it is not known. What
+  // files hold of later steps is cut. Throws an Error that names kHistoryFile: nothing is touched
+  // then.
+  void go_on_from(const std::string& history, int64_t step);
+  // On rank 0: for go_on_from() of a later run. Empty elsewhere.
+  std::string history() const;
   // The time since the last step belongs to no step.
-  void resume() { last_end_s_ = clock_.seconds(); }
+  void resume() { last_end_s_ = now(); }
   // Collective. What cannot be written any more (--metrics, the page, monitors) goes silent with
   // one warning.
   void step(const engine::StepStats& stats);
@@ -62,6 +72,7 @@ class Reporter {
   const RunClock& clock() const { return clock_; }
 
  private:
+  double now() const { return earlier_s_ + clock_.seconds(); }
   void print(std::string_view text);
   template <typename Action>
   void or_warn(Action action);
@@ -71,6 +82,7 @@ class Reporter {
   // What the engine has come to know and was not told yet. Files are made when they are first used.
   void tell_notes();
   void profile(const engine::StepStats& stats);
+  void open_page(const monitor::RunPage::Former* former);
   void update_page();
 
   const RunPlan& plan_;
@@ -87,8 +99,13 @@ class Reporter {
   engine::Engine* engine_ = nullptr;
   SummaryLines summary_;
   TitledLines environment_;
-  double last_end_s_ = 0;   // end of the previous step, or what came after it
-  double last_page_s_ = 0;  // when the page was written
+  bool waits_ = false;          // for go_on_from()
+  bool first_ = true;           // the next step is this try's first
+  int64_t step_ = 0;            // that are done
+  std::optional<double> loss_;  // of the last one
+  double earlier_s_ = 0;        // of the tries before this one
+  double last_end_s_ = 0;       // end of the previous step, or what came after it
+  double last_page_s_ = 0;      // when the page was written
 };
 
 }  // namespace zeroth::trainer

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "base/error.h"
+#include "base/exact_number.h"
 #include "base/json.h"
 #include "base/process_limits.h"
 #include "base/replace_file.h"
@@ -44,6 +46,13 @@ std::string results_text(const Json& metrics) {
   return metrics.dump(4);
 }
 
+// Rows of log_history hold numbers and nulls alone.
+void check_row(const JsonView& row) {
+  for (const auto& [key, value] : row.object().items()) {
+    if (!value.is_number() && !value.is_null()) row.at(key).refuse("a number or null");
+  }
+}
+
 Json results_at(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path)) return Json::object();
   Json found = read_json({.name = path.string(), .limits = kConfigLimits});
@@ -57,32 +66,70 @@ RunRecord::RunRecord(const RunPlan& plan)
 
 void RunRecord::step(const StepRow& row) {
   const engine::StepStats& stats = row.stats;
-  if (steps_ == 0) started_s_ = row.since_start_s - row.step_s;
+  if (!started_s_) started_s_ = row.since_start_s - row.step_s;
   ended_s_ = row.since_start_s;
-  steps_ = stats.step;
-  tokens_ += stats.tokens;
-  loss_sum_ += stats.loss;
-  unlogged_sum_ += stats.loss;
-  ++unlogged_;
+  told_.steps = stats.step;
+  told_.tokens += stats.tokens;
+  told_.loss_sum += stats.loss;
+  told_.unlogged_sum += stats.loss;
+  ++told_.summed;
+  ++told_.unlogged;
   const bool first = stats.step == 1 && plan_.flags.cadences.log_first;
   if (!first && !log_.at(stats.step)) return;
-  log_history_.push_back({{"epoch", plan_.epochs_after(stats.step)},
-                          {"grad_norm", finite(stats.grad_norm)},
-                          {"learning_rate", finite(stats.lr)},
-                          {"loss", finite(unlogged_sum_ / static_cast<double>(unlogged_))},
-                          {"step", stats.step}});
-  unlogged_sum_ = 0;
-  unlogged_ = 0;
+  const double mean = told_.unlogged_sum / static_cast<double>(told_.unlogged);
+  told_.log_history.push_back({{"epoch", plan_.epochs_after(stats.step)},
+                               {"grad_norm", finite(stats.grad_norm)},
+                               {"learning_rate", finite(stats.lr)},
+                               {"loss", finite(mean)},
+                               {"step", stats.step}});
+  told_.unlogged_sum = 0;
+  told_.unlogged = 0;
 }
 
 void RunRecord::evaluated(const EvalRow& row) {
   Json metrics{{"epoch", plan_.epochs_after(row.step)}, {"eval_loss", finite(row.eval_loss)}};
   add_speed(metrics, "eval", row.eval_s, plan_.samples.eval_samples, plan_.eval_rounds());
-  evaluations_[row.step] = metrics;
-  evaluations_[row.step]["perplexity"] = finite(std::exp(row.eval_loss));
-  evaluations_[row.step]["eval_samples"] = plan_.samples.eval_samples;
+  told_.evaluations[row.step] = metrics;
+  told_.evaluations[row.step]["perplexity"] = finite(std::exp(row.eval_loss));
+  told_.evaluations[row.step]["eval_samples"] = plan_.samples.eval_samples;
   metrics["step"] = row.step;
-  log_history_.push_back(std::move(metrics));
+  told_.log_history.push_back(std::move(metrics));
+}
+
+Json RunRecord::history(double now) const {
+  Json evaluations = Json::array();
+  for (const auto& [step, metrics] : told_.evaluations) evaluations.push_back({step, metrics});
+  return {{"steps", told_.steps},
+          {"tokens", told_.tokens},
+          {"summed", told_.summed},
+          {"loss_sum", exact_number(told_.loss_sum)},
+          {"unlogged_sum", exact_number(told_.unlogged_sum)},
+          {"unlogged", told_.unlogged},
+          {"trained_s", exact_number(told_.earlier_s + (started_s_ ? now - *started_s_ : 0))},
+          {"log_history", told_.log_history},
+          {"evaluations", std::move(evaluations)}};
+}
+
+void RunRecord::go_on_from(const JsonView& history) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 4;
+  Told told;
+  told.steps = history.at("steps").integer(0, kMost);
+  told.tokens = history.at("tokens").integer(0, kMost);
+  told.summed = history.at("summed").integer(0, told.steps);
+  told.loss_sum = exact_number(history.at("loss_sum"));
+  told.unlogged_sum = exact_number(history.at("unlogged_sum"));
+  told.unlogged = history.at("unlogged").integer(0, kMost);
+  told.earlier_s = exact_number(history.at("trained_s"));
+  const JsonView rows = history.at("log_history");
+  for (size_t i = 0; i < rows.size(); ++i) check_row(rows.at(i));
+  told.log_history = rows.json();
+  const JsonView evaluations = history.at("evaluations");
+  for (size_t i = 0; i < evaluations.size(); ++i) {
+    const JsonView metrics = evaluations.at(i).at(1);
+    check_row(metrics);
+    told.evaluations[evaluations.at(i).at(size_t{0}).integer(0, kMost)] = metrics.json();
+  }
+  told_ = std::move(told);
 }
 
 // As Trainer counts: six for each position and parameter that is in no embedding.
@@ -90,27 +137,27 @@ double RunRecord::total_flos() const {
   const model::ModelSpec& spec = plan_.spec;
   const int64_t rows = spec.vocab_size + (spec.learned_positions ? spec.max_positions : 0);
   const int64_t parameters = plan_.outline.num_parameters - rows * spec.hidden_size;
-  return 6.0 * static_cast<double>(tokens_) * static_cast<double>(parameters);
+  return 6.0 * static_cast<double>(told_.tokens) * static_cast<double>(parameters);
 }
 
 Json RunRecord::train_metrics() const {
-  Json metrics{
-      {"epoch", plan_.epochs_after(steps_)},
-      {"train_loss", finite(loss_sum_ / static_cast<double>(std::max<int64_t>(1, steps_)))}};
-  add_speed(metrics, "train", ended_s_ - started_s_, plan_.samples_after(steps_), steps_);
+  const auto summed = static_cast<double>(std::max<int64_t>(1, told_.summed));
+  Json metrics{{"epoch", plan_.epochs_after(told_.steps)},
+               {"train_loss", finite(told_.loss_sum / summed)}};
+  add_speed(metrics, "train", trained_s(), plan_.samples_after(told_.steps), told_.steps);
   return metrics;
 }
 
 Json RunRecord::state(const BestModel& best) const {
   const Cadences& cadences = plan_.flags.cadences;
   const int64_t total = plan_.samples.total_steps;
-  Json state{{"epoch", plan_.epochs_after(steps_)},
+  Json state{{"epoch", plan_.epochs_after(told_.steps)},
              {"eval_steps", steps_or_trainers(plan_.occasions(cadences.evaluate))},
-             {"global_step", steps_},
+             {"global_step", told_.steps},
              {"is_hyper_param_search", false},
              {"is_local_process_zero", true},
              {"is_world_process_zero", true},
-             {"log_history", log_history_},
+             {"log_history", told_.log_history},
              {"logging_steps", steps_or_trainers(log_)},
              {"max_steps", total},
              {"num_input_tokens_seen", 0},
@@ -120,13 +167,14 @@ Json RunRecord::state(const BestModel& best) const {
              {"train_batch_size", plan_.config.batch.micro_batch_size},
              {"trial_name", nullptr},
              {"trial_params", nullptr}};
-  state["stateful_callbacks"]["TrainerControl"] = {{"args",
-                                                    {{"should_epoch_stop", false},
-                                                     {"should_evaluate", false},
-                                                     {"should_log", false},
-                                                     {"should_save", cadences.save.is_on()},
-                                                     {"should_training_stop", steps_ >= total}}},
-                                                   {"attributes", Json::object()}};
+  state["stateful_callbacks"]["TrainerControl"] = {
+      {"args",
+       {{"should_epoch_stop", false},
+        {"should_evaluate", false},
+        {"should_log", false},
+        {"should_save", cadences.save.is_on()},
+        {"should_training_stop", told_.steps >= total}}},
+      {"attributes", Json::object()}};
   state["best_metric"] = best.loss() ? finite(*best.loss()) : Json(nullptr);
   state["best_global_step"] = best.step() ? Json(*best.step()) : Json(nullptr);
   const std::string folder = best.step() == total ? plan_.flags.output : best.folder().string();
@@ -148,15 +196,15 @@ void RunRecord::write(const BestModel& best, int64_t final_step) {
   if (plan_.trains()) {
     Json metrics = train_metrics();
     Json last = metrics;
-    last.update({{"step", steps_}, {"total_flos", total_flos()}});
-    log_history_.push_back(std::move(last));
+    last.update({{"step", told_.steps}, {"total_flos", total_flos()}});
+    told_.log_history.push_back(std::move(last));
     write_state(folder, best);
     metrics["train_samples"] = plan_.samples.train_size();
     replace_file(folder / "train_results.json", results_text(metrics));
     all.update(metrics);
   }
-  const auto evaluation = evaluations_.find(final_step);
-  if (evaluation != evaluations_.end()) {
+  const auto evaluation = told_.evaluations.find(final_step);
+  if (evaluation != told_.evaluations.end()) {
     replace_file(folder / "eval_results.json", results_text(evaluation->second));
     all.update(evaluation->second);
   }

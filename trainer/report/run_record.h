@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "base/json_view.h"
 #include "trainer/best_model.h"
 #include "trainer/report/metrics.h"
 #include "trainer/run_plan.h"
@@ -17,6 +19,12 @@ namespace zeroth::trainer {
 class RunRecord {
  public:
   explicit RunRecord(const RunPlan& plan);
+
+  // All that the record of a run that goes on needs; `now`: as in rows.
+  nlohmann::json history(double now) const;
+  // Before the first step. Throws an Error that names what is wrong with `history`, of which
+  // nothing is taken then.
+  void go_on_from(const JsonView& history);
 
   void step(const StepRow& row);
   void evaluated(const EvalRow& row);
@@ -29,20 +37,28 @@ class RunRecord {
   void write(const BestModel& best, int64_t final_step);
 
  private:
+  // What all tries have told.
+  struct Told {
+    nlohmann::json log_history = nlohmann::json::array();
+    std::map<int64_t, nlohmann::json> evaluations;  // by step
+    int64_t steps = 0;
+    int64_t tokens = 0;
+    double loss_sum = 0;
+    int64_t summed = 0;       // steps in it
+    double unlogged_sum = 0;  // of those since the loss was noted
+    int64_t unlogged = 0;
+    double earlier_s = 0;  // that the tries before this one have trained
+  };
+
   nlohmann::json state(const BestModel& best) const;
   nlohmann::json train_metrics() const;
   double total_flos() const;
+  double trained_s() const { return told_.earlier_s + (started_s_ ? ended_s_ - *started_s_ : 0); }
 
   const RunPlan& plan_;
   Occasions log_;
-  nlohmann::json log_history_ = nlohmann::json::array();
-  std::map<int64_t, nlohmann::json> evaluations_;  // by step
-  int64_t steps_ = 0;
-  int64_t tokens_ = 0;
-  double loss_sum_ = 0;      // of all steps
-  double unlogged_sum_ = 0;  // of those since the loss was noted
-  int64_t unlogged_ = 0;
-  double started_s_ = 0;
+  Told told_;
+  std::optional<double> started_s_;  // this try's first step
   double ended_s_ = 0;
 };
 

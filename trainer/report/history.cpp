@@ -1,0 +1,49 @@
+#include "trainer/report/history.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "base/error.h"
+#include "base/exact_number.h"
+#include "base/json.h"
+
+namespace zeroth::trainer {
+namespace {
+
+constexpr int64_t kVersion = 1;
+// A row of log_history has six values: of a million and a half of them.
+constexpr JsonLimits kLimits = {.bytes = size_t{256} << 20, .values = 10'000'000};
+
+}  // namespace
+
+std::string to_text(const History& history) {
+  return nlohmann::json{{"version", kVersion},
+                        {"step", history.step},
+                        {"seconds", exact_number(history.seconds)},
+                        {"loss", history.loss ? exact_number(*history.loss) : nlohmann::json()},
+                        {"record", history.record},
+                        {"page", history.page}}
+             .dump() +
+         "\n";
+}
+
+History parse_history(const std::string& text) {
+  const nlohmann::json tree = parse_json(text, {.name = kHistoryFile, .limits = kLimits});
+  const auto member = [&](const char* key) {
+    return JsonView(JsonView(tree, kHistoryFile).at(key).json(),
+                    fmt::format("{}: {}", kHistoryFile, key));
+  };
+  (void)member("version").integer(kVersion, kVersion);
+  History history{.step = member("step").integer(0, std::numeric_limits<int64_t>::max() / 4),
+                  .seconds = exact_number(member("seconds")),
+                  .record = member("record").json(),
+                  .page = member("page").json()};
+  if (!(history.seconds >= 0 && history.seconds < 1e11)) {
+    member("seconds").refuse("a time in seconds");
+  }
+  if (!member("loss").json().is_null()) history.loss = exact_number(member("loss"));
+  return history;
+}
+
+}  // namespace zeroth::trainer
