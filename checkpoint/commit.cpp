@@ -158,13 +158,20 @@ std::vector<std::string> Saver::tidy(const Save& save) const {
     remove_tree(*disk_, save.folder_);
     if (holds(*disk_, "", save.old_name())) remove_checkpoints(*disk_, {save.old_name()});
   });
-  attempt([&] {
-    Retention retention{.newest = options_.keep, .steps = kept_steps_};
-    retention.steps.insert(save.step_);
-    if (loaded_step_) retention.steps.insert(*loaded_step_);
-    remove_checkpoints(*disk_, to_be_removed(*disk_, retention));
-  });
+  attempt([&] { remove_old({save.step_}); });
   return warnings;
+}
+
+void Saver::remove_old(std::set<int64_t> steps) const {
+  steps.insert(kept_steps_.begin(), kept_steps_.end());
+  if (loaded_step_) steps.insert(*loaded_step_);
+  const Retention retention{.newest = options_.keep, .steps = std::move(steps)};
+  remove_checkpoints(*disk_, to_be_removed(*disk_, retention));
+}
+
+void Saver::keep(int64_t newest, std::set<int64_t> steps) {
+  options_.keep = newest;
+  kept_steps_ = std::move(steps);
 }
 
 Save::Save(Saver& saver, int64_t step, const Attempt& attempt)
@@ -187,6 +194,10 @@ Save::~Save() {
 
 std::filesystem::path Save::path() const {
   return saver_->disk_->path() / folder_;
+}
+
+Disk& Save::disk() const {
+  return *saver_->disk_;
 }
 
 std::string Save::piece_file_name() const {

@@ -59,9 +59,11 @@ class Saver {
   Saver(std::shared_ptr<Disk> disk, Ranks& ranks, SaverOptions options);
 
   int64_t epoch() const { return epoch_; }
-  // Steps that stay whatever their age, the best one's for instance, in place of those named
-  // before.
-  void keep_steps(std::set<int64_t> steps) { kept_steps_ = std::move(steps); }
+  // From now on so many of the newest stay (0: all), and these steps whatever their age, the best
+  // one's for instance.
+  void keep(int64_t newest, std::set<int64_t> steps);
+  // Removes the others, as each commit does, but for `steps`. For rank 0 alone.
+  void remove_old(std::set<int64_t> steps = {}) const;
 
   // `bytes`: of all that this rank will write. Throws an Error where they do not fit: then nothing
   // was written. Collective.
@@ -93,6 +95,7 @@ class Save {
   // Where to write: relative to the disk, and for those who write by a path.
   const std::string& folder() const { return folder_; }
   std::filesystem::path path() const;
+  Disk& disk() const;
   // Of this rank: relative to folder(), and the file.
   std::string piece_file_name() const;
   PieceFile piece_file(std::vector<Piece> pieces) const;

@@ -67,6 +67,8 @@ class Disk {
 
   // A file that must not be there. `size`, where it is known, is set aside if the disk can do so.
   virtual std::unique_ptr<NewFile> create(const std::string& name, int64_t size) = 0;
+  // One that another rank has made, for bytes of this rank's own.
+  virtual std::unique_ptr<NewFile> join(const std::string& name) = 0;
   virtual std::unique_ptr<OldFile> open(const std::string& name) = 0;  // a regular file
   virtual void make_folder(const std::string& name) = 0;               // must not be there
   // What is in a folder, by name.

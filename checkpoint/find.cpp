@@ -30,12 +30,21 @@ bool holds_weights(Disk& disk, const std::string& folder) {
   return weights;
 }
 
+std::string reason_of_weights(const Disk& disk, const std::string& name) {
+  return fmt::format("{} holds a model without states: no run goes on from it",
+                     path_to(disk, name).string());
+}
+
 Found look_at(Disk& disk, const Entry& entry, int64_t step) {
   Found found{.name = entry.name, .step = step, .written = entry.modified};
   try {
     const ManifestFile file = read_manifest(disk, entry.name);
     found.bytes = file.size;
-    for (const StoredFile& stored : file.manifest.files) found.bytes += stored.size;
+    found.weights_only = true;
+    for (const StoredFile& stored : file.manifest.files) {
+      found.bytes += stored.size;
+      found.weights_only = found.weights_only && stored.pieces.empty();
+    }
     found.written = file.manifest.written;
     found.attempt = parse_attempt(file.manifest.attempt);
     found.crc = file.crc;
@@ -45,6 +54,7 @@ Found look_at(Disk& disk, const Entry& entry, int64_t step) {
     }
     return found;
   } catch (const Damaged& damage) {
+    found.weights_only = false;
     found.fault = damage.what();
   }
   try {
@@ -53,10 +63,7 @@ Found look_at(Disk& disk, const Entry& entry, int64_t step) {
   } catch (const Error&) {
     // What is not complete may be not readable, too.
   }
-  if (found.weights_only) {
-    found.fault = fmt::format("{} holds a model without states: no run goes on from it",
-                              path_to(disk, entry.name).string());
-  }
+  if (found.weights_only) found.fault = reason_of_weights(disk, entry.name);
   return found;
 }
 
@@ -86,7 +93,8 @@ const Found* newest(const std::vector<Found>& found) {
   const Found* best = nullptr;
   const auto order = [](const Found& one) { return std::tuple(one.attempt, one.step); };
   for (const Found& one : found) {
-    if (one.complete() && (best == nullptr || order(one) > order(*best))) best = &one;
+    if (one.complete() && !one.weights_only && (best == nullptr || order(one) > order(*best)))
+      best = &one;
   }
   return best;
 }

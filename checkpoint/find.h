@@ -30,7 +30,8 @@ struct Found {
 // checkpoint that was about to be replaced when the machine ended is found under its other name.
 std::vector<Found> list_checkpoints(Disk& disk);
 
-// The one that was saved last of all that are complete, whatever its step; null where none is.
+// The one that was saved last of all that are complete and have states, whatever its step; null
+// where none is.
 const Found* newest(const std::vector<Found>& found);
 
 // What a path of the user leads to.

@@ -25,7 +25,10 @@ Choice look(Disk& disk) {
     choice.complete.push_back({.name = best->name, .step = best->step, .crc = best->crc});
     found.erase(found.begin() + (best - found.data()));
   }
-  for (const Found& one : found) choice.faults.push_back(one.name + ": " + one.fault);
+  for (const Found& one : found) {
+    choice.faults.push_back(one.name + ": " +
+                            (one.complete() ? "a model without states" : one.fault));
+  }
   return choice;
 }
 

@@ -253,6 +253,19 @@ std::vector<std::byte> Reader::read_whole(const std::string& tensor, const std::
   return bytes;
 }
 
+std::string Reader::read_text(const std::string& name, int64_t most_bytes) {
+  for (const StoredFile& file : manifest().files) {
+    if (file.name != name) continue;
+    const std::string text =
+        checkpoint::read_text(*state_->disk, joined(state_->folder, name), most_bytes);
+    const uint32_t crc = crc32c(text);
+    if (crc == file.crc) return text;
+    throw Damaged("{} is damaged: crc32c {}, written was {}", (path() / name).string(),
+                  crc_text(crc), crc_text(file.crc));
+  }
+  throw Error("{}: {} is not stored", path().string(), name);
+}
+
 std::vector<std::string> Reader::unused() const {
   std::vector<std::string> unused;
   for (const Source& source : state_->sources) {

@@ -49,6 +49,10 @@ class Reader {
   // A whole state. For what is small.
   std::vector<std::byte> read_whole(const std::string& tensor, const std::string& state);
 
+  // A file without pieces, by its name in the manifest. Throws Damaged where its bytes are others,
+  // and an Error where none is listed or it has more than `most_bytes`.
+  std::string read_text(const std::string& name, int64_t most_bytes);
+
   // Pieces of which nothing has been read: "exp_avg of model.norm.weight [0:64](0:64) in
   // zeroth/pieces-00001.safetensors".
   std::vector<std::string> unused() const;

@@ -138,15 +138,27 @@ std::unique_ptr<NewFile> RealDisk::create(const std::string& name, int64_t size)
   return std::make_unique<RealNewFile>(std::move(fd), path() / name);
 }
 
-std::unique_ptr<OldFile> RealDisk::open(const std::string& name) {
+FileDescriptor RealDisk::open_file(const std::string& name, int flags, int64_t& size) const {
   const FileDescriptor folder = folder_of(name);
-  // O_NONBLOCK: no wait for the writer of a FIFO.
-  FileDescriptor fd(::openat(folder.get(), last_of(name).c_str(), O_RDONLY | O_NONBLOCK | kFile));
+  // O_NONBLOCK: no wait for the other end of a FIFO.
+  FileDescriptor fd(::openat(folder.get(), last_of(name).c_str(), flags | O_NONBLOCK | kFile));
   if (fd.get() < 0) fail(path() / name, "opening the file", errno);
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0) fail(path() / name, "opening the file", errno);
   if (!S_ISREG(status.st_mode)) throw Error("{} is no regular file", (path() / name).string());
-  return std::make_unique<RealOldFile>(std::move(fd), status.st_size, path() / name);
+  size = status.st_size;
+  return fd;
+}
+
+std::unique_ptr<NewFile> RealDisk::join(const std::string& name) {
+  int64_t size = 0;
+  return std::make_unique<RealNewFile>(open_file(name, O_WRONLY, size), path() / name);
+}
+
+std::unique_ptr<OldFile> RealDisk::open(const std::string& name) {
+  int64_t size = 0;
+  FileDescriptor fd = open_file(name, O_RDONLY, size);
+  return std::make_unique<RealOldFile>(std::move(fd), size, path() / name);
 }
 
 void RealDisk::make_folder(const std::string& name) {

@@ -21,6 +21,7 @@ class RealDisk : public Disk {
 
   const std::filesystem::path& path() const override { return root_.path(); }
   std::unique_ptr<NewFile> create(const std::string& name, int64_t size) override;
+  std::unique_ptr<NewFile> join(const std::string& name) override;
   std::unique_ptr<OldFile> open(const std::string& name) override;
   void make_folder(const std::string& name) override;
   std::vector<Entry> list(const std::string& folder) override;
@@ -37,6 +38,8 @@ class RealDisk : public Disk {
   // The open folder in which the last part of a name lies.
   FileDescriptor folder_of(const std::string& name) const;
   FileDescriptor open_folder(const std::string& name) const;
+  // Throws where it is no regular file. The size that it has, too.
+  FileDescriptor open_file(const std::string& name, int flags, int64_t& size) const;
 
   Folder root_;
 };

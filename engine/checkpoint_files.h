@@ -5,7 +5,10 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "checkpoint/commit.h"
 #include "checkpoint/find.h"
@@ -14,6 +17,8 @@
 #include "engine/checkpoint_types.h"
 #include "engine/mesh_ranks.h"
 #include "engine/run_state.h"
+#include "engine/state_files.h"
+#include "model/hf/model_layout.h"
 
 namespace zeroth::engine {
 
@@ -29,9 +34,15 @@ class CheckpointFiles {
  public:
   explicit CheckpointFiles(comm::Mesh& mesh) : ranks_(mesh) {}
 
+  // As InitOptions::saved_model; before the first call.
+  void save_as(std::optional<SavedModel> model) { model_ = std::move(model); }
+
   // As Engine::save_checkpoint.
   SavedCheckpoint save(const std::filesystem::path& folder, const EngineValues& values,
-                       const RunCounters& counters, const ClientState& client_state);
+                       const RunCounters& counters, const CheckpointRequest& request);
+  // As Engine::keep_checkpoints.
+  std::vector<std::string> keep(const std::filesystem::path& folder, int64_t newest,
+                                const std::set<int64_t>& steps);
 
   struct Loaded {
     LoadedCheckpoint told;
@@ -39,15 +50,25 @@ class CheckpointFiles {
   };
   // As Engine::load_checkpoint; values are loaded, and the counters are to be taken over.
   std::optional<Loaded> load(const std::filesystem::path& path, const EngineValues& values,
-                             LoadedParts parts);
+                             const LoadOptions& options);
 
  private:
   checkpoint::Saver& saver(const std::filesystem::path& folder);
+  StoredName stored_name() const;
+  // Of what the ranks save; nothing where no model is asked for.
+  std::optional<model::ModelLayout> model_layout(const HeldValues& held) const;
+  // This rank's values. Not collective.
+  checkpoint::Contribution write(const checkpoint::Save& save, const HeldValues& held,
+                                 const CheckpointRequest& request,
+                                 const model::ModelLayout* layout) const;
   // The same for all ranks.
   checkpoint::Place locate(const std::filesystem::path& path);
+
   MeshRanks ranks_;
+  std::optional<SavedModel> model_;
   std::map<std::filesystem::path, std::unique_ptr<checkpoint::Saver>> savers_;
   std::optional<checkpoint::Parent> parent_;
+  std::string run_id_;  // empty: none is known yet
 };
 
 }  // namespace zeroth::engine

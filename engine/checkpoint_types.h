@@ -1,15 +1,43 @@
-// What saving and loading a checkpoint says to the caller.
+// What a program says about the checkpoints of its run, and what saving and loading say to it.
 #pragma once
 
+#include <torch/types.h>
+
+#include <cstdint>
 #include <filesystem>
-#include <map>
+#include <functional>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "checkpoint/manifest.h"
+#include "checkpoint/reader.h"
+#include "model/spec.h"
+
 namespace zeroth::engine {
 
-// Texts of one's own that a checkpoint carries.
-using ClientState = std::map<std::string, std::string>;
+// Numbers and texts of one's own that a checkpoint carries.
+using ClientState = checkpoint::Counters;
+
+// A model of a family that transformers knows. Checkpoints have its names for parameters, and are
+// folders that transformers loads: the weights in `dtype`, unset: working precision.
+struct SavedModel {
+  model::ModelSpec spec;
+  std::optional<torch::Dtype> dtype = {};
+};
+
+// The same on all ranks.
+struct CheckpointRequest {
+  ClientState client_state = {};
+  // Of the program's configuration, beside what the engine says itself.
+  checkpoint::Texts must_equal = {}, may_change = {};
+  bool states = true;                 // false: the model alone, of which no run goes on
+  int64_t keep = 0;                   // so many of the newest stay, this one included; 0: all
+  std::set<int64_t> keep_steps = {};  // and these
+  // On rank 0: writes what else belongs into the folder. May throw.
+  std::function<void(const std::filesystem::path& folder)> write_files = {};
+};
 
 struct SavedCheckpoint {
   std::filesystem::path path;  // "DIR/step-8"
@@ -21,6 +49,13 @@ enum class LoadedParts {
   kAll,
   kWithoutOptimizer,  // weights and counters; the optimizer's states stay as they are
   kWeights            // these alone
+};
+
+struct LoadOptions {
+  LoadedParts parts = LoadedParts::kAll;
+  // On every rank, for each checkpoint that is tried, before its states are loaded. An Error
+  // refuses it; checkpoint::Damaged sends all ranks to the one before.
+  std::function<void(checkpoint::Reader& reader)> accept = {};
 };
 
 struct LoadedCheckpoint {

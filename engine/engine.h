@@ -6,89 +6,23 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "comm/mesh.h"
 #include "configs/config.h"
-#include "device/memory_use.h"
 #include "engine/checkpoint_types.h"
 #include "engine/loader.h"
 #include "engine/model_sink.h"
 #include "engine/outline.h"
 #include "engine/run_state.h"
+#include "engine/step_stats.h"
 #include "model/block.h"
 #include "model/weight_source.h"
-#include "offload/access.h"
 
 namespace zeroth::engine {
-
-// Seconds of one step by the clock of the device that works; they add up to the step less what the
-// caller does between steps.
-struct StepTimes {
-  double data = 0;      // Loader::next
-  double forward = 0;   // with the waits for gathers in it
-  double backward = 0;  // recompute and the start of reductions included
-  double reduce = 0;    // waiting for the last reductions, norm
-  // On a GPU of the update of the step before, as that of this one still goes on when the step
-  // returns; likewise where updates wait for the next forward, whose time they are not part of.
-  double update = 0;
-};
-
-// What offload cost this rank in one step.
-struct OffloadTimes {
-  double update = 0;         // seconds in updates that waited for the next use of their parameters
-  offload::Traffic traffic;  // between resting places and memory
-  // Share of the transfers' time in which this rank did something else. A GPU and its host may wait
-  // at once: none then.
-  double hidden() const {
-    return traffic.waited_s < traffic.under_way_s ? 1 - traffic.waited_s / traffic.under_way_s : 0;
-  }
-};
-
-// Of one block in one step, all micro-batches together.
-struct BlockTime {
-  std::string label;
-  int64_t parameters = 0;  // whole; a tied weight counts in each of its blocks
-  double forward = 0;      // seconds, gathers included
-  double backward = 0;     // recompute and the start of reductions included
-};
-
-struct MemoryPoint {
-  std::string name;  // "after forward"
-  device::MemoryUse use;
-};
-
-struct StepStats {
-  int64_t step = 0;  // 1 for the first
-  double loss = 0;   // the mean that Config::loss_mean names
-  // Global L2 norm before clipping, unscaled; not finite when the step was skipped.
-  double grad_norm = 0;
-  double lr = 0;  // rate that this update used
-  double loss_scale = 1;
-  // Not empty: the run cannot go on (NonFiniteSkips::End) and why. The next train_batch throws it.
-  std::string failure;
-  // Where and since which step gradients are not finite: "since step 3, first in backward in block
-  // head, parameter head.weight". Empty where they are.
-  std::string not_finite;
-  bool skipped = false;     // gradients were not finite: no update
-  bool end_wanted = false;  // some rank's Loader wants training to end; the same on all ranks
-  int64_t skipped_total = 0;
-  int64_t tokens = 0;          // positions run, over all ranks, padding included
-  int64_t trained_tokens = 0;  // over all ranks
-  StepTimes times;
-  comm::CommTimes comm;  // of this rank in this step
-  OffloadTimes offload;
-  std::vector<MemoryPoint> memory;  // of this rank, with memory_breakdown; else empty
-  std::vector<BlockTime> blocks;    // of this rank, in the step that flops_profiler asks for
-};
-
-struct EvalStats {
-  double loss = 0;  // mean over all trained tokens of all ranks
-  int64_t trained_tokens = 0;
-  bool end_wanted = false;  // some rank's Loader wanted it to end: it was left, and has no loss
-};
 
 // Which values of the parameters are saved.
 enum class SavedValues { kWorking, kMasters };
@@ -105,6 +39,8 @@ struct InitOptions {
   // Asked while weights are read: should this rank's run end? Then initialize throws EndWanted on
   // all ranks. All pass one or none does.
   std::function<bool()> wants_end = nullptr;
+  // Of checkpoints; unset: they have the blocks' own names for parameters, and hold no model.
+  std::optional<SavedModel> saved_model = {};
 };
 
 // What InitOptions::wants_end asked for. The ranks agree: nobody waits for another one.
@@ -145,18 +81,22 @@ class Engine {
   // collective. On a GPU it waits for what is queued.
   virtual void save_states(StateSink& sink) = 0;
   virtual RunCounters counters() const = 0;
-  // A checkpoint of all that, DIR/step-N after N steps (docs/checkpoint.md), and the texts beside
-  // it. It is there whole, or not at all, whenever the machine ends. Folders of former steps stay.
-  // Collective; what fails on one rank is an Error on all, and the run may go on.
+  // A checkpoint of all that, DIR/step-N after N steps (docs/checkpoint.md), and what the request
+  // adds. It is there whole, or not at all, whenever the machine ends. Folders of former steps
+  // stay. Collective; what fails on one rank is an Error on all, and the run may go on.
   virtual SavedCheckpoint save_checkpoint(const std::filesystem::path& dir,
-                                          const ClientState& client_state = {}) = 0;
+                                          const CheckpointRequest& request = {}) = 0;
+  // Of the checkpoints in `dir` keeps `newest` and `steps`. Rank 0 returns what went wrong.
+  virtual std::vector<std::string> keep_checkpoints(const std::filesystem::path& dir,
+                                                    int64_t newest,
+                                                    const std::set<int64_t>& steps) = 0;
   // The newest one in `path` that is complete, or the one that `path` is. One whose bytes are not
   // those that were written gives way to the one before it, on all ranks. Nothing where there is
-  // none. It may come from any number of ranks, stage, resting place and precision. Collective.
+  // none. Ranks, stage, resting place and precision may be others. Collective.
   // Throws an Error where it is of another model or optimizer, or none can be loaded; then the
   // engine is of no use.
-  virtual std::optional<LoadedCheckpoint> load_checkpoint(
-      const std::filesystem::path& path, LoadedParts parts = LoadedParts::kAll) = 0;
+  virtual std::optional<LoadedCheckpoint> load_checkpoint(const std::filesystem::path& path,
+                                                          const LoadOptions& options = {}) = 0;
 
   // Takes over the states and counters of a run of the same model and optimizer: the next step is
   // the one that would have followed there. Collective. After an Error the engine is of no use.

@@ -58,6 +58,7 @@ std::unique_ptr<Engine> initialize(model::Blocks blocks, const configs::Config& 
   settle_buffers(blocks, *mesh);
   auto engine = std::make_unique<TrainEngine>(std::move(blocks), config, std::move(mesh),
                                               /*link=*/nullptr, options.trains);
+  engine->save_as(options.saved_model);
   EndAgreement end(engine->mesh(), options.wants_end);
   const auto ends = [&] { return options.wants_end && end.reached(); };
   if (!load_values(engine->plan(), *weights, engine->store(), engine->optimizer(), ends)) {

@@ -20,6 +20,10 @@ class Loader {
   // EvalStats::end_wanted, on all of them. Asked once a step, after backward, and between the
   // blocks of an evaluation.
   virtual bool wants_end() { return false; }
+
+  // Should the run be saved after this step? What one rank says becomes StepStats::save_wanted on
+  // all of them. Asked when wants_end() is, in training.
+  virtual bool wants_save() { return false; }
 };
 
 }  // namespace zeroth::engine

@@ -93,9 +93,9 @@ void refuse_untrained(const StepBatches& batches, int64_t step, comm::Mesh& mesh
 torch::Tensor to_tensor(const torch::Tensor& loss, const torch::Tensor& squares,
                         const StepSums& own) {
   const StepCounts& counts = own.counts;
-  torch::Tensor known = torch::tensor(
-      {own.ends, own.unused, counts.tokens, counts.trained_tokens, counts.trained_micro_batches},
-      torch::kDouble);
+  torch::Tensor known = torch::tensor({own.ends, own.saves, own.unused, counts.tokens,
+                                       counts.trained_tokens, counts.trained_micro_batches},
+                                      torch::kDouble);
   if (!loss.is_cpu()) known = known.pin_memory().to(loss.device(), /*non_blocking=*/true);
   return at::cat({at::stack({loss.to(torch::kDouble), squares.to(torch::kDouble)}), known});
 }
@@ -107,9 +107,10 @@ StepSums from_tensor(const torch::Tensor& sums) {
   return {.loss = values[0],
           .squares = values[1],
           .ends = count(2),
-          .unused = count(3),
+          .saves = count(3),
+          .unused = count(4),
           .counts = {
-              .tokens = count(4), .trained_tokens = count(5), .trained_micro_batches = count(6)}};
+              .tokens = count(5), .trained_tokens = count(6), .trained_micro_batches = count(7)}};
 }
 
 }  // namespace zeroth::engine

@@ -66,6 +66,7 @@ struct StepSums {
   double loss = 0;     // divided by LossDivisor
   double squares = 0;  // of the gradients' elements
   int64_t ends = 0;    // ranks whose Loader wants training to end
+  int64_t saves = 0;   // ranks whose Loader wants the run to be saved
   int64_t unused = 0;  // ranks that left a parameter without a gradient
   StepCounts counts;
 };

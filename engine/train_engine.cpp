@@ -95,6 +95,7 @@ StepStats TrainEngine::train_batch(Loader& data) {
   stats.loss = sums.loss * correction;
   stats.grad_norm = std::sqrt(sums.squares) * grad_factor;
   stats.end_wanted = sums.ends > 0;
+  stats.save_wanted = sums.saves > 0;
   stats.tokens = sums.counts.tokens;
   stats.trained_tokens = sums.counts.trained_tokens;
   apply(stats, grad_factor);
@@ -107,7 +108,10 @@ StepStats TrainEngine::train_batch(Loader& data) {
 StepSums TrainEngine::own_sums(const StepBatches& step, Loader& data) const {
   const bool unused =
       !config_.zero.ignore_unused_parameters && leaves_unused(plan_, *strategy_.grads);
-  return {.ends = data.wants_end(), .unused = unused, .counts = step.counts};
+  return {.ends = data.wants_end(),
+          .saves = data.wants_save(),
+          .unused = unused,
+          .counts = step.counts};
 }
 
 OffloadTimes TrainEngine::offload_times() const {
@@ -312,17 +316,23 @@ void TrainEngine::load_states(StateSource& source, const RunCounters& counters) 
 }
 
 SavedCheckpoint TrainEngine::save_checkpoint(const std::filesystem::path& dir,
-                                             const ClientState& client_state) {
+                                             const CheckpointRequest& request) {
   return checkpoints_.save(dir, {held_values(), config_, strategy_.description}, counters(),
-                           client_state);
+                           request);
+}
+
+std::vector<std::string> TrainEngine::keep_checkpoints(const std::filesystem::path& dir,
+                                                       int64_t newest,
+                                                       const std::set<int64_t>& steps) {
+  return checkpoints_.keep(dir, newest, steps);
 }
 
 std::optional<LoadedCheckpoint> TrainEngine::load_checkpoint(const std::filesystem::path& path,
-                                                             LoadedParts parts) {
+                                                             const LoadOptions& options) {
   const auto loaded =
-      checkpoints_.load(path, {held_values(), config_, strategy_.description}, parts);
+      checkpoints_.load(path, {held_values(), config_, strategy_.description}, options);
   if (!loaded) return std::nullopt;
-  if (parts != LoadedParts::kWeights) take_over(loaded->counters);
+  if (options.parts != LoadedParts::kWeights) take_over(loaded->counters);
   return loaded->told;
 }
 

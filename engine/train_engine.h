@@ -34,9 +34,11 @@ class TrainEngine final : public Engine {
   void save_states(StateSink& sink) override;
   RunCounters counters() const override;
   SavedCheckpoint save_checkpoint(const std::filesystem::path& dir,
-                                  const ClientState& client_state = {}) override;
+                                  const CheckpointRequest& request = {}) override;
+  std::vector<std::string> keep_checkpoints(const std::filesystem::path& dir, int64_t newest,
+                                            const std::set<int64_t>& steps) override;
   std::optional<LoadedCheckpoint> load_checkpoint(const std::filesystem::path& path,
-                                                  LoadedParts parts = LoadedParts::kAll) override;
+                                                  const LoadOptions& options = {}) override;
   void load_states(StateSource& source, const RunCounters& counters) override;
 
   const configs::Config& config() const override { return config_; }
@@ -49,6 +51,7 @@ class TrainEngine final : public Engine {
   std::string strategy() const override { return strategy_.description; }
 
   // For set-up and for tests that look inside.
+  void save_as(std::optional<SavedModel> model) { checkpoints_.save_as(std::move(model)); }
   void keep_inputs_in(std::shared_ptr<KeptInputs> kept) { kept_ = std::move(kept); }
   const zero::UnitPlan& plan() const { return plan_; }
   zero::ParamStore& store() { return *strategy_.store; }

@@ -66,11 +66,11 @@ Answer list(const Arguments& arguments) {
   Answer answer;
   answer.text = printable(place.disk->path().string()) + "\n";
   for (const Found& one : found) {
-    const std::string state = &one == newest   ? "complete, the newest"
-                              : one.complete() ? "complete"
+    const std::string state = &one == newest ? "complete, the newest"
                               : one.weights_only
                                   ? "weights without states, from which no run goes on"
-                                  : "not complete: " + one.fault;
+                              : one.complete() ? "complete"
+                                               : "not complete: " + one.fault;
     answer.text += printable(fmt::format("  {:<14}  {:>10}  {:>7}  {}", one.name,
                                          format_bytes(one.bytes), age_of(one), state)) +
                    "\n";

@@ -5,11 +5,11 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "model/hf/model_layout.h"
 #include "model/hf/output_folder.h"
 #include "model/hf/safetensors_writer.h"
 #include "model/spec.h"
@@ -21,8 +21,7 @@ struct WriterOptions {
   std::filesystem::path output;
   ModelSpec spec;
   torch::ScalarType dtype = torch::kFloat32;  // precision on the disk
-  // Shards end before they grow beyond this. One tensor may be larger.
-  int64_t max_shard_bytes = 5'000'000'000;
+  int64_t max_shard_bytes = kMostShardBytes;
   bool overwrite = false;
 };
 
@@ -43,15 +42,11 @@ class ModelWriter {
   std::unique_ptr<FormerModel> commit();
 
  private:
-  void plan_shards(const WriterOptions& options, const std::vector<PlannedTensor>& parameters);
-  void write_index(const WriterOptions& options, const std::vector<PlannedTensor>& parameters);
-
   std::filesystem::path target_;
   ModelSpec spec_;
   OutputFolder folder_;
+  ModelLayout layout_;
   std::vector<std::unique_ptr<SafetensorsWriter>> shards_;
-  std::map<std::string, size_t> shard_of_;  // by canonical name
-  std::vector<std::string> shard_names_;
 };
 
 }  // namespace zeroth::model

@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "base/error.h"
@@ -16,19 +15,6 @@
 
 namespace zeroth::model {
 namespace {
-
-const char* dtype_name(torch::ScalarType dtype) {
-  if (dtype == torch::kFloat32) return "F32";
-  if (dtype == torch::kFloat16) return "F16";
-  ZEROTH_CHECK(dtype == torch::kBFloat16, "no checkpoint holds {}", c10::toString(dtype));
-  return "BF16";
-}
-
-int64_t element_count(const std::vector<int64_t>& shape) {
-  int64_t count = 1;
-  for (const int64_t extent : shape) count *= extent;
-  return count;
-}
 
 // What fp16 cannot hold would be infinite for whoever loads the file.
 void require_in_range(const std::string& name, const torch::Tensor& from, const torch::Tensor& to) {
@@ -51,31 +37,26 @@ void require_finite(const std::filesystem::path& target, const std::string& name
   }
 }
 
+torch::Tensor in_saved_dtype(const std::string& name, const torch::Tensor& tensor,
+                             torch::ScalarType dtype) {
+  torch::Tensor saved = tensor.detach().to(torch::kCPU, dtype).contiguous();
+  if (dtype == torch::kFloat16 && tensor.scalar_type() != torch::kFloat16) {
+    require_in_range(name, tensor, saved);
+  }
+  return saved;
+}
+
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, torch::ScalarType dtype,
                                      const std::vector<PlannedTensor>& tensors)
     : path_(path), dtype_(dtype) {
-  const auto width = static_cast<int64_t>(c10::elementSize(dtype));
-  nlohmann::ordered_json header;
-  header["__metadata__"] = {{"format", "pt"}};
-  int64_t offset = 0;
+  const SafetensorsLayout layout = plan_safetensors(dtype, tensors);
   for (const PlannedTensor& tensor : tensors) {
-    const int64_t end = offset + element_count(tensor.shape) * width;
-    header[tensor.name] = {
-        {"dtype", dtype_name(dtype)}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
-    const bool added = regions_.try_emplace(tensor.name, Region{tensor.shape, offset}).second;
-    ZEROTH_CHECK(added, "{} is planned twice", tensor.name);
-    offset = end;
+    regions_[tensor.name] = {tensor.shape, layout.offsets.at(tensor.name)};
   }
-  std::string text = header.dump();
-  text.resize((text.size() + 7) / 8 * 8, ' ');
-  const uint64_t length = text.size();
-  for (auto& [name, region] : regions_) region.offset += static_cast<int64_t>(8 + length);
-
   fd_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (fd_.get() < 0) throw Error("{} cannot be created: {}", path.string(), system_reason(errno));
-  reserve(static_cast<int64_t>(8 + length) + offset);
-  write_bytes(&length, 8, 0);
-  write_bytes(text.data(), text.size(), 8);
+  reserve(layout.size);
+  write_bytes(layout.header.data(), layout.header.size(), 0);
 }
 
 // A full disk shows before the first tensor is written, where the file system can tell.
@@ -110,10 +91,7 @@ void SafetensorsWriter::write(const std::string& name, const torch::Tensor& tens
   ZEROTH_CHECK(!region.written, "{} is written twice", name);
   ZEROTH_CHECK(tensor.sizes() == torch::IntArrayRef(region.shape), "{} is [{}], planned [{}]", name,
                fmt::join(tensor.sizes(), ", "), fmt::join(region.shape, ", "));
-  const torch::Tensor bytes = tensor.detach().to(torch::kCPU, dtype_).contiguous();
-  if (dtype_ == torch::kFloat16 && tensor.scalar_type() != torch::kFloat16) {
-    require_in_range(name, tensor, bytes);
-  }
+  const torch::Tensor bytes = in_saved_dtype(name, tensor, dtype_);
   write_bytes(bytes.data_ptr(), bytes.nbytes(), region.offset);
   region.written = true;
 }

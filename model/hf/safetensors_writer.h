@@ -12,18 +12,19 @@
 #include <vector>
 
 #include "base/file_descriptor.h"
+#include "model/hf/model_layout.h"
 
 namespace zeroth::model {
-
-struct PlannedTensor {
-  std::string name;
-  std::vector<int64_t> shape;
-};
 
 // Throws an Error that names both where a value of the parameter is not finite: such a model would
 // replace a good one. `target` is what the user calls the model, `tensor` has any floating dtype.
 void require_finite(const std::filesystem::path& target, const std::string& name,
                     const torch::Tensor& tensor);
+
+// A contiguous copy on the CPU as a file of this dtype has it. A finite value that float16 cannot
+// hold is an Error that names the parameter.
+torch::Tensor in_saved_dtype(const std::string& name, const torch::Tensor& tensor,
+                             torch::ScalarType dtype);
 
 class SafetensorsWriter {
  public:
@@ -33,7 +34,7 @@ class SafetensorsWriter {
                     const std::vector<PlannedTensor>& tensors);
 
   // tensor: any floating dtype, strides and device, of the planned shape; each name once, in any
-  // order. A finite value that float16 cannot hold is an Error.
+  // order. Throws as in_saved_dtype().
   void write(const std::string& name, const torch::Tensor& tensor);
 
   // Every planned tensor must have been written. Blocks until the bytes are on the disk.

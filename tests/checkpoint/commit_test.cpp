@@ -74,7 +74,7 @@ TEST_CASE("each save names the one before, and where the run went on from") {
 TEST_CASE("the newest ones stay, and those that are named or were loaded") {
   const auto disk = std::make_shared<FakeDisk>();
   const auto work = [&](Saver& saver, Ranks& ranks) {
-    saver.keep_steps({2});
+    saver.keep(2, {2});
     for (const int64_t step : {1, 2, 3, 4, 5, 6}) save(saver, ranks, step, step);
   };
   CHECK(run(disk, work) == kBothWell);

@@ -136,6 +136,13 @@ std::unique_ptr<NewFile> FakeDisk::create(const std::string& name, int64_t) {
   return std::make_unique<File>(*this, node, name);
 }
 
+std::unique_ptr<NewFile> FakeDisk::join(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  const NodePtr node = find(name);
+  if (!node || node->is_folder) fail("opening the file", name, ENOENT);
+  return std::make_unique<File>(*this, node, name);
+}
+
 std::unique_ptr<OldFile> FakeDisk::open(const std::string& name) {
   const std::lock_guard lock(mutex_);
   const NodePtr node = find(name);

@@ -51,6 +51,7 @@ class FakeDisk : public Disk {
 
   const std::filesystem::path& path() const override { return path_; }
   std::unique_ptr<NewFile> create(const std::string& name, int64_t size) override;
+  std::unique_ptr<NewFile> join(const std::string& name) override;
   std::unique_ptr<OldFile> open(const std::string& name) override;
   void make_folder(const std::string& name) override;
   std::vector<Entry> list(const std::string& folder) override;

@@ -27,6 +27,9 @@ class KillingDisk : public Disk {
   std::unique_ptr<NewFile> create(const std::string& name, int64_t size) override {
     return std::make_unique<File>(*this, before()->create(name, size));
   }
+  std::unique_ptr<NewFile> join(const std::string& name) override {
+    return std::make_unique<File>(*this, disk_->join(name));
+  }
   std::unique_ptr<OldFile> open(const std::string& name) override { return disk_->open(name); }
   void make_folder(const std::string& name) override { before()->make_folder(name); }
   std::vector<Entry> list(const std::string& folder) override { return disk_->list(folder); }

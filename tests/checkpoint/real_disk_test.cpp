@@ -54,6 +54,23 @@ TEST_CASE("a file is made once, written at any place, and read back") {
         "P is cut short: 2 bytes are missing at byte 6");
 }
 
+TEST_CASE("a file that is there is joined to write other bytes of it; a link or a FIFO is not") {
+  const TempFolder folder;
+  const auto disk = RealDisk::make(folder.path());
+  const auto first = disk->create("y", 6), second = disk->join("y");
+  write_all(*second, std::as_bytes(std::span("def", 3)), 3);
+  write_all(*first, std::as_bytes(std::span("abc", 3)), 0);
+  second->sync();
+  second->close();
+  CHECK(read_text(*disk, "y", 6) == "abcdef");
+  CHECK(message_of<DiskError>([&] { (void)disk->join("z"); }) ==
+        (disk->path() / "z").string() + ": opening the file failed: No such file or directory");
+  fs::create_symlink(disk->path() / "y", disk->path() / "link");
+  CHECK_THROWS_AS(disk->join("link"), DiskError);
+  REQUIRE(::mkfifo((disk->path() / "fifo").c_str(), 0600) == 0);
+  CHECK_THROWS_AS(disk->join("fifo"), Error);
+}
+
 TEST_CASE("folders are listed with kind and size, renamed, exchanged and removed") {
   const TempFolder folder;
   const auto disk = RealDisk::make(folder.path());

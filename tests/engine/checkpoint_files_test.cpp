@@ -41,7 +41,7 @@ std::vector<double> train(const configs::Config& config, int ranks, const Run& r
     if (!run.from.empty()) {
       const auto loaded = engine->load_checkpoint(run.from);
       REQUIRE(loaded);
-      CHECK(loaded->client_state == ClientState{{"mine", "5"}});
+      CHECK((loaded->client_state == ClientState{{"mine", std::string("5")}}));
     }
     testing::ChainLoader loader(
         {.global_batch = config.batch.train_batch_size, .rank = mesh->rank(), .world_size = ranks});
@@ -50,7 +50,8 @@ std::vector<double> train(const configs::Config& config, int ranks, const Run& r
       const StepStats stats = engine->train_batch(loader);
       if (mesh->rank() == 0) losses.push_back(stats.loss);
       if (run.to.empty()) continue;
-      const SavedCheckpoint saved = engine->save_checkpoint(run.to, {{"mine", "5"}});
+      const SavedCheckpoint saved =
+          engine->save_checkpoint(run.to, {.client_state = {{"mine", std::string("5")}}});
       CHECK(saved.path == run.to / ("step-" + std::to_string(stats.step)));
       CHECK(saved.warnings.empty());
     }
@@ -157,9 +158,9 @@ TEST_CASE("weights alone, or with counters, leave the rest as it is") {
     configs::Config lion = config_of(2, 1);
     lion.optimizer.kind = configs::OptimizerConfig::Kind::kLion;
     const auto engine = testing::make_engine(testing::make_chain({.frozen = true}), lion, mesh);
-    REQUIRE(engine->load_checkpoint(folder.path(), LoadedParts::kWeights));
+    REQUIRE(engine->load_checkpoint(folder.path(), {.parts = LoadedParts::kWeights}));
     CHECK(engine->counters().steps == 0);
-    REQUIRE(engine->load_checkpoint(folder.path(), LoadedParts::kWithoutOptimizer));
+    REQUIRE(engine->load_checkpoint(folder.path(), {.parts = LoadedParts::kWithoutOptimizer}));
     CHECK(engine->counters().steps == 3);
     CHECK(engine->optimizer().state(0, 0).abs().max().item<double>() == 0);
   });

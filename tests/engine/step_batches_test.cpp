@@ -70,6 +70,7 @@ TEST_CASE("what the ranks tell each other at a step's end adds up, field by fiel
     const int64_t one = mesh->rank() + 1;
     const StepSums own = {
         .ends = one == 2,
+        .saves = one,
         .unused = one == 1,
         .counts = {
             .tokens = int64_t{1} << 50, .trained_tokens = 10 * one, .trained_micro_batches = one}};
@@ -80,6 +81,7 @@ TEST_CASE("what the ranks tell each other at a step's end adds up, field by fiel
     CHECK(sums.loss == 1);
     CHECK(sums.squares == 0.75);
     CHECK(sums.ends == 1);
+    CHECK(sums.saves == 3);
     CHECK(sums.unused == 1);
     CHECK(sums.counts.tokens == int64_t{1} << 51);
     CHECK(sums.counts.trained_tokens == 30);

@@ -1,0 +1,54 @@
+// The model that stands in a checkpoint for transformers: each rank writes the values that it saves
+// as states into the files of weights, too, and nothing is gathered.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/commit.h"
+#include "checkpoint/contribution.h"
+#include "engine/run_state.h"
+#include "model/hf/model_layout.h"
+
+namespace zeroth::engine {
+
+// Whether the model has it: masters of what is trained, weights of the rest.
+bool is_of_model(const StatePiece& piece);
+
+// The files in their sizes, with their first bytes, for all ranks to write into. By one rank,
+// before any other has a ModelRanges.
+std::vector<checkpoint::FilePart> make_model_files(const checkpoint::Save& save,
+                                                   const model::ModelLayout& layout);
+
+// Takes a rank's masters, and the weights of what is frozen, in the precision of the model. Throws
+// an Error that names the parameter where a value is not finite, or not in fp16: nobody could use
+// such a model.
+class ModelRanges : public StateSink {
+ public:
+  // Keeps references to both.
+  ModelRanges(const checkpoint::Save& save, const model::ModelLayout& layout);
+
+  void begin(const std::vector<StatePiece>& pieces) override;
+  void write(size_t index, int64_t first, const torch::Tensor& values) override;
+  // What this rank has written, once it is on the disk.
+  std::vector<checkpoint::FilePart> finish();
+
+ private:
+  struct Region {
+    std::string parameter;
+    size_t file = 0;
+    int64_t offset = 0;  // of the piece's first byte
+  };
+
+  const checkpoint::Save& save_;
+  const model::ModelLayout& layout_;
+  std::filesystem::path target_;                             // as users call it
+  std::vector<std::unique_ptr<checkpoint::NewFile>> files_;  // null: nothing of it is written here
+  std::vector<std::optional<Region>> regions_;               // by the number of the piece
+  std::vector<checkpoint::FilePart> parts_;
+};
+
+}  // namespace zeroth::engine

@@ -1,0 +1,133 @@
+#include "model/hf/model_layout.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/regular_file.h"
+#include "model/hf/checkpoint_map.h"
+#include "model/hf/companions.h"
+#include "model/hf/temporary_folder.h"
+
+namespace zeroth::model {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+const char* dtype_name(torch::ScalarType dtype) {
+  if (dtype == torch::kFloat32) return "F32";
+  if (dtype == torch::kFloat16) return "F16";
+  ZEROTH_CHECK(dtype == torch::kBFloat16, "no checkpoint holds {}", c10::toString(dtype));
+  return "BF16";
+}
+
+const char* config_dtype(torch::ScalarType dtype) {
+  return dtype == torch::kFloat32 ? "float32" : dtype == torch::kFloat16 ? "float16" : "bfloat16";
+}
+
+int64_t bytes_of(const PlannedTensor& tensor, torch::ScalarType dtype) {
+  auto bytes = static_cast<int64_t>(c10::elementSize(dtype));
+  for (const int64_t extent : tensor.shape) bytes *= extent;
+  return bytes;
+}
+
+std::string text_of(const Json& json) {
+  return json.dump(2) + "\n";
+}
+
+std::string index_text(const ModelLayout& layout) {
+  Json index;
+  int64_t total = 0;
+  for (const ModelLayout::File& file : layout.files) {
+    for (const PlannedTensor& tensor : file.tensors) total += bytes_of(tensor, layout.dtype);
+  }
+  index["metadata"]["total_size"] = total;
+  for (const ModelLayout::File& file : layout.files) {
+    for (const PlannedTensor& tensor : file.tensors) index["weight_map"][tensor.name] = file.name;
+  }
+  return text_of(index);
+}
+
+}  // namespace
+
+SafetensorsLayout plan_safetensors(torch::ScalarType dtype,
+                                   const std::vector<PlannedTensor>& tensors) {
+  SafetensorsLayout layout;
+  Json header;
+  header["__metadata__"] = {{"format", "pt"}};
+  int64_t offset = 0;
+  for (const PlannedTensor& tensor : tensors) {
+    const int64_t end = offset + bytes_of(tensor, dtype);
+    header[tensor.name] = {
+        {"dtype", dtype_name(dtype)}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
+    const bool added = layout.offsets.try_emplace(tensor.name, offset).second;
+    ZEROTH_CHECK(added, "{} is planned twice", tensor.name);
+    offset = end;
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  const uint64_t length = text.size();
+  layout.header.assign(sizeof(length), '\0');
+  std::memcpy(layout.header.data(), &length, sizeof(length));
+  layout.header += text;
+  for (auto& [name, begin] : layout.offsets) begin += std::ssize(layout.header);
+  layout.size = std::ssize(layout.header) + offset;
+  return layout;
+}
+
+int64_t ModelLayout::bytes() const {
+  int64_t sum = std::ssize(index);
+  for (const File& file : files) sum += file.layout.size;
+  return sum;
+}
+
+ModelLayout plan_model(const ModelSpec& spec, torch::ScalarType dtype,
+                       const std::vector<PlannedTensor>& parameters, int64_t max_shard_bytes) {
+  ModelLayout layout{.dtype = dtype, .files = {{}}, .places = {}, .index = {}};
+  int64_t filled = 0;
+  for (const PlannedTensor& parameter : parameters) {
+    const int64_t bytes = bytes_of(parameter, dtype);
+    if (filled > 0 && filled + bytes > max_shard_bytes) {
+      layout.files.emplace_back();
+      filled = 0;
+    }
+    filled += bytes;
+    layout.files.back().tensors.push_back({stored_name(spec, parameter.name), parameter.shape});
+    layout.places[parameter.name] = {layout.files.size() - 1, 0};
+  }
+  const size_t count = layout.files.size();
+  for (size_t i = 0; i < count; ++i) {
+    ModelLayout::File& file = layout.files[i];
+    file.name = count == 1 ? "model.safetensors"
+                           : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, count);
+    file.layout = plan_safetensors(dtype, file.tensors);
+  }
+  for (auto& [name, place] : layout.places) {
+    place.offset = layout.files[place.file].layout.offsets.at(stored_name(spec, name));
+  }
+  if (count > 1) layout.index = index_text(layout);
+  return layout;
+}
+
+void write_descriptions(const fs::path& source, const fs::path& output, torch::ScalarType dtype) {
+  const std::string path = (source / "config.json").string();
+  auto config = parse_ordered_json(read_file(path, kConfigLimits.bytes),
+                                   {.name = path, .limits = kConfigLimits});
+  if (!config.is_object()) throw Error("{} is not a JSON object", path);
+  config[config.contains("dtype") ? "dtype" : "torch_dtype"] = config_dtype(dtype);
+  if (config.contains("torch_dtype")) config["torch_dtype"] = config_dtype(dtype);
+  const fs::path target = output / "config.json";
+  std::ofstream file(target, std::ios::binary);
+  file << text_of(config);
+  file.close();
+  if (!file) throw Error("{} cannot be written: {}", target.string(), write_reason(errno, output));
+  copy_companions(source, output);
+}
+
+}  // namespace zeroth::model

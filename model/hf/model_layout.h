@@ -1,0 +1,64 @@
+// The files of a saved model, and where in them each value lies: known before any of it is written,
+// so that several ranks can write their own bytes.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "model/spec.h"
+
+namespace zeroth::model {
+
+struct PlannedTensor {
+  std::string name;
+  std::vector<int64_t> shape;
+};
+
+// Of one safetensors file whose tensors follow each other in their order. Pure.
+struct SafetensorsLayout {
+  std::string header;                      // the first bytes, its length included
+  std::map<std::string, int64_t> offsets;  // of each tensor's first byte
+  int64_t size = 0;                        // of the whole file
+};
+// dtype: float32, float16 or bfloat16, of all tensors.
+SafetensorsLayout plan_safetensors(torch::ScalarType dtype,
+                                   const std::vector<PlannedTensor>& tensors);
+
+// Shards end before they grow beyond this. One tensor may be larger.
+inline constexpr int64_t kMostShardBytes = 5'000'000'000;
+
+struct ModelLayout {
+  struct File {
+    std::string name;                    // "model.safetensors"
+    std::vector<PlannedTensor> tensors;  // by the names in files
+    SafetensorsLayout layout;
+  };
+  struct Place {
+    size_t file = 0;
+    int64_t offset = 0;  // of the first byte
+  };
+  torch::ScalarType dtype = torch::kFloat32;
+  std::vector<File> files;
+  std::map<std::string, Place> places;  // by canonical name
+  std::string index;                    // text of kIndexFile; empty: there is one file
+
+  int64_t bytes() const;  // of all files
+};
+inline constexpr const char* kIndexFile = "model.safetensors.index.json";
+
+// `parameters`: by their canonical names, a tied weight once. Pure.
+ModelLayout plan_model(const ModelSpec& spec, torch::ScalarType dtype,
+                       const std::vector<PlannedTensor>& parameters,
+                       int64_t max_shard_bytes = kMostShardBytes);
+
+// What stands beside the weights: config.json of the folder `source` with this dtype, and its
+// companions. Throws an Error that names the file.
+void write_descriptions(const std::filesystem::path& source, const std::filesystem::path& output,
+                        torch::ScalarType dtype);
+
+}  // namespace zeroth::model

@@ -1,0 +1,124 @@
+#include "engine/model_ranges.h"
+
+#include <ATen/ATen.h>
+#include <doctest/doctest.h>
+
+#include <limits>
+
+#include "base/error.h"
+#include "base/regular_file.h"
+#include "checkpoint/reader.h"
+#include "checkpoint/real_disk.h"
+#include "model/hf/safetensors_writer.h"
+#include "tests/support/temp_folder.h"
+
+namespace zeroth::engine {
+namespace {
+
+const std::vector<model::PlannedTensor> kParameters = {{"embedding.weight", {4, 3}},
+                                                       {"head.norm.weight", {5}}};
+
+model::ModelLayout layout_of(torch::Dtype dtype) {
+  model::ModelSpec spec;
+  spec.family = "llama";
+  return model::plan_model(spec, dtype, kParameters);
+}
+
+struct Part {
+  size_t parameter;
+  int64_t begin, end;
+  std::string state = "master";
+};
+
+// What a rank writes of `values`, in two portions each, the later one first.
+std::vector<checkpoint::FilePart> write(const checkpoint::Save& save,
+                                        const model::ModelLayout& layout,
+                                        const std::vector<torch::Tensor>& values,
+                                        const std::vector<Part>& parts) {
+  ModelRanges ranges(save, layout);
+  std::vector<StatePiece> pieces;
+  for (const Part& part : parts) {
+    const auto& [name, shape] = kParameters[part.parameter];
+    pieces.push_back({name, part.state, torch::kFloat, shape, part.begin, part.end});
+  }
+  ranges.begin(pieces);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const torch::Tensor own = values[parts[i].parameter].slice(0, parts[i].begin, parts[i].end);
+    ranges.write(i, 1, own.slice(0, 1));
+    ranges.write(i, 0, own.slice(0, 0, 1));
+  }
+  return ranges.finish();
+}
+
+void append(std::vector<checkpoint::FilePart>& all, const std::vector<checkpoint::FilePart>& more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
+
+struct Fixture {
+  TempFolder folder;
+  checkpoint::OneRank ranks;
+  checkpoint::Saver saver{checkpoint::RealDisk::make(folder / "c"), ranks, {.run_id = "run"}};
+};
+
+}  // namespace
+
+TEST_CASE("ranges of several ranks make up the file that one writer makes") {
+  Fixture at;
+  const std::vector<torch::Tensor> values = {torch::randn({12}), torch::randn({5})};
+  for (const auto dtype : {torch::kFloat32, torch::kBFloat16, torch::kFloat16}) {
+    const model::ModelLayout layout = layout_of(dtype);
+    checkpoint::Save save = at.saver.begin(3, layout.bytes());
+    checkpoint::Contribution all;
+    all.parts = make_model_files(save, layout);
+    append(all.parts, write(save, layout, values, {{1, 2, 5, "weight"}, {0, 0, 7, "exp_avg"}}));
+    append(all.parts, write(save, layout, values, {{0, 0, 7}, {0, 7, 12}, {1, 0, 2, "weight"}}));
+    save.commit(all, {});
+
+    model::SafetensorsWriter alone(at.folder / "alone", dtype, layout.files[0].tensors);
+    for (size_t i = 0; i < values.size(); ++i) {
+      alone.write(layout.files[0].tensors[i].name, values[i].view(kParameters[i].shape));
+    }
+    alone.finish();
+    CHECK(read_file(at.folder / "c/step-3/model.safetensors", 1 << 20) ==
+          read_file(at.folder / "alone", 1 << 20));
+    checkpoint::Reader reader = checkpoint::Reader::open(at.folder / "c/step-3");
+    CHECK(reader.read_text("model.safetensors", 1 << 20).size() ==
+          static_cast<size_t>(layout.bytes()));
+  }
+}
+
+TEST_CASE("a part that no rank wrote, or that is written twice, is refused") {
+  Fixture at;
+  const std::vector<torch::Tensor> values = {torch::randn({12}), torch::randn({5})};
+  const model::ModelLayout layout = layout_of(torch::kFloat32);
+  const auto commit = [&](const std::vector<Part>& parts) {
+    checkpoint::Save save = at.saver.begin(3, layout.bytes());
+    checkpoint::Contribution all;
+    all.parts = make_model_files(save, layout);
+    append(all.parts, write(save, layout, values, parts));
+    save.commit(all, {});
+  };
+  CHECK_THROWS_WITH_AS(commit({{0, 0, 7}, {1, 0, 5}}), doctest::Contains("expected from"), Error);
+  CHECK_THROWS_WITH_AS(commit({{0, 0, 7}, {0, 6, 12}, {1, 0, 5}}),
+                       doctest::Contains("expected from"), Error);
+  CHECK_NOTHROW(commit({{0, 0, 7}, {0, 7, 12}, {1, 0, 5}}));
+}
+
+TEST_CASE("a value that is no use is refused with its parameter's name") {
+  Fixture at;
+  const auto refused = [&](torch::Dtype dtype, double value) {
+    const model::ModelLayout layout = layout_of(dtype);
+    const checkpoint::Save save = at.saver.begin(3, layout.bytes());
+    make_model_files(save, layout);
+    std::vector<torch::Tensor> values = {torch::randn({12}), torch::randn({5})};
+    values[1][3] = value;
+    return message_of<Error>([&] { write(save, layout, values, {{0, 0, 12}, {1, 0, 5}}); });
+  };
+  const std::string step = (at.folder / "c/step-3").string();
+  CHECK(refused(torch::kFloat32, std::numeric_limits<double>::infinity()) ==
+        step + " is not saved: parameter head.norm.weight holds inf");
+  CHECK(refused(torch::kFloat16, 70000).starts_with("head.norm.weight has a value of 70000"));
+  CHECK(refused(torch::kFloat32, 70000) == "no exception");
+}
+
+}  // namespace zeroth::engine

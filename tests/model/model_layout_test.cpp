@@ -1,0 +1,82 @@
+#include "model/hf/model_layout.h"
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/regular_file.h"
+#include "model/hf/safetensors_writer.h"
+#include "tests/support/temp_folder.h"
+
+namespace zeroth::model {
+namespace {
+
+ModelSpec llama() {
+  ModelSpec spec;
+  spec.family = "llama";
+  return spec;
+}
+
+const std::vector<PlannedTensor> kParameters = {{"embedding.weight", {5, 2}},
+                                                {"layers.0.attention.q.weight", {2, 2}},
+                                                {"head.norm.weight", {2}}};
+
+}  // namespace
+
+TEST_CASE("a planned file has the bytes that a written one has") {
+  const TempFolder folder;
+  SafetensorsWriter writer(folder / "x", torch::kBFloat16, {{"a", {2, 3}}, {"b", {}}});
+  writer.write("a", torch::ones({2, 3}));
+  writer.write("b", torch::ones({}));
+  writer.finish();
+  const std::string written = read_file((folder / "x").string(), 1 << 20);
+  const SafetensorsLayout planned = plan_safetensors(torch::kBFloat16, {{"a", {2, 3}}, {"b", {}}});
+  CHECK(planned.size == std::ssize(written));
+  CHECK(written.starts_with(planned.header));
+  CHECK(planned.offsets.at("a") == std::ssize(planned.header));
+  CHECK(planned.offsets.at("b") == std::ssize(planned.header) + 12);
+}
+
+TEST_CASE("a model that fits into one file has no index") {
+  const ModelLayout layout = plan_model(llama(), torch::kFloat32, kParameters);
+  REQUIRE(layout.files.size() == 1);
+  CHECK(layout.files[0].name == "model.safetensors");
+  CHECK(layout.index.empty());
+  CHECK(layout.bytes() == layout.files[0].layout.size);
+  const int64_t begin = std::ssize(layout.files[0].layout.header);
+  CHECK(layout.places.at("embedding.weight").offset == begin);
+  CHECK(layout.places.at("layers.0.attention.q.weight").offset == begin + 40);
+  CHECK(layout.places.at("head.norm.weight").offset == begin + 56);
+  CHECK(layout.files[0].tensors[1].name == "model.layers.0.self_attn.q_proj.weight");
+}
+
+TEST_CASE("shards end before they grow beyond the limit, and the index names them") {
+  const ModelLayout layout = plan_model(llama(), torch::kFloat32, kParameters, 40);
+  REQUIRE(layout.files.size() == 2);
+  CHECK(layout.files[0].name == "model-00001-of-00002.safetensors");
+  CHECK(layout.places.at("head.norm.weight").file == 1);
+  CHECK(layout.places.at("head.norm.weight").offset ==
+        std::ssize(layout.files[1].layout.header) + 16);
+  const auto index = nlohmann::json::parse(layout.index);
+  CHECK(index["metadata"]["total_size"] == 64);
+  CHECK(index["weight_map"]["model.norm.weight"] == "model-00002-of-00002.safetensors");
+  CHECK(index["weight_map"].size() == 3);
+  CHECK(layout.bytes() ==
+        layout.files[0].layout.size + layout.files[1].layout.size + std::ssize(layout.index));
+}
+
+TEST_CASE("descriptions take over the dtype, and name what is wrong") {
+  const TempFolder folder;
+  std::ofstream(folder / "config.json") << R"({"model_type": "llama", "torch_dtype": "float32"})";
+  std::filesystem::create_directory(folder / "out");
+  write_descriptions(folder.path(), folder / "out", torch::kBFloat16);
+  const auto config =
+      nlohmann::json::parse(read_file((folder / "out/config.json").string(), 1 << 20));
+  CHECK(config == nlohmann::json{{"model_type", "llama"}, {"torch_dtype", "bfloat16"}});
+  CHECK_THROWS_WITH_AS(write_descriptions(folder.path(), folder / "nowhere", torch::kFloat32),
+                       doctest::Contains("cannot be written: No such file or directory"), Error);
+}
+
+}  // namespace zeroth::model
