@@ -90,6 +90,18 @@ _zeroth_checkpoint() {
   fi
 }
 
+# zeroth export DIR OUT
+_zeroth_export() {
+  if [[ $prev == --dtype ]]; then
+    _zeroth_words -W "fp32 bf16 fp16"
+  elif [[ $cur == -* ]]; then
+    _zeroth_words -W "--dtype --overwrite --help"
+  else
+    compopt -o filenames 2>/dev/null
+    _zeroth_words -d
+  fi
+}
+
 _zeroth() {
   local cur prev program
   _zeroth_here
@@ -97,11 +109,13 @@ _zeroth() {
   if ((program == 0)); then
     _zeroth_flag_or_value "${COMP_WORDS[0]}" && return
     compopt -o filenames 2>/dev/null
-    _zeroth_words -c -W "report check-config checkpoint finetune"
+    _zeroth_words -c -W "report check-config checkpoint export finetune"
   elif [[ ${COMP_WORDS[program]##*/} == finetune ]]; then
     _zeroth_flag_or_value "$(_zeroth_file "${COMP_WORDS[program]}")"
   elif [[ ${COMP_WORDS[program]} == checkpoint ]]; then
     _zeroth_checkpoint
+  elif [[ ${COMP_WORDS[program]} == export ]]; then
+    _zeroth_export
   else
     compopt -o filenames 2>/dev/null
     _zeroth_words -f

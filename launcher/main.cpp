@@ -1,6 +1,6 @@
 // `zeroth [flags] PROGRAM arguments...`: one rank of PROGRAM per GPU, or per group of CPU cores.
 // `zeroth report`: what there is. `zeroth check-config FILE`: what a configuration says. `zeroth
-// checkpoint list DIR`: what a run has saved.
+// checkpoint list DIR`: what a run has saved. `zeroth export DIR OUT`: a model out of it.
 #include <fmt/ranges.h>
 #include <unistd.h>
 
@@ -17,6 +17,7 @@
 #include "base/standard_streams.h"
 #include "launcher/check_config.h"
 #include "launcher/checkpoint_command.h"
+#include "launcher/export_command.h"
 #include "launcher/flags/cli.h"
 #include "launcher/machine/master_address.h"
 #include "launcher/report.h"
@@ -52,6 +53,12 @@ int tell_of_checkpoints(const std::vector<std::string>& arguments) {
   const CheckpointAnswer answer = checkpoint_command(arguments);
   print_answer(answer.text);
   return answer.status;
+}
+
+// The model stands, whoever reads this.
+int export_a_model(const std::vector<std::string>& arguments) {
+  write_all(STDOUT_FILENO, export_command(arguments));
+  return 0;
 }
 
 int report() {
@@ -136,6 +143,8 @@ int main(int argc, char** argv) {
       return check_config_command({argv + 2, argv + argc});
     if (argc > 1 && std::string_view(argv[1]) == "checkpoint")
       return tell_of_checkpoints({argv + 2, argv + argc});
+    if (argc > 1 && std::string_view(argv[1]) == "export")
+      return export_a_model({argv + 2, argv + argc});
     const LaunchOptions options = parse_command_line({argv + 1, argv + argc});
     if (options.report) return report();
     if (options.answer.empty()) return launch(options, now.count());

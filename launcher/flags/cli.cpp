@@ -33,7 +33,8 @@ constexpr const char* kUsage =
     "Usage: zeroth [flags] PROGRAM [arguments of PROGRAM]\n"
     "       zeroth report\n"
     "       zeroth check-config FILE\n"
-    "       zeroth checkpoint list|show|verify|prune DIR\n";
+    "       zeroth checkpoint list|show|verify|prune DIR\n"
+    "       zeroth export DIR OUT\n";
 
 // Lines of a message behind its first are indented: no text within it can look like another
 // message.
@@ -51,7 +52,9 @@ class Formatter : public CLI::Formatter {
            "Example: zeroth --num_gpus 2 finetune --model DIR --data train.jsonl "
            "--deepspeed ds_config.json\n"
            "report tells what this machine and this build offer, check-config what a "
-           "ds_config.json says, checkpoint what a run has saved; they start nothing.\n";
+           "ds_config.json says,\ncheckpoint what a run has saved; export makes a model of it. "
+           "They "
+           "start nothing.\n";
   }
 };
 

@@ -139,6 +139,15 @@ TEST_CASE("checkpoint has its commands, folders and flags offered") {
   CHECK(programs.offered("checkpoint prune out1 --k") == Words{"--keep"});
 }
 
+TEST_CASE("export has its folders, flags and precisions offered") {
+  const Programs programs;
+  CHECK(programs.offered("expo").front() == "export");
+  std::filesystem::create_directory(programs.folder() / "out1");
+  CHECK(programs.offered("export ou") == Words{"out1"});
+  CHECK(programs.offered("export out1 hf --ov") == Words{"--overwrite"});
+  CHECK(programs.offered("export out1 hf --dtype b") == Words{"bf16"});
+}
+
 TEST_CASE("the finetune that was built has all its flags offered") {
   const std::filesystem::path built = ZEROTH_BIN_DIR "/finetune";
   if (!std::filesystem::exists(built)) {

@@ -1,0 +1,69 @@
+#include "launcher/export_command.h"
+
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <map>
+
+#include "base/flag_words.h"
+#include "base/printable.h"
+#include "base/units.h"
+#include "launcher/export_model.h"
+#include "launcher/flags/cli.h"
+
+namespace zeroth::launcher {
+namespace {
+
+constexpr const char* kHelp = R"(
+DIR: an --output, the folder checkpoints in it, of which the newest complete one counts, or one checkpoint.
+OUT: the model's folder: weights as they were trained, rounded to --dtype; config.json, tokenizer and the
+like as the checkpoint has them. It appears whole or not at all.
+)";
+
+std::string answer_of(const Exported& exported) {
+  std::string text = fmt::format("{}: {} of {}, from {}\n", exported.to.string(),
+                                 counted(exported.tensors, "tensor"), format_bytes(exported.bytes),
+                                 exported.from.string());
+  if (!exported.copied.empty()) {
+    text += fmt::format("  with {}\n", fmt::join(exported.copied, ", "));
+  }
+  const auto& copied = exported.copied;
+  if (std::find(copied.begin(), copied.end(), "config.json") == copied.end()) {
+    text += "  without config.json, which the checkpoint does not have: only the weights\n";
+  }
+  return printable_message(text);
+}
+
+}  // namespace
+
+std::string export_command(const std::vector<std::string>& words) {
+  const std::map<std::string, Dtype> kDtypes = {
+      {"fp32", Dtype::kF32}, {"bf16", Dtype::kBf16}, {"fp16", Dtype::kF16}};
+  std::string from, to, dtype = "fp32";
+  ExportRequest request;
+  CLI::App app("Writes the model of a checkpoint as transformers loads it. Starts nothing.",
+               "zeroth export");
+  app.add_option("DIR", from, "Where the checkpoint is")->required();
+  app.add_option("OUT", to, "The model's folder: new or empty")->required();
+  app.add_option("--dtype", dtype, "fp32 (default), bf16 or fp16")->option_text("DTYPE");
+  app.add_flag("--overwrite", request.overwrite, "Replace the model that stands in OUT");
+  std::vector<std::string> reversed(words.rbegin(), words.rend());  // the order that CLI11 takes
+  try {
+    app.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    return app.help() + kHelp;
+  } catch (const CLI::ParseError& error) {
+    throw UsageError("export: {} (zeroth export --help)", flag_complaint(app, error));
+  }
+  const auto found = kDtypes.find(dtype);
+  if (found == kDtypes.end()) {
+    throw UsageError("export: --dtype {}: must be fp32, bf16 or fp16", shortened(dtype));
+  }
+  request.dtype = found->second;
+  request.from = from;
+  request.to = to;
+  return answer_of(export_model(request));
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,231 @@
+#include "launcher/export_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/printable.h"
+#include "base/units.h"
+#include "checkpoint/find.h"
+#include "checkpoint/reader.h"
+#include "launcher/new_folder.h"
+
+namespace zeroth::launcher {
+namespace {
+
+using checkpoint::Reader;
+using checkpoint::StoredFile;
+using checkpoint::StoredState;
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kChunk = int64_t{1} << 20;         // elements that are in memory at a time
+constexpr int64_t kMostCopied = int64_t{256} << 20;  // bytes of a file beside the weights
+constexpr std::string_view kConfig = "config.json";
+
+// Some tensors' file.
+struct Shard {
+  std::string name;
+  std::vector<StoredState> tensors;
+  int64_t bytes = 0;
+};
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
+
+// A model's, but for its weights and what tells of its training.
+bool is_copied(const StoredFile& file) {
+  const std::string& name = file.name;
+  return file.pieces.empty() && name.find('/') == name.npos && !name.ends_with(".safetensors") &&
+         !name.ends_with(".index.json") && !name.ends_with(".bin") &&
+         name != "trainer_state.json" && !name.ends_with("_results.json") &&
+         !name.ends_with(".html");
+}
+
+// Masters of what is trained, weights of what is frozen.
+std::vector<StoredState> tensors_of(const Reader& reader) {
+  std::map<std::string, StoredState> found;
+  for (const StoredState& state : reader.states()) {
+    StoredState& tensor = found[state.tensor];
+    if (state.state == "master" || (state.state == "weight" && tensor.state != "master")) {
+      tensor = state;
+    }
+  }
+  std::vector<StoredState> tensors;
+  for (const auto& [name, tensor] : found) {
+    const std::string where = fmt::format("{}: {}", reader.path().string(), shortened(name));
+    if (tensor.state.empty()) throw Error("{} has neither master nor weight", where);
+    if (!dtype_of(tensor.dtype)) {
+      throw Error("{} is {}, expected F32, BF16 or F16", where, shortened(tensor.dtype));
+    }
+    if (name == "__metadata__") throw Error("{} is no name of a tensor", where);
+    tensors.push_back(tensor);
+  }
+  if (tensors.empty()) {
+    throw Error("{} holds no states: where it is a model, transformers loads it as it is",
+                reader.path().string());
+  }
+  return tensors;
+}
+
+int64_t elements_of(const StoredState& tensor) {
+  return checkpoint::Box::whole(tensor.shape).elements();
+}
+
+std::vector<Shard> shards_of(const std::vector<StoredState>& tensors,
+                             const ExportRequest& request) {
+  std::vector<Shard> shards(1);
+  for (const StoredState& tensor : tensors) {
+    const int64_t bytes = elements_of(tensor) * static_cast<int64_t>(size_of(request.dtype));
+    if (shards.back().bytes > 0 && shards.back().bytes + bytes > request.most_bytes) {
+      shards.emplace_back();
+    }
+    shards.back().tensors.push_back(tensor);
+    shards.back().bytes += bytes;
+  }
+  for (size_t i = 0; i < shards.size(); ++i) {
+    shards[i].name = shards.size() == 1
+                         ? "model.safetensors"
+                         : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+  }
+  return shards;
+}
+
+// The header of a safetensors file, with its length before it.
+std::string header_of(const Shard& shard, Dtype dtype) {
+  Json header;
+  header["__metadata__"] = {{"format", "pt"}};
+  int64_t offset = 0;
+  for (const StoredState& tensor : shard.tensors) {
+    const int64_t end = offset + elements_of(tensor) * static_cast<int64_t>(size_of(dtype));
+    header[tensor.tensor] = {{"dtype", safetensors_name(dtype)},
+                             {"shape", tensor.shape},
+                             {"data_offsets", {offset, end}}};
+    offset = end;
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  const uint64_t length = text.size();
+  return std::string(reinterpret_cast<const char*>(&length), sizeof length) + text;
+}
+
+[[noreturn]] void refuse(const StoredState& tensor, float value, Dtype dtype) {
+  if (!std::isfinite(value)) {
+    throw Error("{} holds {}: such a model is not exported", shortened(tensor.tensor),
+                without_sign_of_nan(value));
+  }
+  throw Error("{} has a value of {:g}, beyond what {} holds: export in {}",
+              shortened(tensor.tensor), value, dtype == Dtype::kF16 ? "fp16" : "bf16",
+              dtype == Dtype::kF16 ? "bf16 or fp32" : "fp32");
+}
+
+// Reads, rounds and writes a chunk after the other.
+class ShardWriter {
+ public:
+  ShardWriter(Reader& reader, NewFolder& folder, Dtype dtype)
+      : reader_(reader), folder_(folder), dtype_(dtype) {}
+
+  void write(const Shard& shard) {
+    const std::string header = header_of(shard, dtype_);
+    offset_ = std::ssize(header);
+    const auto file = folder_.disk().create(folder_.name_of(shard.name), offset_ + shard.bytes);
+    checkpoint::write_all(*file, bytes_of(header), 0);
+    for (const StoredState& tensor : shard.tensors) write(*file, tensor);
+    file->sync();
+    file->close();
+  }
+
+ private:
+  void write(checkpoint::NewFile& file, const StoredState& tensor) {
+    const Dtype stored = *dtype_of(tensor.dtype);
+    const auto box = checkpoint::Box::whole(tensor.shape);
+    const int64_t elements = elements_of(tensor);
+    for (int64_t at = 0; at < elements; at += kChunk) {
+      const checkpoint::Range range{at, std::min(elements, at + kChunk)};
+      const auto count = static_cast<size_t>(range.elements());
+      read_.resize(count * size_of(stored));
+      written_.resize(count * size_of(dtype_));
+      reader_.read(tensor.tensor, tensor.state, box, range, read_);
+      if (const auto bad = convert(read_, stored, written_, dtype_)) refuse(tensor, *bad, dtype_);
+      checkpoint::write_all(file, written_, offset_);
+      offset_ += std::ssize(written_);
+    }
+  }
+
+  Reader& reader_;
+  NewFolder& folder_;
+  Dtype dtype_;
+  int64_t offset_ = 0;
+  std::vector<std::byte> read_, written_;
+};
+
+void write_index(const std::vector<Shard>& shards, NewFolder& folder) {
+  Json index;
+  int64_t total = 0;
+  for (const Shard& shard : shards) total += shard.bytes;
+  index["metadata"]["total_size"] = total;
+  for (const Shard& shard : shards) {
+    for (const StoredState& tensor : shard.tensors) index["weight_map"][tensor.tensor] = shard.name;
+  }
+  write_text(folder.disk(), folder.name_of("model.safetensors.index.json"), index.dump(2) + "\n");
+}
+
+std::string in_dtype(const std::string& config, const std::string& path, Dtype dtype) {
+  Json tree = parse_ordered_json(config, {.name = path, .limits = kConfigLimits});
+  if (!tree.is_object()) throw Error("{} is not a JSON object", path);
+  tree[tree.contains("dtype") ? "dtype" : "torch_dtype"] = config_name(dtype);
+  if (tree.contains("torch_dtype")) tree["torch_dtype"] = config_name(dtype);
+  return tree.dump(2) + "\n";
+}
+
+std::vector<std::string> copy_files(Reader& reader, NewFolder& folder, Dtype dtype) {
+  std::vector<std::string> copied;
+  for (const StoredFile& file : reader.manifest().files) {
+    if (!is_copied(file)) continue;
+    std::string text = reader.read_text(file.name, kMostCopied);
+    if (file.name == kConfig) text = in_dtype(text, (reader.path() / file.name).string(), dtype);
+    write_text(folder.disk(), folder.name_of(file.name), text);
+    copied.push_back(file.name);
+  }
+  return copied;
+}
+
+// The one that is named, or the newest one that is complete.
+std::string chosen(const checkpoint::Place& place) {
+  if (place.one) return *place.one;
+  const auto found = checkpoint::list_checkpoints(*place.disk);
+  const checkpoint::Found* newest = checkpoint::newest(found);
+  if (newest != nullptr) return newest->name;
+  throw Error("{} holds no complete checkpoint", place.disk->path().string());
+}
+
+}  // namespace
+
+Exported export_model(const ExportRequest& request) {
+  const checkpoint::Place place = checkpoint::locate(request.from);
+  if (!place.disk) throw Error("{}: there is no such folder", request.from.string());
+  const std::string name = chosen(place);
+  Reader reader(place.disk, name);
+  const auto tensors = tensors_of(reader);
+  const auto shards = shards_of(tensors, request);
+  NewFolder folder(request.to, request.overwrite);
+  Exported exported{.from = reader.path(), .to = folder.target(), .tensors = std::ssize(tensors)};
+  exported.copied = copy_files(reader, folder, request.dtype);
+  ShardWriter writer(reader, folder, request.dtype);
+  for (const Shard& shard : shards) {
+    writer.write(shard);
+    exported.bytes += shard.bytes;
+  }
+  if (shards.size() > 1) write_index(shards, folder);
+  folder.commit();
+  return exported;
+}
+
+}  // namespace zeroth::launcher

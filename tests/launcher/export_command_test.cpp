@@ -1,0 +1,57 @@
+#include "launcher/export_command.h"
+
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "launcher/flags/cli.h"
+#include "tests/launcher/exported.h"
+#include "tests/launcher/launched.h"
+
+namespace zeroth::launcher {
+namespace {
+
+std::string refused(const std::vector<std::string>& words) {
+  return message_of<UsageError>([&] { (void)export_command(words); });
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("export tells what it made of which checkpoint") {
+  const TempFolder folder;
+  save_model(folder / "out/checkpoints", 8, model_of(1));
+  const std::string said = export_command({folder / "out", folder / "hf", "--dtype", "bf16"});
+  CHECK(said == (folder / "hf").string() + ": 4 tensors of 70 B, from " +
+                    (folder / "out/checkpoints/step-8").string() +
+                    "\n  with config.json, tokenizer.json\n");
+  save_model(folder / "states/checkpoints", 8, model_of(1), /*with_config=*/false);
+  CHECK(contains(export_command({folder / "states", folder / "weights"}),
+                 "without config.json, which the checkpoint does not have: only the weights\n"));
+}
+
+TEST_CASE("a line that export cannot understand says what to write instead") {
+  CHECK(refused({}).starts_with("export: DIR is missing"));
+  CHECK(refused({"out"}).starts_with("export: OUT is missing"));
+  CHECK(refused({"out", "hf", "--dtype", "int8"}) ==
+        "export: --dtype int8: must be fp32, bf16 or fp16");
+  CHECK(contains(refused({"out", "hf", "--dtyp", "fp16"}), "--dtype"));
+  CHECK(contains(export_command({"--help"}), "appears whole or not at all."));
+}
+
+TEST_CASE("zeroth export is a command of the program, with its status") {
+  const TempFolder folder;
+  save_model(folder / "out/checkpoints", 8, model_of(1));
+  const auto good = run_zeroth({"export", folder / "out", folder / "hf"});
+  CHECK(good.status == 0);
+  CHECK(contains(good.out, "4 tensors"));
+  const auto again = run_zeroth({"export", folder / "out", folder / "hf"});
+  CHECK(again.status == 1);
+  CHECK(contains(again.err, "zeroth: error: " + (folder / "hf").string() + " is not empty"));
+  CHECK(run_zeroth({"export", folder / "out", folder / "hf", "--overwrite"}).status == 0);
+  CHECK(run_zeroth({"export"}).status == 2);
+}
+
+}  // namespace zeroth::launcher
