@@ -36,31 +36,49 @@ fs::path job_folder(const std::string& key, const configs::MonitorConfig& config
   return folder;
 }
 
+std::unique_ptr<Monitor> make_monitor(const std::string& key, const fs::path& folder) {
+  if (key == "csv_monitor") return std::make_unique<CsvMonitor>(folder);
+  return std::make_unique<TensorBoard>(folder);
+}
+
 }  // namespace
 
 Monitors::Monitors(const configs::Config& config, Warn warn) : warn_(std::move(warn)) {
   if (config.csv_monitor.enabled) {
     const fs::path folder = job_folder("csv_monitor", config.csv_monitor);
-    open_.push_back({"csv_monitor", folder.string(), std::make_unique<CsvMonitor>(folder)});
+    open_.push_back({"csv_monitor", folder.string(), make_monitor("csv_monitor", folder)});
   }
   if (config.tensorboard.enabled) {
     const fs::path folder = job_folder("tensorboard", config.tensorboard);
-    open_.push_back({"tensorboard", folder.string(), std::make_unique<TensorBoard>(folder)});
+    open_.push_back({"tensorboard", folder.string(), make_monitor("tensorboard", folder)});
   }
 }
 
 void Monitors::write(const std::vector<Event>& events) {
-  each([&](Monitor& monitor) { monitor.write(events); });
+  each([&](Open& open) { open.monitor->write(events); });
 }
 
 void Monitors::go_on_from(int64_t samples) {
-  each([&](Monitor& monitor) { monitor.go_on_from(samples); });
+  each([&](Open& open) { open.monitor->go_on_from(samples); });
 }
 
-void Monitors::each(const std::function<void(Monitor&)>& action) {
-  std::erase_if(open_, [&](const Open& open) {
+void Monitors::go_on_in(const fs::path& former, const fs::path& fresh) {
+  each([&](Open& open) {
+    if (open.folder != fresh.string()) return;
+    open.monitor = make_monitor(open.key, former);
+    open.folder = former.string();
+  });
+  std::error_code ignored;  // what stays shows as a run without a step
+  for (const auto& entry : fs::directory_iterator(fresh, ignored)) {
+    if (entry.path().filename().string().starts_with(kEventFile)) fs::remove(entry, ignored);
+  }
+  ::rmdir(fresh.c_str());
+}
+
+void Monitors::each(const std::function<void(Open&)>& action) {
+  std::erase_if(open_, [&](Open& open) {
     try {
-      action(*open.monitor);
+      action(open);
       return false;
     } catch (const Error& error) {
       warn_(

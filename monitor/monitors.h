@@ -1,6 +1,7 @@
 // The monitors that a configuration switches on, together.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -23,6 +24,9 @@ class Monitors {
   Monitors(const configs::Config& config, Warn warn);
 
   void write(const std::vector<Event>& events);
+  // Those that write into the folder `fresh`, which was made for this process, write into `former`,
+  // which is there, from now on. What they have begun in `fresh` goes. So for failures.
+  void go_on_in(const std::filesystem::path& former, const std::filesystem::path& fresh);
   // The run goes on from where it had trained on `samples`.
   void go_on_from(int64_t samples);
   bool any() const { return !open_.empty(); }
@@ -36,7 +40,7 @@ class Monitors {
     std::unique_ptr<Monitor> monitor;
   };
 
-  void each(const std::function<void(Monitor&)>& action);
+  void each(const std::function<void(Open&)>& action);
 
   Warn warn_;
   std::vector<Open> open_;

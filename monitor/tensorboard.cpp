@@ -18,8 +18,6 @@
 namespace zeroth::monitor {
 namespace {
 
-constexpr std::string_view kPrefix = "events.out.tfevents.";
-
 double wall_now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -74,9 +72,9 @@ int64_t newest_time(const std::filesystem::path& folder) {
   std::error_code failure;
   for (const auto& file : std::filesystem::directory_iterator(folder, failure)) {
     const std::string name = file.path().filename().string();
-    if (!name.starts_with(kPrefix)) continue;
+    if (!name.starts_with(kEventFile)) continue;
     int64_t time = 0;
-    std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), time);
+    std::from_chars(name.data() + kEventFile.size(), name.data() + name.size(), time);
     if (time < 4'000'000'000) newest = std::max(newest, time);
   }
   return newest;
@@ -86,7 +84,7 @@ std::string file_name(const std::filesystem::path& folder) {
   const int64_t time = std::max(static_cast<int64_t>(wall_now()), newest_time(folder) + 1);
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0) std::strcpy(host.data(), "localhost");
-  return fmt::format("{}{:010}.{}.{}.0", kPrefix, time, host.data(), ::getpid());
+  return fmt::format("{}{:010}.{}.{}.0", kEventFile, time, host.data(), ::getpid());
 }
 
 constexpr uint32_t kPolynomial = 0x82f63b78;  // bits reversed

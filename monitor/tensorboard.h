@@ -11,6 +11,8 @@
 
 namespace zeroth::monitor {
 
+inline constexpr std::string_view kEventFile = "events.out.tfevents.";
+
 // FOLDER/events.out.tfevents.TIME.HOST.PID.0, a new one for each run. TensorBoard reads a folder's
 // files by name: TIME is larger than in those that are there.
 class TensorBoard final : public Monitor {

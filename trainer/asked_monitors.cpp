@@ -12,7 +12,7 @@ namespace zeroth::trainer {
 namespace {
 
 // "Nov23_13-36-30_node7"
-std::string run_name() {
+std::string new_run_name() {
   utsname names{};
   ::uname(&names);
   const std::time_t now = std::time(nullptr);
@@ -39,11 +39,22 @@ void switch_monitors_on(const Flags& flags, configs::Resolved& resolved) {
   configs::MonitorConfig asked{.enabled = true, .output_path = report.folder, .job_name = ""};
   if (report.folder.empty()) {
     asked.output_path = (std::filesystem::path(flags.output) / "runs").string();
-    asked.job_name = run_name();
+    asked.job_name = new_run_name();
   }
   configs::Config& config = resolved.config;
   if (report.tensorboard) switch_on(config.tensorboard, asked, "tensorboard", resolved.origins);
   if (report.csv) switch_on(config.csv_monitor, asked, "csv_monitor", resolved.origins);
+}
+
+std::string run_name(const Flags& flags, const configs::Config& config,
+                     const configs::Origins& origins) {
+  if (!flags.report_to.folder.empty()) return "";
+  const auto is_asked = [&](const char* key) {
+    const auto origin = origins.find(key);
+    return origin != origins.end() && origin->second == "--report_to";
+  };
+  if (is_asked("tensorboard.job_name")) return config.tensorboard.job_name;
+  return is_asked("csv_monitor.job_name") ? config.csv_monitor.job_name : "";
 }
 
 }  // namespace zeroth::trainer

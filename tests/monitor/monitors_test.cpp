@@ -2,7 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "monitor/tensorboard.h"
 #include "tests/monitor/events.h"
 #include "tests/support/child_process.h"
 #include "tests/support/temp_folder.h"
@@ -103,6 +106,34 @@ TEST_CASE("a monitor that cannot go on says so and is off, and the others go on"
   CHECK(warnings[0] == "csv_monitor: " + (folder / "job").string() +
                            ": No such file or directory; it is off from here on, training goes on");
   CHECK(monitors.lines().size() == 1);
+}
+
+TEST_CASE("a run that goes on writes where it did, and what was made for the new one goes") {
+  const TempFolder folder;
+  const auto config_in = [&](const char* job) {
+    configs::Config config;
+    config.csv_monitor = {.enabled = true, .output_path = folder.path().string(), .job_name = job};
+    config.tensorboard = config.csv_monitor;
+    return config;
+  };
+  std::vector<std::string> warnings;
+  Monitors(config_in("old"), collect(warnings)).write(fixture_events());
+  Monitors monitors(config_in("new"), collect(warnings));
+  REQUIRE(fs::exists(folder / "new"));
+  monitors.go_on_in(folder / "old", folder / "new");
+  CHECK_FALSE(fs::exists(folder / "new"));
+  CHECK(monitors.lines()[1] == "tensorboard in " + (folder / "old").string());
+  const auto events = [&] {
+    return std::count_if(fs::directory_iterator(folder / "old"), fs::directory_iterator(),
+                         [](const fs::directory_entry& entry) {
+                           return entry.path().filename().string().starts_with(kEventFile);
+                         });
+  };
+  CHECK(events() == 2);
+  monitors.go_on_in(folder / "elsewhere", folder / "no monitor's");
+  monitors.write({{"Train/Samples/lr", 0.5, 4'000'000'000}});
+  CHECK(read_text(folder / "old/Train_Samples_lr.csv").ends_with("4000000000,0.5\r\n"));
+  CHECK(warnings.empty());
 }
 
 }  // namespace zeroth::monitor

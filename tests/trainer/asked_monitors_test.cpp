@@ -43,4 +43,22 @@ TEST_CASE("a monitor of the configuration stays where it is, and none asks for n
   CHECK_FALSE(config_of("--report_to none").tensorboard.enabled);
 }
 
+TEST_CASE("the folder in runs/ has a name where --report_to made it") {
+  const auto name_of = [](const std::string& line, const configs::Config& config = {}) {
+    configs::Resolved resolved{.config = config, .origins = {}, .notes = {}};
+    switch_monitors_on(parse(line), resolved);
+    const std::string name = run_name(parse(line), resolved.config, resolved.origins);
+    CHECK((name.empty() || name == resolved.config.tensorboard.job_name ||
+           name == resolved.config.csv_monitor.job_name));
+    return name;
+  };
+  CHECK_FALSE(name_of("--output out --report_to tensorboard").empty());
+  CHECK_FALSE(name_of("--output out --report_to wandb").empty());
+  CHECK(name_of("--output out --report_to all --logging_dir logs").empty());
+  CHECK(name_of("--output out").empty());
+  configs::Config config;
+  config.tensorboard = {.enabled = true, .output_path = "mine", .job_name = "job"};
+  CHECK(name_of("--output out --report_to tensorboard", config).empty());
+}
+
 }  // namespace zeroth::trainer

@@ -235,6 +235,33 @@ TEST_CASE("without a history the files go on, and what was told before is not kn
   CHECK(mean < 2.8);
 }
 
+TEST_CASE("a folder that --report_to names by time is that of the first try") {
+  Stage stage;
+  const auto runs = [&](const std::string& name) { return stage.bench / ("out/runs/" + name); };
+  const auto go = [&](const std::string& name, const std::string& history) {
+    stage.plan.config.tensorboard = {
+        .enabled = true, .output_path = stage.plan.flags.output + "/runs", .job_name = name};
+    stage.plan.origins["tensorboard.job_name"] = "--report_to";
+    const auto reporter = stage.reporter();
+    reporter->will_go_on();
+    reporter->started(*stage.engine);
+    CHECK(fs::exists(runs(name)));
+    reporter->go_on_from(history, history.empty() ? 0 : kSaved);
+    if (history.empty()) stage.tell(*reporter, 1, kSaved);
+    return reporter->history();
+  };
+  std::string history = go("Nov23_10-00-00_node7", "");
+  history = go("Nov23_11-00-00_node7", history);
+  history = go("Nov23_12-00-00_node7", history);
+  CHECK(fs::exists(runs("Nov23_10-00-00_node7")));
+  CHECK_FALSE(fs::exists(runs("Nov23_11-00-00_node7")));
+  CHECK_FALSE(fs::exists(runs("Nov23_12-00-00_node7")));
+  CHECK(Json::parse(history)["run_name"] == "Nov23_10-00-00_node7");
+  fs::remove_all(runs("Nov23_10-00-00_node7"));
+  history = go("Nov23_13-00-00_node7", history);
+  CHECK(Json::parse(history)["run_name"] == "Nov23_13-00-00_node7");
+}
+
 TEST_CASE("mutants of a history are taken or refused by the file's name") {
   const Stage stage;
   const std::string good = history_of_killed_run(stage);

@@ -22,6 +22,7 @@ std::string to_text(const History& history) {
                         {"step", history.step},
                         {"seconds", exact_number(history.seconds)},
                         {"loss", history.loss ? exact_number(*history.loss) : nlohmann::json()},
+                        {"run_name", history.run_name},
                         {"record", history.record},
                         {"page", history.page}}
              .dump() +
@@ -37,10 +38,15 @@ History parse_history(const std::string& text) {
   (void)member("version").integer(kVersion, kVersion);
   History history{.step = member("step").integer(0, std::numeric_limits<int64_t>::max() / 4),
                   .seconds = exact_number(member("seconds")),
+                  .run_name = member("run_name").text(),
                   .record = member("record").json(),
                   .page = member("page").json()};
   if (!(history.seconds >= 0 && history.seconds < 1e11)) {
     member("seconds").refuse("a time in seconds");
+  }
+  const std::string& name = history.run_name;
+  if (name == "." || name == ".." || name.find('/') != name.npos || name.find('\0') != name.npos) {
+    member("run_name").refuse("the name of a folder");
   }
   if (!member("loss").json().is_null()) history.loss = exact_number(member("loss"));
   return history;

@@ -15,6 +15,7 @@ struct History {
   int64_t step = 0;                 // that are done
   double seconds = 0;               // since the start, of all tries without what lay between them
   std::optional<double> loss = {};  // of the last step
+  std::string run_name = {};        // of its folder in OUTPUT/runs; empty: none
   nlohmann::json record = {};       // RunRecord's; null: unknown
   nlohmann::json page = {};         // RunPage's; null where there is none
 };

@@ -9,8 +9,10 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/folder.h"
 #include "base/process_limits.h"
 #include "base/standard_streams.h"
+#include "trainer/asked_monitors.h"
 #include "trainer/report/config_text.h"
 #include "trainer/report/flops_profile.h"
 #include "trainer/report/history.h"
@@ -22,6 +24,7 @@ namespace zeroth::trainer {
 namespace {
 
 constexpr double kSecondsBetweenPages = 15;
+constexpr const char* kMonitor = "monitor";  // title of a line of the summary
 
 ProgressOptions progress_options(const RunPlan& plan, const comm::RankEnv& env) {
   return {.total_steps = plan.samples.total_steps,
@@ -55,6 +58,7 @@ Reporter::Reporter(const RunPlan& plan, const engine::RunMemory& memory, const c
                [this](const std::string& text) { progress_.warning(text); }),
       progress_(progress_options(plan, env), [this](std::string_view text) { print(text); }),
       peak_share_(plan.spec, plan.config.batch.train_batch_size),
+      run_name_(run_name(plan.flags, plan.config, plan.origins)),
       record_(plan) {
   if (writes_ && output_is_all(plan.flags) && standard_output_was_closed()) {
     throw Error("standard output is closed");
@@ -93,7 +97,7 @@ void Reporter::planned(comm::Mesh& mesh, int threads) {
   const SummaryLines known = summary(plan_, memory_, mesh, threads);
   summary_.insert(summary_.begin(), known.begin(), known.end());
   environment_ = environment_lines(mesh, threads);
-  for (const std::string& line : monitors_.lines()) summary_.push_back({"monitor", line});
+  for (const std::string& line : monitors_.lines()) summary_.push_back({kMonitor, line});
   if (plan_.config.flops_profiler.enabled && plan_.samples.train &&
       plan_.config.flops_profiler.profile_step >= plan_.samples.total_steps) {
     summary_.push_back(warning_line(fmt::format(
@@ -130,6 +134,7 @@ std::string Reporter::history() const {
   return to_text({.step = step_,
                   .seconds = now(),
                   .loss = loss_,
+                  .run_name = run_name_,
                   .record = record_.history(now()),
                   .page = page_ ? page_->history() : nlohmann::json()});
 }
@@ -146,6 +151,7 @@ void Reporter::go_on_from(const std::string& text, int64_t step) {
     throw Error("{} is of step {}, the checkpoint of step {}", kHistoryFile, history.step, step);
   }
   if (const auto record = view(history.record, "record")) record_.go_on_from(*record);
+  go_on_in(history.run_name);
   const monitor::RunPage::Former former{.history = view(history.page, "page"), .step = step};
   open_page(&former);
   waits_ = false;
@@ -159,6 +165,21 @@ void Reporter::go_on_from(const std::string& text, int64_t step) {
   }
   monitors_.go_on_from(samples_after(step));
   resume();
+}
+
+// The folder that --report_to names by time is that of the first try.
+void Reporter::go_on_in(const std::string& run_name) {
+  if (!writes_ || run_name.empty() || run_name_.empty() || run_name == run_name_) return;
+  const auto runs = std::filesystem::path(plan_.flags.output) / "runs";
+  const auto folder = Folder::find(runs);
+  if (!folder || !folder->inside(run_name)) return;
+  monitors_.go_on_in(runs / run_name, runs / run_name_);
+  run_name_ = run_name;
+  std::erase_if(summary_, [](const SummaryLine& line) { return line.title == kMonitor; });
+  for (const std::string& line : monitors_.lines()) {
+    summary_.push_back({kMonitor, line});
+    show(summary_.back());
+  }
 }
 
 void Reporter::show(const SummaryLine& line) {

@@ -82,6 +82,7 @@ class Reporter {
   // What the engine has come to know and was not told yet. Files are made when they are first used.
   void tell_notes();
   void profile(const engine::StepStats& stats);
+  void go_on_in(const std::string& run_name);
   void open_page(const monitor::RunPage::Former* former);
   void update_page();
 
@@ -94,6 +95,7 @@ class Reporter {
   Progress progress_;
   monitor::Monitors monitors_;
   PeakShare peak_share_;
+  std::string run_name_;  // of the folder in OUTPUT/runs; empty: there is none
   RunRecord record_;
   std::optional<monitor::RunPage> page_;  // rank 0, with --output
   engine::Engine* engine_ = nullptr;
