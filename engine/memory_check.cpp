@@ -30,6 +30,7 @@ constexpr Kind kKinds[] = {{"parameters", &MemoryPlan::parameters},
                            {"file buffers", &MemoryPlan::file_buffers},
                            {"copies under way", &MemoryPlan::staging},
                            {"kept inputs", &MemoryPlan::kept_inputs},
+                           {"copies for checkpoints", &MemoryPlan::saving},
                            {"activations (estimated)", &MemoryPlan::activations}};
 
 // "parameters 2.00 GiB, masters 4.00 GiB"; empty where nothing lies there.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/schedule.h"
+#include "engine/snapshot.h"
 #include "zero/dtype.h"
 #include "zero/strategy.h"
 
@@ -30,6 +31,20 @@ int64_t activation_bytes(const MicroBatchSize& size, const std::vector<Segment>&
   const int64_t tokens = rows * size.row_tokens;
   return std::max(evaluating, activation_bytes(size.chain, segments, tokens) +
                                   token_bytes(tokens, micro_batches));
+}
+
+// Of one rank.
+int64_t bytes_to_save(zero::UnitPlan plan, const configs::Config& config,
+                      torch::DeviceType device) {
+  const zero::RestPlan rest = zero::settle(plan, config, /*apart=*/device != torch::kCPU);
+  const int64_t weight = zero::width_of(rest.working);
+  const int64_t master = rest.arrays.master ? rest.arrays.master_bytes() : weight;
+  int64_t bytes = 0;
+  for (const zero::Unit& unit : plan.units) {
+    bytes +=
+        unit.layout.shard_numel() * (unit.trainable ? master + rest.arrays.state_bytes() : weight);
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -66,7 +81,13 @@ zero::MemoryPlan plan_memory(const zero::UnitPlan& plan, const configs::Config& 
     step.activation_bytes = activation_bytes(*options.micro_batch, segments, rows,
                                              config.batch.accumulation_steps, options.trains);
   }
-  return zero::plan_memory(plan, config, options.device, step);
+  zero::MemoryPlan memory = zero::plan_memory(plan, config, options.device, step);
+  if (options.saves_beside) {
+    zero::PlaceBytes& saving = memory.saving;
+    (options.device == torch::kCPU ? saving.device : saving.pinned) =
+        snapshot_memory(bytes_to_save(plan, config, options.device));
+  }
+  return memory;
 }
 
 Outline outline(const model::Blocks& blocks, const configs::Config& config,

@@ -40,8 +40,9 @@ struct MicroBatchSize {
 struct OutlineOptions {
   int world_size = 1;
   torch::DeviceType device = torch::kCPU;
-  bool trains = true;        // as InitOptions::trains
-  int64_t row_elements = 0;  // of a block's input, for one row; 0: not known
+  bool trains = true;         // as InitOptions::trains
+  bool saves_beside = false;  // as InitOptions::saves_beside_training
+  int64_t row_elements = 0;   // of a block's input, for one row; 0: not known
   // Rows that a rank ever gets at once in training, whatever the configuration.
   int64_t most_rows = std::numeric_limits<int64_t>::max();
   std::optional<MicroBatchSize> micro_batch = std::nullopt;  // unset: activations are not known

@@ -93,7 +93,7 @@ void refuse_untrained(const StepBatches& batches, int64_t step, comm::Mesh& mesh
 torch::Tensor to_tensor(const torch::Tensor& loss, const torch::Tensor& squares,
                         const StepSums& own) {
   const StepCounts& counts = own.counts;
-  torch::Tensor known = torch::tensor({own.ends, own.saves, own.unused, counts.tokens,
+  torch::Tensor known = torch::tensor({own.ends, own.saves, own.writing, own.unused, counts.tokens,
                                        counts.trained_tokens, counts.trained_micro_batches},
                                       torch::kDouble);
   if (!loss.is_cpu()) known = known.pin_memory().to(loss.device(), /*non_blocking=*/true);
@@ -108,9 +108,10 @@ StepSums from_tensor(const torch::Tensor& sums) {
           .squares = values[1],
           .ends = count(2),
           .saves = count(3),
-          .unused = count(4),
+          .writing = count(4),
+          .unused = count(5),
           .counts = {
-              .tokens = count(5), .trained_tokens = count(6), .trained_micro_batches = count(7)}};
+              .tokens = count(6), .trained_tokens = count(7), .trained_micro_batches = count(8)}};
 }
 
 }  // namespace zeroth::engine

@@ -63,11 +63,12 @@ LossDivisor agree_on_divisor(const StepBatches& first, const configs::Config& co
 
 // Of one rank, or added up over all.
 struct StepSums {
-  double loss = 0;     // divided by LossDivisor
-  double squares = 0;  // of the gradients' elements
-  int64_t ends = 0;    // ranks whose Loader wants training to end
-  int64_t saves = 0;   // ranks whose Loader wants the run to be saved
-  int64_t unused = 0;  // ranks that left a parameter without a gradient
+  double loss = 0;      // divided by LossDivisor
+  double squares = 0;   // of the gradients' elements
+  int64_t ends = 0;     // ranks whose Loader wants training to end
+  int64_t saves = 0;    // ranks whose Loader wants the run to be saved
+  int64_t writing = 0;  // ranks whose checkpoint beside training is not written yet
+  int64_t unused = 0;   // ranks that left a parameter without a gradient
   StepCounts counts;
 };
 

@@ -260,7 +260,7 @@ PlaceBytes MemoryPlan::peak() const {
   const PlaceBytes resting = sum_of({parameters, masters, file_buffers});
   const PlaceBytes before = most(sum_of({held, measuring}), sum_of({held, resting, loading}));
   return most(before, sum_of({resting, gathered, gradients, gradient_buffers, states, staging,
-                              kept_inputs, activations}));
+                              kept_inputs, saving, activations}));
 }
 
 MemoryPlan plan_memory(const UnitPlan& plan, const configs::Config& config,

@@ -34,6 +34,7 @@ struct MemoryPlan {
   PlaceBytes file_buffers;      // through which files are read and written
   PlaceBytes staging;           // copies between a GPU and its host; at most about this
   PlaceBytes kept_inputs;       // of blocks that run again in backward
+  PlaceBytes saving;            // copies of what a checkpoint has yet to write
   PlaceBytes activations;       // estimated; none where a micro-batch's size is not known
   PlaceBytes held;              // by the blocks that are taken over, until weights are loaded
   PlaceBytes measuring;         // only before there is anything of the above: who updates

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "engine/snapshot.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
 
@@ -65,6 +66,34 @@ TEST_CASE("beside a GPU kept inputs may lie in pinned host memory, but for the l
   CHECK(kept_inputs(blocks, config, on_gpu) == zero::PlaceBytes{.device = 300, .pinned = 200});
   const model::Blocks more = testing::make_chain({.layers = 6});  // eight blocks
   CHECK(kept_inputs(more, config, on_gpu) == zero::PlaceBytes{.device = 300, .pinned = 500});
+}
+
+TEST_CASE("copies for checkpoints are counted where a run saves beside training") {
+  for (const int stage : {0, 2, 3}) {
+    for (const auto precision : {configs::Precision::kFp32, configs::Precision::kBf16}) {
+      configs::Config config;
+      config.zero.stage = stage;
+      config.precision = precision;
+      const model::Blocks blocks = testing::make_chain({.hidden = 64, .frozen = true});
+      const zero::UnitPlan plan = zero::plan_units(blocks, 2);
+      const OutlineOptions options{.world_size = 2, .saves_beside = true};
+      const zero::PlaceBytes saving = plan_memory(plan, config, options).saving;
+      testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+        const auto engine =
+            testing::make_engine(testing::make_chain({.hidden = 64, .frozen = true}), config, mesh);
+        const HeldValues held{engine->plan(), engine->store(), engine->optimizer(), mesh->rank()};
+        const int64_t all = saving.total() - snapshot_memory(bytes_to_save(held));
+        CHECK(all >= 0);
+        CHECK(all < 12 * 64 * std::ssize(plan.units));  // padding
+      });
+      CHECK(saving.device == saving.total());
+      OutlineOptions other = options;
+      other.device = torch::kCUDA;
+      CHECK(plan_memory(plan, config, other).saving.pinned == saving.device);
+      other.saves_beside = false;
+      CHECK(plan_memory(plan, config, other).saving.total() == 0);
+    }
+  }
 }
 
 TEST_CASE("a configuration that cannot work with the blocks is refused") {

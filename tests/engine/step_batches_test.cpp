@@ -71,6 +71,7 @@ TEST_CASE("what the ranks tell each other at a step's end adds up, field by fiel
     const StepSums own = {
         .ends = one == 2,
         .saves = one,
+        .writing = 5 * one,
         .unused = one == 1,
         .counts = {
             .tokens = int64_t{1} << 50, .trained_tokens = 10 * one, .trained_micro_batches = one}};
@@ -83,6 +84,7 @@ TEST_CASE("what the ranks tell each other at a step's end adds up, field by fiel
     CHECK(sums.ends == 1);
     CHECK(sums.saves == 3);
     CHECK(sums.unused == 1);
+    CHECK(sums.writing == 15);
     CHECK(sums.counts.tokens == int64_t{1} << 51);
     CHECK(sums.counts.trained_tokens == 30);
     CHECK(sums.counts.trained_micro_batches == 3);
