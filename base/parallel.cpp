@@ -28,4 +28,8 @@ void parallel_for(int64_t count, int64_t grain,
   if (first) std::rethrow_exception(first);
 }
 
+void use_one_thread() {
+  omp_set_num_threads(1);
+}
+
 }  // namespace zeroth

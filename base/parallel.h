@@ -14,4 +14,8 @@ namespace zeroth {
 void parallel_for(int64_t count, int64_t grain,
                   const std::function<void(int64_t begin, int64_t end)>& work);
 
+// Such loops of the calling thread, and LibTorch's, are plain ones from now on.
+// at::get_num_threads() comes before: its first call in a thread sets the number.
+void use_one_thread();
+
 }  // namespace zeroth

@@ -1,5 +1,6 @@
 #include "engine/checkpoint_files.h"
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
@@ -91,19 +92,43 @@ void require_same(const checkpoint::Reader& reader, const EngineValues& values, 
   }
 }
 
-// Gives the same values to several.
-class Sinks : public StateSink {
+class Clock {
  public:
-  explicit Sinks(std::vector<StateSink*> sinks) : sinks_(std::move(sinks)) {}
-  void begin(const std::vector<StatePiece>& pieces) override {
-    for (StateSink* sink : sinks_) sink->begin(pieces);
-  }
-  void write(size_t index, int64_t first, const torch::Tensor& values) override {
-    for (StateSink* sink : sinks_) sink->write(index, first, values);
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
   }
 
  private:
-  std::vector<StateSink*> sinks_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+// What a rank writes of a save.
+class RankFiles : public StateSink {
+ public:
+  // Keeps references to `save` and `layout`. Without one there is no model.
+  RankFiles(const checkpoint::Save& save, const std::optional<model::ModelLayout>& layout,
+            const StoredName* stored_name) {
+    if (stored_name != nullptr) states_.emplace(save, *stored_name);
+    if (layout) model_.emplace(save, *layout);
+  }
+  void begin(const std::vector<StatePiece>& pieces) override {
+    if (states_) states_->begin(pieces);
+    if (model_) model_->begin(pieces);
+  }
+  void write(size_t index, int64_t first, const torch::Tensor& values) override {
+    if (states_) states_->write(index, first, values);
+    if (model_) model_->write(index, first, values);
+  }
+  checkpoint::Contribution finish() {
+    checkpoint::Contribution mine;
+    if (states_) mine.files.push_back(states_->finish());
+    if (model_) mine.parts = model_->finish();
+    return mine;
+  }
+
+ private:
+  std::optional<StateFile> states_;
+  std::optional<ModelRanges> model_;
 };
 
 }  // namespace
@@ -136,50 +161,137 @@ checkpoint::Saver& CheckpointFiles::saver(const std::filesystem::path& folder) {
   return *saver;
 }
 
-checkpoint::Contribution CheckpointFiles::write(const checkpoint::Save& save,
-                                                const HeldValues& held,
-                                                const CheckpointRequest& request,
-                                                const model::ModelLayout* layout) const {
-  checkpoint::Contribution mine;
-  StateFile states(save, stored_name());
-  std::optional<ModelRanges> model;
-  std::vector<StateSink*> sinks;
-  if (request.states) sinks.push_back(&states);
-  if (layout != nullptr) sinks.push_back(&model.emplace(save, *layout));
-  Sinks all(std::move(sinks));
-  save_states(held, all);
-  if (request.states) mine.files.push_back(states.finish());
-  if (model) mine.parts = model->finish();
-  return mine;
+// A save that is neither committed nor given up.
+struct CheckpointFiles::Begun {
+  checkpoint::Save save;
+  std::optional<model::ModelLayout> layout;
+  std::vector<checkpoint::FilePart> headers;  // that rank 0 has written
+  checkpoint::Manifest facts;
+  std::vector<checkpoint::WholeState> expected;
+  std::optional<StoredName> stored_name;                          // where states are saved
+  std::function<void(const std::filesystem::path&)> write_files;  // on rank 0
+
+  RankFiles files() const { return RankFiles(save, layout, stored_name ? &*stored_name : nullptr); }
+};
+
+struct CheckpointFiles::UnderWay {
+  UnderWay(Begun given, const HeldValues& values, SnapshotMemory& memory)
+      : begun(std::move(given)),
+        held(values),
+        files(begun.files()),
+        snapshot(
+            held, files, [this] { mine = files.finish(); }, memory) {
+    held.optimizer.set_watch(&snapshot);
+  }
+  ~UnderWay() { held.optimizer.set_watch(nullptr); }
+
+  Begun begun;
+  HeldValues held;
+  RankFiles files;
+  checkpoint::Contribution mine;  // once the snapshot has ended
+  double held_up_s = 0;           // outside of the snapshot
+  Snapshot snapshot;
+};
+
+CheckpointFiles::CheckpointFiles(comm::Mesh& mesh) : ranks_(mesh) {}
+CheckpointFiles::~CheckpointFiles() = default;
+
+CheckpointFiles::Begun CheckpointFiles::begin(const std::filesystem::path& folder,
+                                              const EngineValues& values,
+                                              const RunCounters& counters,
+                                              const CheckpointRequest& request) {
+  const bool first = ranks_.rank() == 0;
+  auto layout = model_layout(values.held);
+  const int64_t model_bytes = layout && first ? layout->bytes() : 0;
+  checkpoint::Saver& to = saver(folder);
+  to.keep(request.keep, request.keep_steps);
+  Begun begun{.save = to.begin(counters.steps,
+                               model_bytes + (request.states ? bytes_to_save(values.held) : 0)),
+              .layout = std::move(layout),
+              .headers = {},
+              .facts = facts_of(values, ranks_.size(), counters, request),
+              .expected = {},
+              .stored_name = {},
+              .write_files = {}};
+  checkpoint::together(ranks_, "making " + begun.save.folder(), [&] {
+    if (begun.layout && first) begun.headers = make_model_files(begun.save, *begun.layout);
+  });
+  if (first) begun.write_files = request.write_files;
+  if (request.states) {
+    begun.stored_name = stored_name();
+    begun.expected = expected_states(values.held, *begun.stored_name);
+  }
+  bring_up_to_date(values.held);
+  return begun;
+}
+
+SavedCheckpoint CheckpointFiles::commit(Begun& begun, checkpoint::Contribution mine) {
+  mine.parts.insert(mine.parts.end(), begun.headers.begin(), begun.headers.end());
+  const std::filesystem::path parent = begun.save.path().parent_path();
+  const checkpoint::Committed done =
+      begun.save.commit(mine, std::move(begun.facts), begun.expected);
+  return {.path = parent / done.name, .warnings = done.warnings};
 }
 
 SavedCheckpoint CheckpointFiles::save(const std::filesystem::path& folder,
                                       const EngineValues& values, const RunCounters& counters,
                                       const CheckpointRequest& request) {
-  const bool first = ranks_.rank() == 0;
-  const auto layout = model_layout(values.held);
-  const int64_t model_bytes = layout && first ? layout->bytes() : 0;
-  checkpoint::Saver& to = saver(folder);
-  to.keep(request.keep, request.keep_steps);
-  checkpoint::Save save =
-      to.begin(counters.steps, model_bytes + (request.states ? bytes_to_save(values.held) : 0));
-  std::vector<checkpoint::FilePart> headers;
-  checkpoint::together(ranks_, "making " + save.folder(), [&] {
-    if (layout && first) headers = make_model_files(save, *layout);
-  });
-  bring_up_to_date(values.held);
+  const Clock clock;
+  Begun begun = begin(folder, values, counters, request);
   checkpoint::Contribution mine;
-  checkpoint::together(ranks_, "writing " + save.folder(), [&] {
-    mine = write(save, values.held, request, layout ? &*layout : nullptr);
-    if (first && request.write_files) request.write_files(save.path());
+  checkpoint::together(ranks_, "writing " + begun.save.folder(), [&] {
+    RankFiles files = begun.files();
+    save_states(values.held, files);
+    mine = files.finish();
+    if (begun.write_files) begun.write_files(begun.save.path());
   });
-  mine.parts.insert(mine.parts.end(), headers.begin(), headers.end());
-  std::vector<checkpoint::WholeState> expected;
-  if (request.states) expected = expected_states(values.held, stored_name());
-  const std::filesystem::path parent = save.path().parent_path();
-  const checkpoint::Committed done =
-      save.commit(mine, facts_of(values, ranks_.size(), counters, request), expected);
-  return {.path = parent / done.name, .warnings = done.warnings};
+  SavedCheckpoint saved = commit(begun, std::move(mine));
+  saved.held_up_s = clock.seconds();
+  return saved;
+}
+
+void CheckpointFiles::start(const std::filesystem::path& folder, const EngineValues& values,
+                            const RunCounters& counters, const CheckpointRequest& request) {
+  const Clock clock;
+  Begun begun = begin(folder, values, counters, request);
+  const int64_t most = request.memory.value_or(snapshot_memory(bytes_to_save(values.held)));
+  checkpoint::together(ranks_, "writing " + begun.save.folder(), [&] {
+    if (begun.write_files) begun.write_files(begun.save.path());
+    if (!memory_ || memory_->most_bytes() != most) {
+      memory_ = std::make_unique<SnapshotMemory>(values.held.params.device(), most);
+    }
+  });
+  written_ = false;
+  under_way_ = std::make_unique<UnderWay>(std::move(begun), values.held, *memory_);
+  under_way_->held_up_s = clock.seconds();
+}
+
+bool CheckpointFiles::writes() {
+  return under_way() && !under_way_->snapshot.ended();
+}
+
+void CheckpointFiles::told(int64_t ranks_that_write) {
+  written_ = under_way() && ranks_that_write == 0;
+}
+
+void CheckpointFiles::after_update() {
+  if (under_way()) under_way_->snapshot.hand_over();
+}
+
+SavedCheckpoint CheckpointFiles::finish() {
+  ZEROTH_CHECK(under_way(), "finish_checkpoint: none is under way");
+  const Clock clock;
+  const std::unique_ptr<UnderWay> ends = std::move(under_way_);
+  double held_up = ends->held_up_s + ends->snapshot.waited_seconds();
+  // Ranks do this together, or none does.
+  if (!written_) bring_up_to_date(ends->held);
+  const auto failure = ends->snapshot.wait();
+  checkpoint::together(ranks_, "writing " + ends->begun.save.folder(), [&] {
+    if (failure) throw Error("{}", *failure);
+  });
+  SavedCheckpoint saved = commit(ends->begun, std::move(ends->mine));
+  saved.held_up_s = held_up + clock.seconds();
+  return saved;
 }
 
 std::vector<std::string> CheckpointFiles::keep(const std::filesystem::path& folder, int64_t newest,

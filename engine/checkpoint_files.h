@@ -17,6 +17,7 @@
 #include "engine/checkpoint_types.h"
 #include "engine/mesh_ranks.h"
 #include "engine/run_state.h"
+#include "engine/snapshot.h"
 #include "engine/state_files.h"
 #include "model/hf/model_layout.h"
 
@@ -32,7 +33,8 @@ struct EngineValues {
 // All calls are collective, and what fails on one rank is an Error on all.
 class CheckpointFiles {
  public:
-  explicit CheckpointFiles(comm::Mesh& mesh) : ranks_(mesh) {}
+  explicit CheckpointFiles(comm::Mesh& mesh);
+  ~CheckpointFiles();
 
   // As InitOptions::saved_model; before the first call.
   void save_as(std::optional<SavedModel> model) { model_ = std::move(model); }
@@ -40,6 +42,18 @@ class CheckpointFiles {
   // As Engine::save_checkpoint.
   SavedCheckpoint save(const std::filesystem::path& folder, const EngineValues& values,
                        const RunCounters& counters, const CheckpointRequest& request);
+  // As Engine::start_checkpoint, where none is under way, and finish_checkpoint, where one is.
+  void start(const std::filesystem::path& folder, const EngineValues& values,
+             const RunCounters& counters, const CheckpointRequest& request);
+  SavedCheckpoint finish();
+  bool under_way() const { return under_way_ != nullptr; }
+  // At the end of each step: whether this rank still writes one; then how many ranks do, which is
+  // the same on all.
+  bool writes();
+  void told(int64_t ranks_that_write);
+  bool written() const { return under_way() && written_; }
+  // Behind each step's update.
+  void after_update();
   // As Engine::keep_checkpoints.
   std::vector<std::string> keep(const std::filesystem::path& folder, int64_t newest,
                                 const std::set<int64_t>& steps);
@@ -57,10 +71,11 @@ class CheckpointFiles {
   StoredName stored_name() const;
   // Of what the ranks save; nothing where no model is asked for.
   std::optional<model::ModelLayout> model_layout(const HeldValues& held) const;
-  // This rank's values. Not collective.
-  checkpoint::Contribution write(const checkpoint::Save& save, const HeldValues& held,
-                                 const CheckpointRequest& request,
-                                 const model::ModelLayout* layout) const;
+  struct Begun;
+  struct UnderWay;
+  Begun begin(const std::filesystem::path& folder, const EngineValues& values,
+              const RunCounters& counters, const CheckpointRequest& request);
+  SavedCheckpoint commit(Begun& begun, checkpoint::Contribution mine);
   // The same for all ranks.
   checkpoint::Place locate(const std::filesystem::path& path);
 
@@ -69,6 +84,9 @@ class CheckpointFiles {
   std::map<std::filesystem::path, std::unique_ptr<checkpoint::Saver>> savers_;
   std::optional<checkpoint::Parent> parent_;
   std::string run_id_;  // empty: none is known yet
+  std::unique_ptr<SnapshotMemory> memory_;
+  std::unique_ptr<UnderWay> under_way_;
+  bool written_ = false;  // as all ranks know
 };
 
 }  // namespace zeroth::engine

@@ -35,6 +35,9 @@ struct CheckpointRequest {
   bool states = true;                 // false: the model alone, of which no run goes on
   int64_t keep = 0;                   // so many of the newest stay, this one included; 0: all
   std::set<int64_t> keep_steps = {};  // and these
+  // Of start_checkpoint(): bytes of copies that a rank may make at a time. Unset: a quarter of what
+  // it saves, and 64 MiB of that in any case.
+  std::optional<int64_t> memory = {};
   // On rank 0: writes what else belongs into the folder. May throw.
   std::function<void(const std::filesystem::path& folder)> write_files = {};
 };
@@ -43,6 +46,7 @@ struct SavedCheckpoint {
   std::filesystem::path path;  // "DIR/step-8"
   // What went wrong behind the commit, which stands: an old one that could not be removed.
   std::vector<std::string> warnings = {};
+  double held_up_s = 0;  // of this rank's training thread
 };
 
 enum class LoadedParts {

@@ -39,6 +39,8 @@ struct InitOptions {
   // Asked while weights are read: should this rank's run end? Then initialize throws EndWanted on
   // all ranks. All pass one or none does.
   std::function<bool()> wants_end = nullptr;
+  // True: there will be calls of start_checkpoint(), whose memory is counted.
+  bool saves_beside_training = false;
   // Of checkpoints; unset: they have the blocks' own names for parameters, and hold no model.
   std::optional<SavedModel> saved_model = {};
 };
@@ -86,6 +88,18 @@ class Engine {
   // stay. Collective; what fails on one rank is an Error on all, and the run may go on.
   virtual SavedCheckpoint save_checkpoint(const std::filesystem::path& dir,
                                           const CheckpointRequest& request = {}) = 0;
+  // The same while training goes on: it returns once what is saved cannot change any more, and
+  // updates make copies of what is not written yet (CheckpointRequest::memory); where these have
+  // no more room, updates wait. Not a bit of the run changes. What fails now is an Error on all
+  // ranks; what fails later is one of finish_checkpoint(). One that is under way is ended first,
+  // and returned; its Error leaves none under way. So do save_checkpoint(), load_checkpoint() and
+  // load_states(). An engine that goes leaves it: there is no such checkpoint then. Collective.
+  virtual std::optional<SavedCheckpoint> start_checkpoint(
+      const std::filesystem::path& dir, const CheckpointRequest& request = {}) = 0;
+  // Waits for what is not written yet, and makes it a checkpoint. Collective; what failed on one
+  // rank is an Error on all, and the run may go on.
+  virtual SavedCheckpoint finish_checkpoint() = 0;
+  virtual bool checkpoint_under_way() const = 0;
   // Of the checkpoints in `dir` keeps `newest` and `steps`. Rank 0 returns what went wrong.
   virtual std::vector<std::string> keep_checkpoints(const std::filesystem::path& dir,
                                                     int64_t newest,

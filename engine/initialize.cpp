@@ -12,9 +12,11 @@ namespace {
 
 // No rank takes anything before each of them has looked.
 void require_room(const model::Blocks& blocks, const configs::Config& config,
-                  const comm::Mesh& mesh, bool trains) {
-  const OutlineOptions options{
-      .world_size = mesh.world_size(), .device = mesh.device().type(), .trains = trains};
+                  const comm::Mesh& mesh, const InitOptions& init) {
+  const OutlineOptions options{.world_size = mesh.world_size(),
+                               .device = mesh.device().type(),
+                               .trains = init.trains,
+                               .saves_beside = init.saves_beside_training};
   std::string refusal;
   try {
     require_memory(run_memory(blocks, config, options, mesh.local_size()));
@@ -47,7 +49,7 @@ std::unique_ptr<Engine> initialize(model::Blocks blocks, const configs::Config& 
                                    std::shared_ptr<comm::Mesh> mesh, const InitOptions& options) {
   if (blocks.size() < 2) throw Error("a model needs at least two blocks, {} given", blocks.size());
   require_same_level({}, *mesh);
-  if (options.checks_memory) require_room(blocks, config, *mesh, options.trains);
+  if (options.checks_memory) require_room(blocks, config, *mesh, options);
   if (config.comms_logger.enabled) mesh->log_collectives(config.comms_logger);
   std::shared_ptr<model::WeightSource> weights = options.weights;
   if (weights == nullptr) {
@@ -58,7 +60,7 @@ std::unique_ptr<Engine> initialize(model::Blocks blocks, const configs::Config& 
   settle_buffers(blocks, *mesh);
   auto engine = std::make_unique<TrainEngine>(std::move(blocks), config, std::move(mesh),
                                               /*link=*/nullptr, options.trains);
-  engine->save_as(options.saved_model);
+  engine->save_as(options.saved_model, options.saves_beside_training);
   EndAgreement end(engine->mesh(), options.wants_end);
   const auto ends = [&] { return options.wants_end && end.reached(); };
   if (!load_values(engine->plan(), *weights, engine->store(), engine->optimizer(), ends)) {

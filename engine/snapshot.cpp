@@ -1,8 +1,12 @@
 #include "engine/snapshot.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <chrono>
 #include <exception>
+
+#include "base/parallel.h"
 
 namespace zeroth::engine {
 namespace {
@@ -90,6 +94,8 @@ torch::Tensor Snapshot::Block::copy() const {
 
 void Snapshot::run() {
   const torch::NoGradGuard no_grad;
+  (void)at::get_num_threads();
+  use_one_thread();  // the others compute
   std::optional<std::string> failure;
   try {
     sink_.begin(pieces_to_save(held_));

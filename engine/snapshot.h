@@ -35,6 +35,7 @@ class SnapshotMemory {
   // `device`: where what is copied may lie; its host memory is page-locked then.
   SnapshotMemory(torch::Device device, int64_t most_bytes);
 
+  int64_t most_bytes() const { return most_; }
   // Of one that is asked for at most, so that some are filled while others are written.
   int64_t most_in_one() const { return std::clamp(most_ / 4, int64_t{256}, int64_t{4} << 20); }
   bool has_room(int64_t bytes) const { return taken_ == 0 || taken_ + bytes <= most_; }

@@ -62,6 +62,9 @@ struct StepStats {
   bool skipped = false;      // gradients were not finite: no update
   bool end_wanted = false;   // some rank's Loader wants training to end; the same on all ranks
   bool save_wanted = false;  // likewise, wants it to be saved
+  // What start_checkpoint() has begun is written, or has failed, on all ranks: finish_checkpoint()
+  // need not wait.
+  bool checkpoint_written = false;
   int64_t skipped_total = 0;
   int64_t tokens = 0;          // positions run, over all ranks, padding included
   int64_t trained_tokens = 0;  // over all ranks

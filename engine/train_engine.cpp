@@ -96,20 +96,24 @@ StepStats TrainEngine::train_batch(Loader& data) {
   stats.grad_norm = std::sqrt(sums.squares) * grad_factor;
   stats.end_wanted = sums.ends > 0;
   stats.save_wanted = sums.saves > 0;
+  checkpoints_.told(sums.writing);
+  stats.checkpoint_written = checkpoints_.written();
   stats.tokens = sums.counts.tokens;
   stats.trained_tokens = sums.counts.trained_tokens;
   apply(stats, grad_factor);
+  checkpoints_.after_update();
   watch_.ended(Phase::kUpdate);
   watch_.tell(blocks_, stats);
   tell_offload(offload_before, stats);
   return stats;
 }
 
-StepSums TrainEngine::own_sums(const StepBatches& step, Loader& data) const {
+StepSums TrainEngine::own_sums(const StepBatches& step, Loader& data) {
   const bool unused =
       !config_.zero.ignore_unused_parameters && leaves_unused(plan_, *strategy_.grads);
   return {.ends = data.wants_end(),
           .saves = data.wants_save(),
+          .writing = checkpoints_.writes(),
           .unused = unused,
           .counts = step.counts};
 }
@@ -310,15 +314,28 @@ void TrainEngine::take_over(const RunCounters& counters) {
   skips_.restore(counters.skips);
 }
 
+std::optional<SavedCheckpoint> TrainEngine::end_checkpoint() {
+  if (!checkpoints_.under_way()) return std::nullopt;
+  return checkpoints_.finish();
+}
+
 void TrainEngine::load_states(StateSource& source, const RunCounters& counters) {
+  end_checkpoint();
   engine::load_states(held_values(), source);
   take_over(counters);
 }
 
 SavedCheckpoint TrainEngine::save_checkpoint(const std::filesystem::path& dir,
                                              const CheckpointRequest& request) {
-  return checkpoints_.save(dir, {held_values(), config_, strategy_.description}, counters(),
-                           request);
+  end_checkpoint();
+  return checkpoints_.save(dir, values(), counters(), request);
+}
+
+std::optional<SavedCheckpoint> TrainEngine::start_checkpoint(const std::filesystem::path& dir,
+                                                             const CheckpointRequest& request) {
+  auto before = end_checkpoint();
+  checkpoints_.start(dir, values(), counters(), request);
+  return before;
 }
 
 std::vector<std::string> TrainEngine::keep_checkpoints(const std::filesystem::path& dir,
@@ -329,15 +346,16 @@ std::vector<std::string> TrainEngine::keep_checkpoints(const std::filesystem::pa
 
 std::optional<LoadedCheckpoint> TrainEngine::load_checkpoint(const std::filesystem::path& path,
                                                              const LoadOptions& options) {
-  const auto loaded =
-      checkpoints_.load(path, {held_values(), config_, strategy_.description}, options);
+  end_checkpoint();
+  const auto loaded = checkpoints_.load(path, values(), options);
   if (!loaded) return std::nullopt;
   if (options.parts != LoadedParts::kWeights) take_over(loaded->counters);
   return loaded->told;
 }
 
 zero::MemoryPlan TrainEngine::memory() const {
-  return plan_memory(plan_, config_, {.device = mesh_->device().type()});
+  return plan_memory(plan_, config_,
+                     {.device = mesh_->device().type(), .saves_beside = saves_beside_});
 }
 
 std::vector<std::string> TrainEngine::notes() const {

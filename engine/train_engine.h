@@ -35,6 +35,10 @@ class TrainEngine final : public Engine {
   RunCounters counters() const override;
   SavedCheckpoint save_checkpoint(const std::filesystem::path& dir,
                                   const CheckpointRequest& request = {}) override;
+  std::optional<SavedCheckpoint> start_checkpoint(const std::filesystem::path& dir,
+                                                  const CheckpointRequest& request = {}) override;
+  SavedCheckpoint finish_checkpoint() override { return checkpoints_.finish(); }
+  bool checkpoint_under_way() const override { return checkpoints_.under_way(); }
   std::vector<std::string> keep_checkpoints(const std::filesystem::path& dir, int64_t newest,
                                             const std::set<int64_t>& steps) override;
   std::optional<LoadedCheckpoint> load_checkpoint(const std::filesystem::path& path,
@@ -51,7 +55,10 @@ class TrainEngine final : public Engine {
   std::string strategy() const override { return strategy_.description; }
 
   // For set-up and for tests that look inside.
-  void save_as(std::optional<SavedModel> model) { checkpoints_.save_as(std::move(model)); }
+  void save_as(std::optional<SavedModel> model, bool beside_training) {
+    checkpoints_.save_as(std::move(model));
+    saves_beside_ = beside_training;
+  }
   void keep_inputs_in(std::shared_ptr<KeptInputs> kept) { kept_ = std::move(kept); }
   const zero::UnitPlan& plan() const { return plan_; }
   zero::ParamStore& store() { return *strategy_.store; }
@@ -65,9 +72,11 @@ class TrainEngine final : public Engine {
   // The unit's whole buffer in fp32. Collective.
   torch::Tensor whole_master(size_t unit);
   HeldValues held_values();
+  EngineValues values() { return {held_values(), config_, strategy_.description}; }
+  std::optional<SavedCheckpoint> end_checkpoint();
   void take_over(const RunCounters& counters);
   // What this rank tells the others beside its loss and norm.
-  StepSums own_sums(const StepBatches& step, Loader& data) const;
+  StepSums own_sums(const StepBatches& step, Loader& data);
   // Skips, or clips and updates; fills what the stats say of it. `grad_factor`: from the sum over
   // the ranks to the gradient.
   void apply(StepStats& stats, double grad_factor);
@@ -91,7 +100,8 @@ class TrainEngine final : public Engine {
   BlockRunner runner_;
   std::optional<LossDivisor> divisor_;  // from the first step on
   StepWatch watch_;
-  CheckpointFiles checkpoints_;
+  CheckpointFiles checkpoints_;  // goes before what it reads
+  bool saves_beside_ = false;    // for those who count memory
   NonFiniteSkips skips_;
   std::string failure_;          // why there is no next step
   int64_t steps_ = 0;            // train_batch calls that ended
