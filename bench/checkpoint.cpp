@@ -1,0 +1,254 @@
+// Checkpoints of a Llama-shaped model of random weights: at once beside a plain writer of the same
+// bytes, and while training goes on beside the same steps without.
+//
+//   build/bin/zeroth --num_gpus 2 build/bin/checkpoint DS_CONFIG FOLDER [small|large [ROWS
+//   [PAIRS]]]
+//
+// small has 31.6M parameters, large 293M; a micro-batch has ROWS x 256 tokens. What is told are
+// medians of PAIRS. FOLDER must not be there; it is removed again.
+#include <ATen/ATen.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "engine/engine.h"
+#include "engine/start.h"
+#include "model/blocks/build.h"
+#include "model/random_source.h"
+
+namespace {
+
+using namespace zeroth;
+using engine::StartOptions;
+namespace fs = std::filesystem;
+
+constexpr int kSteps = 8;
+constexpr int64_t kTokens = 256;
+constexpr double kMiB = 1 << 20;
+
+model::ModelSpec spec_of(bool large) {
+  model::ModelSpec spec;
+  spec.family = "llama";
+  spec.vocab_size = large ? 16384 : 8192;
+  spec.hidden_size = large ? 1024 : 512;
+  spec.intermediate_size = large ? 2816 : 1376;
+  spec.num_layers = large ? 22 : 8;
+  spec.num_heads = large ? 16 : 8;
+  spec.num_kv_heads = large ? 8 : 4;
+  spec.head_dim = 64;
+  spec.max_positions = kTokens;
+  return spec;
+}
+
+struct RandomTokens final : engine::Loader {
+  RandomTokens(int64_t rows_, int64_t vocab_) : rows(rows_), vocab(vocab_) {}
+  model::MicroBatch next() override {
+    model::MicroBatch batch;
+    batch.tokens = at::randint(vocab, {rows, kTokens}, torch::kLong);
+    batch.targets = batch.tokens;
+    for (int64_t row = 0; row < rows; ++row) {
+      batch.samples.push_back(row);
+      batch.row_seeds.push_back(row);
+    }
+    return batch;
+  }
+  int64_t rows, vocab;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+class Bench {
+ public:
+  Bench(engine::Engine& engine, fs::path folder, int64_t rows, int64_t vocab)
+      : engine_(engine), folder_(std::move(folder)), data_(rows, vocab) {}
+
+  // Seconds between two points at which all ranks are, with nothing left to be written before.
+  template <typename Action>
+  double timed(Action action) {
+    comm::barrier(engine_.mesh());
+    if (first()) ::sync();
+    comm::barrier(engine_.mesh());
+    const auto begin = std::chrono::steady_clock::now();
+    action();
+    comm::barrier(engine_.mesh());
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+
+  double write_plainly(int64_t bytes) {
+    const fs::path path = folder_ / fmt::format("plain-{}", engine_.mesh().rank());
+    const double seconds = timed([&] {
+      const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+      if (file < 0) throw Error("{} cannot be made", path.string());
+      if (::posix_fallocate(file, 0, bytes) != 0) throw Error("no room for {}", path.string());
+      constexpr int64_t kChunk = int64_t{4} << 20;
+      for (int64_t at = 0; at < bytes; at += kChunk) {
+        const auto size = static_cast<size_t>(std::min(kChunk, bytes - at));
+        const char* from =
+            static_cast<const char*>(memory_.const_data_ptr()) + at % memory_.numel();
+        if (::pwrite(file, from, size, at) != static_cast<ssize_t>(size)) {
+          throw Error("{} cannot be written", path.string());
+        }
+      }
+      if (::fsync(file) != 0 || ::close(file) != 0) throw Error("{}: fsync", path.string());
+    });
+    fs::remove(path);
+    return seconds;
+  }
+
+  double save() {
+    const fs::path to = next_folder();
+    const double seconds = timed([&] { engine_.save_checkpoint(to); });
+    clear(to);
+    return seconds;
+  }
+
+  double train() {
+    return timed([&] {
+      for (int i = 0; i < kSteps; ++i) engine_.train_batch(data_);
+    });
+  }
+
+  struct Beside {
+    double seconds, held_up, start, finish;
+    int written_in;  // steps
+  };
+  template <typename Action>
+  static double seconds_of(Action action) {
+    const auto begin = std::chrono::steady_clock::now();
+    action();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+  Beside train_and_save() {
+    const fs::path to = next_folder();
+    Beside beside{0, 0, 0, 0, kSteps};
+    const auto finish = [&] {
+      beside.finish = seconds_of([&] { beside.held_up = engine_.finish_checkpoint().held_up_s; });
+    };
+    beside.seconds = timed([&] {
+      beside.start = seconds_of([&] { engine_.start_checkpoint(to); });
+      for (int i = 0; i < kSteps; ++i) {
+        const engine::StepStats stats = engine_.train_batch(data_);
+        if (!stats.checkpoint_written) continue;
+        beside.written_in = i + 1;
+        finish();
+      }
+      if (engine_.checkpoint_under_way()) finish();
+    });
+    clear(to);
+    return beside;
+  }
+
+  bool first() const { return engine_.mesh().rank() == 0; }
+
+ private:
+  fs::path next_folder() { return folder_ / fmt::format("run-{}", ++folders_); }
+  void clear(const fs::path& folder) {
+    comm::barrier(engine_.mesh());
+    if (first()) fs::remove_all(folder);
+  }
+
+  engine::Engine& engine_;
+  fs::path folder_;
+  RandomTokens data_;
+  int folders_ = 0;
+  torch::Tensor memory_ = at::randint(-128, 127, {int64_t{256} << 20}, torch::kChar);
+};
+
+// Bytes of this rank's files in a checkpoint.
+int64_t bytes_of_rank(engine::Engine& engine) {
+  struct Counter final : engine::StateSink {
+    void begin(const std::vector<engine::StatePiece>&) override {}
+    void write(size_t, int64_t, const torch::Tensor& values) override {
+      bytes += static_cast<int64_t>(values.nbytes());
+    }
+    int64_t bytes = 0;
+  } counter;
+  engine.save_states(counter);
+  return counter.bytes;
+}
+
+void measure(Bench& bench, engine::Engine& engine, int pairs) {
+  const int64_t own = bytes_of_rank(engine);
+  const auto told = torch::full({1}, static_cast<double>(own), torch::kDouble);
+  engine.mesh().data().all_reduce(told).wait();
+  const double mib = told.item<double>() / kMiB;
+  bench.train();
+  bench.write_plainly(own);  // pages of the cache that nobody had before
+  std::vector<double> plain, saves, without, with, longer, held_up, start, finish, written_in;
+  for (int i = 0; i < pairs; ++i) {
+    plain.push_back(bench.write_plainly(own));
+    saves.push_back(bench.save());
+    without.push_back(bench.train());
+    const Bench::Beside beside = bench.train_and_save();
+    with.push_back(beside.seconds);
+    longer.push_back(beside.seconds - without.back());
+    held_up.push_back(beside.held_up);
+    start.push_back(beside.start);
+    finish.push_back(beside.finish);
+    written_in.push_back(beside.written_in);
+  }
+  if (!bench.first()) return;
+  const double save = median(saves);
+  fmt::print("{} ranks, {:.1f}M parameters, {:.0f} MiB\n", engine.mesh().world_size(),
+             static_cast<double>(engine.num_parameters()) / 1e6, mib);
+  fmt::print("plain writer  {:.3f} s, {:.0f} MiB/s\n", median(plain), mib / median(plain));
+  fmt::print("save          {:.3f} s, {:.0f} MiB/s, {:.0f} % of it\n", save, mib / save,
+             100 * median(plain) / save);
+  fmt::print(
+      "held up       {:.3f} s, {:.0f} % of a save: start {:.3f} s, finish {:.3f} s, the rest "
+      "copies; written in {:.0f} steps\n",
+      median(held_up), 100 * median(held_up) / save, median(start), median(finish),
+      median(written_in));
+  fmt::print(
+      "{} steps       {:.3f} s without, {:.3f} s with; longer by {:.3f} s, {:.0f} % of a save\n",
+      kSteps, median(without), median(with), median(longer), 100 * median(longer) / save);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Start run;
+  std::unique_ptr<engine::Engine> engine;
+  try {
+    if (argc < 3) throw Error("checkpoint DS_CONFIG FOLDER [small|large [ROWS [PAIRS]]]");
+    const model::ModelSpec spec = spec_of(argc > 3 && std::string(argv[3]) == "large");
+    const int64_t rows = argc > 4 ? std::atoi(argv[4]) : 4;
+    StartOptions options;
+    options.flags.micro_batch = rows;
+    options.hidden_size = spec.hidden_size;
+    run = start(argv[1], options);
+    engine = initialize(
+        model::build_blocks(spec), run.config, run.mesh,
+        {.weights = std::make_shared<model::RandomSource>(spec, 1), .saves_beside_training = true});
+    const fs::path folder = argv[2];
+    if (run.mesh->rank() == 0 && !fs::create_directory(folder)) {
+      throw Error("{} is there", folder.string());
+    }
+    Bench bench(*engine, folder, rows, spec.vocab_size);
+    measure(bench, *engine, argc > 5 ? std::atoi(argv[5]) : 5);
+    comm::barrier(*run.mesh);
+    if (run.mesh->rank() == 0) fs::remove_all(folder);
+    return 0;
+  } catch (const std::exception& error) {
+    std::fflush(stdout);
+    std::fputs(printable_message(fmt::format("checkpoint: error: {}\n", error.what())).c_str(),
+               stderr);
+    std::_Exit(1);  // not through destructors, which may wait for the other ranks
+  }
+}
