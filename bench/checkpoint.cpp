@@ -112,9 +112,9 @@ class Bench {
   }
 
   double save() {
-    const fs::path to = next_folder();
-    const double seconds = timed([&] { engine_.save_checkpoint(to); });
-    clear(to);
+    fs::path saved;
+    const double seconds = timed([&] { saved = engine_.save_checkpoint(folder_).path; });
+    clear(saved);
     return seconds;
   }
 
@@ -135,13 +135,13 @@ class Bench {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
   Beside train_and_save() {
-    const fs::path to = next_folder();
     Beside beside{0, 0, 0, 0, kSteps};
+    engine::SavedCheckpoint saved;
     const auto finish = [&] {
-      beside.finish = seconds_of([&] { beside.held_up = engine_.finish_checkpoint().held_up_s; });
+      beside.finish = seconds_of([&] { saved = engine_.finish_checkpoint(); });
     };
     beside.seconds = timed([&] {
-      beside.start = seconds_of([&] { engine_.start_checkpoint(to); });
+      beside.start = seconds_of([&] { engine_.start_checkpoint(folder_); });
       for (int i = 0; i < kSteps; ++i) {
         const engine::StepStats stats = engine_.train_batch(data_);
         if (!stats.checkpoint_written) continue;
@@ -150,14 +150,14 @@ class Bench {
       }
       if (engine_.checkpoint_under_way()) finish();
     });
-    clear(to);
+    beside.held_up = saved.held_up_s;
+    clear(saved.path);
     return beside;
   }
 
   bool first() const { return engine_.mesh().rank() == 0; }
 
  private:
-  fs::path next_folder() { return folder_ / fmt::format("run-{}", ++folders_); }
   void clear(const fs::path& folder) {
     comm::barrier(engine_.mesh());
     if (first()) fs::remove_all(folder);
@@ -166,7 +166,6 @@ class Bench {
   engine::Engine& engine_;
   fs::path folder_;
   RandomTokens data_;
-  int folders_ = 0;
   torch::Tensor memory_ = at::randint(-128, 127, {int64_t{256} << 20}, torch::kChar);
 };
 
@@ -189,10 +188,12 @@ void measure(Bench& bench, engine::Engine& engine, int pairs) {
   engine.mesh().data().all_reduce(told).wait();
   const double mib = told.item<double>() / kMiB;
   bench.train();
-  bench.write_plainly(own);  // pages of the cache that nobody had before
   std::vector<double> plain, saves, without, with, longer, held_up, start, finish, written_in;
   for (int i = 0; i < pairs; ++i) {
+    // Steps before each: what was freed some seconds ago is not as quick to write into again.
+    bench.train();
     plain.push_back(bench.write_plainly(own));
+    bench.train();
     saves.push_back(bench.save());
     without.push_back(bench.train());
     const Bench::Beside beside = bench.train_and_save();

@@ -49,12 +49,15 @@ void check_and_sync(Disk& disk, const std::string& folder, const Tree& tree,
   if (file.pieces.empty()) disk.sync_file(joined(folder, file.name));
 }
 
+// Only a hint: a save need not wait until it is on the disk.
 void write_latest(Disk& disk, const std::string& name) {
   const std::string fresh = std::string(kTemporary) + std::string(kLatest);
   remove_tree(disk, fresh);
-  write_text(disk, fresh, name + "\n");
+  const std::string text = name + "\n";
+  const auto file = disk.create(fresh, std::ssize(text));
+  write_all(*file, std::as_bytes(std::span(text)), 0);
+  file->close();
   disk.rename(fresh, std::string(kLatest));
-  disk.sync_folder("");
 }
 
 // What rank 0 tells of its commit.

@@ -130,7 +130,7 @@ void PieceFile::write_at(size_t index, int64_t offset, std::span<const std::byte
   written.next = end;
   if (bytes.empty()) return;
   // A part at a time, so that its CRC is taken while it is in the cache.
-  constexpr size_t kChunk = size_t{1} << 20;
+  constexpr size_t kChunk = size_t{4} << 20;
   uint32_t crc = 0;
   for (size_t at = 0; at < bytes.size(); at += kChunk) {
     const auto chunk = bytes.subspan(at, std::min(kChunk, bytes.size() - at));
