@@ -15,8 +15,8 @@ namespace zeroth::configs {
 enum class Precision { kFp32, kFp16, kBf16 };
 
 struct BatchConfig {
-  // Samples per optimizer step over all ranks. Always micro_batch_size * accumulation_steps *
-  // data-parallel ranks.
+  // Samples per optimizer step over all ranks: micro_batch_size * accumulation_steps *
+  // data-parallel ranks, or fewer where a run goes on with ranks that do not divide it.
   int64_t train_batch_size = 1;
   // Samples that one rank runs forward and backward at once. Activation memory grows with it.
   int64_t micro_batch_size = 1;

@@ -59,6 +59,10 @@ struct FlagValues {
   std::string schedule_kwargs;
   bool accept_uncompressed = false;  // --accept-uncompressed: 1-bit optimizers without compression
   bool strict = false;               // --strict: every unknown key is an error
+  // Of a run that goes on: its global batch so far, which stays where no other one is given, and is
+  // dealt to any number of ranks. --allow-batch-change: what is given for a rank goes first.
+  std::optional<int64_t> batch_so_far;
+  bool batch_may_change = false;
   // --gradient-checkpointing[=N]: RecomputeConfig::every_nth_block, at least 1.
   std::optional<int64_t> gradient_checkpointing;
 };

@@ -16,7 +16,10 @@ struct Deal {
   int64_t micro_steps = 1;  // accumulation; 1 for evaluation
   int64_t world = 1;        // data-parallel ranks
   int64_t rank = 0;
+  int64_t step_samples = 0;  // where they are fewer than a step's rows; 0: as many
 
+  int64_t samples() const { return step_samples > 0 ? step_samples : global_batch(); }
+  // Rows of a step, those that do not count included.
   int64_t global_batch() const { return micro_batch * micro_steps * world; }
 
   // Index in the global batch of this rank's row.

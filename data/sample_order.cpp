@@ -61,10 +61,10 @@ int64_t SampleOrder::at(int64_t position) const {
                                       static_cast<uint64_t>(num_samples_), combine(seed_, epoch)));
 }
 
-std::vector<int64_t> SampleOrder::batch(int64_t step, int64_t global_batch) const {
+std::vector<int64_t> SampleOrder::samples(int64_t position, int64_t count) const {
   std::vector<int64_t> samples;
-  samples.reserve(global_batch);
-  for (int64_t i = 0; i < global_batch; ++i) samples.push_back(at(step * global_batch + i));
+  samples.reserve(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) samples.push_back(at(position + i));
   return samples;
 }
 

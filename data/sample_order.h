@@ -1,6 +1,5 @@
-// Which sample stands where: a pure function of (seed, step, index in the global batch). It knows
-// neither ranks nor state, so any world size sees the same global batches and a run resumes by its
-// step number.
+// Which sample stands where: a pure function of seed and position. It knows neither ranks nor
+// state, so any world size sees the same global batches and a run goes on by its position.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +27,11 @@ class SampleOrder {
   // permutation.
   SampleOrder(int64_t num_samples, uint64_t seed, bool shuffle, const OrderExtent& extent = {});
 
-  // The sample at a global position = step * global_batch + index, or kNoSample.
+  // The sample at a position among all that a run takes, or kNoSample.
   int64_t at(int64_t position) const;
 
-  // All samples of one global batch, in order.
-  std::vector<int64_t> batch(int64_t step, int64_t global_batch) const;
+  // Those at `count` positions from this one on.
+  std::vector<int64_t> samples(int64_t position, int64_t count) const;
 
  private:
   int64_t num_samples_;

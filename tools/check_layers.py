@@ -27,7 +27,7 @@ ARROWS = {
     "data": ["base"],
     "zero": ["base", "configs", "device", "comm", "model", "offload", "optim"],
     "engine": ["base", "configs", "device", "comm", "model", "checkpoint", "offload", "optim", "zero"],
-    "trainer": ["base", "configs", "device", "monitor", "comm", "model", "data", "zero", "engine"],
+    "trainer": ["base", "configs", "device", "monitor", "comm", "model", "data", "checkpoint", "zero", "engine"],
     "launcher": ["base", "configs", "checkpoint"],
 }
 # The seams of a room: what stands in a sub-folder includes those before it; what stands in the room itself is common to

@@ -31,26 +31,36 @@ std::span<const int64_t> without_rest(std::span<const int64_t> rows) {
 }  // namespace
 
 TrainLoader::TrainLoader(const data::Dataset& dataset, data::SampleOrder order, data::Deal deal,
-                         uint64_t seed, std::function<bool()> stop)
+                         uint64_t seed, std::function<bool()> stop, std::function<bool()> save)
     : dataset_(dataset),
       order_(std::move(order)),
       deal_(deal),
       seed_(seed),
-      stop_(std::move(stop)) {}
+      stop_(std::move(stop)),
+      save_(std::move(save)) {}
 
 model::MicroBatch TrainLoader::next() {
-  if (micro_ == 0) batch_ = order_.batch(step_, deal_.global_batch());
+  if (micro_ == 0) {
+    batch_ = order_.samples(position_.sample, deal_.samples());
+    batch_.resize(static_cast<size_t>(deal_.global_batch()), data::kNoSample);
+  }
   const auto rows = without_rest(deal_.rows(batch_, micro_));
   model::MicroBatch batch = to_micro_batch(make_batch(dataset_, rows));
   for (int64_t row = 0; row < batch.tokens.size(0); ++row) {
-    const uint64_t seed = data::sample_seed(seed_, step_, deal_.index(micro_, row));
+    const uint64_t seed = data::sample_seed(seed_, position_.step, deal_.index(micro_, row));
     batch.row_seeds.push_back(static_cast<int64_t>(seed));
   }
   if (++micro_ == deal_.micro_steps) {
     micro_ = 0;
-    ++step_;
+    ++position_.step;
+    position_.sample += deal_.samples();
   }
   return batch;
+}
+
+void TrainLoader::seek(const Position& position) {
+  ZEROTH_CHECK(micro_ == 0, "{} micro-batches of step {} are drawn", micro_, position_.step);
+  position_ = position;
 }
 
 EvalLoader::EvalLoader(const data::Dataset& dataset, int64_t num_samples, data::Deal deal,

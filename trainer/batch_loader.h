@@ -12,26 +12,38 @@
 
 namespace zeroth::trainer {
 
-// Step s takes positions s*B .. s*B+B-1 of the sample order. Where these have no sample,
-// micro-batches have fewer rows, and one that would have none has a single row that is not trained.
-// The dataset is not owned.
+// Step s takes positions s*B .. s*B+B-1 of the sample order, or those from where seek() begins.
+// Where these have no sample, and behind the step's last one, micro-batches have fewer rows, and
+// one that would have none has a single row that is not trained. The dataset is not owned.
 class TrainLoader : public engine::Loader {
  public:
-  // `stop` says whether this rank wants training to end.
+  // `stop` says whether this rank wants training to end, `save` whether it wants it to be saved.
   TrainLoader(
       const data::Dataset& dataset, data::SampleOrder order, data::Deal deal, uint64_t seed,
-      std::function<bool()> stop = [] { return false; });
+      std::function<bool()> stop = [] { return false; },
+      std::function<bool()> save = [] { return false; });
 
   model::MicroBatch next() override;
   bool wants_end() override { return stop_(); }
+  bool wants_save() override { return save_(); }
+
+  // Between two steps: how many there were, and where in the sample order the next one begins.
+  struct Position {
+    int64_t step = 0;
+    int64_t sample = 0;
+    bool operator==(const Position&) const = default;
+  };
+  Position position() const { return position_; }
+  // The next batch is that of a step that begins there. Not within a step.
+  void seek(const Position& position);
 
  private:
   const data::Dataset& dataset_;
   data::SampleOrder order_;
   data::Deal deal_;
   uint64_t seed_;
-  std::function<bool()> stop_;
-  int64_t step_ = 0;
+  std::function<bool()> stop_, save_;
+  Position position_;
   int64_t micro_ = 0;           // next micro-batch of the step
   std::vector<int64_t> batch_;  // samples of the step's global batch
 };

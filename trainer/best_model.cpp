@@ -3,17 +3,19 @@
 namespace zeroth::trainer {
 
 bool BestModel::evaluated(int64_t step, double loss) {
-  const bool better = !loss_ ? loss == loss : greater_ ? loss > *loss_ : loss < *loss_;
+  const bool better = !state_.loss ? loss == loss
+                      : greater_   ? loss > *state_.loss
+                                   : loss < *state_.loss;
   if (!tracked_ || !better) return false;
-  loss_ = loss;
-  step_ = step;
+  state_.loss = loss;
+  state_.step = step;
   return true;
 }
 
 void BestModel::saved(int64_t step, const std::filesystem::path& folder) {
-  if (step_ != step) return;
-  folder_ = folder;
-  saved_step_ = step;
+  if (state_.step != step) return;
+  state_.folder = folder;
+  state_.saved_step = step;
 }
 
 }  // namespace zeroth::trainer

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "trainer/flags/cadence.h"
 
@@ -20,20 +21,27 @@ class BestModel {
   // The model of `step` stands in `folder`. Counts where it is the best so far.
   void saved(int64_t step, const std::filesystem::path& folder);
 
-  std::optional<double> loss() const { return loss_; }
-  std::optional<int64_t> step() const { return step_; }
+  std::optional<double> loss() const { return state_.loss; }
+  std::optional<int64_t> step() const { return state_.step; }
   // The newest saved model that was the best when it was saved; empty: none.
-  const std::filesystem::path& folder() const { return folder_; }
+  const std::filesystem::path& folder() const { return state_.folder; }
   // Of that model.
-  std::optional<int64_t> saved_step() const { return saved_step_; }
+  std::optional<int64_t> saved_step() const { return state_.saved_step; }
+
+  // What a run that goes on takes over.
+  struct State {
+    std::optional<double> loss;
+    std::optional<int64_t> step;
+    std::optional<int64_t> saved_step;
+    std::filesystem::path folder;
+  };
+  const State& state() const { return state_; }
+  void restore(State state) { state_ = std::move(state); }
 
  private:
   bool tracked_;
   bool greater_;
-  std::optional<double> loss_;
-  std::optional<int64_t> step_;
-  std::optional<int64_t> saved_step_;
-  std::filesystem::path folder_;
+  State state_;
 };
 
 }  // namespace zeroth::trainer

@@ -3,246 +3,166 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
-#include <optional>
-#include <system_error>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/units.h"
-#include "model/hf/model_files.h"
-#include "model/hf/temporary_folder.h"
-#include "trainer/step_folder.h"
+#include "checkpoint/find.h"
+#include "trainer/report/history.h"
 
 namespace zeroth::trainer {
 namespace {
 
-torch::Dtype saved_dtype(const RunPlan& plan) {
-  const configs::Precision precision = plan.config.precision;
-  const torch::Dtype trained = precision == configs::Precision::kFp32   ? torch::kFloat32
-                               : precision == configs::Precision::kBf16 ? torch::kBFloat16
-                                                                        : torch::kFloat16;
-  return plan.flags.save_dtype.value_or(trained);
-}
+namespace fs = std::filesystem;
 
-// Of one saved model.
-int64_t model_bytes(const RunPlan& plan) {
-  return plan.outline.num_parameters * static_cast<int64_t>(c10::elementSize(saved_dtype(plan)));
-}
+constexpr int64_t kMostHistory = int64_t{64} << 20;
+constexpr char kBestLoss[] = "best.loss";
+constexpr char kBestStep[] = "best.step";
+constexpr char kBestSaved[] = "best.saved_step";
 
-// Where the output is, or the nearest folder above it that there is.
-std::filesystem::path existing_part(const std::string& output) {
-  std::filesystem::path folder = std::filesystem::absolute(output);
-  while (!std::filesystem::exists(folder)) folder = folder.parent_path();
-  return folder;
-}
-
-// That stand beside each other when the final one is there, at most.
-int64_t most_models(const RunPlan& plan) {
-  const Cadences& cadences = plan.flags.cadences;
-  const bool best = cadences.save.at == Cadence::At::kBest;
-  const int64_t saves = plan.occasions(best ? cadences.evaluate : cadences.save).on_the_way();
-  const int64_t kept = cadences.kept.value_or(saves) + (cadences.ends_with_best ? 1 : 0);
-  return 1 + std::min(saves, kept);
+template <typename T>
+std::optional<T> value(const engine::ClientState& state, const char* name) {
+  const auto found = state.find(name);
+  const T* const known = found == state.end() ? nullptr : std::get_if<T>(&found->second);
+  return known == nullptr ? std::nullopt : std::optional<T>(*known);
 }
 
 }  // namespace
 
-std::vector<std::string> saving_warnings(const RunPlan& plan) {
-  std::vector<std::string> warnings;
-  const std::string& output = plan.flags.output;
-  if (output.empty()) return warnings;
-  const int64_t needed = most_models(plan) * model_bytes(plan);
-  std::error_code unknown;
-  const auto space = std::filesystem::space(existing_part(output), unknown);
-  if (!unknown && static_cast<int64_t>(space.available) < needed) {
-    warnings.push_back(fmt::format("--output {}: {} will be written and {} are free there", output,
-                                   format_bytes(needed),
-                                   format_bytes(static_cast<int64_t>(space.available))));
-  }
-  if (std::filesystem::is_directory(output, unknown)) {
-    for (const auto& entry : std::filesystem::directory_iterator(output)) {
-      const std::string name = entry.path().filename().string();
-      if (!is_step_folder(name)) continue;
-      warnings.push_back(fmt::format("{}/{} is of an earlier run and stays", output, name));
-    }
-  }
-  return warnings;
-}
-
-std::unique_ptr<model::OutputLock> lock_output(const RunPlan& plan, comm::Mesh& mesh) {
-  const std::string& output = plan.flags.output;
-  if (output.empty()) return nullptr;
-  std::unique_ptr<model::OutputLock> lock;
-  std::optional<std::string> complaint;
-  try {
-    if (mesh.rank() == 0) lock = std::make_unique<model::OutputLock>(output);
-  } catch (const Error& error) {
-    complaint = error.what();
-  }
-  throw_if_rank_0_failed(mesh, complaint);
-  return lock;
-}
-
 Checkpoints::Checkpoints(const RunPlan& plan, engine::Engine& engine)
     : plan_(plan),
       engine_(engine),
+      folder_(fs::path(plan.flags.output) / "checkpoints"),
       occasions_(plan.occasions(plan.flags.cadences.save)),
-      best_(plan.flags.cadences) {}
+      occasions_on_(plan.flags.cadences.save.is_on() && !plan.flags.output.empty()),
+      best_(plan.flags.cadences),
+      last_end_(std::chrono::steady_clock::now()) {
+  if (plan.trains() && (any() || plan.resumed)) identity_ = identity_of(plan);
+}
+
+Checkpoints::Loaded Checkpoints::load() {
+  Loaded loaded;
+  const bool first = engine_.mesh().rank() == 0;
+  const auto accept = [&](checkpoint::Reader& reader) {
+    const Resumption found = resumption_of(reader.path(), reader.manifest());
+    compare(found, identity_, plan_.flags.resume);
+    if (found.step != plan_.resumed->step && found.batch != plan_.config.batch.train_batch_size) {
+      throw Error("{} is damaged; to go on from {} with another batch, name it: --resume {}",
+                  plan_.resumed->checkpoint.string(), found.checkpoint.string(),
+                  found.checkpoint.string());
+    }
+    loaded.step = found.step;
+    if (first) loaded.history = reader.read_text(kHistoryFile, kMostHistory);
+  };
+  const auto done = engine_.load_checkpoint(plan_.resumed->from, {.accept = accept});
+  if (!done) throw Error("{} is gone", plan_.resumed->checkpoint.string());
+  loaded.path = done->path;
+  loaded.warnings = done->warnings;
+  restore(done->client_state);
+  last_saved_ = loaded.step;
+  if (done->path.parent_path() == fs::weakly_canonical(folder_)) {
+    good_.push_back(loaded.step);
+  }
+  return loaded;
+}
+
+void Checkpoints::restore(const engine::ClientState& state) {
+  const auto saved = value<int64_t>(state, kBestSaved);
+  best_.restore({.loss = value<double>(state, kBestLoss),
+                 .step = value<int64_t>(state, kBestStep),
+                 .saved_step = saved,
+                 .folder = saved ? folder_of(*saved) : fs::path()});
+}
 
 bool Checkpoints::due(int64_t step) const {
-  if (step == plan_.samples.total_steps) return false;
+  if (!occasions_on_ || step == plan_.samples.total_steps) return false;
   const bool best = plan_.flags.cadences.save.at == Cadence::At::kBest;
   return best ? best_.step() == step : occasions_.at(step);
 }
 
-std::filesystem::path Checkpoints::save_step(int64_t step) {
-  const std::filesystem::path folder =
-      std::filesystem::path(plan_.flags.output) / step_folder(step, plan_.flags.values.for_trainer);
-  save(folder, /*overwrite=*/true);
-  best_.saved(step, folder);
-  unconfirmed_.push_back(folder);
-  return folder;
+bool Checkpoints::due_at_end() const {
+  if (!any() || saved(plan_.samples.total_steps)) return false;
+  const bool best = plan_.flags.cadences.save.at == Cadence::At::kBest;
+  return !best || best_.step() == plan_.samples.total_steps;
 }
 
-void Checkpoints::confirm() {
-  if (unconfirmed_.empty()) return;
+bool Checkpoints::time_is_up() const {
+  if (!plan_.flags.state.every_minutes) return false;
+  const std::chrono::duration<double> since = std::chrono::steady_clock::now() - last_end_;
+  return since.count() >= 60 * *plan_.flags.state.every_minutes;
+}
+
+engine::CheckpointRequest Checkpoints::request(int64_t step, const WriteMore& write_more) const {
+  BestModel with_this = best_;
+  with_this.saved(step, folder_of(step));
+  const BestModel::State& best = with_this.state();
+  engine::CheckpointRequest request{
+      .must_equal = identity_.must_equal,
+      .may_change = identity_.may_change,
+      .states = !plan_.flags.state.only_model,
+      .keep_steps = named(),
+      .write_files = [=](const fs::path& folder) { write_more(folder, with_this); }};
+  if (const int64_t kept = most_kept(); kept > 0) {
+    request.keep = kept + std::ssize(unconfirmed_) + 1;  // until this one is known to be good
+  }
+  put({.batch = plan_.config.batch.train_batch_size,
+       .positions = plan_.positions_after(step),
+       .samples = plan_.samples_after(step)},
+      request.client_state);
+  if (best.loss) {
+    request.client_state[kBestLoss] = *best.loss;
+    request.client_state[kBestStep] = *best.step;
+  }
+  if (best.saved_step) request.client_state[kBestSaved] = *best.saved_step;
+  return request;
+}
+
+std::vector<std::string> Checkpoints::save(int64_t step, const WriteMore& write_more) {
+  const auto start = std::chrono::steady_clock::now();
+  last_end_ = start;  // of one that fails, too
+  const engine::SavedCheckpoint done = engine_.save_checkpoint(folder_, request(step, write_more));
+  last_end_ = std::chrono::steady_clock::now();
+  save_seconds_ = std::chrono::duration<double>(last_end_ - start).count();
+  last_saved_ = step;
+  best_.saved(step, folder_of(step));
+  unconfirmed_.push_back(step);
+  std::vector<std::string> told = {
+      fmt::format("saved {} in {}", folder_of(step).string(), format_duration(save_seconds_))};
+  told.insert(told.end(), done.warnings.begin(), done.warnings.end());
+  return told;
+}
+
+std::vector<std::string> Checkpoints::confirm() {
+  if (unconfirmed_.empty()) return {};
   good_.insert(good_.end(), unconfirmed_.begin(), unconfirmed_.end());
   unconfirmed_.clear();
-  std::optional<std::string> complaint;
-  while (good_.size() > most_kept()) {
-    const auto found = std::find_if(good_.begin(), good_.end(),
-                                    [&](const auto& folder) { return folder != best_.folder(); });
-    const std::filesystem::path oldest = *found;
-    good_.erase(found);
-    try {
-      if (engine_.mesh().rank() == 0) model::remove_folder(oldest);
-    } catch (const Error& error) {
-      complaint = error.what();
-    }
-  }
-  throw_if_rank_0_failed(engine_.mesh(), complaint);
+  const int64_t kept = most_kept();
+  return kept == 0 ? std::vector<std::string>{} : engine_.keep_checkpoints(folder_, kept, named());
 }
 
 std::string Checkpoints::newest_good() const {
-  return good_.empty() ? "" : fmt::format("; the newest good model is {}", good_.back().string());
+  return good_.empty()
+             ? ""
+             : fmt::format("; the newest good model is {}", folder_of(good_.back()).string());
 }
 
-// The best one is kept beside the newest, whatever their number is to be.
-size_t Checkpoints::most_kept() const {
-  const auto& kept = plan_.flags.cadences.kept;
-  if (!kept) return good_.size();
-  const bool best_is_old = !best_.folder().empty() && best_.folder() != good_.back();
-  return std::max<size_t>(static_cast<size_t>(*kept), best_is_old ? 2 : 1);
+fs::path Checkpoints::folder_of(int64_t step) const {
+  return folder_ / checkpoint::step_name(step);
 }
 
-std::string Checkpoints::place_best() {
-  if (!plan_.flags.cadences.ends_with_best || best_.step() == plan_.samples.total_steps) return "";
-  if (!best_.saved_step()) return "the best model was not saved: the last one stays";
-  std::optional<std::string> complaint;
-  try {
-    if (engine_.mesh().rank() == 0) copy_best();
-  } catch (const Error& error) {
-    complaint = error.what();
-  }
-  throw_if_rank_0_failed(engine_.mesh(), complaint);
-  placed_step_ = best_.saved_step();
-  return fmt::format("{} holds the best model now, that of {}", plan_.flags.output,
-                     best_.folder().string());
+// Of the newest, where the best one is among those that are to be kept; 0: all.
+int64_t Checkpoints::most_kept() const {
+  const int64_t kept = plan_.flags.cadences.kept.value_or(0);
+  const auto best = best_.saved_step();
+  if (!best || kept < 2) return kept;
+  const auto newest = std::min<size_t>(good_.size(), static_cast<size_t>(kept));
+  const bool among =
+      std::find(good_.end() - static_cast<ptrdiff_t>(newest), good_.end(), *best) != good_.end();
+  return among ? kept : kept - 1;
 }
 
-void Checkpoints::copy_best() const {
-  model::OutputFolder folder(plan_.flags.output, /*overwrite=*/true);
-  model::naming_errors([&] {
-    for (const auto& entry : std::filesystem::directory_iterator(best_.folder())) {
-      const std::filesystem::path name = entry.path().filename();
-      if (model::is_model_file(name.string())) {
-        std::filesystem::copy_file(entry.path(), folder.path() / name);
-      }
-    }
-  });
-  folder.commit();
-}
-
-void Checkpoints::save_final() {
-  former_ = save(plan_.flags.output, plan_.flags.overwrite);
-  saved_final_ = true;
-}
-
-void Checkpoints::withdraw_final(const std::string& why) {
-  std::optional<std::string> complaint;
-  if (engine_.mesh().rank() == 0) complaint = why + ": " + put_back_former() + newest_good();
-  throw_if_rank_0_failed(engine_.mesh(), complaint);
-}
-
-std::string Checkpoints::put_back_former() {
-  if (!former_) return "the model was saved before";
-  try {
-    const std::filesystem::path kept = former_->put_back();
-    return fmt::format("the model that was saved before is in {} now, and {} holds the former one",
-                       kept.string(), plan_.flags.output);
-  } catch (const Error& error) {
-    return fmt::format("the model was saved before; {}", error.what());
-  }
-}
-
-std::unique_ptr<model::FormerModel> Checkpoints::save(const std::filesystem::path& folder,
-                                                      bool overwrite) {
-  HfOutput output(
-      {.source = plan_.flags.model, .output = folder, .spec = plan_.spec, .overwrite = overwrite},
-      plan_.flags.save_dtype);
-  const bool masters = plan_.flags.save_dtype == torch::kFloat32;
-  engine_.save_model(output,
-                     masters ? engine::SavedValues::kMasters : engine::SavedValues::kWorking);
-  std::optional<std::string> complaint = output.finish();
-  if (complaint) *complaint += newest_good();
-  throw_if_rank_0_failed(engine_.mesh(), complaint);
-  return output.take_former();
-}
-
-template <typename Action>
-void HfOutput::unless_failed(Action action) {
-  if (failure_) return;
-  try {
-    model::naming_errors(action);
-  } catch (const Error& error) {
-    failure_ = error.what();
-    writer_.reset();  // and its temporary folder
-  }
-}
-
-void HfOutput::begin(const std::vector<engine::ParameterInfo>& parameters) {
-  ZEROTH_CHECK(!parameters.empty(), "a model of {} parameters", parameters.size());
-  std::vector<model::PlannedTensor> saved;
-  for (const engine::ParameterInfo& parameter : parameters) {
-    saved.push_back({parameter.name, parameter.shape});
-  }
-  options_.dtype = dtype_.value_or(parameters.front().dtype);
-  unless_failed([&] { writer_.emplace(options_, saved); });
-}
-
-void HfOutput::write(const std::string& name, const torch::Tensor& value) {
-  unless_failed([&] { writer_->write(name, value); });
-}
-
-std::optional<std::string> HfOutput::finish() {
-  unless_failed([&] {
-    if (writer_) former_ = writer_->commit();
-  });
-  return failure_;
-}
-
-void throw_if_rank_0_failed(comm::Mesh& mesh, const std::optional<std::string>& complaint) {
-  const bool writes = mesh.rank() == 0;
-  const std::string own = writes ? complaint.value_or("") : "";
-  const int64_t length = comm::greatest_over_ranks(std::ssize(own), "rank 0's outcome", mesh);
-  if (length == 0) return;
-  torch::Tensor bytes = torch::zeros({length}, torch::kUInt8);
-  std::memcpy(bytes.data_ptr(), own.data(), own.size());
-  bytes = bytes.to(mesh.device());
-  mesh.data().broadcast(bytes, 0, "what failed").wait();
-  bytes = bytes.to(torch::kCPU);
-  const std::string text(static_cast<const char*>(bytes.data_ptr()), static_cast<size_t>(length));
-  throw Error("{}{}", writes ? "" : "rank 0 failed: ", text);
+std::set<int64_t> Checkpoints::named() const {
+  return best_.saved_step() ? std::set<int64_t>{*best_.saved_step()} : std::set<int64_t>{};
 }
 
 }  // namespace zeroth::trainer

@@ -11,6 +11,7 @@ struct RunLength {
   int64_t steps = 0;
   int64_t global_batch = 1;
   int64_t epoch_positions = 0;  // as in Samples; 0: no epochs are known
+  int64_t offset = 0;           // as in RunPlan
 };
 
 class Occasions {
@@ -27,7 +28,7 @@ class Occasions {
 
  private:
   int64_t epochs(int64_t step) const {
-    return step * length_.global_batch / length_.epoch_positions;
+    return (step * length_.global_batch + length_.offset) / length_.epoch_positions;
   }
 
   Cadence cadence_;

@@ -13,8 +13,8 @@
 #include "engine/memory_remedies.h"
 #include "model/blocks/build.h"
 #include "model/hf/checkpoint_source.h"
-#include "trainer/checkpoints.h"
 #include "trainer/out_of_memory.h"
+#include "trainer/output.h"
 #include "trainer/report/reporter.h"
 #include "trainer/trainer.h"
 
@@ -58,7 +58,8 @@ bool Run::load(const RunPlan& plan, const StopSignal& stop) {
         {.weights = model::open_weights(plan.flags.model, plan.spec, plan.config.seed),
          .trains = plan.trains(),
          .checks_memory = false,  // main has, before the ranks connected
-         .wants_end = [&stop] { return stop.number() != 0; }});
+         .wants_end = [&stop] { return stop.number() != 0; },
+         .saved_model = engine::SavedModel{plan.spec, plan.flags.save_dtype}});
     return true;
   } catch (const engine::EndWanted&) {
     return false;
@@ -73,6 +74,7 @@ int Run::go(const RunPlan& plan, const engine::RunMemory& memory, const comm::Ra
   const auto lock = lock_output(plan, *mesh_);  // before any file is opened, which is another run's
   Reporter reporter(plan, memory, env, clock);
   if (lock && !lock->note().empty()) reporter.note(lock->note());
+  if (plan.resumed) reporter.will_go_on();
   reporter.planned(*mesh_, at::get_num_threads());
   stop.heed();
   if (!load(plan, stop)) {

@@ -22,7 +22,8 @@
 #include "model/hf/output_lock.h"
 #include "model/hf/temporary_folder.h"
 #include "trainer/asked_monitors.h"
-#include "trainer/checkpoints.h"
+#include "trainer/identity.h"
+#include "trainer/output.h"
 #include "trainer/step_folder.h"
 
 namespace zeroth::trainer {
@@ -78,16 +79,26 @@ void drop_last(RunPlan& plan, int64_t batch) {
        samples - plan.samples.epoch_samples, samples);
 }
 
+void settle_offset(RunPlan& plan, int64_t global_batch) {
+  if (plan.resumed) plan.offset = offset_of(*plan.resumed, plan.samples, global_batch);
+}
+
+int64_t steps_for(int64_t positions, int64_t global_batch) {
+  return (positions + global_batch - 1) / global_batch;
+}
+
 // Epochs as Trainer's: each of as many steps as it fills, the last of them of what is left.
 int64_t count_whole_epochs(RunPlan& plan, const configs::BatchConfig& batch, double epochs) {
   Samples& samples = plan.samples;
   const int64_t steps = (samples.epoch_samples - 1) / batch.train_batch_size + 1;
   samples.epoch_positions = steps * batch.train_batch_size;
+  settle_offset(plan, batch.train_batch_size);
   if (plan.flags.steps) return *plan.flags.steps;
   samples_of_epochs(epochs, samples.epoch_positions);  // not too many
   const auto all = static_cast<int64_t>(std::ceil(epochs * static_cast<double>(steps)));
-  samples.train_samples = samples.among(all * batch.train_batch_size);
-  return all;
+  const int64_t positions = all * batch.train_batch_size;
+  samples.train_samples = samples.among(positions);
+  return std::max<int64_t>(1, steps_for(positions - plan.offset, batch.train_batch_size));
 }
 
 // Unset when neither flags nor data say it (--print-config without --data).
@@ -102,11 +113,13 @@ std::optional<int64_t> count_steps(RunPlan& plan, const configs::BatchConfig& ba
   samples.epoch_positions = samples.epoch_samples;
   const double epochs = plan.flags.epochs.value_or(defaults.epochs);
   if (defaults.whole_epochs) return count_whole_epochs(plan, batch, epochs);
+  settle_offset(plan, global_batch);
   if (plan.flags.steps) return plan.flags.steps;
   samples.train_samples = samples_of_epochs(epochs, samples.epoch_samples);
-  const int64_t short_step = drops ? 0 : global_batch - 1;
-  const int64_t steps = std::max<int64_t>(1, (samples.train_samples + short_step) / global_batch);
-  if (drops) samples.train_samples = steps * global_batch;
+  const int64_t positions = samples.train_samples - plan.offset;
+  const int64_t steps =
+      std::max<int64_t>(1, drops ? positions / global_batch : steps_for(positions, global_batch));
+  if (drops) samples.train_samples = steps * global_batch + plan.offset;
   return steps;
 }
 
@@ -131,14 +144,18 @@ class Attempts {
   std::vector<std::string> said_;
 };
 
+// Ends what a killed run had begun there.
+void clear_output(const Flags& flags) {
+  if (flags.print_config || flags.output.empty()) return;
+  model::OutputLock::require_free(flags.output);
+  model::OutputFolder::clear_leftovers(flags.output);
+  model::clear_leftovers(flags.output, is_step_folder);
+}
+
 void check_output(const Flags& flags) {
   if (flags.output.empty() || flags.eval_only) return;
-  if (!flags.print_config) {
-    model::OutputLock::require_free(flags.output);
-    model::OutputFolder::clear_leftovers(flags.output);
-    model::clear_leftovers(flags.output, is_step_folder);
-  }
-  model::OutputFolder::check(flags.output, flags.overwrite);
+  clear_output(flags);
+  model::OutputFolder::check(flags.output, flags.overwrite || flags.resume.is_on());
 }
 
 void note_unknown_keys(RunPlan& plan) {
@@ -167,6 +184,33 @@ bool is_of_training(const configs::Note& note) {
   return note.kind == configs::Note::Kind::kNote &&
          (note.key == "train_micro_batch_size_per_gpu" ||
           note.key.starts_with("zero_optimization.offload_optimizer."));
+}
+
+// What the run goes on from, and with it the global batch.
+void find_beginning(RunPlan& plan) {
+  if (plan.flags.resume.is_on()) clear_output(plan.flags);  // it may hold the checkpoints
+  plan.resumed = find_resumption(plan.flags);
+  if (!plan.resumed) return;
+  plan.flags.values.batch_so_far = plan.resumed->batch;
+  plan.flags.values.batch_may_change = plan.flags.resume.batch_may_change;
+}
+
+// One that has come to its end may go on for longer.
+void require_steps_left(const RunPlan& plan) {
+  if (!plan.resumed || !plan.samples.train) return;
+  const int64_t total = plan.samples.total_steps;
+  if (plan.resumed->step <= total) return;
+  throw Error("{}: {} has taken {} steps, and this run ends after {}",
+              plan.flags.steps ? "--steps" : "--epochs", plan.resumed->checkpoint.string(),
+              plan.resumed->step, total);
+}
+
+// What differs from the run before: refused, or told.
+void compare_with_before(RunPlan& plan) {
+  if (!plan.resumed || !plan.samples.train) return;
+  const std::string told = compare(*plan.resumed, identity_of(plan), plan.flags.resume);
+  note(plan.notes, "--resume", "goes on from {} behind step {}{}{}",
+       plan.resumed->checkpoint.string(), plan.resumed->step, told.empty() ? "" : "; ", told);
 }
 
 struct Basis {
@@ -221,12 +265,14 @@ data::Deal RunPlan::train_deal(int64_t rank) const {
   return {.micro_batch = config.batch.micro_batch_size,
           .micro_steps = config.batch.accumulation_steps,
           .world = num_ranks,
-          .rank = rank};
+          .rank = rank,
+          .step_samples = config.batch.train_batch_size};
 }
 
 data::Deal RunPlan::eval_deal(int64_t rank) const {
   data::Deal deal = train_deal(rank);
   deal.micro_steps = 1;
+  deal.step_samples = 0;
   const auto by_default = configs::defaults_of(flags.values).eval_micro_batch;
   deal.micro_batch = flags.eval_micro_batch.value_or(by_default.value_or(deal.micro_batch));
   return deal;
@@ -246,7 +292,8 @@ Occasions RunPlan::occasions(const Cadence& cadence) const {
   return {cadence,
           {.steps = samples.total_steps,
            .global_batch = config.batch.train_batch_size,
-           .epoch_positions = samples.epoch_positions}};
+           .epoch_positions = samples.epoch_positions,
+           .offset = offset}};
 }
 
 double RunPlan::epochs_after(int64_t step) const {
@@ -259,9 +306,19 @@ double RunPlan::epochs_after(int64_t step) const {
   }
   const int64_t micro_step = config.batch.train_batch_size / config.batch.accumulation_steps;
   const int64_t rows = ((samples.epoch_samples - 1) / micro_step + 1) * micro_step;
-  const int64_t positions = step * config.batch.train_batch_size;
+  const int64_t positions = positions_after(step);
   return static_cast<double>(positions / samples.epoch_positions) +
          share(std::min(positions % samples.epoch_positions, rows), rows);
+}
+
+// Where batches have the size that they had, positions go on; where not, samples do.
+int64_t offset_of(const Resumption& from, const Samples& samples, int64_t global_batch) {
+  int64_t positions = from.positions;
+  if (from.batch != global_batch) {
+    positions = from.samples / samples.epoch_samples * samples.epoch_positions +
+                from.samples % samples.epoch_samples;
+  }
+  return positions - from.step * global_batch;
 }
 
 int64_t samples_of_epochs(double epochs, int64_t samples) {
@@ -278,6 +335,7 @@ RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device) {
   plan.flags = std::move(flags);
   plan.num_ranks = static_cast<int>(world_size);
   plan.device = device;
+  find_beginning(plan);
   const Basis basis = check_basis(plan, world_size);
   const bool drops = drops_last(plan.flags, basis.document);
   open_samples(plan.flags, plan.spec.vocab_size, plan.samples, plan.notes);
@@ -286,6 +344,7 @@ RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device) {
       basis.document, plan.flags.values,
       {.world_size = world_size, .hidden_size = plan.spec.hidden_size, .total_steps = steps});
   plan.samples.total_steps = steps.value_or(0);
+  require_steps_left(plan);
   switch_monitors_on(plan.flags, resolved);
   plan.config = resolved.config;
   plan.origins = std::move(resolved.origins);
@@ -295,6 +354,7 @@ RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device) {
   if (plan.flags.eval_only) std::erase_if(resolved.notes, is_of_training);
   plan.notes.insert(plan.notes.begin(), resolved.notes.begin(), resolved.notes.end());
   tell_of_samples(plan.flags, plan.samples, plan.notes);
+  compare_with_before(plan);
   note_output(plan);
   plan.notes.insert(plan.notes.end(), plan.flags.notes.begin(), plan.flags.notes.end());
   for (configs::Note& note : plan.notes) {

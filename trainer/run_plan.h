@@ -16,6 +16,7 @@
 #include "model/spec.h"
 #include "trainer/flags/flags.h"
 #include "trainer/occasions.h"
+#include "trainer/resumption.h"
 #include "trainer/samples.h"
 
 namespace zeroth::trainer {
@@ -27,6 +28,10 @@ struct RunPlan {
   configs::Notes notes;      // of the flags, the configuration and the rest
   model::ModelSpec spec;
   Samples samples;
+  std::optional<Resumption> resumed;  // what it goes on from
+  // Behind s steps stand s * train_batch_size + offset positions of the sample order: not 0 where
+  // batches of another size came before.
+  int64_t offset = 0;
   int num_ranks = 1;
   torch::DeviceType device = torch::kCPU;  // on which ranks compute
   engine::Outline outline;
@@ -40,14 +45,18 @@ struct RunPlan {
   int64_t eval_rounds() const { return data::eval_rounds(samples.eval_samples, eval_deal(0)); }
   // When something happens on the way of this run.
   Occasions occasions(const Cadence& cadence) const;
-  // Samples that the first `step` steps take.
-  int64_t samples_after(int64_t step) const {
-    return samples.among(step * config.batch.train_batch_size);
+  // Of the sample order, and samples there, that `step` steps have taken.
+  int64_t positions_after(int64_t step) const {
+    return step * config.batch.train_batch_size + offset;
   }
+  int64_t samples_after(int64_t step) const { return samples.among(positions_after(step)); }
   // Passes over the data after `step` steps; 0 where nothing is trained. Where epochs end with a
   // short step, Trainer's: by micro-batches.
   double epochs_after(int64_t step) const;
 };
+
+// RunPlan::offset of a run that goes on from there.
+int64_t offset_of(const Resumption& from, const Samples& samples, int64_t global_batch);
 
 // Reads the configuration, config.json, tokenizer and data. Every rank calls it on its own and
 // finds the same Errors: what a user can get wrong is found here, before anything expensive. With

@@ -71,11 +71,17 @@ void StopSignal::watch() {
     ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
     ::kill(::getpid(), first);  // does what it does to any process
   }
-  number_ = first;
   const auto since = Clock::now();
+  came_ = since;
+  number_ = first;
   for (int second = next(); second != 0; second = next()) {
     if (second != first || Clock::now() >= since + kSameSignal) std::_Exit(kSignalCode + second);
   }
+}
+
+double StopSignal::seconds_since() const {
+  if (number() == 0) return 0;
+  return std::chrono::duration<double>(Clock::now() - came_.load()).count();
 }
 
 int StopSignal::of_all_ranks(const comm::Mesh& mesh) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <string>
 #include <thread>
 
@@ -26,6 +27,8 @@ class StopSignal {
   void heed() { heeding_ = true; }
   // SIGTERM or SIGINT, or 0: none came. From any thread.
   int number() const { return number_; }
+  // Since it came to this rank; 0 where none has.
+  double seconds_since() const;
   // That of any rank; 0 where none has come to one. Collective.
   int of_all_ranks(const comm::Mesh& mesh) const;
 
@@ -35,8 +38,9 @@ class StopSignal {
 
   std::atomic<bool> heeding_ = false;
   std::atomic<int> number_ = 0;
-  FileDescriptor signals_;  // a signalfd
-  FileDescriptor end_;      // an eventfd that ends the watcher
+  std::atomic<std::chrono::steady_clock::time_point> came_{};  // set before the number
+  FileDescriptor signals_;                                     // a signalfd
+  FileDescriptor end_;                                         // an eventfd that ends the watcher
   std::jthread watcher_;
 };
 

@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <filesystem>
 
 #include "base/error.h"
+#include "base/replace_file.h"
 #include "base/units.h"
-#include "trainer/checkpoints.h"
+#include "comm/mesh.h"
+#include "model/hf/model_layout.h"
+#include "trainer/report/history.h"
 
 namespace zeroth::trainer {
 
@@ -16,50 +20,81 @@ Trainer::Trainer(const RunPlan& plan, engine::Engine& engine, Reporter& reporter
       reporter_(reporter),
       stop_(stop),
       checkpoints_(plan, engine),
+      final_(plan, engine),
       evaluations_(plan.occasions(plan.flags.cadences.evaluate)) {}
 
 int Trainer::run() {
+  const int64_t total = plan_.samples.total_steps;
+  if (plan_.resumed) go_on();
   const bool stopped = plan_.samples.train && train();
   require_finite_loss();
-  if (plan_.trains() && !plan_.flags.output.empty()) save_final();
-  if (plan_.samples.eval && !stopped && evaluate(plan_.samples.total_steps)) {
-    report_stop(plan_.samples.total_steps, plan_.flags.output.empty() ? "" : "the model is saved");
+  const bool saves = plan_.trains() && !plan_.flags.output.empty();
+  if (saves && stopped && checkpoints_.any()) {
+    save_what_is_left(done_);
+    return stop_.of_all_ranks(engine_.mesh());
+  }
+  if (saves) save_final();
+  if (plan_.samples.eval && !stopped && evaluate(total)) {
+    report_stop(total, plan_.flags.output.empty() ? "" : "the model is saved");
   }
   require_finite_loss();
+  if (saves && !stopped && checkpoints_.due_at_end()) save_on_the_way(total);
+  if (saves && !stopped) confirm();
   // One that came while the model was saved counts too.
   const int signal = stop_.of_all_ranks(engine_.mesh());
   if (plan_.trains() && !stopped && signal == 0) place_best();
-  reporter_.record(checkpoints_.best(), checkpoints_.final_step());
+  reporter_.record(checkpoints_.best(),
+                   best_is_placed_ ? *checkpoints_.best().saved_step() : total);
   return signal;
+}
+
+void Trainer::go_on() {
+  const Checkpoints::Loaded loaded = checkpoints_.load();
+  for (const std::string& warning : loaded.warnings) {
+    reporter_.warn(fmt::format("passed by: {}", warning));
+  }
+  done_ = loaded.step;
+  reporter_.go_on_from(loaded.history, done_);
+  if (done_ != plan_.resumed->step) {
+    reporter_.warn(fmt::format("goes on behind step {} instead of {}", done_, plan_.resumed->step));
+  }
 }
 
 bool Trainer::train() {
   const comm::Mesh& mesh = engine_.mesh();
-  const uint64_t seed = plan_.config.seed;
-  TrainLoader loader(*plan_.samples.train, plan_.sample_order(), plan_.train_deal(mesh.rank()),
-                     seed, [this] { return stop_.number() != 0; });
+  TrainLoader loader(
+      *plan_.samples.train, plan_.sample_order(), plan_.train_deal(mesh.rank()), plan_.config.seed,
+      [this] { return stop_.number() != 0; }, [this] { return checkpoints_.time_is_up(); });
+  loader.seek({.step = done_, .sample = plan_.positions_after(done_)});
   reporter_.resume();
-  if (plan_.flags.cadences.evaluate_first && evaluate(0)) {
+  if (plan_.flags.cadences.evaluate_first && done_ == 0 && evaluate(0)) {
     report_stop(0, fate_of_model());
     return true;
   }
-  for (int64_t step = 1; step <= plan_.samples.total_steps; ++step) {
+  while (done_ < plan_.samples.total_steps) {
     const engine::StepStats stats = engine_.train_batch(loader);
+    done_ = stats.step;
     reporter_.step(stats);
     if (!stats.failure.empty()) throw Error("{}{}", stats.failure, checkpoints_.newest_good());
     saw(stats);
-    if (stats.end_wanted || (evaluation_due(step) && evaluate(step))) {
-      report_stop(step, fate_of_model());
+    if (evaluate_and_save(stats)) {
+      report_stop(done_, fate_of_model());
       return true;
     }
-    if (checkpoints_.due(step)) save_on_the_way(step);
   }
+  return false;
+}
+
+bool Trainer::evaluate_and_save(const engine::StepStats& stats) {
+  if (stats.end_wanted || (evaluation_due(stats.step) && evaluate(stats.step))) return true;
+  const bool time = stats.save_wanted && stats.step != plan_.samples.total_steps;
+  if (time || checkpoints_.due(stats.step)) save_on_the_way(stats.step);
   return false;
 }
 
 void Trainer::saw(const engine::StepStats& stats) {
   last_loss_.clear();
-  if (std::isfinite(stats.loss)) return checkpoints_.confirm();
+  if (std::isfinite(stats.loss)) return confirm();
   last_loss_ =
       fmt::format("the loss of step {} is {}", stats.step, without_sign_of_nan(stats.loss));
   if (!stats.not_finite.empty()) {
@@ -67,9 +102,13 @@ void Trainer::saw(const engine::StepStats& stats) {
   }
 }
 
+void Trainer::confirm() {
+  for (const std::string& warning : checkpoints_.confirm()) reporter_.warn(warning);
+}
+
 void Trainer::require_finite_loss() {
   if (last_loss_.empty()) return;
-  if (checkpoints_.saved_final()) return checkpoints_.withdraw_final(last_loss_);
+  if (final_.is_saved()) return final_.withdraw(last_loss_, checkpoints_.newest_good());
   throw Error("{}: no model is saved{}", last_loss_, checkpoints_.newest_good());
 }
 
@@ -113,22 +152,66 @@ void Trainer::save_on_the_way(int64_t step) {
   if (!last_loss_.empty()) {
     return reporter_.warn(fmt::format("step {} is not saved: {}", step, last_loss_));
   }
-  const double start = reporter_.clock().seconds();
-  const auto folder = checkpoints_.save_step(step);
-  reporter_.record_into(folder, checkpoints_.best());
-  reporter_.saved(fmt::format("saved {} in {}: weights, not the state of the optimizer yet",
-                              folder.string(),
-                              format_duration(reporter_.clock().seconds() - start)));
+  try {
+    save_checkpoint(step);
+    failed_saves_ = 0;
+  } catch (const Error& error) {
+    const int64_t most = plan_.flags.state.most_failures;
+    if (++failed_saves_ >= most) {
+      throw Error("{}; {} in a row{}", error.what(), counted(failed_saves_, "save"),
+                  checkpoints_.newest_good());
+    }
+    reporter_.warn(fmt::format("{}; the run goes on, and ends where {} in a row fail", error.what(),
+                               counted(most, "save")));
+  }
+}
+
+void Trainer::save_checkpoint(int64_t step) {
+  const auto told =
+      checkpoints_.save(step, [this](const std::filesystem::path& folder, const BestModel& best) {
+        model::write_descriptions(plan_.flags.model, folder, saved_dtype(plan_));
+        reporter_.record_into(folder, best);
+        replace_file(folder / kHistoryFile, reporter_.history());
+      });
+  reporter_.saved(told.front());
+  for (size_t i = 1; i < told.size(); ++i) reporter_.warn(told[i]);
+}
+
+bool Trainer::fits_grace(int64_t step) {
+  if (!plan_.flags.state.grace_s) return true;
+  const double left = *plan_.flags.state.grace_s - stop_.seconds_since();
+  const double needed = checkpoints_.save_seconds();
+  const bool late = needed > left;
+  if (comm::greatest_over_ranks(late ? 1 : 0, "whether there is time to save", engine_.mesh()) == 0)
+    return true;
+  reporter_.warn(
+      fmt::format("step {} is not saved: the last save took {}, and --grace {:g} leaves {}{}", step,
+                  format_duration(needed), *plan_.flags.state.grace_s,
+                  format_duration(std::max(0.0, left)), checkpoints_.newest_good()));
+  return false;
+}
+
+// Where a signal has ended the run.
+void Trainer::save_what_is_left(int64_t step) {
+  if (step == 0 || checkpoints_.saved(step) || !fits_grace(step)) return;
+  save_checkpoint(step);
 }
 
 void Trainer::place_best() {
-  const std::string told = checkpoints_.place_best();
-  if (!told.empty()) reporter_.saved(told);
+  const BestModel& best = checkpoints_.best();
+  if (!plan_.flags.cadences.ends_with_best || best.step() == plan_.samples.total_steps) return;
+  if (!best.saved_step()) {
+    return reporter_.saved("the best model was not saved: the last one stays");
+  }
+  final_.replace_by(best.folder());
+  best_is_placed_ = true;
+  reporter_.saved(fmt::format("{} holds the best model now, that of {}", plan_.flags.output,
+                              best.folder().string()));
 }
 
 void Trainer::save_final() {
   const double start = reporter_.clock().seconds();
-  checkpoints_.save_final();
+  final_.save(checkpoints_.newest_good());
   reporter_.saved(fmt::format("saved {} in {}", plan_.flags.output,
                               format_duration(reporter_.clock().seconds() - start)));
 }

@@ -1,5 +1,6 @@
-// The run itself: step after step, evaluation when it is due, the model at the end, the last
-// evaluation, the best model in its place where that is asked for, and what is told of all this.
+// The run itself: step after step, evaluation and checkpoints when they are due, the model at the
+// end, the last evaluation, the best model in its place where that is asked for, and what is told
+// of all this.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include "engine/engine.h"
 #include "trainer/batch_loader.h"
 #include "trainer/checkpoints.h"
+#include "trainer/output.h"
 #include "trainer/report/reporter.h"
 #include "trainer/run_plan.h"
 #include "trainer/stop_signal.h"
@@ -20,21 +22,30 @@ class Trainer {
  public:
   Trainer(const RunPlan& plan, engine::Engine& engine, Reporter& reporter, StopSignal& stop);
 
-  // Returns 0, or the signal that ended the run early, after its step and with the model saved; the
-  // same on all ranks. Throws an Error when the last loss or a parameter is not finite: a model of
-  // before stands in its place then.
+  // Returns 0, or the signal that ended the run early, after its step and with a checkpoint, or
+  // where the run has none the model, saved; the same on all ranks. Throws an Error when the last
+  // loss or a parameter is not finite: a model of before stands in its place then.
   int run();
 
  private:
+  // Behind the steps of the run before, if there was one.
+  void go_on();
   // Whether a signal ended it.
   bool train();
+  // Behind a step.
+  bool evaluate_and_save(const engine::StepStats& stats);
   void saw(const engine::StepStats& stats);
+  void confirm();
   void report_stop(int64_t step, std::string_view outcome);
   std::string_view fate_of_model() const;
   bool evaluation_due(int64_t step) const;
   // Whether a signal ended it.
   bool evaluate(int64_t step);
   void save_on_the_way(int64_t step);
+  void save_checkpoint(int64_t step);
+  // Whether there is time for it before the run has to be gone; told where there is none.
+  bool fits_grace(int64_t step);
+  void save_what_is_left(int64_t step);
   void save_final();
   void place_best();
   void require_finite_loss();
@@ -44,7 +55,11 @@ class Trainer {
   Reporter& reporter_;
   StopSignal& stop_;
   Checkpoints checkpoints_;
+  FinalModel final_;
   Occasions evaluations_;
+  int64_t done_ = 0;          // steps
+  int64_t failed_saves_ = 0;  // in a row
+  bool best_is_placed_ = false;
   std::string last_loss_;  // what is wrong with it; empty when it is finite
 };
 

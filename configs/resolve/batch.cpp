@@ -106,6 +106,21 @@ std::string remedies(const Context& context, const Given& given, const BatchConf
                      single.empty() ? pair_remedy(context, given) : single);
 }
 
+// Micro-batches no larger than before, as few as they can be, and of these the smallest: where they
+// do not make up the batch some rows of the last ones do not count.
+void spread(Context& context, const Given& given, BatchConfig& batch) {
+  const int64_t ranks = context.facts.world_size, all = batch.train_batch_size;
+  const auto rounded_up = [](int64_t value, int64_t by) { return (value + by - 1) / by; };
+  const int64_t most = given.micro.value_or(rounded_up(all, ranks * batch.accumulation_steps));
+  batch.accumulation_steps = rounded_up(all, ranks * std::min(most, all));
+  batch.micro_batch_size = rounded_up(all, ranks * batch.accumulation_steps);
+  note(context.notes, kBatch, "the global batch of {} stays: micro-batches of {}, {} per step{}",
+       all, batch.micro_batch_size, batch.accumulation_steps,
+       all % (ranks * batch.micro_batch_size * batch.accumulation_steps) == 0
+           ? ""
+           : ", of which the last rows do not count");
+}
+
 }  // namespace
 
 BatchConfig fill_batch(Context& context) {
@@ -116,6 +131,10 @@ BatchConfig fill_batch(Context& context) {
               context.pick(kMicro, flags.micro_batch, "--micro-batch"),
               context.pick(kSteps, flags.accumulation, "--accumulation")};
   if (keys.is_bad(kBatch) || keys.is_bad(kMicro) || keys.is_bad(kSteps)) return {};
+  if (!given.batch && flags.batch_so_far && !(flags.batch_may_change && given.micro)) {
+    given.batch = flags.batch_so_far;
+    context.origins[kBatch] = "the checkpoint";
+  }
   if (!given.batch && !given.micro) {
     const bool only_steps = keys.get<int64_t>(kSteps) && !keys.has(kBatch) && !keys.has(kMicro);
     if (only_steps) {
@@ -130,9 +149,13 @@ BatchConfig fill_batch(Context& context) {
     note(context.notes, kMicro, "no batch size given: {} {}, {} {}", kMicro, *given.micro, kSteps,
          given.steps.value_or(1));
   }
-  const BatchConfig batch = fill_missing(given, ranks);
+  BatchConfig batch = fill_missing(given, ranks);
   tell_origins(context, given);
   if (batch.train_batch_size != batch.micro_batch_size * batch.accumulation_steps * ranks) {
+    if (flags.batch_so_far) {
+      spread(context, given, batch);
+      return batch;
+    }
     context.complain("train_batch_size {} != micro {} * accumulation {} * ranks {}: {}",
                      batch.train_batch_size, batch.micro_batch_size, batch.accumulation_steps,
                      ranks, remedies(context, given, batch));

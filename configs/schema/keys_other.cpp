@@ -4,8 +4,7 @@ namespace zeroth::configs {
 namespace {
 
 constexpr std::string_view kEnabled = "enabled = false";
-constexpr std::string_view kWholeModels =
-    "rank 0 writes whole models, at the end and by --save-every";
+constexpr std::string_view kOwnFiles = "every rank writes files of its own, at the same time";
 
 std::vector<Key> parallel_rows() {
   return {
@@ -41,19 +40,22 @@ std::vector<Key> service_rows() {
        "\"Warn\"",
        "\"Ignore\" | \"Warn\" | \"Fail\"",
        kDefault,
-       kWholeModels,
+       "a checkpoint is that of one step on all ranks, or none is made",
        {},
        true},
-      refused("checkpoint.load_universal", "false", "not supported yet"),
-      no_effect("checkpoint.use_node_local_storage", kBool, "false", kWholeModels),
-      no_effect("checkpoint.checkpoint_serialization", kBool, "true", kWholeModels),
-      no_effect("checkpoint.parallel_write", kSection, "null", kWholeModels),
-      no_effect("checkpoint.parallel_write.pipeline_stage", kBool, "false", kWholeModels),
+      no_effect("checkpoint.load_universal", kBool, "false",
+                "every checkpoint is for any ranks and stages"),
+      no_effect("checkpoint.use_node_local_storage", kBool, "false",
+                "a run has one machine, and all ranks write into --output"),
+      no_effect("checkpoint.checkpoint_serialization", kBool, "true", kOwnFiles),
+      no_effect("checkpoint.parallel_write", kSection, "null", kOwnFiles),
+      no_effect("checkpoint.parallel_write.pipeline_stage", kBool, "false", kOwnFiles),
       refused_section("checkpoint.writer", "",
                       "type decoupled io_buffer_size io_buffer_double data_parallel io_multiplier "
                       "show_statistics",
-                      "not supported yet"),
-      refused("datastates_ckpt", "false", "not supported yet", "null"),
+                      "leave it out: there is one way to write checkpoints"),
+      refused("datastates_ckpt", "false", "leave it out: there is one way to write checkpoints",
+              "null"),
       refused_section("data_efficiency", kEnabled, "*",
                       "not supported yet: it changes which samples are trained; without it all "
                       "are, in shuffled order"),

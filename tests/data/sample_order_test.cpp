@@ -65,27 +65,27 @@ TEST_CASE("Every sample comes about equally often to every place") {
 
 TEST_CASE("Without shuffling, step s takes samples s*B .. s*B+B-1 and starts again at the end") {
   const SampleOrder order(10, 42, false);
-  CHECK(order.batch(0, 4) == std::vector<int64_t>{0, 1, 2, 3});
-  CHECK(order.batch(2, 4) == std::vector<int64_t>{8, 9, 0, 1});
-  CHECK(order.batch(0, 25).at(24) == 4);
+  CHECK(order.samples(0, 4) == std::vector<int64_t>{0, 1, 2, 3});
+  CHECK(order.samples(8, 4) == std::vector<int64_t>{8, 9, 0, 1});
+  CHECK(order.samples(0, 25).at(24) == 4);
 }
 
 TEST_CASE("A batch is the order at its positions, so any step can be asked for first") {
   const SampleOrder order(100, 7, true);
-  const auto batch = order.batch(5, 24);
+  const auto batch = order.samples(120, 24);
   for (int64_t i = 0; i < 24; ++i) CHECK(batch[i] == order.at(5 * 24 + i));
 }
 
 TEST_CASE("From its end on, an order has no samples") {
   const SampleOrder order(3, 42, false, {.end = 5});
-  CHECK(order.batch(0, 4) == std::vector<int64_t>{0, 1, 2, 0});
-  CHECK(order.batch(1, 4) == std::vector<int64_t>{1, kNoSample, kNoSample, kNoSample});
+  CHECK(order.samples(0, 4) == std::vector<int64_t>{0, 1, 2, 0});
+  CHECK(order.samples(4, 4) == std::vector<int64_t>{1, kNoSample, kNoSample, kNoSample});
 }
 
 TEST_CASE("An epoch that ends early leaves other samples out each time") {
   const SampleOrder plain(10, 42, false, {.per_epoch = 8});
-  CHECK(plain.batch(1, 4) == std::vector<int64_t>{4, 5, 6, 7});
-  CHECK(plain.batch(2, 4) == std::vector<int64_t>{0, 1, 2, 3});
+  CHECK(plain.samples(4, 4) == std::vector<int64_t>{4, 5, 6, 7});
+  CHECK(plain.samples(8, 4) == std::vector<int64_t>{0, 1, 2, 3});
   const SampleOrder shuffled(10, 42, true, {.per_epoch = 8});
   std::set<int64_t> seen;
   for (int64_t epoch = 0; epoch < 20; ++epoch) {
@@ -99,8 +99,8 @@ TEST_CASE("An epoch that ends early leaves other samples out each time") {
 
 TEST_CASE("An epoch that takes whole batches has no samples at the end of its last one") {
   const SampleOrder order(10, 42, false, {.positions = 12});
-  CHECK(order.batch(2, 4) == std::vector<int64_t>{8, 9, kNoSample, kNoSample});
-  CHECK(order.batch(3, 4) == std::vector<int64_t>{0, 1, 2, 3});
+  CHECK(order.samples(8, 4) == std::vector<int64_t>{8, 9, kNoSample, kNoSample});
+  CHECK(order.samples(12, 4) == std::vector<int64_t>{0, 1, 2, 3});
   const SampleOrder shuffled(10, 42, true, {.positions = 12});
   std::set<int64_t> in_epoch;
   for (int64_t i = 0; i < 10; ++i) in_epoch.insert(shuffled.at(12 + i));

@@ -260,24 +260,24 @@ TEST_CASE(
     "a second signal while a model is saved leaves whole models only, the newest among them") {
   const Workbench bench;
   // Stopped until it has been met while it writes; then both signals wait for it.
-  const auto result = bench.shell(
-      fmt::format("{} \"$FINETUNE\" {} --save-every 1 --output out > said & pid=$!\n"
-                  "until [ $(ls out 2>&1 | grep -c '^step-[0-9]*$') -ge 2 ] || ! kill -0 $pid; do "
-                  "sleep 0.02; done\n"
-                  "while kill -0 $pid; do\n"
-                  "  kill -STOP $pid; until grep -q '^State:.T' /proc/$pid/status; do :; done\n"
-                  "  ls out | grep 'step-.*zeroth-tmp' > met && break\n"
-                  "  kill -CONT $pid; sleep 0.01\n"
-                  "done\n"
-                  "kill -INT $pid; kill -TERM $pid; kill -CONT $pid; wait $pid",
-                  kDefault, kEndless));
+  const auto result = bench.shell(fmt::format(
+      "{} \"$FINETUNE\" {} --save-every 1 --output out > said & pid=$!\n"
+      "until [ $(ls out/checkpoints 2>&1 | grep -c '^step-[0-9]*$') -ge 2 ] || ! kill -0 $pid; do "
+      "sleep 0.02; done\n"
+      "while kill -0 $pid; do\n"
+      "  kill -STOP $pid; until grep -q '^State:.T' /proc/$pid/status; do :; done\n"
+      "  ls -a out/checkpoints | grep '^.tmp-step' > met && break\n"
+      "  kill -CONT $pid; sleep 0.01\n"
+      "done\n"
+      "kill -INT $pid; kill -TERM $pid; kill -CONT $pid; wait $pid",
+      kDefault, kEndless));
   CAPTURE(result.err);
   CHECK(result.code == 143);
   const std::string met = bench.read("met");
   CAPTURE(met);
-  REQUIRE(met.starts_with("step-"));
+  REQUIRE(met.starts_with(".tmp-step-"));
   std::set<int64_t> steps;
-  for (const auto& entry : fs::directory_iterator(bench / "out")) {
+  for (const auto& entry : fs::directory_iterator(bench / "out/checkpoints")) {
     const std::string name = entry.path().filename();
     if (!is_step_folder(name)) continue;
     CHECK(model::SafetensorsFolder(entry.path()).entries().size() > 10);
@@ -285,7 +285,7 @@ TEST_CASE(
     steps.insert(std::stoll(name.substr(5)));
   }
   CHECK(steps.size() >= 2);
-  CHECK(steps.contains(std::stoll(met.substr(5)) - 1));
+  CHECK(steps.contains(std::stoll(met.substr(10)) - 1));
   CHECK_FALSE(fs::exists(bench / "out/model.safetensors"));
 }
 

@@ -58,7 +58,7 @@ Trained train(const Workbench& bench, const std::string& config) {
   Trained trained{.losses = losses(bench.steps("m.jsonl")),
                   .eval_losses = {},
                   .saved = bench.read("out/model.safetensors"),
-                  .saved_on_the_way = bench.read("out/step-4/model.safetensors")};
+                  .saved_on_the_way = bench.read("out/checkpoints/step-4/model.safetensors")};
   for (const auto& row : bench.evaluations("m.jsonl")) {
     trained.eval_losses.push_back(row.at("eval_loss").get<double>());
   }

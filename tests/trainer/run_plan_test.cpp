@@ -89,8 +89,8 @@ TEST_CASE("epochs of a line for Trainer are three, each of whole steps, the last
   CHECK(three.epochs_after(4) == 1 + 0.4);
   CHECK(three.epochs_after(9) == 3);
   const data::SampleOrder order = three.sample_order();
-  CHECK(std::ranges::count(order.batch(2, 16), data::kNoSample) == 8);
-  CHECK(std::ranges::count(order.batch(3, 16), data::kNoSample) == 0);
+  CHECK(std::ranges::count(order.samples(32, 16), data::kNoSample) == 8);
+  CHECK(std::ranges::count(order.samples(48, 16), data::kNoSample) == 0);
   CHECK(three.occasions({.at = Cadence::At::kEpochs}).at(3));
   CHECK(three.occasions({.at = Cadence::At::kEpochs}).on_the_way() == 2);
   CHECK(plan(bench, ragged + "--num_train_epochs 1.5").samples.total_steps == 5);  // of 4.5

@@ -123,7 +123,7 @@ TEST_CASE("Hugging Face's spellings run what ours run") {
   REQUIRE_MESSAGE(result.code == 0, result.out << result.err);
   CHECK(expected.size() == 10);
   CHECK(losses(bench.steps("m.jsonl")) == expected);
-  CHECK(std::filesystem::exists(bench / "out/checkpoint-4/model.safetensors"));
+  CHECK(std::filesystem::exists(bench / "out/checkpoints/step-4/model.safetensors"));
 }
 
 TEST_CASE("the configuration is printed without a model's weights or data") {

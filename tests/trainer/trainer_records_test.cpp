@@ -48,17 +48,15 @@ TEST_CASE("a line for Trainer evaluates, saves and logs when it says, and leaves
       train(bench,
             "--num_train_epochs 3 --eval_strategy epoch --save_strategy epoch --save_total_limit 1 "
             "--logging_steps 0.2 --eval_on_start True");
-  CHECK(has(
-      out, "evaluated every epoch; saved every epoch (the newest 1 kept): weights, not the state"));
+  CHECK(has(out, "evaluated every epoch; saved every epoch (the newest 1 kept)"));
   CHECK(logged(bench, "eval_loss") == std::vector<int>{0, 5, 10, 15});
   CHECK(logged(bench, "loss") == std::vector<int>{3, 6, 9, 12, 15});
   CHECK(logged(bench, "train_loss") == std::vector<int>{15});
-  CHECK_FALSE(fs::exists(bench / "out/checkpoint-5"));
+  CHECK_FALSE(fs::exists(bench / "out/checkpoints/step-10"));
   for (const char* file : {"model.safetensors", "config.json", "trainer_state.json"}) {
-    CHECK_MESSAGE(fs::exists(bench / "out/checkpoint-10" / file), file);
+    CHECK_MESSAGE(fs::exists(bench / "out/checkpoints/step-15" / file), file);
   }
-  CHECK_FALSE(fs::exists(bench / "out/checkpoint-15"));  // out is that model
-  CHECK(read_json(bench, "out/checkpoint-10/trainer_state.json")["global_step"] == 10);
+  CHECK(read_json(bench, "out/checkpoints/step-15/trainer_state.json")["global_step"] == 15);
   const Json state = read_json(bench, "out/trainer_state.json");
   CHECK(state["max_steps"] == 15);
   CHECK(state["num_train_epochs"] == 3);
@@ -111,11 +109,12 @@ TEST_CASE("the best model takes the place of the last one where that is asked fo
   const Json state = read_json(bench, "out/trainer_state.json");
   const int best = state["best_global_step"];
   CHECK(best < 8);
-  CHECK(state["best_model_checkpoint"] == fmt::format("out/checkpoint-{}", best));
-  CHECK(has(out, fmt::format("out holds the best model now, that of out/checkpoint-{}", best)));
-  const std::string folder = fmt::format("out/checkpoint-{}/model.safetensors", best);
+  CHECK(state["best_model_checkpoint"] == fmt::format("out/checkpoints/step-{}", best));
+  CHECK(
+      has(out, fmt::format("out holds the best model now, that of out/checkpoints/step-{}", best)));
+  const std::string folder = fmt::format("out/checkpoints/step-{}/model.safetensors", best);
   CHECK((bench.read("out/model.safetensors") == bench.read(folder)));
-  CHECK(fs::exists(bench / "out/checkpoint-8"));  // the newest stays beside the best
+  CHECK(fs::exists(bench / "out/checkpoints/step-9"));  // the newest stays beside the best
   CHECK(read_json(bench, "out/eval_results.json")["eval_loss"] == state["best_metric"]);
 }
 
@@ -124,8 +123,8 @@ TEST_CASE("--save_strategy best saves where an evaluation was better than all be
   train(bench,
         "--max_steps 6 --learning_rate 1e-3 --eval_strategy steps --eval_steps 2 --save_strategy "
         "best");
-  CHECK(fs::exists(bench / "out/checkpoint-2"));
-  CHECK(fs::exists(bench / "out/checkpoint-4"));
+  CHECK(fs::exists(bench / "out/checkpoints/step-2"));
+  CHECK(fs::exists(bench / "out/checkpoints/step-4"));
 }
 
 TEST_CASE("--do_train False evaluates, records that and leaves the model as it is") {

@@ -95,6 +95,7 @@ class Rules {
     const bool steps = raw_.save_every.has_value() || by_default;
     save.at = asked.value_or(steps ? At::kSteps : At::kNever);
     save.every = raw_.save_every.value_or(kTrainersSteps);
+    settle_minutes();
     if (raw_.save_total_limit) {
       if (*raw_.save_total_limit > 0) cadences_.kept = raw_.save_total_limit;
     } else if (!flags_.values.for_trainer) {
@@ -103,6 +104,17 @@ class Rules {
     if (!save.is_on() || !flags_.output.empty() || flags_.eval_only) return;
     complaints_.push_back(fmt::format(
         "{} needs --output", asked ? "--save_strategy " + raw_.save_strategy : "--save-every"));
+  }
+
+  void settle_minutes() {
+    if (!raw_.save_minutes) return;
+    flags_.state.every_minutes = raw_.save_minutes;
+    if (!(*raw_.save_minutes > 0)) {
+      complaints_.push_back(fmt::format("--save-minutes {}: must be above 0", *raw_.save_minutes));
+    }
+    if (flags_.output.empty() && !flags_.eval_only) {
+      complaints_.push_back("--save-minutes needs --output");
+    }
   }
 
   void settle_best() {

@@ -19,6 +19,7 @@ struct RawCadences {
   std::string logging_strategy;
   std::optional<double> eval_every;
   std::optional<double> save_every;
+  std::optional<double> save_minutes;
   std::optional<double> logging_steps;
   std::optional<double> eval_delay;
   std::optional<int64_t> save_total_limit;

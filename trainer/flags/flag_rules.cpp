@@ -120,6 +120,38 @@ void settle_warmup(RawFlags& raw, Complaints& complaints) {
   }
 }
 
+// "true" is Hugging Face's.
+bool is_true_word(const std::string& text) {
+  return text == "true" || text == "True";
+}
+
+void settle_resume(RawFlags& raw, Complaints& complaints) {
+  using From = ResumeFlags::From;
+  ResumeFlags& resume = raw.flags.resume;
+  if (raw.save_failures) {
+    raw.flags.state.most_failures = *raw.save_failures;
+    if (*raw.save_failures < 1) {
+      complaints.push_back(
+          fmt::format("--save-failures {}: must be at least 1", *raw.save_failures));
+    }
+  }
+  if (raw.resume.empty()) {
+    if (resume.batch_may_change) complaints.push_back("--allow-batch-change needs --resume");
+    if (!resume.may_change.empty()) complaints.push_back("--allow-change needs --resume");
+    return;
+  }
+  const std::string& from = raw.resume.front();
+  if (from.starts_with("--")) return;  // another flag in its place, which is told
+  resume.from = from.empty() || is_true_word(from) ? From::kNewest
+                : from == "auto"                   ? From::kNewestOrNothing
+                                                   : From::kNamed;
+  if (resume.from == From::kNamed) resume.folder = from;
+  if (raw.flags.eval_only) complaints.push_back("--eval-only trains nothing: leave --resume out");
+  if (resume.from != From::kNamed && raw.flags.output.empty()) {
+    complaints.push_back("--resume needs --output, whose newest checkpoint it takes, or a folder");
+  }
+}
+
 // A shell hands \n over as two characters.
 void settle_separator(Flags& flags, Complaints& complaints) {
   std::string text;
@@ -176,6 +208,7 @@ void check_numbers(const Flags& flags, Complaints& complaints) {
   require_positive("--max-eval-samples", flags.max_eval_samples, complaints);
   require_positive("--eval-micro-batch", flags.eval_micro_batch, complaints);
   require_positive("--timeout", flags.timeout_s, complaints);
+  require_positive("--grace", flags.state.grace_s, complaints);
 }
 
 // No file of the run can have prompts and completions.
@@ -288,6 +321,7 @@ Flags settle(RawFlags raw, Complaints& complaints) {
   settle_tasks(raw, complaints);
   settle_length(raw.flags, complaints);
   settle_cadences(raw.cadences, raw.flags, complaints);
+  settle_resume(raw, complaints);
   settle_schedule(raw, complaints);
   settle_warmup(raw, complaints);
   settle_report_to(raw.report_to, raw.logging_dir, raw.flags, complaints);

@@ -32,6 +32,8 @@ struct RawFlags {
   std::string on_non_finite;
   std::string save_dtype;
   RawCadences cadences;
+  std::vector<std::string> resume;  // "" of a bare one
+  std::optional<int64_t> save_failures;
   std::optional<bool> do_train;
   std::optional<bool> do_eval;
   std::vector<std::string> report_to;

@@ -71,12 +71,33 @@ void add_saving(CLI::App& app, RawFlags& raw) {
   app.add_flag("--overwrite", flags.overwrite, "replace an --output that is not empty");
   RawCadences& cadences = raw.cadences;
   numbers.add("--save-every", cadences.save_every,
-              "save into DIR/step-N every so many steps, or that part (below 1) of all steps");
+              "save a checkpoint, DIR/checkpoints/step-N, every so many steps, or that part (below "
+              "1) of all steps");
+  numbers.add("--save-minutes", cadences.save_minutes,
+              "and whenever so many minutes have passed since the last one");
   add_word(app, "--save_strategy", cadences.save_strategy, "no, steps, epoch or best");
   numbers.add("--save_total_limit", cadences.save_total_limit, kMostSteps,
-              "folders on the way that stay, the newest and the best (2; 0: all)");
+              "checkpoints that stay, the newest and the best (2; 0: all)");
+  add_truth(app, "--save_only_model", flags.state.only_model,
+            "they hold the model alone, and no run goes on from them");
+  numbers.add("--save-failures", raw.save_failures, kMostSteps,
+              "saves in a row that may fail before the run does (3)");
+  numbers.add("--grace", flags.state.grace_s,
+              "seconds from SIGTERM or SIGINT to the end: a checkpoint that takes longer is not "
+              "begun");
   add_truth(app, "--load_best_model_at_end", cadences.load_best_model_at_end,
             "DIR gets the model whose evaluation was best");
+  app.add_option("--resume", raw.resume,
+                 "go on from the newest checkpoint of --output; auto: begin anew where there is "
+                 "none; or from that in FOLDER")
+      ->expected(0, 1)
+      ->option_text("[auto|FOLDER]");
+  app.add_flag("--allow-batch-change", flags.resume.batch_may_change,
+               "where a run goes on its global batch may be another one; the samples go on");
+  app.add_option("--allow-change", flags.resume.may_change,
+                 "so may this key of the optimizer or the schedule: optimizer.params.lr")
+      ->allow_extra_args(false)
+      ->option_text("KEY");
   add_word(app, "--metric_for_best_model", cadences.metric_for_best_model, "loss");
   app.add_option("--greater_is_better", cadences.greater_is_better,
                  "the greater loss is the better")

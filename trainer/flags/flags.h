@@ -11,6 +11,7 @@
 #include "configs/resolve.h"
 #include "data/dataset.h"
 #include "trainer/flags/cadence.h"
+#include "trainer/flags/going_on.h"
 #include "trainer/flags/report_to.h"
 #include "trainer/flags/spellings.h"
 
@@ -52,7 +53,9 @@ struct Flags {
   std::optional<int64_t> max_train_samples;  // the first ones of --data
   std::optional<int64_t> max_eval_samples;
   bool eval_only = false;
-  Cadences cadences;    // what happens on the way
+  Cadences cadences;  // what happens on the way
+  StateFlags state;
+  ResumeFlags resume;
   ReportTo report_to;   // monitors beside those of the configuration
   bool on_cpu = false;  // --use_cpu, whatever DS_ACCELERATOR says
 

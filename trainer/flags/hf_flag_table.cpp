@@ -48,7 +48,6 @@ constexpr std::string_view kOneFp16 = "fp16 has fp32 masters and a loss scale";
 constexpr std::string_view kOtherHardware = "it computes on CPUs and NVIDIA GPUs";
 constexpr std::string_view kStored =
     "the precision in which weights are stored does not matter: --bf16, --fp16";
-constexpr std::string_view kNoResuming = "resuming is not there yet";
 constexpr std::string_view kShards = "the zero_optimization section of ds_config.json shards";
 constexpr std::string_view kOptimizer = "write \"optimizer\" into ds_config.json";
 constexpr std::string_view kEvalPrecision = "an evaluation has the precision of the training";
@@ -104,6 +103,8 @@ constexpr auto kFlags = std::to_array<HfFlag>({
     value("save_strategy", "--save_strategy"),
     value("save_steps", "--save-every"),
     value("save_total_limit", "--save_total_limit"),
+    truth("save_only_model", "--save_only_model"),
+    value("resume_from_checkpoint", "--resume", "false,none"),
     truth("load_best_model_at_end", "--load_best_model_at_end"),
     value("metric_for_best_model", "--metric_for_best_model"),
     truth("greater_is_better", "--greater_is_better"),
@@ -146,11 +147,10 @@ constexpr auto kFlags = std::to_array<HfFlag>({
     idle("cache_dir", kNoDownload),
     idle("token", kNoDownload),
     idle("use_auth_token", kNoDownload),
-    idle("save_only_model", "a saved folder holds the weights and no state of the optimizer yet"),
     idle("save_safetensors", "safetensors is what is written"),
     idle("enable_jit_checkpoint", "SIGTERM saves the model in any case"),
-    idle("ignore_data_skip", kNoResuming),
-    idle("restore_callback_states_from_checkpoint", kNoResuming),
+    idle("ignore_data_skip", "a run goes on at its next sample, and reads none before it"),
+    idle("restore_callback_states_from_checkpoint", "all that a run counts goes on"),
     idle("prediction_loss_only", kLossOnly),
     idle("eval_accumulation_steps", kLossOnly),
     idle("eval_do_concat_batches", kLossOnly),
@@ -224,7 +224,6 @@ constexpr auto kFlags = std::to_array<HfFlag>({
     refused("average_tokens_across_devices",
             "the loss is the mean over the tokens of all ranks; --loss-mean micro-batch: of means",
             "true"),
-    refused("resume_from_checkpoint", kNoResuming),
     refused("label_smoothing_factor", "the loss is plain cross-entropy"),
     refused("neftune_noise_alpha", "it is not there"),
     refused("group_by_length", kOrder),

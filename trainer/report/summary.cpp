@@ -256,9 +256,10 @@ std::string way_line(const RunPlan& plan) {
     parts.push_back("evaluated " + when);
   }
   if (const std::string when = when_text(plan, cadences.save); !when.empty()) {
-    parts.push_back(fmt::format(
-        "saved {} ({}): weights, not the state of the optimizer yet", when,
-        cadences.kept ? fmt::format("the newest {} kept", *cadences.kept) : "all kept"));
+    parts.push_back(
+        fmt::format("saved {} ({}){}", when,
+                    cadences.kept ? fmt::format("the newest {} kept", *cadences.kept) : "all kept",
+                    plan.flags.state.only_model ? ": the model alone" : ""));
   }
   if (cadences.ends_with_best) parts.emplace_back("the best model at the end");
   return fmt::format("{}", fmt::join(parts, "; "));

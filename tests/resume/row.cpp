@@ -1,0 +1,148 @@
+#include "tests/resume/row.h"
+
+#include <fmt/format.h>
+
+#include <mutex>
+
+#include "base/regular_file.h"
+#include "engine/engine.h"
+#include "model/blocks/build.h"
+#include "model/hf/checkpoint_source.h"
+#include "tests/support/ranks.h"
+#include "tests/support/temp_folder.h"
+#include "tests/trainer/counting_dataset.h"
+#include "trainer/batch_loader.h"
+
+namespace zeroth::resume {
+namespace {
+
+namespace fs = std::filesystem;
+using configs::Precision;
+using configs::RestingPlace;
+
+constexpr uint64_t kSeed = 7;
+
+// A rate that still warms up where the run is ended, and a scale that overflows until then.
+configs::Config config_of(const Row& row, const TempFolder& disk) {
+  configs::Config config;
+  const int64_t rows = row.ranks * row.accumulation;
+  config.batch = {.train_batch_size = kGlobalBatch,
+                  .micro_batch_size = (kGlobalBatch + rows - 1) / rows,
+                  .accumulation_steps = row.accumulation};
+  config.precision = row.precision;
+  config.loss_scale = {.initial_scale_power = 22, .window = 2, .hysteresis = 1};
+  config.optimizer = {.lr = 1e-2, .betas = {0.9, 0.95}, .weight_decay = 0.1};
+  config.scheduler = {.kind = configs::SchedulerConfig::Kind::kWarmupLr,
+                      .warmup_max_lr = 1e-2,
+                      .warmup_num_steps = 5,
+                      .warmup_type = configs::SchedulerConfig::Warmup::kLinear};
+  config.zero = {.stage = row.stage, .param_persistence_threshold_elements = 0};
+  if (row.recompute) config.recompute = {.every_nth_block = 1};
+  config.zero.offload_optimizer.device = row.rests;
+  config.zero.offload_optimizer.nvme_path = disk.path();
+  if (row.stage == 3) {
+    config.zero.offload_param.device = row.rests;
+    config.zero.offload_param.nvme_path = disk.path();
+  }
+  config.seed = kSeed;
+  return config;
+}
+
+// Notes which samples are drawn.
+class NotingLoader : public engine::Loader {
+ public:
+  NotingLoader(trainer::TrainLoader& loader, Seen& seen) : loader_(loader), seen_(seen) {}
+  model::MicroBatch next() override {
+    const int64_t step = loader_.position().step;
+    model::MicroBatch batch = loader_.next();
+    for (const int64_t sample : batch.samples) {
+      if (sample != data::kNoSample) seen_.samples[step].insert(sample);
+    }
+    return batch;
+  }
+
+ private:
+  trainer::TrainLoader& loader_;
+  Seen& seen_;
+};
+
+Seen run_rank(const Row& row, const Part& part, const TempFolder& disk,
+              const std::shared_ptr<comm::Mesh>& mesh) {
+  const fs::path folder =
+      fs::path(ZEROTH_SOURCE_DIR "/tests/model/fixtures") / (row.dropout > 0 ? "gpt2" : "llama");
+  model::ModelSpec spec = model::read_model_spec(folder);
+  model::override_dropout(spec, row.dropout);
+  const configs::Config config = config_of(row, disk);
+  const auto engine = engine::initialize(model::build_blocks(spec), config, mesh,
+                                         {.weights = model::open_weights(folder, spec, /*seed=*/0),
+                                          .saved_model = engine::SavedModel{spec}});
+  const trainer::CountingDataset dataset(kSamples, 12);
+  trainer::TrainLoader loader(dataset, data::SampleOrder(kSamples, kSeed, /*shuffle=*/true),
+                              {.micro_batch = config.batch.micro_batch_size,
+                               .micro_steps = row.accumulation,
+                               .world = row.ranks,
+                               .rank = mesh->rank(),
+                               .step_samples = kGlobalBatch},
+                              kSeed);
+  if (!part.load.empty()) {
+    const auto loaded = engine->load_checkpoint(part.load);
+    ZEROTH_CHECK(loaded && engine->counters().steps == part.from, "{} was not loaded",
+                 part.load.string());
+  }
+  loader.seek({.step = part.from, .sample = part.from * kGlobalBatch});
+  Seen seen;
+  NotingLoader noting(loader, seen);
+  for (int64_t step = part.from + 1; step <= part.to; ++step) {
+    const engine::StepStats stats = engine->train_batch(noting);
+    seen.losses.push_back(stats.loss);
+    seen.norms.push_back(stats.grad_norm);
+    seen.skipped.push_back(stats.skipped);
+    if (!part.save.empty() && (step == part.save_at || step == part.to)) {
+      engine->save_checkpoint(part.save);
+    }
+  }
+  if (part.from == part.to) engine->save_checkpoint(part.save);
+  return seen;
+}
+
+}  // namespace
+
+std::string name_of(const Row& row) {
+  constexpr const char* kPlaces[] = {"device", "cpu", "nvme"};
+  constexpr const char* kPrecisions[] = {"fp32", "bf16", "fp16"};
+  const size_t precision = row.precision == Precision::kFp32   ? 0
+                           : row.precision == Precision::kBf16 ? 1
+                                                               : 2;
+  return fmt::format("stage {}, on {}, {}, accumulation {}, {} ranks{}{}", row.stage,
+                     kPlaces[static_cast<size_t>(row.rests)], kPrecisions[precision],
+                     row.accumulation, row.ranks, row.recompute ? ", recompute" : "",
+                     row.dropout > 0 ? ", dropout" : "");
+}
+
+Seen run(const Row& row, const Part& part) {
+  Seen all;
+  std::mutex mutex;
+  const TempFolder disk;
+  testing::run_ranks(row.ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+    Seen own = run_rank(row, part, disk, mesh);
+    const std::lock_guard lock(mutex);
+    for (const auto& [step, samples] : own.samples) {
+      all.samples[step].insert(samples.begin(), samples.end());
+    }
+    all.losses = std::move(own.losses);
+    all.norms = std::move(own.norms);
+    all.skipped = std::move(own.skipped);
+  });
+  return all;
+}
+
+std::map<std::string, std::string> bytes_of(const fs::path& checkpoint) {
+  std::map<std::string, std::string> bytes;
+  for (const auto& entry : fs::recursive_directory_iterator(checkpoint)) {
+    if (!entry.is_regular_file() || entry.path().filename() == "manifest.json") continue;
+    bytes[fs::relative(entry.path(), checkpoint).string()] = read_file(entry.path(), 1 << 26);
+  }
+  return bytes;
+}
+
+}  // namespace zeroth::resume

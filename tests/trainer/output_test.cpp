@@ -1,0 +1,150 @@
+#include "trainer/output.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <set>
+
+#include "base/error.h"
+#include "model/blocks/build.h"
+#include "model/hf/checkpoint_source.h"
+#include "tests/support/ranks.h"
+#include "tests/trainer/disk.h"
+#include "tests/trainer/workbench.h"
+
+namespace zeroth::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kTrain =
+    "--model model --data train.bin --seq-len 16 --global-batch 4 --micro-batch 2 ";
+
+std::set<std::string> names_in(const fs::path& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    names.insert(entry.path().filename().string());
+  }
+  return names;
+}
+
+std::vector<engine::ParameterInfo> parameters_of(const model::ModelSpec& spec) {
+  std::vector<engine::ParameterInfo> infos;
+  for (const auto& block : model::build_blocks(spec)) {
+    for (const auto& item : block->named_parameters()) {
+      infos.push_back(
+          {block->label() + "." + item.key(), item.value().sizes().vec(), torch::kFloat32});
+    }
+  }
+  return infos;
+}
+
+}  // namespace
+
+TEST_CASE("what is odd about an output is told before training") {
+  const Workbench bench;
+  const auto said = [&](const std::string& more) {
+    const auto result =
+        bench.finetune(fmt::format("{} --steps 1 --overwrite --output disk/out {}", kTrain, more));
+    CHECK_MESSAGE(result.code == 0, result.out << result.err);
+    return result.out;
+  };
+  fs::create_directories(bench / "disk/out/step-7");
+  const std::string out = said("");
+  CHECK(has(out, "warning    disk/out/step-7 is of an earlier run and stays"));
+  CHECK_FALSE(has(out, "are free there"));
+  const Disk disk(bench / "disk", "size=400k");
+  if (!disk.mounted()) return;
+  const auto small =
+      bench.finetune(fmt::format("{} --steps 16 --save-every 5 --output disk/out", kTrain));
+  CHECK(has(small.out, "warning    --output disk/out: "));
+  CHECK(has(small.out, "will be written and "));
+}
+
+TEST_CASE("an output that another run holds is refused on all ranks, and locked by rank 0 alone") {
+  const TempFolder folder;
+  RunPlan plan;
+  plan.flags.output = (folder / "out").string();
+  const std::string said = plan.flags.output + " is the output of a run that goes on (process ";
+  {
+    const model::OutputLock first(plan.flags.output);
+    testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+      const std::string heard = message_of<Error>([&] { lock_output(plan, *mesh); });
+      CHECK(heard.starts_with(mesh->rank() == 0 ? said : "rank 0 failed: " + said));
+    });
+  }
+  testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+    const auto lock = lock_output(plan, *mesh);
+    CHECK((lock != nullptr) == (mesh->rank() == 0));
+  });
+  CHECK(names_in(folder.path()).empty());
+}
+
+TEST_CASE("an output on a read-only disk is refused before training") {
+  const Workbench bench;
+  const Disk disk(bench / "disk", "size=400k");
+  if (!disk.mounted()) return;
+  disk.make_read_only();
+  const auto result = bench.zeroth(2, fmt::format("{} --output disk/out", kTrain));
+  CHECK(result.code == 1);
+  CHECK(has(result.err, "disk/out cannot be made: no folder can be made in "));
+  CHECK(has(result.err, "disk: Read-only file system"));
+  CHECK_FALSE(has(result.out, "step 1"));
+}
+
+TEST_CASE("what the engine hands over becomes a folder that is read again") {
+  const Workbench bench;
+  const fs::path out = bench / "out";
+  const auto spec = model::read_model_spec(bench / "model");
+  const auto infos = parameters_of(spec);
+  HfOutput output({.source = bench / "model", .output = out, .spec = spec}, std::nullopt);
+  output.begin(infos);
+  for (const auto& info : infos) output.write(info.name, torch::full(info.shape, 0.25));
+  CHECK_FALSE(fs::exists(out));
+  CHECK_FALSE(output.finish());
+  for (const char* file : {"config.json", "tokenizer.json", "tokenizer_config.json"}) {
+    CHECK_MESSAGE(fs::exists(out / file), file);
+  }
+  const auto saved = model::open_weights(out, spec, 1);
+  for (const auto& info : infos) {
+    saved->check(info.name, info.shape);
+    const torch::Tensor values = torch::zeros({4});
+    saved->read(info.name, 2, values);
+    CHECK_MESSAGE((values == 0.25).all().item<bool>(), info.name);
+  }
+}
+
+TEST_CASE("a rank that is not asked writes nothing") {
+  const Workbench bench;
+  HfOutput output({.source = "", .output = bench / "out", .spec = {}}, std::nullopt);
+  CHECK_FALSE(output.finish());
+  CHECK_FALSE(fs::exists(bench / "out"));
+}
+
+TEST_CASE("what goes wrong waits for the end, and leaves nothing") {
+  const Workbench bench;
+  const auto spec = model::read_model_spec(bench / "model");
+  const auto infos = parameters_of(spec);
+  HfOutput output({.source = bench / "model", .output = bench / "out", .spec = spec},
+                  torch::kFloat16);
+  output.begin(infos);
+  for (const auto& info : infos) output.write(info.name, torch::full(info.shape, 1e6));
+  const auto failure = output.finish();
+  REQUIRE(failure);
+  CHECK(has(*failure, "has a value of 1e+06, beyond the 65504 that fp16 holds"));
+  const auto left = std::distance(fs::directory_iterator(bench / ""), {});
+  CHECK(left == 3);  // what the bench itself holds
+}
+
+TEST_CASE("what rank 0 complains about is thrown on all ranks, and nothing where it does not") {
+  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+    const bool first = mesh->rank() == 0;
+    CHECK_NOTHROW(throw_if_rank_0_failed(*mesh, std::nullopt));
+    CHECK_NOTHROW(throw_if_rank_0_failed(*mesh, first ? "" : "only rank 0 counts"));
+    CHECK_THROWS_WITH_AS(throw_if_rank_0_failed(*mesh, first ? "disk full" : ""),
+                         first ? "disk full" : "rank 0 failed: disk full", Error);
+  });
+}
+
+}  // namespace zeroth::trainer

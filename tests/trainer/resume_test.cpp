@@ -1,0 +1,192 @@
+// A run that is ended and goes on, as a user does it.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "checkpoint/find.h"
+#include "tests/trainer/workbench.h"
+
+namespace zeroth::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kTrain =
+    "--model model --seq-len 16 --global-batch 12 --data train.bin --lr 1e-2 "
+    "--lr_scheduler_type linear ";
+
+Workbench::Result good(const Workbench& bench, int ranks, const std::string& arguments,
+                       const char* train = kTrain) {
+  const auto result = bench.zeroth(ranks, train + arguments);
+  REQUIRE_MESSAGE(result.code == 0, result.out << result.err);
+  return result;
+}
+
+std::vector<int64_t> steps_of(const Workbench::Rows& rows) {
+  std::vector<int64_t> steps;
+  for (const auto& row : rows) steps.push_back(row["step"]);
+  return steps;
+}
+
+}  // namespace
+
+TEST_CASE("a run that is killed goes on with the bits of the one that is not; logs have no gap") {
+  const Workbench bench;
+  const std::string way = "--steps 12 --save-every 4 --eval-data train.bin --eval-every 4 ";
+  good(bench, 2, way + "--output whole --metrics whole.jsonl");
+  const auto killed = bench.shell(fmt::format(
+      "CUDA_VISIBLE_DEVICES= DS_ACCELERATOR=cpu {}/zeroth --num_gpus 2 finetune {} {} --output out "
+      "--metrics m.jsonl > said 2>&1 & pid=$!\n"
+      "until [ -e out/checkpoints/step-4 ] && [ $(grep -c '\"loss\"' m.jsonl) -ge 6 ] || ! kill -0 "
+      "$pid; do sleep 0.01; done; kill -9 $pid; wait $pid; sleep 1; true",
+      ZEROTH_BIN_DIR, kTrain, way));
+  CAPTURE(killed.err);
+  REQUIRE(fs::exists(bench / "out/checkpoints/step-4"));
+  REQUIRE_FALSE(fs::exists(bench / "out/model.safetensors"));
+  const auto again = good(bench, 2, way + "--output out --metrics m.jsonl --resume");
+  CHECK(has(again.out, "goes on from "));
+  CHECK(steps_of(bench.steps("m.jsonl")) ==
+        std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  CHECK(losses(bench.steps("m.jsonl")) == losses(bench.steps("whole.jsonl")));
+  CHECK(steps_of(bench.evaluations("m.jsonl")) == std::vector<int64_t>{4, 8, 12});
+  CHECK((bench.read("out/model.safetensors") == bench.read("whole/model.safetensors")));
+  for (const char* file : {"pieces-00000.safetensors", "pieces-00001.safetensors"}) {
+    CHECK((bench.read(fmt::format("out/checkpoints/step-12/zeroth/{}", file)) ==
+           bench.read(fmt::format("whole/checkpoints/step-12/zeroth/{}", file))));
+  }
+  const auto state = nlohmann::json::parse(bench.read("out/trainer_state.json"));
+  CHECK(state["global_step"] == 12);
+}
+
+TEST_CASE("each checkpoint is the model of its step, with config and tokenizer") {
+  const Workbench bench;
+  good(bench, 2, "--steps 4 --save-every 2 --output out --bf16");
+  CHECK((bench.read("out/checkpoints/step-4/model.safetensors") ==
+         bench.read("out/model.safetensors")));
+  for (const char* name : {"config.json", "tokenizer.json", "tokenizer_config.json"}) {
+    CHECK_MESSAGE((bench.read(fmt::format("out/checkpoints/step-4/{}", name)) ==
+                   bench.read(fmt::format("out/{}", name))),
+                  name);
+  }
+}
+
+TEST_CASE("a finished run goes on for longer, and with the same total ends well") {
+  const Workbench bench;
+  const std::string constant =
+      "--model model --seq-len 16 --global-batch 12 --data train.bin --lr 1e-2 ";
+  const auto run = [&](const std::string& more) { return good(bench, 1, more, constant.c_str()); };
+  const std::string out = "--save-every 3 --output out --metrics m.jsonl ";
+  run("--steps 8 --output whole --metrics whole.jsonl");
+  run(out + "--steps 4");
+  CHECK(fs::exists(bench / "out/checkpoints/step-4"));
+  run(out + "--steps 4 --resume");
+  CHECK(steps_of(bench.steps("m.jsonl")) == std::vector<int64_t>{1, 2, 3, 4});
+  CHECK(has(run(out + "--steps 8 --resume").out, "steps is 4 there, 8 here"));
+  CHECK(losses(bench.steps("m.jsonl")) == losses(bench.steps("whole.jsonl")));
+  const auto fewer = bench.zeroth(1, constant + "--steps 2 --output out --resume");
+  CHECK(fewer.code == 1);
+  CHECK(has(fewer.err, "step-8 has taken 8 steps, and this run ends after 2"));
+}
+
+TEST_CASE("a run goes on with other ranks, also ones that do not divide its batch") {
+  const Workbench bench;
+  good(bench, 2, "--steps 6 --save-every 3 --output whole --metrics whole.jsonl");
+  fs::create_directories(bench / "out");
+  for (const int ranks : {1, 3, 5}) {
+    fs::remove_all(bench / "out");
+    const auto rest = good(
+        bench, ranks, "--steps 6 --output out --metrics m.jsonl --resume whole/checkpoints/step-3");
+    CHECK(has(rest.out, fmt::format("ranks is 2 there, {} here", ranks)));
+    const auto seen = losses(bench.steps("m.jsonl")), all = losses(bench.steps("whole.jsonl"));
+    REQUIRE(seen.size() == 3);
+    for (size_t i = 0; i < 3; ++i) CHECK(seen[i] == doctest::Approx(all[i + 3]).epsilon(2e-5));
+    fs::remove(bench / "m.jsonl");
+  }
+}
+
+TEST_CASE("another batch is refused, and where it is allowed the samples go on") {
+  const Workbench bench;
+  good(bench, 1, "--epochs 1 --save-every 2 --output out");  // 40 samples: 3 steps and a rest of 4
+  const std::string other =
+      "--model model --data train.bin --seq-len 16 --global-batch 6 --lr 1e-2 "
+      "--lr_scheduler_type linear --epochs 1 --output out --metrics m.jsonl ";
+  const auto refused = bench.zeroth(1, other + "--resume out/checkpoints/step-2");
+  CHECK(refused.code == 1);
+  CHECK(has(refused.err, "train_batch_size is 12 there, 6 here; --allow-batch-change goes on"));
+  const auto allowed =
+      bench.zeroth(1, other + "--resume out/checkpoints/step-2 --allow-batch-change");
+  REQUIRE_MESSAGE(allowed.code == 0, allowed.out << allowed.err);
+  // 16 samples are left: 6 + 6 + 4.
+  CHECK(steps_of(bench.steps("m.jsonl")) == std::vector<int64_t>{3, 4, 5});
+}
+
+TEST_CASE("what must be equal is refused in a second, with both values") {
+  const Workbench bench;
+  const std::string same = "--model model --seq-len 16 --global-batch 12 ";
+  const auto run = [&](const std::string& more) { return bench.finetune(same + more); };
+  REQUIRE(run("--data train.bin --lr 1e-2 --steps 2 --save-every 1 --output out").code == 0);
+  const auto refused = [&](const std::string& more) {
+    const auto result = run("--steps 4 --output out --resume " + more);
+    CHECK(result.code == 1);
+    return result.err;
+  };
+  CHECK(has(refused("--data train.bin --lr 1e-3"),
+            "optimizer.params.lr is 0.01 there, 0.001 here; --allow-change optimizer.params.lr"));
+  CHECK(has(refused("--data qa.jsonl --lr 1e-2"), "data.crc32c is "));
+  CHECK(has(refused("--data train.bin --lr 1e-2 --seed 3"), "seed is 42 there, 3 here"));
+  const auto allowed = run(
+      "--steps 4 --output out --resume --data train.bin --lr 1e-3 --allow-change optimizer.params");
+  CHECK_MESSAGE(allowed.code == 0, allowed.err);
+}
+
+TEST_CASE("a checkpoint with a damaged piece gives way to the one before, and that is told") {
+  const Workbench bench;
+  good(bench, 2, "--steps 6 --save-every 2 --save_total_limit 0 --output out --metrics m.jsonl");
+  const auto whole = losses(bench.steps("m.jsonl"));
+  std::fstream pieces(bench / "out/checkpoints/step-6/zeroth/pieces-00001.safetensors",
+                      std::ios::in | std::ios::out | std::ios::binary);
+  pieces.seekp(-3, std::ios::end);
+  pieces.put('x');
+  pieces.close();
+  const auto again =
+      good(bench, 2, "--steps 6 --save-every 2 --output out --metrics m.jsonl --resume");
+  CHECK_MESSAGE(has(again.out, "pieces-00001.safetensors is damaged"), again.out);
+  CHECK(has(again.out, "goes on behind step 4 instead of 6"));
+  CHECK(losses(bench.steps("m.jsonl")) == whole);
+}
+
+TEST_CASE(
+    "SIGTERM saves a checkpoint, from which --resume auto goes on; there is none to begin with") {
+  const Workbench bench;
+  const std::string run = std::string(kTrain) + "--steps 10 --save-every 1000 --output out ";
+  const auto stopped = bench.shell(fmt::format(
+      "CUDA_VISIBLE_DEVICES= \"$FINETUNE\" {} --use_cpu true --resume auto --accumulation 4 "
+      "--micro-batch 3 --metrics m.jsonl "
+      "> said & pid=$!\n"
+      "until grep -q '\"loss\"' m.jsonl 2> /dev/null || ! kill -0 $pid; do sleep 0.01; done\n"
+      "kill -TERM $pid; wait $pid",
+      run));
+  CAPTURE(stopped.err);
+  CHECK(stopped.code == 143);
+  const auto disk = checkpoint::locate(bench / "out").disk;
+  REQUIRE(disk);
+  CHECK(checkpoint::list_checkpoints(*disk).size() == 1);
+  CHECK_FALSE(fs::exists(bench / "out/model.safetensors"));
+  good(bench, 1, "--steps 10 --save-every 1000 --output out --metrics m.jsonl --resume auto");
+  CHECK(steps_of(bench.steps("m.jsonl")) == std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
+  CHECK(fs::exists(bench / "out/model.safetensors"));
+}
+
+TEST_CASE("--save_only_model keeps models from which no run goes on") {
+  const Workbench bench;
+  good(bench, 2, "--steps 3 --save-every 1 --save_only_model true --output out");
+  CHECK(fs::exists(bench / "out/checkpoints/step-3/model.safetensors"));
+  CHECK_FALSE(fs::exists(bench / "out/checkpoints/step-1"));
+  const auto refused = bench.finetune(std::string(kTrain) + "--steps 4 --output out --resume");
+  CHECK(refused.code == 1);
+  CHECK(has(refused.err, "step-3 is a model without states"));
+}
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,160 @@
+#include "trainer/resumption.h"
+
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "checkpoint/commit.h"
+#include "checkpoint/real_disk.h"
+#include "tests/support/temp_folder.h"
+#include "trainer/run_plan.h"
+
+namespace zeroth::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using From = ResumeFlags::From;
+
+// A checkpoint of one number behind so many steps of 4 samples.
+void save(const fs::path& folder, const std::vector<int64_t>& steps, bool states = true) {
+  checkpoint::OneRank ranks;
+  checkpoint::Saver saver(checkpoint::RealDisk::make(folder), ranks, {.run_id = "run", .keep = 0});
+  for (const int64_t step : steps) {
+    checkpoint::Save save = saver.begin(step, 1000);
+    checkpoint::Contribution mine;
+    if (states) {
+      auto file = save.piece_file({checkpoint::Piece::whole("w", "master", "F32", {1})});
+      const float value = 1;
+      file.write(0, std::as_bytes(std::span(&value, 1)));
+      mine.files.push_back(file.finish(save.piece_file_name()));
+    }
+    checkpoint::Manifest facts{.must_equal = {{"optimizer.params.lr", "0.1"}, {"seed", "42"}},
+                               .may_change = {{"ranks", "2"}}};
+    checkpoint::Counters progress;
+    put({.batch = 4, .positions = 4 * step, .samples = 4 * step}, progress);
+    for (const auto& [name, value] : progress) facts.counters["client." + name] = value;
+    save.commit(mine, facts);
+  }
+}
+
+Flags flags(From from, const fs::path& output, const fs::path& folder = {}) {
+  Flags flags;
+  flags.output = output.string();
+  flags.resume.from = from;
+  flags.resume.folder = folder.string();
+  return flags;
+}
+
+std::string refusal(const Flags& flags) {
+  return message_of<Error>([&] { find_resumption(flags); });
+}
+
+}  // namespace
+
+TEST_CASE("a run goes on from the newest checkpoint of its output, or the one that is named") {
+  const TempFolder folder;
+  const fs::path out = folder / "out", all = fs::canonical(folder.path()) / "out/checkpoints";
+  CHECK_FALSE(find_resumption(flags(From::kNothing, out)));
+  CHECK_FALSE(find_resumption(flags(From::kNewestOrNothing, out)));
+  save(out / "checkpoints", {4, 8});
+  for (const From from : {From::kNewest, From::kNewestOrNothing}) {
+    const auto found = find_resumption(flags(from, out));
+    REQUIRE(found);
+    CHECK(found->checkpoint == all / "step-8");
+    CHECK(found->from == out);
+    CHECK(found->step == 8);
+    CHECK(found->batch == 4);
+    CHECK(found->positions == 32);
+    CHECK(found->samples == 32);
+  }
+  for (const char* name :
+       {"out", "out/checkpoints", "out/checkpoints/step-8", "out/checkpoint-8"}) {
+    CHECK_MESSAGE(find_resumption(flags(From::kNamed, "", folder / name))->step == 8, name);
+  }
+  CHECK(find_resumption(flags(From::kNamed, "", folder / "out/checkpoint-4/"))->step == 4);
+}
+
+TEST_CASE("nothing starts anew in silence where checkpoints are, or were meant to be") {
+  const TempFolder folder;
+  const fs::path out = folder / "out";
+  CHECK(refusal(flags(From::kNewest, out)) == "--resume: there is no checkpoint in " +
+                                                  out.string() +
+                                                  "; --resume auto begins anew there");
+  CHECK(refusal(flags(From::kNamed, out, folder / "nowhere")) ==
+        "--resume: there is no checkpoint in " + (folder / "nowhere").string());
+  fs::create_directories(out / "checkpoints/step-4/zeroth");
+  fs::create_directories(out / "step-2");
+  write_text(out / "step-2/config.json", "{}");
+  for (const From from : {From::kNewest, From::kNewestOrNothing}) {
+    const std::string said = refusal(flags(from, out));
+    CHECK(said.starts_with("no run goes on from " + out.string() + ": "));
+    CHECK(said.find("step-4") != said.npos);
+    CHECK(said.find("manifest.json") != said.npos);
+    CHECK(said.find("step-2 holds weights only") != said.npos);
+  }
+  save(folder / "other", {6}, /*states=*/false);
+  CHECK(
+      refusal(flags(From::kNamed, "", folder / "other")).find("step-6 is a model without states") !=
+      std::string::npos);
+}
+
+TEST_CASE("a checkpoint of another program is named") {
+  checkpoint::Manifest manifest{.step = 3};
+  CHECK(message_of<Error>([&] { resumption_of("out/step-3", manifest); }) ==
+        "out/step-3: has no data.batch: it was not saved by finetune");
+  manifest.counters["client.data.batch"] = std::string("4");
+  CHECK_THROWS_AS(resumption_of("out/step-3", manifest), Error);
+}
+
+TEST_CASE("every difference that must not be is refused with both values and what allows it") {
+  Resumption before;
+  before.checkpoint = "out/checkpoints/step-8";
+  before.identity.must_equal = {
+      {"optimizer.params.lr", "0.1"}, {"seed", "42"}, {"train_batch_size", "4"}};
+  before.identity.may_change = {{"ranks", "2"}};
+  Identity now = before.identity;
+  CHECK(compare(before, now, {}).empty());
+  now.may_change["ranks"] = "4";
+  CHECK(compare(before, now, {}) == "ranks is 2 there, 4 here");
+  now.must_equal = {{"optimizer.params.lr", "0.2"}, {"train_batch_size", "8"}};
+  const auto refused = [&](const ResumeFlags& flags) {
+    return message_of<Error>([&] { compare(before, now, flags); });
+  };
+  CHECK(refused({}) ==
+        "out/checkpoints/step-8 is of another run: optimizer.params.lr is 0.1 there, 0.2 here; "
+        "--allow-change optimizer.params.lr lets it differ\n  seed is 42 there, not set here\n  "
+        "train_batch_size is 4 there, 8 here; --allow-batch-change goes on with another one");
+  now.must_equal["seed"] = "42";
+  ResumeFlags all;
+  all.batch_may_change = true;
+  all.may_change = {"optimizer.params"};
+  CHECK(compare(before, now, all) ==
+        "optimizer.params.lr is 0.1 there, 0.2 here, train_batch_size is 4 there, 8 here, "
+        "ranks is 2 there, 4 here");
+  all.may_change = {"optimizer.params.l"};
+  CHECK(refused(all).starts_with("out/checkpoints/step-8 is of another run: optimizer.params.lr"));
+}
+
+TEST_CASE("a key that may never differ is refused") {
+  Flags all = flags(From::kNewestOrNothing, "nowhere");
+  all.resume.may_change = {"seed"};
+  CHECK(refusal(all) ==
+        "--allow-change seed: must be gradient_clipping, dropout, loss_mean, or a key of the "
+        "scheduler or of optimizer.params");
+}
+
+TEST_CASE("batches of the same size go on by position, others by sample") {
+  // Epochs of 10 samples that end with a short step of 4.
+  Samples samples;
+  samples.epoch_samples = 10;
+  samples.epoch_positions = 12;
+  Resumption before;
+  before.step = 4;
+  before.batch = 4;
+  before.positions = 16;
+  before.samples = 14;
+  CHECK(offset_of(before, samples, 4) == 0);
+  samples.epoch_positions = 15;
+  CHECK(offset_of(before, samples, 5) == 15 + 4 - 4 * 5);
+}
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,170 @@
+#include "trainer/identity.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/crc32c.h"
+#include "base/error.h"
+#include "base/file_descriptor.h"
+#include "base/json.h"
+#include "base/printable.h"
+#include "base/process_limits.h"
+#include "base/regular_file.h"
+#include "configs/resolve.h"
+#include "trainer/report/schedule_text.h"
+#include "trainer/run_plan.h"
+
+namespace zeroth::trainer {
+namespace {
+
+using checkpoint::Texts;
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kReadWhole = int64_t{64} << 20;
+constexpr int64_t kParts = 1024;
+constexpr int64_t kPart = int64_t{64} << 10;
+
+// Of config.json, without effect on what is trained.
+constexpr std::string_view kIdleOfModel[] = {"torch_dtype", "dtype", "transformers_version",
+                                             "use_cache"};
+
+// Of the configuration, what decides an update of given samples. All the rest is about where and
+// how fast it is made, or told.
+constexpr std::string_view kOfUpdate[] = {"train_batch_size", "gradient_clipping",
+                                          "dataloader_drop_last", "optimizer", "scheduler"};
+// Where it ends, which a run that goes on may move.
+constexpr std::string_view kEnd = "scheduler.params.total_num_steps";
+
+bool is_below(std::string_view key, std::string_view above) {
+  return key.starts_with(above) && (key.size() == above.size() || key[above.size()] == '.');
+}
+
+// Every value below `json` by its path: "optimizer.params.lr".
+void flatten(const Json& json, const std::string& path, Texts& texts) {
+  for (const auto& [key, value] : json.items()) {
+    const std::string inner = path.empty() ? key : path + "." + key;
+    if (value.is_object()) {
+      flatten(value, inner, texts);
+    } else {
+      texts[printable(inner)] =
+          printable(value.is_string() ? value.get<std::string>()
+                                      : value.dump(-1, ' ', false, Json::error_handler_t::replace));
+    }
+  }
+}
+
+void add_model(const RunPlan& plan, Texts& must_equal) {
+  const std::string path = (std::filesystem::path(plan.flags.model) / "config.json").string();
+  Json config = parse_ordered_json(read_file(path, kConfigLimits.bytes),
+                                   {.name = path, .limits = kConfigLimits});
+  for (const std::string_view key : kIdleOfModel) config.erase(std::string(key));
+  for (auto item = config.begin(); item != config.end();) {
+    item = item.key().starts_with('_') ? config.erase(item) : std::next(item);
+  }
+  flatten(config, "model", must_equal);
+  must_equal["dropout"] = plan.config.dropout ? fmt::format("{}", *plan.config.dropout) : "model's";
+}
+
+void add_data(const RunPlan& plan, Texts& must_equal) {
+  const Flags& flags = plan.flags;
+  const FileMark mark = mark_of(flags.data);
+  must_equal["data.bytes"] = fmt::format("{}", mark.bytes);
+  must_equal["data.crc32c"] = crc_text(mark.crc);
+  must_equal["data.samples"] = fmt::format("{}", plan.samples.train_size());
+  must_equal["data.positions"] = fmt::format("{}", plan.samples.seq_len);
+  must_equal["data.shuffled"] = flags.shuffle ? "yes" : "no";
+  must_equal["data.fields"] = printable(
+      fmt::format("{}|{}|{}", flags.prompt_field, flags.separator, flags.completion_field));
+  must_equal["data.long_text"] = flags.long_text == data::LongText::kChunk ? "chunk" : "cut";
+  must_equal["seed"] = fmt::format("{}", plan.config.seed);
+  const auto tokenizer = std::filesystem::path(flags.model) / "tokenizer.json";
+  if (!flags.data.ends_with(".bin") && std::filesystem::exists(tokenizer)) {
+    must_equal["tokenizer.crc32c"] = crc_text(mark_of(tokenizer).crc);
+  }
+}
+
+// What no key of a file says.
+void add_update(const RunPlan& plan, Texts& must_equal) {
+  configs::SchedulerConfig scheduler = plan.config.scheduler;
+  must_equal["loss_mean"] =
+      plan.config.loss_mean == configs::LossMean::kToken ? "token" : "micro-batch";
+  must_equal["optimizer.decays_vectors"] = plan.config.optimizer.no_decay ? "no" : "yes";
+  if (scheduler.kind != configs::SchedulerConfig::Kind::kHuggingFace) return;
+  scheduler.hf.total_steps = 0;
+  must_equal["scheduler"] = schedule_text(scheduler);
+}
+
+uint32_t crc_of_part(int fd, int64_t begin, std::span<char> buffer, uint32_t before,
+                     const std::filesystem::path& path) {
+  size_t done = 0;
+  while (done < buffer.size()) {
+    const ssize_t count =
+        ::pread(fd, buffer.data() + done, buffer.size() - done, begin + static_cast<int64_t>(done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw Error("{}: read failed: {}", path.string(), system_reason(errno));
+    if (count == 0) throw Error("{} has grown shorter while it was read", path.string());
+    done += static_cast<size_t>(count);
+  }
+  return crc32c(std::string_view(buffer.data(), buffer.size()), before);
+}
+
+}  // namespace
+
+FileMark mark_of(const std::filesystem::path& path) {
+  const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status {};
+  if (fd.get() < 0 || ::fstat(fd.get(), &status) != 0) {
+    throw Error("{} cannot be read: {}", path.string(), system_reason(errno));
+  }
+  if (!S_ISREG(status.st_mode)) throw Error("{} is no regular file", path.string());
+  FileMark mark{.bytes = status.st_size};
+  std::vector<char> buffer(static_cast<size_t>(std::min(kPart, mark.bytes)));
+  const bool whole = mark.bytes <= kReadWhole;
+  const int64_t parts = whole ? (mark.bytes + kPart - 1) / kPart : kParts;
+  for (int64_t i = 0; i < parts; ++i) {
+    const int64_t begin = whole ? i * kPart : (mark.bytes - kPart) / (kParts - 1) * i;
+    const bool last = i + 1 == parts;
+    const int64_t first = last && !whole ? mark.bytes - kPart : begin;
+    const auto size = static_cast<size_t>(std::min(kPart, mark.bytes - first));
+    mark.crc = crc_of_part(fd.get(), first, std::span(buffer).first(size), mark.crc, path);
+  }
+  return mark;
+}
+
+Identity identity_of(const RunPlan& plan) {
+  Identity identity;
+  Texts all;
+  flatten(own_json(configs::to_json(plan.config)), "", all);
+  for (auto& [key, value] : all) {
+    const bool of_update =
+        key != kEnd && std::any_of(std::begin(kOfUpdate), std::end(kOfUpdate),
+                                   [&](std::string_view above) { return is_below(key, above); });
+    (of_update ? identity.must_equal : identity.may_change)[key] = value;
+  }
+  add_model(plan, identity.must_equal);
+  add_data(plan, identity.must_equal);
+  add_update(plan, identity.must_equal);
+  identity.may_change["ranks"] = fmt::format("{}", plan.num_ranks);
+  identity.may_change["steps"] = fmt::format("{}", plan.samples.total_steps);
+  identity.may_change["data"] = printable(plan.flags.data);
+  return identity;
+}
+
+bool may_be_allowed(const std::string& key) {
+  constexpr std::string_view kKeys[] = {"optimizer.params", "optimizer.decays_vectors",
+                                        "scheduler",        "gradient_clipping",
+                                        "dropout",          "loss_mean"};
+  return std::any_of(std::begin(kKeys), std::end(kKeys),
+                     [&](std::string_view above) { return is_below(key, above); });
+}
+
+}  // namespace zeroth::trainer

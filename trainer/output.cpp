@@ -1,0 +1,203 @@
+#include "trainer/output.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "model/hf/model_files.h"
+#include "model/hf/temporary_folder.h"
+#include "trainer/step_folder.h"
+
+namespace zeroth::trainer {
+namespace {
+
+// Of one saved model.
+int64_t model_bytes(const RunPlan& plan) {
+  return plan.outline.num_parameters * static_cast<int64_t>(c10::elementSize(saved_dtype(plan)));
+}
+
+// Where the output is, or the nearest folder above it that there is.
+std::filesystem::path existing_part(const std::string& output) {
+  std::filesystem::path folder = std::filesystem::absolute(output);
+  while (!std::filesystem::exists(folder)) folder = folder.parent_path();
+  return folder;
+}
+
+// Masters and optimizer states, at most.
+int64_t state_bytes(const RunPlan& plan) {
+  using Kind = configs::OptimizerConfig::Kind;
+  const configs::OptimizerConfig& optimizer = plan.config.optimizer;
+  const bool two = optimizer.kind == Kind::kAdamW || optimizer.kind == Kind::kAdam ||
+                   optimizer.kind == Kind::kLamb;
+  const int64_t master = optimizer.bf16_masters ? 2 : 4, state = optimizer.bf16_states ? 2 : 4;
+  return plan.outline.num_parameters * (master + (two ? 2 : 1) * state);
+}
+
+// Checkpoints that stand beside each other, at most.
+int64_t most_checkpoints(const RunPlan& plan) {
+  const Cadences& cadences = plan.flags.cadences;
+  const bool best = cadences.save.at == Cadence::At::kBest;
+  const int64_t saves = plan.occasions(best ? cadences.evaluate : cadences.save).on_the_way();
+  // One more while the newest is not known to be good.
+  return std::min(saves, cadences.kept.value_or(saves) + 1 + (cadences.ends_with_best ? 1 : 0));
+}
+
+int64_t bytes_to_write(const RunPlan& plan) {
+  const int64_t states = plan.flags.state.only_model ? 0 : state_bytes(plan);
+  return model_bytes(plan) + most_checkpoints(plan) * (model_bytes(plan) + states);
+}
+
+void copy_model(const std::filesystem::path& from, const std::filesystem::path& to) {
+  model::OutputFolder folder(to, /*overwrite=*/true);
+  model::naming_errors([&] {
+    for (const auto& entry : std::filesystem::directory_iterator(from)) {
+      const std::filesystem::path name = entry.path().filename();
+      if (model::is_model_file(name.string())) {
+        std::filesystem::copy_file(entry.path(), folder.path() / name);
+      }
+    }
+  });
+  folder.commit();
+}
+
+}  // namespace
+
+torch::Dtype saved_dtype(const RunPlan& plan) {
+  const configs::Precision precision = plan.config.precision;
+  const torch::Dtype trained = precision == configs::Precision::kFp32   ? torch::kFloat32
+                               : precision == configs::Precision::kBf16 ? torch::kBFloat16
+                                                                        : torch::kFloat16;
+  return plan.flags.save_dtype.value_or(trained);
+}
+
+std::vector<std::string> saving_warnings(const RunPlan& plan) {
+  std::vector<std::string> warnings;
+  const std::string& output = plan.flags.output;
+  if (output.empty()) return warnings;
+  const int64_t needed = bytes_to_write(plan);
+  std::error_code unknown;
+  const auto space = std::filesystem::space(existing_part(output), unknown);
+  if (!unknown && static_cast<int64_t>(space.available) < needed) {
+    warnings.push_back(fmt::format("--output {}: {} will be written and {} are free there", output,
+                                   format_bytes(needed),
+                                   format_bytes(static_cast<int64_t>(space.available))));
+  }
+  if (std::filesystem::is_directory(output, unknown)) {
+    for (const auto& entry : std::filesystem::directory_iterator(output)) {
+      const std::string name = entry.path().filename().string();
+      if (!is_step_folder(name)) continue;
+      warnings.push_back(fmt::format("{}/{} is of an earlier run and stays", output, name));
+    }
+  }
+  return warnings;
+}
+
+std::unique_ptr<model::OutputLock> lock_output(const RunPlan& plan, comm::Mesh& mesh) {
+  const std::string& output = plan.flags.output;
+  if (output.empty()) return nullptr;
+  std::unique_ptr<model::OutputLock> lock;
+  std::optional<std::string> complaint;
+  try {
+    if (mesh.rank() == 0) lock = std::make_unique<model::OutputLock>(output);
+  } catch (const Error& error) {
+    complaint = error.what();
+  }
+  throw_if_rank_0_failed(mesh, complaint);
+  return lock;
+}
+
+void FinalModel::save(const std::string& more) {
+  HfOutput output({.source = plan_.flags.model,
+                   .output = plan_.flags.output,
+                   .spec = plan_.spec,
+                   .overwrite = plan_.flags.overwrite || plan_.resumed.has_value()},
+                  plan_.flags.save_dtype);
+  const bool masters = plan_.flags.save_dtype == torch::kFloat32;
+  engine_.save_model(output,
+                     masters ? engine::SavedValues::kMasters : engine::SavedValues::kWorking);
+  std::optional<std::string> complaint = output.finish();
+  if (complaint) *complaint += more;
+  throw_if_rank_0_failed(engine_.mesh(), complaint);
+  former_ = output.take_former();
+  saved_ = true;
+}
+
+void FinalModel::replace_by(const std::filesystem::path& folder) {
+  std::optional<std::string> complaint;
+  try {
+    if (engine_.mesh().rank() == 0) copy_model(folder, plan_.flags.output);
+  } catch (const Error& error) {
+    complaint = error.what();
+  }
+  throw_if_rank_0_failed(engine_.mesh(), complaint);
+}
+
+void FinalModel::withdraw(const std::string& why, const std::string& more) {
+  std::optional<std::string> complaint;
+  if (engine_.mesh().rank() == 0) complaint = why + ": " + put_back_former() + more;
+  throw_if_rank_0_failed(engine_.mesh(), complaint);
+}
+
+std::string FinalModel::put_back_former() {
+  if (!former_) return "the model was saved before";
+  try {
+    const std::filesystem::path kept = former_->put_back();
+    return fmt::format("the model that was saved before is in {} now, and {} holds the former one",
+                       kept.string(), plan_.flags.output);
+  } catch (const Error& error) {
+    return fmt::format("the model was saved before; {}", error.what());
+  }
+}
+
+template <typename Action>
+void HfOutput::unless_failed(Action action) {
+  if (failure_) return;
+  try {
+    model::naming_errors(action);
+  } catch (const Error& error) {
+    failure_ = error.what();
+    writer_.reset();  // and its temporary folder
+  }
+}
+
+void HfOutput::begin(const std::vector<engine::ParameterInfo>& parameters) {
+  ZEROTH_CHECK(!parameters.empty(), "a model of {} parameters", parameters.size());
+  std::vector<model::PlannedTensor> saved;
+  for (const engine::ParameterInfo& parameter : parameters) {
+    saved.push_back({parameter.name, parameter.shape});
+  }
+  options_.dtype = dtype_.value_or(parameters.front().dtype);
+  unless_failed([&] { writer_.emplace(options_, saved); });
+}
+
+void HfOutput::write(const std::string& name, const torch::Tensor& value) {
+  unless_failed([&] { writer_->write(name, value); });
+}
+
+std::optional<std::string> HfOutput::finish() {
+  unless_failed([&] {
+    if (writer_) former_ = writer_->commit();
+  });
+  return failure_;
+}
+
+void throw_if_rank_0_failed(comm::Mesh& mesh, const std::optional<std::string>& complaint) {
+  const bool writes = mesh.rank() == 0;
+  const std::string own = writes ? complaint.value_or("") : "";
+  const int64_t length = comm::greatest_over_ranks(std::ssize(own), "rank 0's outcome", mesh);
+  if (length == 0) return;
+  torch::Tensor bytes = torch::zeros({length}, torch::kUInt8);
+  std::memcpy(bytes.data_ptr(), own.data(), own.size());
+  bytes = bytes.to(mesh.device());
+  mesh.data().broadcast(bytes, 0, "what failed").wait();
+  bytes = bytes.to(torch::kCPU);
+  const std::string text(static_cast<const char*>(bytes.data_ptr()), static_cast<size_t>(length));
+  throw Error("{}{}", writes ? "" : "rank 0 failed: ", text);
+}
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,89 @@
+// What becomes of --output: who may write there, and the model at the end.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/mesh.h"
+#include "engine/engine.h"
+#include "engine/model_sink.h"
+#include "model/hf/model_writer.h"
+#include "model/hf/output_folder.h"
+#include "model/hf/output_lock.h"
+#include "trainer/run_plan.h"
+
+namespace zeroth::trainer {
+
+// What a user should know about --output before training, one line each: a disk with less room than
+// the models need, folders of an earlier run.
+std::vector<std::string> saving_warnings(const RunPlan& plan);
+
+// Rank 0 takes the lock of --output, so that another run into it is refused until this one ends.
+// Null on the other ranks, and without --output. What rank 0 throws, all ranks throw. Collective.
+std::unique_ptr<model::OutputLock> lock_output(const RunPlan& plan, comm::Mesh& mesh);
+
+// The precision of a saved model.
+torch::Dtype saved_dtype(const RunPlan& plan);
+
+// The model in --output. All calls are collective: what goes wrong on rank 0, which writes, is the
+// same Error on all ranks, and what was saved before stays as it was. A parameter that is not
+// finite is such an Error.
+class FinalModel {
+ public:
+  FinalModel(const RunPlan& plan, engine::Engine& engine) : plan_(plan), engine_(engine) {}
+
+  // The model that it replaces stays beside it for as long as this object lives. `more`: to be said
+  // behind what went wrong.
+  void save(const std::string& more);
+  bool is_saved() const { return saved_; }
+  // The model of another folder takes its place.
+  void replace_by(const std::filesystem::path& folder);
+  // It has shown to be no good. Puts the one before back in its place, if there was one, and throws
+  // an Error with `why`, where the models are, and `more`.
+  void withdraw(const std::string& why, const std::string& more);
+
+ private:
+  std::string put_back_former();
+
+  const RunPlan& plan_;
+  engine::Engine& engine_;
+  bool saved_ = false;
+  std::unique_ptr<model::FormerModel> former_;
+};
+
+// The folder appears, whole, in finish(). On ranks whose sink is never called nothing happens. An
+// Error waits for finish(): the gathers that feed the sink are collective and must go on.
+class HfOutput : public engine::ModelSink {
+ public:
+  // `dtype` on the disk; unset: that of the parameters.
+  HfOutput(model::WriterOptions options, std::optional<torch::Dtype> dtype)
+      : options_(std::move(options)), dtype_(dtype) {}
+
+  void begin(const std::vector<engine::ParameterInfo>& parameters) override;
+  void write(const std::string& name, const torch::Tensor& value) override;
+  // What went wrong, if anything.
+  std::optional<std::string> finish();
+  // After finish(): the model that was replaced, if any. It goes when the result does.
+  std::unique_ptr<model::FormerModel> take_former() { return std::move(former_); }
+
+ private:
+  template <typename Action>
+  void unless_failed(Action action);
+
+  model::WriterOptions options_;
+  std::optional<torch::Dtype> dtype_;
+  std::optional<model::ModelWriter> writer_;
+  std::optional<std::string> failure_;
+  std::unique_ptr<model::FormerModel> former_;
+};
+
+// Returns when every rank has come here, and throws rank 0's complaint on all of them if it has
+// one: so that no rank waits for a peer that has given up. Collective.
+void throw_if_rank_0_failed(comm::Mesh& mesh, const std::optional<std::string>& complaint);
+
+}  // namespace zeroth::trainer

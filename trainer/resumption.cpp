@@ -1,0 +1,165 @@
+#include "trainer/resumption.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "base/complaints.h"
+#include "base/error.h"
+#include "base/printable.h"
+#include "checkpoint/find.h"
+
+namespace zeroth::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kBatch[] = "data.batch";
+constexpr char kPositions[] = "data.positions";
+constexpr char kSamples[] = "data.samples";
+constexpr std::string_view kClient = "client.";  // engine's mark of a program's own counters
+
+int64_t number(const checkpoint::Manifest& manifest, const char* name, const fs::path& of) {
+  const auto found = manifest.counters.find(std::string(kClient) + name);
+  const int64_t* const value =
+      found == manifest.counters.end() ? nullptr : std::get_if<int64_t>(&found->second);
+  if (value == nullptr || *value < 0) {
+    throw Error("{}: has no {}: it was not saved by finetune", of.string(), name);
+  }
+  return *value;
+}
+
+// "out/checkpoint-8", as Trainer calls what is out/checkpoints/step-8 here.
+fs::path as_ours(const fs::path& named) {
+  constexpr std::string_view kTheirs = "checkpoint-";
+  const fs::path path = named.has_filename() ? named : named.parent_path();
+  const std::string name = path.filename().string();
+  std::error_code unknown;
+  if (!name.starts_with(kTheirs) || fs::exists(path, unknown)) return named;
+  const fs::path ours =
+      path.parent_path() / "checkpoints" / ("step-" + name.substr(kTheirs.size()));
+  return fs::exists(ours, unknown) ? ours : named;
+}
+
+// Why nothing in `path` can be gone on from.
+std::string reasons(const std::vector<checkpoint::Found>& found, const fs::path& path) {
+  std::vector<std::string> lines;
+  for (const checkpoint::Found& one : found) {
+    lines.push_back(one.complete() ? one.name + " is a model without states" : one.fault);
+  }
+  std::reverse(lines.begin(), lines.end());
+  for (const checkpoint::WeightsOnly& one : checkpoint::list_weights(path)) {
+    lines.push_back(
+        fmt::format("{} holds weights only, as an earlier version or --save_only_model saved them",
+                    (path / one.name).string()));
+  }
+  return listed(lines);
+}
+
+Resumption read(checkpoint::Disk& disk, const std::string& name) {
+  const fs::path path = checkpoint::path_to(disk, name);
+  return resumption_of(path, checkpoint::read_manifest(disk, name).manifest);
+}
+
+Resumption one_of(const checkpoint::Place& place, const fs::path& path) {
+  Resumption one = read(*place.disk, *place.one);
+  one.from = path;
+  return one;
+}
+
+// The newest complete one in a folder; nothing where there is no checkpoint at all.
+std::optional<Resumption> newest_in(const fs::path& path) {
+  const checkpoint::Place place = checkpoint::locate(path);
+  if (place.disk != nullptr && place.one) return one_of(place, path);
+  std::vector<checkpoint::Found> found;
+  if (place.disk != nullptr) found = checkpoint::list_checkpoints(*place.disk);
+  if (const checkpoint::Found* best = checkpoint::newest(found)) {
+    Resumption one = read(*place.disk, best->name);
+    one.from = path;
+    return one;
+  }
+  if (const std::string why = reasons(found, path); !why.empty()) {
+    throw Error("no run goes on from {}: {}", path.string(), why);
+  }
+  return std::nullopt;
+}
+
+// Whether the key, or one above it, was allowed to differ: "optimizer" is above
+// "optimizer.params.lr".
+bool is_allowed(const std::string& key, const std::vector<std::string>& allowed) {
+  return std::any_of(allowed.begin(), allowed.end(), [&](const std::string& one) {
+    return key == one || key.starts_with(one + ".");
+  });
+}
+
+std::string remedy(const std::string& key) {
+  if (key == "train_batch_size") return "; --allow-batch-change goes on with another one";
+  if (may_be_allowed(key)) return fmt::format("; --allow-change {} lets it differ", key);
+  return "";
+}
+
+std::string text_of(const checkpoint::Difference& one) {
+  return fmt::format("{} is {} there, {} here", one.key, shortened(one.stored.value_or("not set")),
+                     shortened(one.now.value_or("not set")));
+}
+
+void check_allowed(const ResumeFlags& flags) {
+  for (const std::string& key : flags.may_change) {
+    if (may_be_allowed(key)) continue;
+    throw Error(
+        "--allow-change {}: must be gradient_clipping, dropout, loss_mean, or a key of the "
+        "scheduler or of optimizer.params",
+        shortened(key));
+  }
+}
+
+}  // namespace
+
+void put(const Progressed& progress, checkpoint::Counters& state) {
+  state[kBatch] = progress.batch;
+  state[kPositions] = progress.positions;
+  state[kSamples] = progress.samples;
+}
+
+Resumption resumption_of(const fs::path& checkpoint, const checkpoint::Manifest& manifest) {
+  return {.from = checkpoint,
+          .checkpoint = checkpoint,
+          .step = manifest.step,
+          .batch = std::max<int64_t>(1, number(manifest, kBatch, checkpoint)),
+          .positions = number(manifest, kPositions, checkpoint),
+          .samples = number(manifest, kSamples, checkpoint),
+          .identity = {manifest.must_equal, manifest.may_change}};
+}
+
+std::optional<Resumption> find_resumption(const Flags& flags) {
+  using From = ResumeFlags::From;
+  const ResumeFlags& resume = flags.resume;
+  if (!resume.is_on()) return std::nullopt;
+  check_allowed(resume);
+  const fs::path path =
+      resume.from == From::kNamed ? as_ours(resume.folder) : fs::path(flags.output);
+  auto found = newest_in(path);
+  if (found || resume.from == From::kNewestOrNothing) return found;
+  throw Error("--resume: there is no checkpoint in {}{}", path.string(),
+              resume.from == From::kNamed ? "" : "; --resume auto begins anew there");
+}
+
+std::string compare(const Resumption& before, const Identity& now, const ResumeFlags& flags) {
+  std::vector<std::string> refused, told;
+  for (const auto& one : checkpoint::differences(before.identity.must_equal, now.must_equal)) {
+    const bool allowed = one.key == "train_batch_size" ? flags.batch_may_change
+                                                       : is_allowed(one.key, flags.may_change);
+    (allowed ? told : refused).push_back(text_of(one) + (allowed ? "" : remedy(one.key)));
+  }
+  if (!refused.empty()) {
+    throw Error("{} is of another run: {}", before.checkpoint.string(), listed(refused));
+  }
+  for (const auto& one : checkpoint::differences(before.identity.may_change, now.may_change)) {
+    told.push_back(text_of(one));
+  }
+  return fmt::format("{}", fmt::join(told, ", "));
+}
+
+}  // namespace zeroth::trainer

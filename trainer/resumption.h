@@ -1,0 +1,45 @@
+// The checkpoint that a run goes on from.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/manifest.h"
+#include "trainer/flags/flags.h"
+#include "trainer/identity.h"
+
+namespace zeroth::trainer {
+
+struct Resumption {
+  std::filesystem::path from;  // as Engine::load_checkpoint takes it: the checkpoint, or its folder
+  std::filesystem::path checkpoint;  // "out/checkpoints/step-8"
+  int64_t step = 0;
+  int64_t batch = 0;      // global
+  int64_t positions = 0;  // of the sample order, and samples there, that its steps have taken
+  int64_t samples = 0;
+  Identity identity;
+};
+
+// How many steps of which size took which samples, among the texts and numbers that a checkpoint of
+// this program carries.
+struct Progressed {
+  int64_t batch = 0, positions = 0, samples = 0;
+};
+void put(const Progressed& progress, checkpoint::Counters& state);
+
+// Of a manifest. Throws an Error, which begins with `name`, where another program wrote it.
+Resumption resumption_of(const std::filesystem::path& checkpoint,
+                         const checkpoint::Manifest& manifest);
+
+// What --resume means: the newest complete one. Nothing where the run begins anew. Throws an Error
+// where there is none to go on from, with the reason of each that is no use.
+std::optional<Resumption> find_resumption(const Flags& flags);
+
+// Throws an Error with every difference that must not be, and which flag allows it. Returns the
+// others in one line; empty: there are none.
+std::string compare(const Resumption& before, const Identity& now, const ResumeFlags& flags);
+
+}  // namespace zeroth::trainer
