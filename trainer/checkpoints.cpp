@@ -1,9 +1,10 @@
 #include "trainer/checkpoints.h"
 
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -34,10 +35,10 @@ Checkpoints::Checkpoints(const RunPlan& plan, engine::Engine& engine)
       engine_(engine),
       folder_(fs::path(plan.flags.output) / "checkpoints"),
       occasions_(plan.occasions(plan.flags.cadences.save)),
-      occasions_on_(plan.flags.cadences.save.is_on() && !plan.flags.output.empty()),
       best_(plan.flags.cadences),
-      last_end_(std::chrono::steady_clock::now()) {
-  if (plan.trains() && (any() || plan.resumed)) identity_ = identity_of(plan);
+      last_start_(std::chrono::steady_clock::now()),
+      last_end_(last_start_) {
+  if (plan.trains() && (plan.saves_checkpoints() || plan.resumed)) identity_ = identity_of(plan);
 }
 
 Checkpoints::Loaded Checkpoints::load() {
@@ -75,19 +76,19 @@ void Checkpoints::restore(const engine::ClientState& state) {
 }
 
 bool Checkpoints::due(int64_t step) const {
-  if (!occasions_on_ || step == plan_.samples.total_steps) return false;
+  if (!plan_.saves_checkpoints() || step == plan_.samples.total_steps) return false;
   const bool best = plan_.flags.cadences.save.at == Cadence::At::kBest;
   return best ? best_.step() == step : occasions_.at(step);
 }
 
 bool Checkpoints::due_at_end() const {
-  if (!any() || saved(plan_.samples.total_steps)) return false;
+  if (!plan_.saves_checkpoints() || saved(plan_.samples.total_steps)) return false;
   const bool best = plan_.flags.cadences.save.at == Cadence::At::kBest;
   return !best || best_.step() == plan_.samples.total_steps;
 }
 
 bool Checkpoints::time_is_up() const {
-  if (!plan_.flags.state.every_minutes) return false;
+  if (!plan_.flags.state.every_minutes || under_way()) return false;
   const std::chrono::duration<double> since = std::chrono::steady_clock::now() - last_end_;
   return since.count() >= 60 * *plan_.flags.state.every_minutes;
 }
@@ -107,7 +108,8 @@ engine::CheckpointRequest Checkpoints::request(int64_t step, const WriteMore& wr
   }
   put({.batch = plan_.config.batch.train_batch_size,
        .positions = plan_.positions_after(step),
-       .samples = plan_.samples_after(step)},
+       .samples = plan_.samples_after(step),
+       .threads = at::get_num_threads()},
       request.client_state);
   if (best.loss) {
     request.client_state[kBestLoss] = *best.loss;
@@ -118,22 +120,46 @@ engine::CheckpointRequest Checkpoints::request(int64_t step, const WriteMore& wr
 }
 
 std::vector<std::string> Checkpoints::save(int64_t step, const WriteMore& write_more) {
-  const auto start = std::chrono::steady_clock::now();
-  last_end_ = start;  // of one that fails, too
+  last_start_ = last_end_ = std::chrono::steady_clock::now();  // of one that fails, too
   const engine::SavedCheckpoint done = engine_.save_checkpoint(folder_, request(step, write_more));
-  last_end_ = std::chrono::steady_clock::now();
-  save_seconds_ = std::chrono::duration<double>(last_end_ - start).count();
   last_saved_ = step;
-  best_.saved(step, folder_of(step));
-  unconfirmed_.push_back(step);
-  std::vector<std::string> told = {
-      fmt::format("saved {} in {}", folder_of(step).string(), format_duration(save_seconds_))};
+  return ended(done);
+}
+
+void Checkpoints::start(int64_t step, const WriteMore& write_more) {
+  last_start_ = last_end_ = std::chrono::steady_clock::now();
+  engine_.start_checkpoint(folder_, request(step, write_more));
+  last_saved_ = step;
+  confirmed_beside_ = false;
+}
+
+std::vector<std::string> Checkpoints::finish() {
+  const auto step = std::exchange(last_saved_, std::nullopt);
+  const engine::SavedCheckpoint done = engine_.finish_checkpoint();
+  last_saved_ = step;
+  return ended(done);
+}
+
+std::vector<std::string> Checkpoints::ended(const engine::SavedCheckpoint& done) {
+  last_end_ = std::chrono::steady_clock::now();
+  save_seconds_ = std::chrono::duration<double>(last_end_ - last_start_).count();
+  best_.saved(*last_saved_, folder_of(*last_saved_));
+  unconfirmed_.push_back(*last_saved_);
+  const bool beside = done.held_up_s < 0.9 * save_seconds_;
+  std::vector<std::string> told = {fmt::format(
+      "saved {} in {}{}", folder_of(*last_saved_).string(), format_duration(save_seconds_),
+      beside ? fmt::format(", beside training, which waited {}", format_duration(done.held_up_s))
+             : "")};
   told.insert(told.end(), done.warnings.begin(), done.warnings.end());
+  if (std::exchange(confirmed_beside_, false)) {
+    for (std::string& warning : confirm()) told.push_back(std::move(warning));
+  }
   return told;
 }
 
 std::vector<std::string> Checkpoints::confirm() {
-  if (unconfirmed_.empty()) return {};
+  confirmed_beside_ = under_way();
+  if (unconfirmed_.empty() || under_way()) return {};
   good_.insert(good_.end(), unconfirmed_.begin(), unconfirmed_.end());
   unconfirmed_.clear();
   const int64_t kept = most_kept();

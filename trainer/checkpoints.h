@@ -38,8 +38,6 @@ class Checkpoints {
   };
   Loaded load();
 
-  // Whether the run saves any on the way.
-  bool any() const { return occasions_on_ || plan_.flags.state.every_minutes.has_value(); }
   // Whether one is to be saved after this step.
   bool due(int64_t step) const;
   // The same for the last step, after which a longer run may go on.
@@ -51,12 +49,17 @@ class Checkpoints {
 
   // Returns what to tell. The checkpoint is good once confirm() is called: the model may be what
   // nobody can train on, and until that is known those before it stay. An Error where it could not
-  // be saved; the run may go on.
+  // be saved; the run may go on. None is under way.
   std::vector<std::string> save(int64_t step, const WriteMore& write_more);
+  // The same while training goes on, up to finish(), which returns what to tell.
+  void start(int64_t step, const WriteMore& write_more);
+  std::vector<std::string> finish();
+  bool under_way() const { return engine_.checkpoint_under_way(); }
   // A later step had a finite loss. Of the good ones the newest stay, as many as are to be kept,
   // and the best. Returns what went wrong.
   std::vector<std::string> confirm();
 
+  // Also one that is under way.
   bool saved(int64_t step) const { return last_saved_ == step; }
   // Of the last one that was saved; 0: none was.
   double save_seconds() const { return save_seconds_; }
@@ -66,6 +69,7 @@ class Checkpoints {
   std::filesystem::path folder_of(int64_t step) const;
 
  private:
+  std::vector<std::string> ended(const engine::SavedCheckpoint& done);
   engine::CheckpointRequest request(int64_t step, const WriteMore& write_more) const;
   void restore(const engine::ClientState& state);
   int64_t most_kept() const;
@@ -75,14 +79,14 @@ class Checkpoints {
   engine::Engine& engine_;
   std::filesystem::path folder_;  // "out/checkpoints"
   Occasions occasions_;
-  bool occasions_on_;
   BestModel best_;
   Identity identity_;
   std::deque<int64_t> good_;  // steps
   std::vector<int64_t> unconfirmed_;
   std::optional<int64_t> last_saved_;
+  bool confirmed_beside_ = false;  // the one that is under way
   double save_seconds_ = 0;
-  std::chrono::steady_clock::time_point last_end_;
+  std::chrono::steady_clock::time_point last_start_, last_end_;
 };
 
 }  // namespace zeroth::trainer

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/cpu.h"
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "base/file_descriptor.h"
@@ -154,6 +155,7 @@ Identity identity_of(const RunPlan& plan) {
   add_data(plan, identity.must_equal);
   add_update(plan, identity.must_equal);
   identity.may_change["ranks"] = fmt::format("{}", plan.num_ranks);
+  identity.may_change["processor"] = cpu_level_text();
   identity.may_change["steps"] = fmt::format("{}", plan.samples.total_steps);
   identity.may_change["data"] = printable(plan.flags.data);
   return identity;

@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 constexpr char kBatch[] = "data.batch";
 constexpr char kPositions[] = "data.positions";
 constexpr char kSamples[] = "data.samples";
+constexpr char kThreads[] = "threads";
 constexpr std::string_view kClient = "client.";  // engine's mark of a program's own counters
 
 int64_t number(const checkpoint::Manifest& manifest, const char* name, const fs::path& of) {
@@ -121,6 +122,7 @@ void put(const Progressed& progress, checkpoint::Counters& state) {
   state[kBatch] = progress.batch;
   state[kPositions] = progress.positions;
   state[kSamples] = progress.samples;
+  state[kThreads] = progress.threads;
 }
 
 Resumption resumption_of(const fs::path& checkpoint, const checkpoint::Manifest& manifest) {
@@ -130,6 +132,7 @@ Resumption resumption_of(const fs::path& checkpoint, const checkpoint::Manifest&
           .batch = std::max<int64_t>(1, number(manifest, kBatch, checkpoint)),
           .positions = number(manifest, kPositions, checkpoint),
           .samples = number(manifest, kSamples, checkpoint),
+          .threads = number(manifest, kThreads, checkpoint),
           .identity = {manifest.must_equal, manifest.may_change}};
 }
 
@@ -144,6 +147,17 @@ std::optional<Resumption> find_resumption(const Flags& flags) {
   if (found || resume.from == From::kNewestOrNothing) return found;
   throw Error("--resume: there is no checkpoint in {}{}", path.string(),
               resume.from == From::kNamed ? "" : "; --resume auto begins anew there");
+}
+
+int64_t threads_to_keep(const Resumption& before, const Identity& now) {
+  for (const char* key : {"ranks", "processor"}) {
+    const auto stored = before.identity.may_change.find(key), here = now.may_change.find(key);
+    if (stored == before.identity.may_change.end() || here == now.may_change.end() ||
+        stored->second != here->second) {
+      return 0;
+    }
+  }
+  return before.threads;
 }
 
 std::string compare(const Resumption& before, const Identity& now, const ResumeFlags& flags) {

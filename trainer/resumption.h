@@ -20,13 +20,14 @@ struct Resumption {
   int64_t batch = 0;      // global
   int64_t positions = 0;  // of the sample order, and samples there, that its steps have taken
   int64_t samples = 0;
+  int64_t threads = 0;  // of a rank
   Identity identity;
 };
 
-// How many steps of which size took which samples, among the texts and numbers that a checkpoint of
-// this program carries.
+// How many steps of which size took which samples, and with how many threads, among the texts and
+// numbers that a checkpoint of this program carries.
 struct Progressed {
-  int64_t batch = 0, positions = 0, samples = 0;
+  int64_t batch = 0, positions = 0, samples = 0, threads = 0;
 };
 void put(const Progressed& progress, checkpoint::Counters& state);
 
@@ -37,6 +38,10 @@ Resumption resumption_of(const std::filesystem::path& checkpoint,
 // What --resume means: the newest complete one. Nothing where the run begins anew. Throws an Error
 // where there is none to go on from, with the reason of each that is no use.
 std::optional<Resumption> find_resumption(const Flags& flags);
+
+// With how many threads a rank has to compute to have the bits of before: 0: with any. Only where
+// ranks and processor are the same is there anything to keep.
+int64_t threads_to_keep(const Resumption& before, const Identity& now);
 
 // Throws an Error with every difference that must not be, and which flag allows it. Returns the
 // others in one line; empty: there are none.

@@ -13,6 +13,7 @@
 #include "engine/memory_remedies.h"
 #include "model/blocks/build.h"
 #include "model/hf/checkpoint_source.h"
+#include "trainer/identity.h"
 #include "trainer/out_of_memory.h"
 #include "trainer/output.h"
 #include "trainer/report/reporter.h"
@@ -27,6 +28,13 @@ void repeat_bits() {
   setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
   at::globalContext().setDeterministicFillUninitializedMemory(false);
+}
+
+// As many as before: sums of another number of threads may have other bits.
+void keep_threads(const Resumption& before, const Identity& now) {
+  if (const int64_t threads = threads_to_keep(before, now); threads > 0) {
+    at::set_num_threads(static_cast<int>(threads));
+  }
 }
 
 }  // namespace
@@ -59,6 +67,7 @@ bool Run::load(const RunPlan& plan, const StopSignal& stop) {
          .trains = plan.trains(),
          .checks_memory = false,  // main has, before the ranks connected
          .wants_end = [&stop] { return stop.number() != 0; },
+         .saves_beside_training = plan.saves_beside(),
          .saved_model = engine::SavedModel{plan.spec, plan.flags.save_dtype}});
     return true;
   } catch (const engine::EndWanted&) {
@@ -71,6 +80,7 @@ int Run::go(const RunPlan& plan, const engine::RunMemory& memory, const comm::Ra
   if (plan.flags.deterministic) repeat_bits();
   mesh_ = comm::make_mesh(env, on_stuck_);
   comm::set_num_threads(env, *mesh_);
+  if (plan.resumed && !env.num_threads) keep_threads(*plan.resumed, identity_of(plan));
   const auto lock = lock_output(plan, *mesh_);  // before any file is opened, which is another run's
   Reporter reporter(plan, memory, env, clock);
   if (lock && !lock->note().empty()) reporter.note(lock->note());

@@ -255,11 +255,17 @@ engine::OutlineOptions outline_options(const RunPlan& plan) {
   return {.world_size = plan.num_ranks,
           .device = plan.device,
           .trains = !plan.flags.eval_only,
+          .saves_beside = plan.saves_beside(),
           .row_elements = plan.samples.seq_len * plan.spec.hidden_size,
           .most_rows = plan.samples.train_samples};
 }
 
 }  // namespace
+
+bool RunPlan::saves_checkpoints() const {
+  if (flags.output.empty() || flags.eval_only) return false;
+  return flags.cadences.save.is_on() || flags.state.every_minutes.has_value();
+}
 
 data::Deal RunPlan::train_deal(int64_t rank) const {
   return {.micro_batch = config.batch.micro_batch_size,

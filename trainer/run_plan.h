@@ -37,6 +37,9 @@ struct RunPlan {
   engine::Outline outline;
 
   bool trains() const { return samples.train != nullptr; }
+  // Whether the run saves checkpoints on its way, and whether training goes on meanwhile.
+  bool saves_checkpoints() const;
+  bool saves_beside() const { return saves_checkpoints() && !flags.state.sync; }
   // How batches are dealt to `rank`.
   data::Deal train_deal(int64_t rank) const;
   data::Deal eval_deal(int64_t rank) const;

@@ -27,9 +27,10 @@ int Trainer::run() {
   const int64_t total = plan_.samples.total_steps;
   if (plan_.resumed) go_on();
   const bool stopped = plan_.samples.train && train();
+  finish_save();
   require_finite_loss();
   const bool saves = plan_.trains() && !plan_.flags.output.empty();
-  if (saves && stopped && checkpoints_.any()) {
+  if (saves && stopped && plan_.saves_checkpoints()) {
     save_what_is_left(done_);
     return stop_.of_all_ranks(engine_.mesh());
   }
@@ -39,6 +40,7 @@ int Trainer::run() {
   }
   require_finite_loss();
   if (saves && !stopped && checkpoints_.due_at_end()) save_on_the_way(total);
+  finish_save();
   if (saves && !stopped) confirm();
   // One that came while the model was saved counts too.
   const int signal = stop_.of_all_ranks(engine_.mesh());
@@ -75,8 +77,12 @@ bool Trainer::train() {
     const engine::StepStats stats = engine_.train_batch(loader);
     done_ = stats.step;
     reporter_.step(stats);
-    if (!stats.failure.empty()) throw Error("{}{}", stats.failure, checkpoints_.newest_good());
+    if (!stats.failure.empty()) {
+      finish_save();  // of values from before
+      throw Error("{}{}", stats.failure, checkpoints_.newest_good());
+    }
     saw(stats);
+    if (stats.checkpoint_written) finish_save();
     if (evaluate_and_save(stats)) {
       report_stop(done_, fate_of_model());
       return true;
@@ -152,9 +158,25 @@ void Trainer::save_on_the_way(int64_t step) {
   if (!last_loss_.empty()) {
     return reporter_.warn(fmt::format("step {} is not saved: {}", step, last_loss_));
   }
+  if (checkpoints_.under_way()) {
+    reporter_.warn(fmt::format("step {} waits to be saved: the one before is still written", step));
+    finish_save();
+  }
+  counting_failures([&] {
+    if (plan_.flags.state.sync) return tell_saved(checkpoints_.save(step, more_to_write()));
+    checkpoints_.start(step, more_to_write());
+  });
+}
+
+void Trainer::finish_save() {
+  if (!checkpoints_.under_way()) return;
+  counting_failures([&] { tell_saved(checkpoints_.finish()); });
+}
+
+template <typename Action>
+void Trainer::counting_failures(Action action) {
   try {
-    save_checkpoint(step);
-    failed_saves_ = 0;
+    action();
   } catch (const Error& error) {
     const int64_t most = plan_.flags.state.most_failures;
     if (++failed_saves_ >= most) {
@@ -166,13 +188,16 @@ void Trainer::save_on_the_way(int64_t step) {
   }
 }
 
-void Trainer::save_checkpoint(int64_t step) {
-  const auto told =
-      checkpoints_.save(step, [this](const std::filesystem::path& folder, const BestModel& best) {
-        model::write_descriptions(plan_.flags.model, folder, saved_dtype(plan_));
-        reporter_.record_into(folder, best);
-        replace_file(folder / kHistoryFile, reporter_.history());
-      });
+Checkpoints::WriteMore Trainer::more_to_write() {
+  return [this](const std::filesystem::path& folder, const BestModel& best) {
+    model::write_descriptions(plan_.flags.model, folder, saved_dtype(plan_));
+    reporter_.record_into(folder, best);
+    replace_file(folder / kHistoryFile, reporter_.history());
+  };
+}
+
+void Trainer::tell_saved(const std::vector<std::string>& told) {
+  failed_saves_ = 0;
   reporter_.saved(told.front());
   for (size_t i = 1; i < told.size(); ++i) reporter_.warn(told[i]);
 }
@@ -194,7 +219,7 @@ bool Trainer::fits_grace(int64_t step) {
 // Where a signal has ended the run.
 void Trainer::save_what_is_left(int64_t step) {
   if (step == 0 || checkpoints_.saved(step) || !fits_grace(step)) return;
-  save_checkpoint(step);
+  tell_saved(checkpoints_.save(step, more_to_write()));
 }
 
 void Trainer::place_best() {

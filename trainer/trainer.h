@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/engine.h"
 #include "trainer/batch_loader.h"
@@ -42,7 +43,13 @@ class Trainer {
   // Whether a signal ended it.
   bool evaluate(int64_t step);
   void save_on_the_way(int64_t step);
-  void save_checkpoint(int64_t step);
+  // Where one is under way: to its end, whatever that is.
+  void finish_save();
+  // What fails is a warning, and an Error where that was too often.
+  template <typename Action>
+  void counting_failures(Action action);
+  Checkpoints::WriteMore more_to_write();
+  void tell_saved(const std::vector<std::string>& told);
   // Whether there is time for it before the run has to be gone; told where there is none.
   bool fits_grace(int64_t step);
   void save_what_is_left(int64_t step);

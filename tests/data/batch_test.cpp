@@ -38,13 +38,13 @@ TEST_CASE("Any world deals the same global batch, by micro-step, rank and row") 
         .micro_batch = 24 / (world * micro_steps), .micro_steps = micro_steps, .world = world};
     for (int64_t micro = 0; micro < micro_steps; ++micro) {
       for (deal.rank = 0; deal.rank < world; ++deal.rank) {
-        const auto batch = order.batch(3, deal.global_batch());
+        const auto batch = order.samples(3 * deal.global_batch(), deal.global_batch());
         const auto rows = deal.rows(batch, micro);
         CHECK(rows[0] == batch[deal.index(micro, 0)]);
         dealt.insert(dealt.end(), rows.begin(), rows.end());
       }
     }
-    CHECK(dealt == order.batch(3, 24));
+    CHECK(dealt == order.samples(72, 24));
   }
 }
 

@@ -97,10 +97,11 @@ Seen run_rank(const Row& row, const Part& part, const TempFolder& disk,
     seen.losses.push_back(stats.loss);
     seen.norms.push_back(stats.grad_norm);
     seen.skipped.push_back(stats.skipped);
-    if (!part.save.empty() && (step == part.save_at || step == part.to)) {
-      engine->save_checkpoint(part.save);
-    }
+    if (part.save.empty()) continue;
+    if (step == part.to) engine->save_checkpoint(part.save);  // ends the other one
+    if (step == part.save_at) engine->start_checkpoint(part.save);
   }
+  if (engine->checkpoint_under_way()) engine->finish_checkpoint();
   if (part.from == part.to) engine->save_checkpoint(part.save);
   return seen;
 }

@@ -31,7 +31,8 @@ std::string name_of(const Row& row);
 struct Part {
   int64_t from = 0, to = 6;
   std::filesystem::path load = {};  // a checkpoint behind step `from`
-  std::filesystem::path save = {};  // the folder for one behind step `save_at`, and the last one
+  // The folder for one behind step `save_at`, written while training goes on, and one at the end.
+  std::filesystem::path save = {};
   int64_t save_at = 3;
 };
 

@@ -67,8 +67,7 @@ TEST_CASE("another model, file or tokenizer is another run") {
     return keys(usual.must_equal, identity(bench, {}, "qa.jsonl").must_equal);
   };
   const std::string lines = bench.read("qa.jsonl");
-  bench.write("qa.jsonl",
-              lines.substr(0, lines.find("a") + 1) + "b" + lines.substr(lines.find("a") + 1));
+  bench.write("qa.jsonl", lines + "\n");
   CHECK(now() == Keys{"data.bytes", "data.crc32c"});
   bench.write("qa.jsonl", lines);
   const std::string config = bench.read("model/config.json");

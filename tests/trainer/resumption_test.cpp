@@ -30,7 +30,7 @@ void save(const fs::path& folder, const std::vector<int64_t>& steps, bool states
     checkpoint::Manifest facts{.must_equal = {{"optimizer.params.lr", "0.1"}, {"seed", "42"}},
                                .may_change = {{"ranks", "2"}}};
     checkpoint::Counters progress;
-    put({.batch = 4, .positions = 4 * step, .samples = 4 * step}, progress);
+    put({.batch = 4, .positions = 4 * step, .samples = 4 * step, .threads = 3}, progress);
     for (const auto& [name, value] : progress) facts.counters["client." + name] = value;
     save.commit(mine, facts);
   }
@@ -65,6 +65,7 @@ TEST_CASE("a run goes on from the newest checkpoint of its output, or the one th
     CHECK(found->batch == 4);
     CHECK(found->positions == 32);
     CHECK(found->samples == 32);
+    CHECK(found->threads == 3);
   }
   for (const char* name :
        {"out", "out/checkpoints", "out/checkpoints/step-8", "out/checkpoint-8"}) {
@@ -132,6 +133,21 @@ TEST_CASE("every difference that must not be is refused with both values and wha
         "ranks is 2 there, 4 here");
   all.may_change = {"optimizer.params.l"};
   CHECK(refused(all).starts_with("out/checkpoints/step-8 is of another run: optimizer.params.lr"));
+}
+
+TEST_CASE("threads are kept on the same ranks and processor") {
+  Resumption before;
+  before.threads = 3;
+  before.identity.may_change = {{"ranks", "2"}, {"processor", "avx2"}};
+  Identity now = before.identity;
+  CHECK(threads_to_keep(before, now) == 3);
+  now.may_change["ranks"] = "1";
+  CHECK(threads_to_keep(before, now) == 0);
+  now.may_change["ranks"] = "2";
+  now.may_change["processor"] = "avx512";
+  CHECK(threads_to_keep(before, now) == 0);
+  now.may_change.erase("processor");
+  CHECK(threads_to_keep(before, now) == 0);
 }
 
 TEST_CASE("a key that may never differ is refused") {

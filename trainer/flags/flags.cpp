@@ -80,6 +80,8 @@ void add_saving(CLI::App& app, RawFlags& raw) {
               "checkpoints that stay, the newest and the best (2; 0: all)");
   add_truth(app, "--save_only_model", flags.state.only_model,
             "they hold the model alone, and no run goes on from them");
+  app.add_flag("--save-sync", flags.state.sync,
+               "training waits while a checkpoint is written: no memory for copies");
   numbers.add("--save-failures", raw.save_failures, kMostSteps,
               "saves in a row that may fail before the run does (3)");
   numbers.add("--grace", flags.state.grace_s,

@@ -26,6 +26,7 @@ struct ResumeFlags {
 struct StateFlags {
   bool only_model = false;              // --save_only_model: no run goes on from what is saved
   std::optional<double> every_minutes;  // --save-minutes
+  bool sync = false;                    // --save-sync: training waits for what is saved
   std::optional<double> grace_s;        // --grace: from a signal to the end, at most
   int64_t most_failures = 3;            // --save-failures: saves in a row that may fail
 };
