@@ -19,7 +19,8 @@ namespace fs = std::filesystem;
 constexpr const char* kLongSteps =
     "--global-batch 400 --micro-batch 2 --steps 1000000 --output out ";
 constexpr const char* kSaving =
-    "--global-batch 4 --micro-batch 2 --steps 1000000 --save-every 5 --output out --timeout 60 ";
+    "--global-batch 4 --micro-batch 2 --steps 1000000 --save-every 5 --save-sync --output out "
+    "--timeout 60 ";
 
 bool freed(const fs::path& disk, uintmax_t bytes) {
   for (int tick = 0; tick < 500 && fs::space(disk).free < bytes; ++tick) {
@@ -32,7 +33,7 @@ bool freed(const fs::path& disk, uintmax_t bytes) {
 void check_checkpoint(const OffloadBench& bench) {
   std::string newest;
   int64_t last = 0;
-  for (const auto& entry : fs::directory_iterator(bench / "out")) {
+  for (const auto& entry : fs::directory_iterator(bench / "out/checkpoints")) {
     const std::string name = entry.path().filename();
     if (!name.starts_with("step-")) continue;
     CHECK_MESSAGE(name.find_first_not_of("0123456789", 5) == std::string::npos, name);
@@ -42,7 +43,8 @@ void check_checkpoint(const OffloadBench& bench) {
   }
   REQUIRE(last >= 10);
   const auto again = bench.zeroth(
-      1, fmt::format("--model out/{} --eval-only --data train.bin --seq-len 16", newest));
+      1,
+      fmt::format("--model out/checkpoints/{} --eval-only --data train.bin --seq-len 16", newest));
   CHECK_MESSAGE(again.code == 0, again.out << again.err);
 }
 
