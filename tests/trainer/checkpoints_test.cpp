@@ -211,4 +211,19 @@ TEST_CASE("saves that a full disk refuses leave nothing; the run goes on, and en
     CHECK(name == ".owner-1");
 }
 
+TEST_CASE("a folder of checkpoints that vanishes is named, and ends the run after three saves") {
+  const Workbench bench;
+  const auto result = bench.shell(fmt::format(
+      "CUDA_VISIBLE_DEVICES= \"$FINETUNE\" {} --use_cpu true --steps 100000 --save-every 5 "
+      "--output out > said & "
+      "pid=$!\nuntil [ -e out/checkpoints/step-10 ] || ! kill -0 $pid; do sleep 0.01; done\n"
+      "rm -rf out/checkpoints; wait $pid",
+      kTrain));
+  CHECK(result.code == 1);
+  CHECK_MESSAGE(
+      has(result.err, "out/checkpoints has lost .owner-1: somebody removes what lies there"),
+      result.err);
+  CHECK(has(result.err, "; 3 saves in a row"));
+}
+
 }  // namespace zeroth::trainer
