@@ -7,7 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
 #include <utility>
 
 namespace zeroth::checkpoint {
@@ -35,18 +40,25 @@ int64_t free_at(int fd) {
                   full && fd >= 0 ? fmt::format("; {} bytes are free there", free_at(fd)) : "");
 }
 
+// Large writes pass by the page cache: nobody reads a checkpoint soon, and pages for it are taken
+// from those who compute. Where the file system refuses that, they do not.
 class RealNewFile : public NewFile {
  public:
-  RealNewFile(FileDescriptor fd, fs::path path) : fd_(std::move(fd)), path_(std::move(path)) {}
+  RealNewFile(FileDescriptor fd, fs::path path)
+      : fd_(std::move(fd)),
+        direct_(::open(path_of(fd_.get()).c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC)),
+        path_(std::move(path)) {}
 
   size_t write(std::span<const std::byte> bytes, int64_t offset) override {
-    while (true) {
-      const ssize_t done = ::pwrite(fd_.get(), bytes.data(), bytes.size(), offset);
-      if (done > 0) return static_cast<size_t>(done);
-      if (done < 0 && errno == EINTR) continue;
-      fail(path_, fmt::format("writing {} bytes at byte {}", bytes.size(), offset),
-           done == 0 ? EIO : errno, fd_.get());
+    constexpr size_t kLeast = size_t{256} << 10;
+    if (bytes.size() >= kLeast && is_direct_) {
+      // Up to a block's begin, and from there on.
+      const size_t head = static_cast<size_t>(-offset) % kBlock;
+      const size_t done =
+          head > 0 ? write_cached(bytes.first(head), offset) : write_directly(bytes, offset);
+      if (done > 0) return done;
     }
+    return write_cached(bytes, offset);
   }
   void sync() override {
     if (::fsync(fd_.get()) != 0) fail(path_, "fsync", errno, fd_.get());
@@ -56,8 +68,40 @@ class RealNewFile : public NewFile {
   }
 
  private:
-  FileDescriptor fd_;
+  static constexpr size_t kBlock = 4096;
+  static constexpr size_t kBuffer = size_t{4} << 20;
+
+  // None where it cannot be done.
+  size_t write_directly(std::span<const std::byte> bytes, int64_t offset) {
+    const std::lock_guard lock(mutex_);
+    if (!buffer_) buffer_.reset(static_cast<std::byte*>(std::aligned_alloc(kBlock, kBuffer)));
+    if (!buffer_) return 0;
+    const size_t size = std::min(bytes.size(), kBuffer) / kBlock * kBlock;
+    std::memcpy(buffer_.get(), bytes.data(), size);
+    const ssize_t done = ::pwrite(direct_.get(), buffer_.get(), size, offset);
+    if (done > 0) return static_cast<size_t>(done);
+    is_direct_ = false;
+    return 0;
+  }
+
+  size_t write_cached(std::span<const std::byte> bytes, int64_t offset) {
+    while (true) {
+      const ssize_t done = ::pwrite(fd_.get(), bytes.data(), bytes.size(), offset);
+      if (done > 0) return static_cast<size_t>(done);
+      if (done < 0 && errno == EINTR) continue;
+      fail(path_, fmt::format("writing {} bytes at byte {}", bytes.size(), offset),
+           done == 0 ? EIO : errno, fd_.get());
+    }
+  }
+
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  FileDescriptor fd_, direct_;
   fs::path path_;
+  std::atomic<bool> is_direct_ = direct_.get() >= 0;
+  std::mutex mutex_;  // of the buffer
+  std::unique_ptr<std::byte, Free> buffer_;
 };
 
 class RealOldFile : public OldFile {
@@ -152,7 +196,8 @@ FileDescriptor RealDisk::open_file(const std::string& name, int flags, int64_t& 
 
 std::unique_ptr<NewFile> RealDisk::join(const std::string& name) {
   int64_t size = 0;
-  return std::make_unique<RealNewFile>(open_file(name, O_WRONLY, size), path() / name);
+  FileDescriptor fd = open_file(name, O_WRONLY, size);
+  return std::make_unique<RealNewFile>(std::move(fd), path() / name);
 }
 
 std::unique_ptr<OldFile> RealDisk::open(const std::string& name) {

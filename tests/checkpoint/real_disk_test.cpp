@@ -133,6 +133,29 @@ TEST_CASE("what is no regular file is not opened, and a FIFO is not waited for")
         (disk->path() / "none").string() + ": opening the file failed: No such file or directory");
 }
 
+TEST_CASE("large writes at any byte, from any address, are what is read") {
+  const TempFolder folder;
+  const auto disk = RealDisk::make(folder.path());
+  constexpr size_t kSize = (size_t{9} << 20) + 77;
+  std::vector<std::byte> bytes(kSize), read(kSize);
+  for (size_t i = 0; i < kSize; ++i) bytes[i] = static_cast<std::byte>(i * 31 + i / 4096);
+  for (const int64_t cut : {0, 1, 4096, 300'000, (5 << 20) + 3}) {
+    CAPTURE(cut);
+    const std::string name = "f" + std::to_string(cut);
+    const auto file = disk->create(name, kSize);
+    const auto other = disk->join(name);  // of another rank
+    const std::span whole(bytes);
+    write_all(*other, whole.subspan(static_cast<size_t>(cut)), cut);
+    write_all(*file, whole.first(static_cast<size_t>(cut)), 0);
+    file->sync();
+    other->sync();
+    file->close();
+    other->close();
+    read_all(*disk->open(name), read, 0, name);
+    CHECK((read == bytes));
+  }
+}
+
 TEST_CASE("a file that may not grow is an error with its place") {
   const TempFolder folder;
   const auto result = in_child([&] {
