@@ -18,7 +18,7 @@ std::vector<std::string> vote(Ranks& ranks, std::string_view what,
     if (!answers[rank].empty()) answers[rank].erase(0, 1);
     if (failed) failures.push_back(fmt::format("rank {}: {}", rank, answers[rank]));
   }
-  if (!failures.empty()) throw Error("{} failed: {}", what, listed(failures));
+  if (!failures.empty()) throw Refused("{} failed: {}", what, listed(failures));
   return answers;
 }
 

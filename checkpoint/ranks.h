@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
+
 namespace zeroth::checkpoint {
 
 class Ranks {
@@ -26,7 +28,13 @@ class OneRank : public Ranks {
   std::vector<std::string> gather(const std::string& mine) override { return {mine}; }
 };
 
-// Each rank says why it failed, if it did. Where one has, all throw an Error that names `what`,
+// The same on all ranks, none of which waits for another one: they may go on with something else.
+class Refused : public Error {
+ public:
+  using Error::Error;
+};
+
+// Each rank says why it failed, if it did. Where one has, all throw Refused, which names `what`,
 // each such rank and its reason. Returns what each rank had to tell otherwise. Collective.
 std::vector<std::string> vote(Ranks& ranks, std::string_view what,
                               const std::optional<std::string>& failure,

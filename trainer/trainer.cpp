@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/replace_file.h"
 #include "base/units.h"
+#include "checkpoint/ranks.h"
 #include "comm/mesh.h"
 #include "model/hf/model_layout.h"
 #include "trainer/report/history.h"
@@ -177,7 +178,7 @@ template <typename Action>
 void Trainer::counting_failures(Action action) {
   try {
     action();
-  } catch (const Error& error) {
+  } catch (const checkpoint::Refused& error) {
     const int64_t most = plan_.flags.state.most_failures;
     if (++failed_saves_ >= most) {
       throw Error("{}; {} in a row{}", error.what(), counted(failed_saves_, "save"),

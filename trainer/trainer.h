@@ -45,7 +45,8 @@ class Trainer {
   void save_on_the_way(int64_t step);
   // Where one is under way: to its end, whatever that is.
   void finish_save();
-  // What fails is a warning, and an Error where that was too often.
+  // What all ranks have failed in is a warning, and an Error where that was too often. What one has
+  // met alone, as where an update failed that the save waits for, ends the run.
   template <typename Action>
   void counting_failures(Action action);
   Checkpoints::WriteMore more_to_write();

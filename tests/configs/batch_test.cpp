@@ -146,4 +146,20 @@ TEST_CASE("a batch key that is bad is not also called missing") {
         std::string::npos);
 }
 
+TEST_CASE("a run that goes on keeps its global batch on any number of ranks") {
+  const auto batch = [](const std::string& text, int64_t ranks, bool may_change = false) {
+    FlagValues flags;
+    flags.batch_so_far = 24;
+    flags.batch_may_change = may_change;
+    return resolve_batch(parse_text(text, "test.json"), flags, ranks);
+  };
+  check_batch(batch(batch_text(0, 0, 0), 2), 24, 12, 1);
+  check_batch(batch(batch_text(0, 3, 0), 2), 24, 3, 4);
+  check_batch(batch(batch_text(24, 3, 2), 2), 24, 3, 4);  // it was on four ranks
+  check_batch(batch(batch_text(24, 0, 0), 5), 24, 5, 1);  // 25 rows, of which one does not count
+  check_batch(batch(batch_text(24, 4, 2), 5), 24, 3, 2);  // 30 rows
+  check_batch(batch(batch_text(0, 3, 2), 2, true), 12, 3, 2);
+  check_batch(batch(batch_text(0, 0, 0), 2, true), 24, 12, 1);
+}
+
 }  // namespace zeroth::configs

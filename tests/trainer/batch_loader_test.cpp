@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "base/error.h"
 #include "tests/trainer/counting_dataset.h"
 
 namespace zeroth::trainer {
@@ -127,6 +128,35 @@ TEST_CASE("an evaluation pass sees each sample once and fills up the last rounds
     CHECK(std::set<int64_t>(seen.begin(), seen.end()).size() == kSamples);
     CHECK(*seen.rbegin() == kSamples - 1);
   }
+}
+
+TEST_CASE("rows behind a step's samples do not count, on ranks that do not divide them") {
+  const CountingDataset dataset(100, 8);
+  std::multiset<int64_t> seen;
+  for (int64_t rank = 0; rank < 5; ++rank) {
+    data::Deal dealt = deal(5, 1, 5, rank);
+    dealt.step_samples = 24;
+    TrainLoader loader = in_order(dataset, dealt);
+    loader.next();
+    for (const int64_t sample : loader.next().samples) {
+      if (sample != data::kNoSample) seen.insert(sample);
+    }
+    CHECK(loader.position() == TrainLoader::Position{.step = 2, .sample = 48});
+  }
+  CHECK(seen.size() == 24);
+  CHECK(*seen.begin() == 24);
+  CHECK(*seen.rbegin() == 47);
+}
+
+TEST_CASE("a loader goes on where another one was, between two steps") {
+  const CountingDataset dataset(10, 8);
+  TrainLoader one = in_order(dataset, deal(2, 2, 1, 0)), other = one;
+  for (int i = 0; i < 6; ++i) one.next();
+  other.seek(one.position());
+  const model::MicroBatch first = one.next(), again = other.next();
+  CHECK(again.samples == first.samples);
+  CHECK(again.row_seeds == first.row_seeds);
+  CHECK_THROWS_AS(other.seek({}), InternalError);
 }
 
 }  // namespace zeroth::trainer

@@ -52,4 +52,16 @@ TEST_CASE("the best model that is on the disk is the best at the time of a save"
   CHECK(best.step() == 12);
 }
 
+TEST_CASE("a run that goes on compares with the best of before") {
+  BestModel before(tracked());
+  before.evaluated(5, 2.0);
+  before.saved(5, "out/step-5");
+  BestModel best(tracked());
+  best.restore(before.state());
+  CHECK_FALSE(best.evaluated(10, 2.5));
+  CHECK(best.folder() == "out/step-5");
+  CHECK(best.saved_step() == 5);
+  CHECK(best.evaluated(15, 1.0));
+}
+
 }  // namespace zeroth::trainer

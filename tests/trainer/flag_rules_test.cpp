@@ -85,4 +85,46 @@ TEST_CASE("printing the configuration needs no data") {
   CHECK(has(complaint_line("--model m"), "--data is missing"));
 }
 
+TEST_CASE(
+    "a run goes on from its output, from a folder, or where there is something to go on from") {
+  using From = ResumeFlags::From;
+  const auto from = [](const std::string& more) { return parse("--output o " + more).resume; };
+  CHECK(from("").from == From::kNothing);
+  CHECK(from("--resume").from == From::kNewest);
+  CHECK(from("--resume_from_checkpoint True").from == From::kNewest);
+  CHECK(from("--resume_from_checkpoint False").from == From::kNothing);
+  CHECK(from("--resume auto").from == From::kNewestOrNothing);
+  CHECK(from("--resume out/checkpoints/step-8").folder == "out/checkpoints/step-8");
+  CHECK(from("--resume_from_checkpoint out/checkpoint-8").folder == "out/checkpoint-8");
+  CHECK(parse("--resume other").resume.from == From::kNamed);
+  const ResumeFlags all =
+      from("--resume --allow-batch-change --allow-change scheduler --allow-change dropout");
+  CHECK(all.batch_may_change);
+  CHECK(all.may_change == std::vector<std::string>{"scheduler", "dropout"});
+  CHECK(has(complaint("--resume"), "--resume needs --output"));
+  CHECK(has(complaint("--allow-batch-change"), "--allow-batch-change needs --resume"));
+  CHECK(has(complaint("--allow-change lr"), "--allow-change needs --resume"));
+  CHECK(has(complaint("--eval-only --output o --resume"), "leave --resume out"));
+}
+
+TEST_CASE("how a state is saved is said by flags of its own") {
+  const StateFlags usual = parse("--output o --save-every 5").state;
+  CHECK_FALSE(usual.only_model);
+  CHECK_FALSE(usual.sync);
+  CHECK(usual.most_failures == 3);
+  const StateFlags all = parse(
+                             "--output o --save-every 5 --save_only_model true --save-sync "
+                             "--save-failures 1 --grace 30 --save-minutes 0.5")
+                             .state;
+  CHECK(all.only_model);
+  CHECK(all.sync);
+  CHECK(all.most_failures == 1);
+  CHECK(all.grace_s == 30);
+  CHECK(all.every_minutes == 0.5);
+  CHECK(has(complaint("--output o --save-failures 0"), "--save-failures 0: must be at least 1"));
+  CHECK(has(complaint("--grace 0"), "--grace 0: must be above 0"));
+  CHECK(has(complaint("--output o --save-minutes 0"), "--save-minutes 0: must be above 0"));
+  CHECK(has(complaint("--save-minutes 5"), "--save-minutes needs --output"));
+}
+
 }  // namespace zeroth::trainer

@@ -53,4 +53,12 @@ TEST_CASE("a delay is counted in steps, or in epochs") {
   CHECK(epochs.at(4));
 }
 
+TEST_CASE("epochs end where they do although batches were of another size before") {
+  // Two steps of 12 came before those of 8: 24 positions behind step 2.
+  const RunLength length{.steps = 6, .global_batch = 8, .epoch_positions = 40, .offset = 8};
+  const Occasions occasions({At::kEpochs}, length);
+  for (const int64_t step : {2, 3, 5, 6}) CHECK_FALSE(occasions.at(step));
+  CHECK(occasions.at(4));
+}
+
 }  // namespace zeroth::trainer

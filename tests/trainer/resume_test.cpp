@@ -189,4 +189,28 @@ TEST_CASE("--save_only_model keeps models from which no run goes on") {
   CHECK(has(refused.err, "step-3 is a model without states"));
 }
 
+TEST_CASE("a checkpoint is saved whenever so much time has passed") {
+  const Workbench bench;
+  const auto result = good(bench, 2, "--steps 30 --save-minutes 0.0001 --output out");
+  CHECK(has(result.out, "saved out/checkpoints/step-"));
+  CHECK(checkpoint::list_checkpoints(*checkpoint::locate(bench / "out").disk).size() == 2);
+  CHECK(fs::exists(bench / "out/checkpoints/step-30"));
+}
+
+TEST_CASE("what cannot be saved in the time that a signal leaves is not begun, and that is said") {
+  const Workbench bench;
+  const auto stopped = bench.shell(
+      fmt::format("CUDA_VISIBLE_DEVICES= \"$FINETUNE\" {} --use_cpu true --steps 100000 "
+                  "--save-every 40 --output out "
+                  "--grace 0.000001 > said & pid=$!\n"
+                  "until [ -e out/checkpoints/step-40 ] || ! kill -0 $pid; do sleep 0.01; done\n"
+                  "kill -TERM $pid; wait $pid",
+                  kTrain));
+  CHECK(stopped.code == 143);
+  const std::string said = bench.read("said");
+  CHECK_MESSAGE(has(said, " is not saved: the last save took "), said);
+  CHECK(has(said, "--grace 1e-06 leaves 0"));
+  CHECK(has(said, "; the newest good model is out/checkpoints/step-"));
+}
+
 }  // namespace zeroth::trainer
