@@ -118,6 +118,15 @@ class Bench {
     return seconds;
   }
 
+  // From the disk: what the system keeps of the files goes first.
+  double load() {
+    const fs::path saved = engine_.save_checkpoint(folder_).path;
+    if (first()) forget(saved);
+    const double seconds = timed([&] { engine_.load_checkpoint(saved); });
+    clear(saved);
+    return seconds;
+  }
+
   double train() {
     return timed([&] {
       for (int i = 0; i < kSteps; ++i) engine_.train_batch(data_);
@@ -158,6 +167,16 @@ class Bench {
   bool first() const { return engine_.mesh().rank() == 0; }
 
  private:
+  static void forget(const fs::path& folder) {
+    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+      if (!entry.is_regular_file()) continue;
+      const int file = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC);
+      if (file < 0 || ::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED) != 0 || ::close(file) != 0) {
+        throw Error("{} cannot be forgotten", entry.path().string());
+      }
+    }
+  }
+
   void clear(const fs::path& folder) {
     comm::barrier(engine_.mesh());
     if (first()) fs::remove_all(folder);
@@ -188,7 +207,8 @@ void measure(Bench& bench, engine::Engine& engine, int pairs) {
   engine.mesh().data().all_reduce(told).wait();
   const double mib = told.item<double>() / kMiB;
   bench.train();
-  std::vector<double> plain, saves, without, with, longer, held_up, start, finish, written_in;
+  std::vector<double> plain, saves, without, with, longer, held_up, start, finish, written_in,
+      loads;
   for (int i = 0; i < pairs; ++i) {
     // Steps before each: what was freed some seconds ago is not as quick to write into again.
     bench.train();
@@ -203,6 +223,7 @@ void measure(Bench& bench, engine::Engine& engine, int pairs) {
     start.push_back(beside.start);
     finish.push_back(beside.finish);
     written_in.push_back(beside.written_in);
+    loads.push_back(bench.load());
   }
   if (!bench.first()) return;
   const double save = median(saves);
@@ -211,6 +232,7 @@ void measure(Bench& bench, engine::Engine& engine, int pairs) {
   fmt::print("plain writer  {:.3f} s, {:.0f} MiB/s\n", median(plain), mib / median(plain));
   fmt::print("save          {:.3f} s, {:.0f} MiB/s, {:.0f} % of it\n", save, mib / save,
              100 * median(plain) / save);
+  fmt::print("load          {:.3f} s, {:.0f} MiB/s\n", median(loads), mib / median(loads));
   fmt::print(
       "held up       {:.3f} s, {:.0f} % of a save: start {:.3f} s, finish {:.3f} s, the rest "
       "copies; written in {:.0f} steps\n",

@@ -44,7 +44,8 @@ TEST_CASE("a full disk is an error") {
   const std::string said = message_of<Error>([] {
     SafetensorsWriter writer("/dev/full", torch::kFloat32, {{"a", {2}}});
   });
-  CHECK(said.starts_with("/dev/full: writing 8 bytes at offset 0 failed: No space left on device"));
+  CHECK(said.starts_with("/dev/full: writing "));
+  CHECK(said.find(" bytes at offset 0 failed: No space left on device") != said.npos);
 }
 
 TEST_CASE("a value that fp16 cannot hold is an error with the tensor's name") {
