@@ -1,7 +1,5 @@
 #include "trainer/step_folder.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cctype>
 #include <string_view>
@@ -13,10 +11,6 @@ constexpr std::string_view kStep = "step-";
 constexpr std::string_view kCheckpoint = "checkpoint-";
 
 }  // namespace
-
-std::string step_folder(int64_t step, bool for_trainer) {
-  return fmt::format("{}{}", for_trainer ? kCheckpoint : kStep, step);
-}
 
 bool is_step_folder(const std::string& name) {
   for (const std::string_view prefix : {kStep, kCheckpoint}) {

@@ -13,6 +13,7 @@
 #include "model/hf/safetensors.h"
 #include "tests/support/ranks.h"
 #include "tests/trainer/disk.h"
+#include "tests/trainer/names_in.h"
 #include "tests/trainer/workbench.h"
 #include "trainer/step_folder.h"
 
@@ -23,14 +24,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kTrain =
     "--model model --data train.bin --seq-len 16 --global-batch 4 --micro-batch 2 ";
-
-std::set<std::string> names_in(const fs::path& folder) {
-  std::set<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    names.insert(entry.path().filename().string());
-  }
-  return names;
-}
 
 // The weights of a model in out, which a later run is to replace.
 std::string weights_of_good_run(const Workbench& bench, const std::string& train) {

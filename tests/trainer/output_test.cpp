@@ -11,6 +11,7 @@
 #include "model/hf/checkpoint_source.h"
 #include "tests/support/ranks.h"
 #include "tests/trainer/disk.h"
+#include "tests/trainer/names_in.h"
 #include "tests/trainer/workbench.h"
 
 namespace zeroth::trainer {
@@ -20,14 +21,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kTrain =
     "--model model --data train.bin --seq-len 16 --global-batch 4 --micro-batch 2 ";
-
-std::set<std::string> names_in(const fs::path& folder) {
-  std::set<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    names.insert(entry.path().filename().string());
-  }
-  return names;
-}
 
 std::vector<engine::ParameterInfo> parameters_of(const model::ModelSpec& spec) {
   std::vector<engine::ParameterInfo> infos;
