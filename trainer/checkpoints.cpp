@@ -37,16 +37,14 @@ Checkpoints::Checkpoints(const RunPlan& plan, engine::Engine& engine)
       occasions_(plan.occasions(plan.flags.cadences.save)),
       best_(plan.flags.cadences),
       last_start_(std::chrono::steady_clock::now()),
-      last_end_(last_start_) {
-  if (plan.trains() && (plan.saves_checkpoints() || plan.resumed)) identity_ = identity_of(plan);
-}
+      last_end_(last_start_) {}
 
 Checkpoints::Loaded Checkpoints::load() {
   Loaded loaded;
   const bool first = engine_.mesh().rank() == 0;
   const auto accept = [&](checkpoint::Reader& reader) {
     const Resumption found = resumption_of(reader.path(), reader.manifest());
-    compare(found, identity_, plan_.flags.resume);
+    compare(found, plan_.identity, plan_.flags.resume);
     if (found.step != plan_.resumed->step && found.batch != plan_.config.batch.train_batch_size) {
       throw Error("{} is damaged; to go on from {} with another batch, name it: --resume {}",
                   plan_.resumed->checkpoint.string(), found.checkpoint.string(),
@@ -98,8 +96,8 @@ engine::CheckpointRequest Checkpoints::request(int64_t step, const WriteMore& wr
   with_this.saved(step, folder_of(step));
   const BestModel::State& best = with_this.state();
   engine::CheckpointRequest request{
-      .must_equal = identity_.must_equal,
-      .may_change = identity_.may_change,
+      .must_equal = plan_.identity.must_equal,
+      .may_change = plan_.identity.may_change,
       .states = !plan_.flags.state.only_model,
       .keep_steps = named(),
       .write_files = [=](const fs::path& folder) { write_more(folder, with_this); }};

@@ -80,7 +80,6 @@ class Checkpoints {
   std::filesystem::path folder_;  // "out/checkpoints"
   Occasions occasions_;
   BestModel best_;
-  Identity identity_;
   std::deque<int64_t> good_;  // steps
   std::vector<int64_t> unconfirmed_;
   std::optional<int64_t> last_saved_;

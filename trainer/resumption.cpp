@@ -149,15 +149,13 @@ std::optional<Resumption> find_resumption(const Flags& flags) {
               resume.from == From::kNamed ? "" : "; --resume auto begins anew there");
 }
 
-int64_t threads_to_keep(const Resumption& before, const Identity& now) {
-  for (const char* key : {"ranks", "processor"}) {
-    const auto stored = before.identity.may_change.find(key), here = now.may_change.find(key);
-    if (stored == before.identity.may_change.end() || here == now.may_change.end() ||
-        stored->second != here->second) {
-      return 0;
-    }
-  }
-  return before.threads;
+int64_t threads_to_keep(const Resumption& before, int64_t ranks, const std::string& processor) {
+  const auto was = [&](const char* key, const std::string& here) {
+    const auto stored = before.identity.may_change.find(key);
+    return stored != before.identity.may_change.end() && stored->second == here;
+  };
+  const bool same = was("ranks", fmt::format("{}", ranks)) && was("processor", processor);
+  return same ? before.threads : 0;
 }
 
 std::string compare(const Resumption& before, const Identity& now, const ResumeFlags& flags) {

@@ -40,8 +40,8 @@ Resumption resumption_of(const std::filesystem::path& checkpoint,
 std::optional<Resumption> find_resumption(const Flags& flags);
 
 // With how many threads a rank has to compute to have the bits of before: 0: with any. Only where
-// ranks and processor are the same is there anything to keep.
-int64_t threads_to_keep(const Resumption& before, const Identity& now);
+// ranks and processor (cpu_level_text()) are the same is there anything to keep.
+int64_t threads_to_keep(const Resumption& before, int64_t ranks, const std::string& processor);
 
 // Throws an Error with every difference that must not be, and which flag allows it. Returns the
 // others in one line; empty: there are none.

@@ -7,13 +7,13 @@
 #include <exception>
 #include <memory>
 
+#include "base/cpu.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "comm/rank_threads.h"
 #include "engine/memory_remedies.h"
 #include "model/blocks/build.h"
 #include "model/hf/checkpoint_source.h"
-#include "trainer/identity.h"
 #include "trainer/out_of_memory.h"
 #include "trainer/output.h"
 #include "trainer/report/reporter.h"
@@ -31,8 +31,8 @@ void repeat_bits() {
 }
 
 // As many as before: sums of another number of threads may have other bits.
-void keep_threads(const Resumption& before, const Identity& now) {
-  if (const int64_t threads = threads_to_keep(before, now); threads > 0) {
+void keep_threads(const Resumption& before, int num_ranks) {
+  if (const int64_t threads = threads_to_keep(before, num_ranks, cpu_level_text()); threads > 0) {
     at::set_num_threads(static_cast<int>(threads));
   }
 }
@@ -80,7 +80,7 @@ int Run::go(const RunPlan& plan, const engine::RunMemory& memory, const comm::Ra
   if (plan.flags.deterministic) repeat_bits();
   mesh_ = comm::make_mesh(env, on_stuck_);
   comm::set_num_threads(env, *mesh_);
-  if (plan.resumed && !env.num_threads) keep_threads(*plan.resumed, identity_of(plan));
+  if (plan.resumed && !env.num_threads) keep_threads(*plan.resumed, plan.num_ranks);
   const auto lock = lock_output(plan, *mesh_);  // before any file is opened, which is another run's
   Reporter reporter(plan, memory, env, clock);
   if (lock && !lock->note().empty()) reporter.note(lock->note());

@@ -205,10 +205,15 @@ void require_steps_left(const RunPlan& plan) {
               plan.resumed->step, total);
 }
 
+void identify(RunPlan& plan) {
+  const bool saves = plan.saves_checkpoints() && !plan.flags.print_config;
+  if (plan.trains() && (saves || plan.resumed)) plan.identity = identity_of(plan);
+}
+
 // What differs from the run before: refused, or told.
 void compare_with_before(RunPlan& plan) {
-  if (!plan.resumed || !plan.samples.train) return;
-  const std::string told = compare(*plan.resumed, identity_of(plan), plan.flags.resume);
+  if (!plan.resumed || !plan.trains()) return;
+  const std::string told = compare(*plan.resumed, plan.identity, plan.flags.resume);
   note(plan.notes, "--resume", "goes on from {} behind step {}{}{}",
        plan.resumed->checkpoint.string(), plan.resumed->step, told.empty() ? "" : "; ", told);
 }
@@ -360,6 +365,7 @@ RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device) {
   if (plan.flags.eval_only) std::erase_if(resolved.notes, is_of_training);
   plan.notes.insert(plan.notes.begin(), resolved.notes.begin(), resolved.notes.end());
   tell_of_samples(plan.flags, plan.samples, plan.notes);
+  identify(plan);
   compare_with_before(plan);
   note_output(plan);
   plan.notes.insert(plan.notes.end(), plan.flags.notes.begin(), plan.flags.notes.end());

@@ -15,6 +15,7 @@
 #include "engine/memory_check.h"
 #include "model/spec.h"
 #include "trainer/flags/flags.h"
+#include "trainer/identity.h"
 #include "trainer/occasions.h"
 #include "trainer/resumption.h"
 #include "trainer/samples.h"
@@ -29,6 +30,8 @@ struct RunPlan {
   model::ModelSpec spec;
   Samples samples;
   std::optional<Resumption> resumed;  // what it goes on from
+  // Of a run that saves checkpoints or goes on from one; else empty. It takes reading the samples.
+  Identity identity;
   // Behind s steps stand s * train_batch_size + offset positions of the sample order: not 0 where
   // batches of another size came before.
   int64_t offset = 0;

@@ -38,6 +38,18 @@ bool notes_have(const RunPlan& plan, std::string_view part) {
 
 }  // namespace
 
+TEST_CASE("a run that saves checkpoints knows in its plan what makes it the same run") {
+  const Workbench bench;
+  const std::string line = "--model @model --data @train.bin --seq-len 16 --global-batch 4 ";
+  const RunPlan saves = plan(bench, line + "--output @out --save-every 2", 2);
+  CHECK(saves.identity.must_equal.contains("data.crc32c"));
+  CHECK(saves.identity.may_change.at("ranks") == "2");
+  for (const char* more : {"", "--output @out", "--output @out --save-every 2 --print-config",
+                           "--eval-only --eval-data @train.bin"}) {
+    CHECK_MESSAGE(plan(bench, line + more).identity.must_equal.empty(), more);
+  }
+}
+
 TEST_CASE("epochs count in samples, to the nearest one") {
   CHECK(samples_of_epochs(1, 41) == 41);
   CHECK(samples_of_epochs(2, 41) == 82);
