@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/file_descriptor.h"
 #include "base/json.h"
+#include "base/json_flat.h"
 #include "base/printable.h"
 #include "base/process_limits.h"
 #include "base/regular_file.h"
@@ -49,20 +50,6 @@ bool is_below(std::string_view key, std::string_view above) {
   return key.starts_with(above) && (key.size() == above.size() || key[above.size()] == '.');
 }
 
-// Every value below `json` by its path: "optimizer.params.lr".
-void flatten(const Json& json, const std::string& path, Texts& texts) {
-  for (const auto& [key, value] : json.items()) {
-    const std::string inner = path.empty() ? key : path + "." + key;
-    if (value.is_object()) {
-      flatten(value, inner, texts);
-    } else {
-      texts[printable(inner)] =
-          printable(value.is_string() ? value.get<std::string>()
-                                      : value.dump(-1, ' ', false, Json::error_handler_t::replace));
-    }
-  }
-}
-
 void add_model(const RunPlan& plan, Texts& must_equal) {
   const std::string path = (std::filesystem::path(plan.flags.model) / "config.json").string();
   Json config = parse_ordered_json(read_file(path, kConfigLimits.bytes),
@@ -71,7 +58,9 @@ void add_model(const RunPlan& plan, Texts& must_equal) {
   for (auto item = config.begin(); item != config.end();) {
     item = item.key().starts_with('_') ? config.erase(item) : std::next(item);
   }
-  flatten(config, "model", must_equal);
+  for (const FlatValue& value : flat_values(config, "model")) {
+    must_equal[printable(value.path)] = printable(value.text);
+  }
   must_equal["dropout"] = plan.config.dropout ? fmt::format("{}", *plan.config.dropout) : "model's";
 }
 
@@ -143,13 +132,11 @@ FileMark mark_of(const std::filesystem::path& path) {
 
 Identity identity_of(const RunPlan& plan) {
   Identity identity;
-  Texts all;
-  flatten(own_json(configs::to_json(plan.config)), "", all);
-  for (auto& [key, value] : all) {
+  for (const FlatValue& value : flat_values(own_json(configs::to_json(plan.config)))) {
+    const auto is_here = [&](std::string_view above) { return is_below(value.path, above); };
     const bool of_update =
-        key != kEnd && std::any_of(std::begin(kOfUpdate), std::end(kOfUpdate),
-                                   [&](std::string_view above) { return is_below(key, above); });
-    (of_update ? identity.must_equal : identity.may_change)[key] = value;
+        value.path != kEnd && std::any_of(std::begin(kOfUpdate), std::end(kOfUpdate), is_here);
+    (of_update ? identity.must_equal : identity.may_change)[value.path] = printable(value.text);
   }
   add_model(plan, identity.must_equal);
   add_data(plan, identity.must_equal);

@@ -1,35 +1,17 @@
 #include "trainer/report/monitoring.h"
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
 #include "base/json.h"
+#include "base/json_flat.h"
 #include "configs/resolve.h"
 
 namespace zeroth::trainer {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr double kMib = 1024.0 * 1024.0;
-
-// Every value below `json` with its path: "optimizer.params.lr".
-void flatten(const Json& json, const std::string& path, const configs::Origins& origins,
-             std::vector<monitor::PageFacts::Value>& values) {
-  for (const auto& [key, value] : json.items()) {
-    const std::string inner = path.empty() ? key : path + "." + key;
-    if (value.is_object()) {
-      flatten(value, inner, origins, values);
-      continue;
-    }
-    const auto origin = origins.find(inner);
-    values.push_back({.key = inner,
-                      .value = value.is_string() ? value.get<std::string>() : value.dump(),
-                      .origin = origin == origins.end() ? "" : origin->second});
-  }
-}
 
 // The output's name: what tells runs of one model apart.
 std::string title_of(const Flags& flags) {
@@ -48,7 +30,12 @@ monitor::PageFacts page_facts(const RunPlan& plan, const SummaryLines& summary,
                            .config = {},
                            .environment = std::move(environment)};
   for (const SummaryLine& line : summary) facts.summary.emplace_back(line.title, line.text);
-  flatten(own_json(configs::to_json(plan.config)), "", plan.origins, facts.config);
+  for (FlatValue& value : flat_values(own_json(configs::to_json(plan.config)))) {
+    const auto origin = plan.origins.find(value.path);
+    facts.config.push_back({.key = value.path,
+                            .value = std::move(value.text),
+                            .origin = origin == plan.origins.end() ? "" : origin->second});
+  }
   return facts;
 }
 
