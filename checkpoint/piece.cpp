@@ -4,9 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
+#include "base/element_size.h"
 #include "base/error.h"
 #include "base/printable.h"
 
@@ -114,15 +114,6 @@ int64_t Piece::bytes() const {
   const auto size = element_size(dtype);
   ZEROTH_CHECK(size, "{} has the dtype {}", tensor, dtype);
   return elements() * *size;
-}
-
-std::optional<int64_t> element_size(std::string_view dtype) {
-  static const std::map<std::string_view, int64_t> kSizes = {
-      {"F64", 8},  {"I64", 8}, {"U64", 8},     {"F32", 4},     {"I32", 4},
-      {"U32", 4},  {"F16", 2}, {"I16", 2},     {"U16", 2},     {"BF16", 2},
-      {"BOOL", 1}, {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"U8", 1}};
-  const auto found = kSizes.find(dtype);
-  return found == kSizes.end() ? std::nullopt : std::optional(found->second);
 }
 
 std::optional<int64_t> element_count(const Shape& shape) {

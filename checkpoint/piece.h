@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace zeroth::checkpoint {
@@ -44,9 +43,6 @@ struct Piece {
   int64_t bytes() const;
   bool operator==(const Piece&) const = default;
 };
-
-// Bytes of an element; nothing where the dtype is not known.
-std::optional<int64_t> element_size(std::string_view dtype);
 
 // Their number; nothing where it, times the largest element, is beyond 64 bits, or an extent is
 // negative.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/crc32c.h"
+#include "base/element_size.h"
 #include "base/printable.h"
 #include "checkpoint/real_disk.h"
 

@@ -4,33 +4,19 @@
 
 #include <fmt/ranges.h>
 
-#include <array>
 #include <span>
-#include <string_view>
 #include <utility>
 
 #include "base/error.h"
+#include "model/hf/dtype_word.h"
 
 namespace zeroth::engine {
 namespace {
 
 using checkpoint::Counter;
 
-constexpr std::array<std::pair<torch::Dtype, std::string_view>, 3> kDtypes = {
-    {{torch::kFloat32, "F32"}, {torch::kBFloat16, "BF16"}, {torch::kFloat16, "F16"}}};
-
-std::string word_of(torch::Dtype dtype) {
-  for (const auto& [type, word] : kDtypes) {
-    if (type == dtype) return std::string(word);
-  }
-  ZEROTH_CHECK(false, "a state of dtype {}", c10::toString(dtype));
-  return {};
-}
-
 torch::Dtype dtype_of(const checkpoint::StoredState& stored) {
-  for (const auto& [type, word] : kDtypes) {
-    if (word == stored.dtype) return type;
-  }
+  if (const auto dtype = model::dtype_of_word(stored.dtype)) return *dtype;
   throw Error("{} of {} is stored as {}, which no run of this version writes", stored.state,
               stored.tensor, stored.dtype);
 }
@@ -54,8 +40,9 @@ T counter(const checkpoint::Counters& counters, const std::string& name) {
 }  // namespace
 
 checkpoint::Piece stored_piece(const StatePiece& piece, const StoredName& stored_name) {
-  checkpoint::Piece stored = checkpoint::Piece::whole(stored_name(piece.parameter), piece.state,
-                                                      word_of(piece.dtype), piece.shape);
+  checkpoint::Piece stored =
+      checkpoint::Piece::whole(stored_name(piece.parameter), piece.state,
+                               std::string(model::word_of(piece.dtype)), piece.shape);
   stored.range = {piece.begin, piece.end};
   return stored;
 }

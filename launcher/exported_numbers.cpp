@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/element_size.h"
 #include "base/error.h"
 #include "base/float16.h"
 
@@ -16,11 +17,10 @@ struct Name {
   Dtype dtype;
   const char* safetensors;
   const char* config;
-  size_t size;
 };
-constexpr std::array<Name, 3> kNames = {{{Dtype::kF32, "F32", "float32", 4},
-                                         {Dtype::kBf16, "BF16", "bfloat16", 2},
-                                         {Dtype::kF16, "F16", "float16", 2}}};
+constexpr std::array<Name, 3> kNames = {{{Dtype::kF32, "F32", "float32"},
+                                         {Dtype::kBf16, "BF16", "bfloat16"},
+                                         {Dtype::kF16, "F16", "float16"}}};
 
 const Name& name_of(Dtype dtype) {
   return kNames[static_cast<size_t>(dtype)];
@@ -110,7 +110,7 @@ const char* config_name(Dtype dtype) {
 }
 
 size_t size_of(Dtype dtype) {
-  return name_of(dtype).size;
+  return static_cast<size_t>(*element_size(name_of(dtype).safetensors));
 }
 
 std::optional<float> convert(std::span<const std::byte> from, Dtype from_dtype,

@@ -11,6 +11,7 @@
 #include "base/printable.h"
 #include "model/blocks/build.h"
 #include "model/hf/checkpoint_map.h"
+#include "model/hf/dtype_word.h"
 #include "model/random_source.h"
 
 namespace zeroth::model {
@@ -18,13 +19,6 @@ namespace {
 
 // Elements converted and checked at once: they stay in the cache.
 constexpr int64_t kChunk = 1 << 18;
-
-std::optional<torch::ScalarType> float_type(const std::string& dtype) {
-  if (dtype == "F32") return torch::kFloat32;
-  if (dtype == "F16") return torch::kFloat16;
-  if (dtype == "BF16") return torch::kBFloat16;
-  return std::nullopt;
-}
 
 std::string shape_text(const std::vector<int64_t>& shape) {
   return shortened(fmt::format("{}", fmt::join(shape, ", ")));
@@ -81,7 +75,7 @@ void CheckpointSource::check(const std::string& name, const std::vector<int64_t>
   const Found& found = find(name);
   const StoredTensor& tensor = *found.entry.tensor;
   const std::string path = found.entry.file->path().string();
-  if (!float_type(tensor.dtype)) {
+  if (!dtype_of_word(tensor.dtype)) {
     throw Error("{}: tensor {} is {}; supported are F32, F16, BF16", path, found.stored_name,
                 shortened(tensor.dtype));
   }
@@ -94,9 +88,9 @@ void CheckpointSource::check(const std::string& name, const std::vector<int64_t>
 void CheckpointSource::read(const std::string& name, int64_t begin, torch::Tensor out) {
   const Found& found = find(name);
   const SafetensorsFile& file = *found.entry.file;
-  const auto dtype = float_type(found.entry.tensor->dtype);
+  const auto dtype = dtype_of_word(found.entry.tensor->dtype);
   ZEROTH_CHECK(dtype.has_value(), "{} was not checked", name);
-  const size_t width = stored_element_size(found.entry.tensor->dtype);
+  const size_t width = c10::elementSize(*dtype);
   const std::span<const std::byte> all = file.bytes(*found.entry.tensor);
   ZEROTH_CHECK((begin + out.numel()) * width <= all.size(), "{} + {} of {}", begin, out.numel(),
                name);

@@ -12,6 +12,7 @@
 #include "base/regular_file.h"
 #include "model/hf/checkpoint_map.h"
 #include "model/hf/companions.h"
+#include "model/hf/dtype_word.h"
 #include "model/hf/temporary_folder.h"
 
 namespace zeroth::model {
@@ -19,13 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-const char* dtype_name(torch::ScalarType dtype) {
-  if (dtype == torch::kFloat32) return "F32";
-  if (dtype == torch::kFloat16) return "F16";
-  ZEROTH_CHECK(dtype == torch::kBFloat16, "no checkpoint holds {}", c10::toString(dtype));
-  return "BF16";
-}
 
 const char* config_dtype(torch::ScalarType dtype) {
   return dtype == torch::kFloat32 ? "float32" : dtype == torch::kFloat16 ? "float16" : "bfloat16";
@@ -65,7 +59,7 @@ SafetensorsLayout plan_safetensors(torch::ScalarType dtype,
   for (const PlannedTensor& tensor : tensors) {
     const int64_t end = offset + bytes_of(tensor, dtype);
     header[tensor.name] = {
-        {"dtype", dtype_name(dtype)}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
+        {"dtype", word_of(dtype)}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
     const bool added = layout.offsets.try_emplace(tensor.name, offset).second;
     ZEROTH_CHECK(added, "{} is planned twice", tensor.name);
     offset = end;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "base/element_size.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_view.h"
@@ -51,8 +52,8 @@ StoredTensor parse_entry(const JsonView& entry, size_t data_begin) {
 }
 
 // Nothing when it is beyond any file.
-std::optional<size_t> bytes_of(const StoredTensor& tensor) {
-  size_t bytes = stored_element_size(tensor.dtype);
+std::optional<size_t> bytes_of(const StoredTensor& tensor, int64_t element) {
+  auto bytes = static_cast<size_t>(element);
   for (const int64_t extent : tensor.shape) {
     if (__builtin_mul_overflow(bytes, static_cast<size_t>(extent), &bytes)) return std::nullopt;
   }
@@ -85,15 +86,6 @@ std::map<std::string, std::string> read_index(const std::filesystem::path& path)
 }
 
 }  // namespace
-
-size_t stored_element_size(const std::string& dtype) {
-  static const std::map<std::string, size_t> kSizes = {
-      {"F64", 8},  {"I64", 8}, {"U64", 8},     {"F32", 4},     {"I32", 4},
-      {"U32", 4},  {"F16", 2}, {"I16", 2},     {"U16", 2},     {"BF16", 2},
-      {"BOOL", 1}, {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"U8", 1}};
-  const auto it = kSizes.find(dtype);
-  return it == kSizes.end() ? 0 : it->second;
-}
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path), file_(path) {
   const json header = read_header(path, file_.bytes());
@@ -128,8 +120,9 @@ void SafetensorsFile::check_ranges(size_t data_begin) const {
                   shortened(*name), tensor->begin, tensor->end, expected);
     }
     expected = tensor->end;
-    if (stored_element_size(tensor->dtype) == 0) continue;
-    const auto bytes = bytes_of(*tensor);
+    const auto element = element_size(tensor->dtype);
+    if (!element) continue;
+    const auto bytes = bytes_of(*tensor, *element);
     if (bytes != tensor->end - tensor->begin) {
       throw Error("{}: tensor {} has {} bytes, its shape and dtype {} need {}", path_.string(),
                   shortened(*name), tensor->end - tensor->begin, tensor->dtype,

@@ -42,9 +42,6 @@ class SafetensorsFile {
   std::map<std::string, StoredTensor> tensors_;
 };
 
-// Bytes of one element of a header dtype; 0 when the dtype is not known.
-size_t stored_element_size(const std::string& dtype);
-
 class SafetensorsFolder {
  public:
   struct Entry {

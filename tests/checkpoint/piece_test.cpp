@@ -152,8 +152,6 @@ TEST_CASE("the number of elements is told only where no machine overflows") {
   CHECK(!element_count({int64_t{1} << 60}));
   CHECK(element_count({(int64_t{1} << 60) - 1}));
   CHECK(!element_count({2, -3}));
-  CHECK(element_size("BF16") == 2);
-  CHECK(!element_size("bf16"));
 }
 
 }  // namespace zeroth::checkpoint
