@@ -33,16 +33,21 @@ int64_t activation_bytes(const MicroBatchSize& size, const std::vector<Segment>&
                                   token_bytes(tokens, micro_batches));
 }
 
-// Of one rank.
-int64_t bytes_to_save(zero::UnitPlan plan, const configs::Config& config,
-                      torch::DeviceType device) {
+// That a checkpoint holds: in a rank's shards, and of the whole model.
+struct StateBytes {
+  int64_t shard = 0, whole = 0;
+};
+
+StateBytes state_bytes(zero::UnitPlan plan, const configs::Config& config,
+                       torch::DeviceType device) {
   const zero::RestPlan rest = zero::settle(plan, config, /*apart=*/device != torch::kCPU);
   const int64_t weight = zero::width_of(rest.working);
   const int64_t master = rest.arrays.master ? rest.arrays.master_bytes() : weight;
-  int64_t bytes = 0;
+  StateBytes bytes;
   for (const zero::Unit& unit : plan.units) {
-    bytes +=
-        unit.layout.shard_numel() * (unit.trainable ? master + rest.arrays.state_bytes() : weight);
+    const int64_t element = unit.trainable ? master + rest.arrays.state_bytes() : weight;
+    bytes.shard += unit.layout.shard_numel() * element;
+    bytes.whole += unit.layout.parameter_numel() * element;
   }
   return bytes;
 }
@@ -85,7 +90,7 @@ zero::MemoryPlan plan_memory(const zero::UnitPlan& plan, const configs::Config& 
   if (options.saves_beside) {
     zero::PlaceBytes& saving = memory.saving;
     (options.device == torch::kCPU ? saving.device : saving.pinned) =
-        snapshot_memory(bytes_to_save(plan, config, options.device));
+        snapshot_memory(state_bytes(plan, config, options.device).shard);
   }
   return memory;
 }
@@ -95,6 +100,7 @@ Outline outline(const model::Blocks& blocks, const configs::Config& config,
   const zero::UnitPlan plan = zero::plan_units(blocks, options.world_size, options.trains);
   zero::check_sizes(plan, config, options.device);
   return {.num_parameters = count_parameters(plan),
+          .state_bytes = state_bytes(plan, config, options.device).whole,
           .decay = count_decay(plan, config.optimizer),
           .opened_gradients = zero::opened_gradient_dtype(plan, config, options.device),
           .strategy = zero::describe(plan, config)};

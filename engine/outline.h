@@ -25,6 +25,7 @@ struct DecayCounts {
 
 struct Outline {
   int64_t num_parameters = 0;  // of the whole model, tied weights once
+  int64_t state_bytes = 0;     // that a checkpoint of it holds beside the model's own files
   DecayCounts decay;
   torch::Dtype opened_gradients = torch::kFloat;  // of what backward writes gradients into
   std::string strategy;                           // one line for a person

@@ -28,16 +28,6 @@ std::filesystem::path existing_part(const std::string& output) {
   return folder;
 }
 
-// Masters and optimizer states, at most.
-int64_t state_bytes(const RunPlan& plan) {
-  using Kind = configs::OptimizerConfig::Kind;
-  const configs::OptimizerConfig& optimizer = plan.config.optimizer;
-  const bool two = optimizer.kind == Kind::kAdamW || optimizer.kind == Kind::kAdam ||
-                   optimizer.kind == Kind::kLamb;
-  const int64_t master = optimizer.bf16_masters ? 2 : 4, state = optimizer.bf16_states ? 2 : 4;
-  return plan.outline.num_parameters * (master + (two ? 2 : 1) * state);
-}
-
 // Checkpoints that stand beside each other, at most.
 int64_t most_checkpoints(const RunPlan& plan) {
   const Cadences& cadences = plan.flags.cadences;
@@ -48,7 +38,7 @@ int64_t most_checkpoints(const RunPlan& plan) {
 }
 
 int64_t bytes_to_write(const RunPlan& plan) {
-  const int64_t states = plan.flags.state.only_model ? 0 : state_bytes(plan);
+  const int64_t states = plan.flags.state.only_model ? 0 : plan.outline.state_bytes;
   return model_bytes(plan) + most_checkpoints(plan) * (model_bytes(plan) + states);
 }
 

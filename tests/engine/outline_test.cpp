@@ -96,6 +96,25 @@ TEST_CASE("copies for checkpoints are counted where a run saves beside training"
   }
 }
 
+TEST_CASE("bytes of a checkpoint's states are as many as the optimizer has, on any ranks") {
+  using Kind = configs::OptimizerConfig::Kind;
+  for (const Kind kind : {Kind::kAdamW, Kind::kLion, Kind::kAdagrad, Kind::kSgd}) {
+    for (const auto precision : {configs::Precision::kFp32, configs::Precision::kBf16}) {
+      configs::Config config;
+      config.optimizer.kind = kind;
+      config.precision = precision;
+      const model::Blocks blocks = testing::make_chain({.frozen = true});
+      const int64_t known = outline(blocks, config, {.world_size = 1}).state_bytes;
+      testing::run_ranks(1, [&](std::shared_ptr<comm::Mesh> mesh) {
+        const auto engine =
+            testing::make_engine(testing::make_chain({.frozen = true}), config, mesh);
+        CHECK(bytes_to_save({engine->plan(), engine->store(), engine->optimizer(), 0}) == known);
+      });
+      CHECK(outline(blocks, config, {.world_size = 3}).state_bytes == known);
+    }
+  }
+}
+
 TEST_CASE("a configuration that cannot work with the blocks is refused") {
   configs::Config config;
   config.zero.stage = 3;
