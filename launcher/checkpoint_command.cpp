@@ -13,6 +13,7 @@
 #include "base/complaints.h"
 #include "base/crc32c.h"
 #include "base/flag_words.h"
+#include "base/output_lock.h"
 #include "base/printable.h"
 #include "base/units.h"
 #include "checkpoint/find.h"
@@ -201,12 +202,23 @@ Answer verify(const Arguments& arguments) {
   return answer;
 }
 
+// The --output whose checkpoints these are, as a run that holds it knows it.
+std::filesystem::path output_of(const Arguments& arguments, const Place& place) {
+  std::error_code unknown;
+  const std::filesystem::path named = arguments.folder, &path = place.disk->path();
+  if (std::filesystem::exists(named / "checkpoints", unknown)) return named;
+  return path.filename() == "checkpoints" ? path.parent_path() : path;
+}
+
 Answer prune(const Arguments& arguments) {
   const Place place = place_of(arguments);
   if (place.one) {
     throw UsageError("checkpoint prune: {} is one checkpoint; name the folder that holds them",
                      arguments.folder);
   }
+  // What a run goes on from, or has just written, is its own to remove.
+  std::optional<OutputLock> lock;
+  if (!arguments.dry_run) lock.emplace(output_of(arguments, place));
   std::vector<std::string> names =
       checkpoint::to_be_removed(*place.disk, {.newest = arguments.keep});
   const std::vector<Found> found = checkpoint::list_checkpoints(*place.disk);
@@ -223,6 +235,7 @@ Answer prune(const Arguments& arguments) {
         fmt::format("{} {}\n", arguments.dry_run ? "would remove" : "removed", printable(name));
   }
   if (names.empty()) answer.text = "nothing to remove\n";
+  if (lock && !lock->note().empty()) answer.text += printable(lock->note()) + "\n";
   return answer;
 }
 
@@ -235,8 +248,9 @@ constexpr Verb kVerbs[] = {{"list", list}, {"show", show}, {"verify", verify}, {
 constexpr const char* kHelp =
     "\nlist: each checkpoint with size, age, and whether it is complete. show: of the newest one, "
     "or of DIR\nitself, layout, counters, files and tensors. verify: reads every byte. prune: "
-    "removes all but the newest.\nDIR: an --output, the folder checkpoints in it, or one "
-    "checkpoint.\nStatus: 0, or 1 where one is not complete or damaged.\n";
+    "removes all but the newest,\nwhere no run is under way. DIR: an --output, the folder "
+    "checkpoints "
+    "in it, or one checkpoint.\nStatus: 0, or 1 where one is not complete or damaged.\n";
 
 const Verb* find_verb(const std::string& name) {
   const auto found = std::find_if(std::begin(kVerbs), std::end(kVerbs),

@@ -87,13 +87,13 @@ std::vector<std::string> saving_warnings(const RunPlan& plan) {
   return warnings;
 }
 
-std::unique_ptr<model::OutputLock> lock_output(const RunPlan& plan, comm::Mesh& mesh) {
+std::unique_ptr<OutputLock> lock_output(const RunPlan& plan, comm::Mesh& mesh) {
   const std::string& output = plan.flags.output;
   if (output.empty()) return nullptr;
-  std::unique_ptr<model::OutputLock> lock;
+  std::unique_ptr<OutputLock> lock;
   std::optional<std::string> complaint;
   try {
-    if (mesh.rank() == 0) lock = std::make_unique<model::OutputLock>(output);
+    if (mesh.rank() == 0) lock = std::make_unique<OutputLock>(output);
   } catch (const Error& error) {
     complaint = error.what();
   }

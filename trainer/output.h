@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/output_lock.h"
 #include "comm/mesh.h"
 #include "engine/engine.h"
 #include "engine/model_sink.h"
 #include "model/hf/model_writer.h"
 #include "model/hf/output_folder.h"
-#include "model/hf/output_lock.h"
 #include "trainer/run_plan.h"
 
 namespace zeroth::trainer {
@@ -25,7 +25,7 @@ std::vector<std::string> saving_warnings(const RunPlan& plan);
 
 // Rank 0 takes the lock of --output, so that another run into it is refused until this one ends.
 // Null on the other ranks, and without --output. What rank 0 throws, all ranks throw. Collective.
-std::unique_ptr<model::OutputLock> lock_output(const RunPlan& plan, comm::Mesh& mesh);
+std::unique_ptr<OutputLock> lock_output(const RunPlan& plan, comm::Mesh& mesh);
 
 // The precision of a saved model.
 torch::Dtype saved_dtype(const RunPlan& plan);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/output_lock.h"
 #include "base/process_limits.h"
 #include "configs/defaults.h"
 #include "configs/resolve.h"
@@ -19,7 +20,6 @@
 #include "model/hf/companions.h"
 #include "model/hf/model_folder.h"
 #include "model/hf/output_folder.h"
-#include "model/hf/output_lock.h"
 #include "model/hf/temporary_folder.h"
 #include "trainer/asked_monitors.h"
 #include "trainer/identity.h"
@@ -147,7 +147,7 @@ class Attempts {
 // Ends what a killed run had begun there.
 void clear_output(const Flags& flags) {
   if (flags.print_config || flags.output.empty()) return;
-  model::OutputLock::require_free(flags.output);
+  OutputLock::require_free(flags.output);
   model::OutputFolder::clear_leftovers(flags.output);
   model::clear_leftovers(flags.output, is_step_folder);
 }

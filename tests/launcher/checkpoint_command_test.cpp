@@ -1,8 +1,10 @@
 #include "launcher/checkpoint_command.h"
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include "base/error.h"
+#include "base/output_lock.h"
 #include "checkpoint/real_disk.h"
 #include "launcher/flags/cli.h"
 #include "tests/checkpoint/small_run.h"
@@ -136,6 +138,29 @@ TEST_CASE("prune keeps the newest, and takes what is not complete only where it 
           (void)checkpoint_command({"prune", output.path(), "--damaged"});
         }).ends_with("holds no complete checkpoint: nothing is removed"));
   CHECK(output.steps() == Words{"step-8"});
+}
+
+TEST_CASE("prune removes nothing while a run holds the output, and says which run that is") {
+  const Output output;
+  const fs::path link = output.path() + "-link";
+  fs::create_directory_symlink(output.path(), link);
+  {
+    const OutputLock run(output.path());
+    const std::string holder =
+        " is the output of a run that goes on (process " + std::to_string(::getpid()) + " on ";
+    for (const std::string& path : {output.path(), output.checkpoints(), link.string()}) {
+      const std::string said = message_of<Error>([&] {
+        (void)checkpoint_command({"prune", path, "--damaged"});
+      });
+      CHECK_MESSAGE(contains(said, holder), said);
+    }
+    CHECK(checkpoint_command({"prune", output.path(), "--dry-run"}).text ==
+          "would remove step-4\n");
+    CHECK(checkpoint_command({"list", output.path()}).status == 0);
+  }
+  CHECK(output.steps() == Words{"step-12", "step-4", "step-8"});
+  CHECK(checkpoint_command({"prune", link.string()}).text == "removed step-4\n");
+  CHECK_FALSE(fs::exists(output.path() + ".zeroth-lock"));
 }
 
 TEST_CASE("an output of models without states is told as such, and never pruned") {

@@ -61,7 +61,7 @@ TEST_CASE("an output that another run holds is refused on all ranks, and locked 
   plan.flags.output = (folder / "out").string();
   const std::string said = plan.flags.output + " is the output of a run that goes on (process ";
   {
-    const model::OutputLock first(plan.flags.output);
+    const OutputLock first(plan.flags.output);
     testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
       const std::string heard = message_of<Error>([&] { lock_output(plan, *mesh); });
       CHECK(heard.starts_with(mesh->rank() == 0 ? said : "rank 0 failed: " + said));

@@ -6,7 +6,7 @@
 
 #include "base/folder.h"
 
-namespace zeroth::model {
+namespace zeroth {
 
 // A locked file beside the output, "out.zeroth-lock", which says who writes there. It goes with
 // this object. What a kill leaves of it is locked by nobody, and the next run's: the lock is the
@@ -39,4 +39,4 @@ class OutputLock {
   std::string note_;
 };
 
-}  // namespace zeroth::model
+}  // namespace zeroth

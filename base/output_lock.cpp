@@ -1,4 +1,4 @@
-#include "model/hf/output_lock.h"
+#include "base/output_lock.h"
 
 #include <fcntl.h>
 #include <fmt/chrono.h>
@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "base/process_limits.h"
 
-namespace zeroth::model {
+namespace zeroth {
 namespace {
 
 namespace fs = std::filesystem;
@@ -164,4 +164,4 @@ OutputLock::~OutputLock() {
   }
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth

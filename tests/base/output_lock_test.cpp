@@ -1,4 +1,4 @@
-#include "model/hf/output_lock.h"
+#include "base/output_lock.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #include "tests/support/second_user.h"
 #include "tests/support/temp_folder.h"
 
-namespace zeroth::model {
+namespace zeroth {
 namespace {
 
 namespace fs = std::filesystem;
@@ -152,4 +152,4 @@ TEST_CASE("a lock's place that another user has taken in a shared folder is not 
   CHECK(read_text(victim) == "precious");
 }
 
-}  // namespace zeroth::model
+}  // namespace zeroth
