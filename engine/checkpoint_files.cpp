@@ -189,7 +189,7 @@ struct CheckpointFiles::UnderWay {
   HeldValues held;
   RankFiles files;
   checkpoint::Contribution mine;  // once the snapshot has ended
-  double held_up_s = 0;           // outside of the snapshot
+  double begin_s = 0;             // that it took to begin
   Snapshot snapshot;
 };
 
@@ -246,7 +246,7 @@ SavedCheckpoint CheckpointFiles::save(const std::filesystem::path& folder,
     if (begun.write_files) begun.write_files(begun.save.path());
   });
   SavedCheckpoint saved = commit(begun, std::move(mine));
-  saved.held_up_s = clock.seconds();
+  saved.held_up_s = saved.writing_s = clock.seconds();
   return saved;
 }
 
@@ -263,7 +263,7 @@ void CheckpointFiles::start(const std::filesystem::path& folder, const EngineVal
   });
   written_ = false;
   under_way_ = std::make_unique<UnderWay>(std::move(begun), values.held, *memory_);
-  under_way_->held_up_s = clock.seconds();
+  under_way_->begin_s = clock.seconds();
 }
 
 bool CheckpointFiles::writes() {
@@ -282,15 +282,17 @@ SavedCheckpoint CheckpointFiles::finish() {
   ZEROTH_CHECK(under_way(), "finish_checkpoint: none is under way");
   const Clock clock;
   const std::unique_ptr<UnderWay> ends = std::move(under_way_);
-  double held_up = ends->held_up_s + ends->snapshot.waited_seconds();
+  const double waited = ends->snapshot.waited_seconds();  // before this call
   // Ranks do this together, or none does.
   if (!written_) bring_up_to_date(ends->held);
   const auto failure = ends->snapshot.wait();
   checkpoint::together(ranks_, "writing " + ends->begun.save.folder(), [&] {
     if (failure) throw Error("{}", *failure);
   });
+  const Clock commits;
   SavedCheckpoint saved = commit(ends->begun, std::move(ends->mine));
-  saved.held_up_s = held_up + clock.seconds();
+  saved.held_up_s = ends->begin_s + waited + clock.seconds();
+  saved.writing_s = ends->begin_s + ends->snapshot.writing_seconds() + commits.seconds();
   return saved;
 }
 

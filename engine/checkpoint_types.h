@@ -47,6 +47,10 @@ struct SavedCheckpoint {
   // What went wrong behind the commit, which stands: an old one that could not be removed.
   std::vector<std::string> warnings = {};
   double held_up_s = 0;  // of this rank's training thread
+  // To make, write, sync and commit the files, on this rank: as long as a save takes that has
+  // nothing beside it. What the thread of start_checkpoint() waited for updates is not in it, nor
+  // the time from its end until finish_checkpoint().
+  double writing_s = 0;
 };
 
 enum class LoadedParts {

@@ -97,7 +97,9 @@ void Snapshot::run() {
   (void)at::get_num_threads();
   use_one_thread();  // the others compute
   std::optional<std::string> failure;
+  double seconds = 0;
   try {
+    const Lap lap(seconds);
     sink_.begin(pieces_to_save(held_));
     write_all();
   } catch (const std::exception& error) {
@@ -105,6 +107,7 @@ void Snapshot::run() {
   }
   {
     const std::lock_guard lock(mutex_);
+    writing_seconds_ = seconds - idle_seconds_;
     ended_ = true;
     if (!failure_) failure_ = failure;
   }
@@ -139,7 +142,10 @@ std::optional<size_t> Snapshot::next() {
     while (next_resting_ < blocks_.size() && passes(blocks_[next_resting_])) ++next_resting_;
     return can_go_on();
   };
-  changed_.wait(lock, ready);
+  {
+    const Lap lap(idle_seconds_);
+    changed_.wait(lock, ready);
+  }
   if (stops_ || left_ == 0) return std::nullopt;
   size_t block = next_resting_;
   if (!copies_.empty()) {
@@ -262,6 +268,11 @@ void Snapshot::hand_over() {
 bool Snapshot::ended() {
   const std::lock_guard lock(mutex_);
   return ended_;
+}
+
+double Snapshot::writing_seconds() {
+  const std::lock_guard lock(mutex_);
+  return writing_seconds_;
 }
 
 std::optional<std::string> Snapshot::wait() {

@@ -79,6 +79,8 @@ class Snapshot final : public zero::OverwriteWatch {
 
   // Seconds in the calls above, those of copies included.
   double waited_seconds() const { return waited_seconds_; }
+  // Once it has ended: of the thread, without its waiting for what updates are to hand over.
+  double writing_seconds();
 
  private:
   enum class State {
@@ -120,6 +122,7 @@ class Snapshot final : public zero::OverwriteWatch {
   std::vector<size_t> lent_;  // blocks that cannot be read in place
   std::deque<std::pair<size_t, device::Point>> arriving_;
   double waited_seconds_ = 0;
+  double idle_seconds_ = 0;  // the thread's
 
   std::mutex mutex_;  // of all that follows, and of memory_
   std::condition_variable changed_;
@@ -129,6 +132,7 @@ class Snapshot final : public zero::OverwriteWatch {
   size_t left_ = 0;            // not written
   bool stops_ = false;
   bool ended_ = false;
+  double writing_seconds_ = 0;
   std::optional<std::string> failure_;
   std::thread thread_;
 };

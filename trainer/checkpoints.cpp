@@ -140,12 +140,13 @@ std::vector<std::string> Checkpoints::finish() {
 
 std::vector<std::string> Checkpoints::ended(const engine::SavedCheckpoint& done) {
   last_end_ = std::chrono::steady_clock::now();
-  save_seconds_ = std::chrono::duration<double>(last_end_ - last_start_).count();
+  writing_seconds_ = done.writing_s;
+  const double seconds = std::chrono::duration<double>(last_end_ - last_start_).count();
   best_.saved(*last_saved_, folder_of(*last_saved_));
   unconfirmed_.push_back(*last_saved_);
-  const bool beside = done.held_up_s < 0.9 * save_seconds_;
+  const bool beside = done.held_up_s < 0.9 * seconds;
   std::vector<std::string> told = {fmt::format(
-      "saved {} in {}{}", folder_of(*last_saved_).string(), format_duration(save_seconds_),
+      "saved {} in {}{}", folder_of(*last_saved_).string(), format_duration(seconds),
       beside ? fmt::format(", beside training, which waited {}", format_duration(done.held_up_s))
              : "")};
   told.insert(told.end(), done.warnings.begin(), done.warnings.end());

@@ -61,8 +61,9 @@ class Checkpoints {
 
   // Also one that is under way.
   bool saved(int64_t step) const { return last_saved_ == step; }
-  // Of the last one that was saved; 0: none was.
-  double save_seconds() const { return save_seconds_; }
+  // What the last one that was saved took to write, beside training or not, rather than what it
+  // held training up, or the time until training came to its end; 0: none was.
+  double writing_seconds() const { return writing_seconds_; }
   const BestModel& best() const { return best_; }
   // "; the newest good model is out/checkpoints/step-8", or empty.
   std::string newest_good() const;
@@ -84,7 +85,7 @@ class Checkpoints {
   std::vector<int64_t> unconfirmed_;
   std::optional<int64_t> last_saved_;
   bool confirmed_beside_ = false;  // the one that is under way
-  double save_seconds_ = 0;
+  double writing_seconds_ = 0;
   std::chrono::steady_clock::time_point last_start_, last_end_;
 };
 

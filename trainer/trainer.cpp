@@ -206,14 +206,14 @@ void Trainer::tell_saved(const std::vector<std::string>& told) {
 bool Trainer::fits_grace(int64_t step) {
   if (!plan_.flags.state.grace_s) return true;
   const double left = *plan_.flags.state.grace_s - stop_.seconds_since();
-  const double needed = checkpoints_.save_seconds();
+  const double needed = checkpoints_.writing_seconds();
   const bool late = needed > left;
   if (comm::greatest_over_ranks(late ? 1 : 0, "whether there is time to save", engine_.mesh()) == 0)
     return true;
-  reporter_.warn(
-      fmt::format("step {} is not saved: the last save took {}, and --grace {:g} leaves {}{}", step,
-                  format_duration(needed), *plan_.flags.state.grace_s,
-                  format_duration(std::max(0.0, left)), checkpoints_.newest_good()));
+  reporter_.warn(fmt::format(
+      "step {} is not saved: writing the last one took {}, and --grace {:g} leaves {}{}", step,
+      format_duration(needed), *plan_.flags.state.grace_s, format_duration(std::max(0.0, left)),
+      checkpoints_.newest_good()));
   return false;
 }
 

@@ -4,9 +4,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "base/error.h"
 #include "base/regular_file.h"
@@ -146,6 +148,34 @@ TEST_CASE("... from any resting place, with a norm pass, and over steps that are
   config.precision = Precision::kFp16;
   config.loss_scale.initial_scale_power = 26;
   check_same(config, 2);
+}
+
+TEST_CASE("writing is timed without what training takes beside it") {
+  const TempFolder folder;
+  using std::chrono::milliseconds;
+  for (const auto place : {RestingPlace::kDevice, RestingPlace::kNvme}) {
+    CAPTURE(static_cast<int>(place));
+    configs::Config config = config_of(2, 1);
+    config.zero.offload_optimizer.device = place;
+    config.zero.offload_optimizer.nvme_path = folder.path().string();
+    testing::run_ranks(1, [&](std::shared_ptr<comm::Mesh> mesh) {
+      const auto engine = testing::make_engine(testing::make_chain(), config, mesh);
+      testing::ChainLoader loader = loader_of(*mesh);
+      engine->train_batch(loader);
+      const SavedCheckpoint at_once = engine->save_checkpoint(folder.path());
+      CHECK(at_once.writing_s == at_once.held_up_s);
+      engine->train_batch(loader);
+      const auto begin = std::chrono::steady_clock::now();
+      engine->start_checkpoint(folder.path());
+      std::this_thread::sleep_for(milliseconds(600));  // no update hands over what is in a file
+      while (!engine->train_batch(loader).checkpoint_written) continue;
+      std::this_thread::sleep_for(milliseconds(300));  // nobody asks for the end
+      const SavedCheckpoint beside = engine->finish_checkpoint();
+      const std::chrono::duration<double> all = std::chrono::steady_clock::now() - begin;
+      CHECK(beside.writing_s > 0);
+      CHECK(beside.writing_s < all.count() - (place == RestingPlace::kDevice ? 0.29 : 0.4));
+    });
+  }
 }
 
 TEST_CASE("a run goes on from a checkpoint that was written beside it") {

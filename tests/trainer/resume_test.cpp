@@ -208,7 +208,7 @@ TEST_CASE("what cannot be saved in the time that a signal leaves is not begun, a
                   kTrain));
   CHECK(stopped.code == 143);
   const std::string said = bench.read("said");
-  CHECK_MESSAGE(has(said, " is not saved: the last save took "), said);
+  CHECK_MESSAGE(has(said, " is not saved: writing the last one took "), said);
   CHECK(has(said, "--grace 1e-06 leaves 0"));
   CHECK(has(said, "; the newest good model is out/checkpoints/step-"));
 }
