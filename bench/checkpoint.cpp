@@ -2,10 +2,11 @@
 // bytes, and while training goes on beside the same steps without.
 //
 //   build/bin/zeroth --num_gpus 2 build/bin/checkpoint DS_CONFIG FOLDER [small|large [ROWS
-//   [PAIRS]]]
+//   [PAIRS [STEPS]]]]
 //
 // small has 31.6M parameters, large 293M; a micro-batch has ROWS x 256 tokens. What is told are
-// medians of PAIRS. FOLDER must not be there; it is removed again.
+// medians of PAIRS, of STEPS steps each; without any, of files alone. FOLDER must not be there; it
+// is removed again.
 #include <ATen/ATen.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -20,6 +21,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -35,7 +37,6 @@ using namespace zeroth;
 using engine::StartOptions;
 namespace fs = std::filesystem;
 
-constexpr int kSteps = 8;
 constexpr int64_t kTokens = 256;
 constexpr double kMiB = 1 << 20;
 
@@ -75,8 +76,8 @@ double median(std::vector<double> values) {
 
 class Bench {
  public:
-  Bench(engine::Engine& engine, fs::path folder, int64_t rows, int64_t vocab)
-      : engine_(engine), folder_(std::move(folder)), data_(rows, vocab) {}
+  Bench(engine::Engine& engine, fs::path folder, const RandomTokens& data)
+      : engine_(engine), folder_(std::move(folder)), data_(data) {}
 
   // Seconds between two points at which all ranks are, with nothing left to be written before.
   template <typename Action>
@@ -127,9 +128,9 @@ class Bench {
     return seconds;
   }
 
-  double train() {
+  double train(int steps) {
     return timed([&] {
-      for (int i = 0; i < kSteps; ++i) engine_.train_batch(data_);
+      for (int i = 0; i < steps; ++i) engine_.train_batch(data_);
     });
   }
 
@@ -143,15 +144,15 @@ class Bench {
     action();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
-  Beside train_and_save() {
-    Beside beside{0, 0, 0, 0, kSteps};
+  Beside train_and_save(int steps) {
+    Beside beside{0, 0, 0, 0, steps};
     engine::SavedCheckpoint saved;
     const auto finish = [&] {
       beside.finish = seconds_of([&] { saved = engine_.finish_checkpoint(); });
     };
     beside.seconds = timed([&] {
       beside.start = seconds_of([&] { engine_.start_checkpoint(folder_); });
-      for (int i = 0; i < kSteps; ++i) {
+      for (int i = 0; i < steps; ++i) {
         const engine::StepStats stats = engine_.train_batch(data_);
         if (!stats.checkpoint_written) continue;
         beside.written_in = i + 1;
@@ -201,46 +202,63 @@ int64_t bytes_of_rank(engine::Engine& engine) {
   return counter.bytes;
 }
 
-void measure(Bench& bench, engine::Engine& engine, int pairs) {
-  const int64_t own = bytes_of_rank(engine);
-  const auto told = torch::full({1}, static_cast<double>(own), torch::kDouble);
-  engine.mesh().data().all_reduce(told).wait();
-  const double mib = told.item<double>() / kMiB;
-  bench.train();
-  std::vector<double> plain, saves, without, with, longer, held_up, start, finish, written_in,
-      loads;
-  for (int i = 0; i < pairs; ++i) {
-    // Steps before each: what was freed some seconds ago is not as quick to write into again.
-    bench.train();
-    plain.push_back(bench.write_plainly(own));
-    bench.train();
-    saves.push_back(bench.save());
-    without.push_back(bench.train());
-    const Bench::Beside beside = bench.train_and_save();
+void tell(const char* what, const std::vector<double>& seconds, double mib, std::string_view more) {
+  const double middle = median(seconds);
+  fmt::print("{:13} {:.3f} s, {:.0f} MiB/s{}\n", what, middle, mib / middle, more);
+}
+
+// What training loses by a save beside it.
+struct Beside {
+  std::vector<double> without, with, longer, held_up, start, finish, written_in;
+
+  void measure(Bench& bench, int steps) {
+    without.push_back(bench.train(steps));
+    const Bench::Beside beside = bench.train_and_save(steps);
     with.push_back(beside.seconds);
     longer.push_back(beside.seconds - without.back());
     held_up.push_back(beside.held_up);
     start.push_back(beside.start);
     finish.push_back(beside.finish);
     written_in.push_back(beside.written_in);
+  }
+
+  void tell(double save, int steps) const {
+    fmt::print(
+        "held up       {:.3f} s, {:.0f} % of a save: start {:.3f} s, finish {:.3f} s, the rest "
+        "copies; written in {:.0f} steps\n",
+        median(held_up), 100 * median(held_up) / save, median(start), median(finish),
+        median(written_in));
+    fmt::print(
+        "{} steps       {:.3f} s without, {:.3f} s with; longer by {:.3f} s, {:.0f} % of a save\n",
+        steps, median(without), median(with), median(longer), 100 * median(longer) / save);
+  }
+};
+
+void measure(Bench& bench, engine::Engine& engine, int pairs, int steps) {
+  const int64_t own = bytes_of_rank(engine);
+  const auto told = torch::full({1}, static_cast<double>(own), torch::kDouble);
+  engine.mesh().data().all_reduce(told).wait();
+  const double mib = told.item<double>() / kMiB;
+  bench.train(std::max(steps, 1));
+  std::vector<double> plain, saves, loads;
+  Beside beside;
+  for (int i = 0; i < pairs; ++i) {
+    // Steps before each: what was freed some seconds ago is not as quick to write into again.
+    bench.train(steps);
+    plain.push_back(bench.write_plainly(own));
+    bench.train(steps);
+    saves.push_back(bench.save());
+    if (steps > 0) beside.measure(bench, steps);
     loads.push_back(bench.load());
   }
   if (!bench.first()) return;
-  const double save = median(saves);
   fmt::print("{} ranks, {:.1f}M parameters, {:.0f} MiB\n", engine.mesh().world_size(),
              static_cast<double>(engine.num_parameters()) / 1e6, mib);
-  fmt::print("plain writer  {:.3f} s, {:.0f} MiB/s\n", median(plain), mib / median(plain));
-  fmt::print("save          {:.3f} s, {:.0f} MiB/s, {:.0f} % of it\n", save, mib / save,
-             100 * median(plain) / save);
-  fmt::print("load          {:.3f} s, {:.0f} MiB/s\n", median(loads), mib / median(loads));
-  fmt::print(
-      "held up       {:.3f} s, {:.0f} % of a save: start {:.3f} s, finish {:.3f} s, the rest "
-      "copies; written in {:.0f} steps\n",
-      median(held_up), 100 * median(held_up) / save, median(start), median(finish),
-      median(written_in));
-  fmt::print(
-      "{} steps       {:.3f} s without, {:.3f} s with; longer by {:.3f} s, {:.0f} % of a save\n",
-      kSteps, median(without), median(with), median(longer), 100 * median(longer) / save);
+  const double save = median(saves);
+  tell("plain writer", plain, mib, "");
+  tell("save", saves, mib, fmt::format(", {:.0f} % of it", 100 * median(plain) / save));
+  tell("load", loads, mib, "");
+  if (steps > 0) beside.tell(save, steps);
 }
 
 }  // namespace
@@ -249,9 +267,12 @@ int main(int argc, char** argv) {
   Start run;
   std::unique_ptr<engine::Engine> engine;
   try {
-    if (argc < 3) throw Error("checkpoint DS_CONFIG FOLDER [small|large [ROWS [PAIRS]]]");
+    if (argc < 3) throw Error("checkpoint DS_CONFIG FOLDER [small|large [ROWS [PAIRS [STEPS]]]]");
+    const auto number = [&](int index, int usual) {
+      return argc > index ? std::atoi(argv[index]) : usual;
+    };
     const model::ModelSpec spec = spec_of(argc > 3 && std::string(argv[3]) == "large");
-    const int64_t rows = argc > 4 ? std::atoi(argv[4]) : 4;
+    const int64_t rows = number(4, 4);
     StartOptions options;
     options.flags.micro_batch = rows;
     options.hidden_size = spec.hidden_size;
@@ -263,8 +284,8 @@ int main(int argc, char** argv) {
     if (run.mesh->rank() == 0 && !fs::create_directory(folder)) {
       throw Error("{} is there", folder.string());
     }
-    Bench bench(*engine, folder, rows, spec.vocab_size);
-    measure(bench, *engine, argc > 5 ? std::atoi(argv[5]) : 5);
+    Bench bench(*engine, folder, {rows, spec.vocab_size});
+    measure(bench, *engine, number(5, 5), number(6, 8));
     comm::barrier(*run.mesh);
     if (run.mesh->rank() == 0) fs::remove_all(folder);
     return 0;

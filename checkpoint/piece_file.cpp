@@ -9,6 +9,7 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "base/printable.h"
+#include "checkpoint/write_behind.h"
 
 namespace zeroth::checkpoint {
 namespace {
@@ -100,7 +101,7 @@ PieceFile::PieceFile(Disk& disk, std::string name, std::vector<Piece> pieces)
     offset += piece.bytes();
   }
   state_->size = offset;
-  state_->file = disk.create(name, offset);
+  state_->file = write_behind(disk.create(name, offset), offset);
   write_all(*state_->file, std::as_bytes(std::span(state_->header)), 0);
 }
 
@@ -129,8 +130,8 @@ void PieceFile::write_at(size_t index, int64_t offset, std::span<const std::byte
   ZEROTH_CHECK(state_->file != nullptr, "{} is finished", state_->path.string());
   written.next = end;
   if (bytes.empty()) return;
-  // A part at a time, so that its CRC is taken while it is in the cache.
-  constexpr size_t kChunk = size_t{4} << 20;
+  // A part at a time, so that it is copied while it is in the cache.
+  constexpr size_t kChunk = size_t{256} << 10;
   uint32_t crc = 0;
   for (size_t at = 0; at < bytes.size(); at += kChunk) {
     const auto chunk = bytes.subspan(at, std::min(kChunk, bytes.size() - at));

@@ -11,12 +11,14 @@
 #include "base/crc32c.h"
 #include "base/element_size.h"
 #include "base/printable.h"
+#include "checkpoint/read_ahead.h"
 #include "checkpoint/real_disk.h"
 
 namespace zeroth::checkpoint {
 namespace {
 
-constexpr int64_t kChunk = int64_t{4} << 20;
+constexpr int64_t kChunk = int64_t{256} << 10;  // which its CRC finds in the cache
+constexpr size_t kMostOpen = 8;                 // files, each with what it reads ahead
 
 struct Source {
   const StoredFile* file;
@@ -89,7 +91,8 @@ struct Reader::State {
   };
   std::map<std::pair<std::string, std::string>, Stored> states;
   std::vector<Source> sources;
-  std::map<const StoredFile*, std::unique_ptr<OldFile>> open;
+  // The last one used comes last.
+  std::vector<std::pair<const StoredFile*, std::unique_ptr<OldFile>>> open;
   std::vector<std::byte> buffer;
 
   void index();
@@ -121,9 +124,15 @@ void Reader::State::index() {
 }
 
 OldFile& Reader::State::open_file(const Source& source) {
-  auto& found = open[source.file];
-  if (!found) found = disk->open(joined(folder, source.file->name));
-  return *found;
+  auto found = std::find_if(open.begin(), open.end(),
+                            [&](const auto& one) { return one.first == source.file; });
+  if (found == open.end()) {
+    if (open.size() == kMostOpen) open.erase(open.begin());
+    open.emplace_back(source.file, read_ahead(disk->open(joined(folder, source.file->name))));
+  } else {
+    std::rotate(found, found + 1, open.end());
+  }
+  return *open.back().second;
 }
 
 void Reader::State::read_bytes(const Source& source, int64_t offset, std::span<std::byte> bytes) {

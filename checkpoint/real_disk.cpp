@@ -9,11 +9,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <memory>
-#include <mutex>
 #include <utility>
+
+#include "checkpoint/transfer_buffer.h"
 
 namespace zeroth::checkpoint {
 namespace {
@@ -40,24 +39,42 @@ int64_t free_at(int fd) {
                   full && fd >= 0 ? fmt::format("; {} bytes are free there", free_at(fd)) : "");
 }
 
-// Large writes pass by the page cache: nobody reads a checkpoint soon, and pages for it are taken
-// from those who compute. Where the file system refuses that, they do not.
+// Large transfers of aligned memory pass by the page cache: nobody reads a checkpoint again soon,
+// and pages for it are taken from those who compute. Where the file system refuses that, they do
+// not.
+class PastCache {
+ public:
+  // `flags`: of the access.
+  PastCache(const FileDescriptor& file, int flags)
+      : fd_(::open(path_of(file.get()).c_str(), flags | O_DIRECT | O_CLOEXEC)) {}
+
+  // What ::pwrite or ::pread did, at least a byte; none where it cannot be done.
+  template <typename Transfer, typename Byte>
+  size_t operator()(Transfer transfer, std::span<Byte> bytes, int64_t offset) {
+    if (!works_ || !TransferBuffer::is_aligned(bytes, offset)) return 0;
+    const ssize_t done = transfer(fd_.get(), bytes.data(), bytes.size(), offset);
+    works_ = done > 0;
+    return works_ ? static_cast<size_t>(done) : 0;
+  }
+
+ private:
+  FileDescriptor fd_;
+  std::atomic<bool> works_ = fd_.get() >= 0;
+};
+
 class RealNewFile : public NewFile {
  public:
   RealNewFile(FileDescriptor fd, fs::path path)
-      : fd_(std::move(fd)),
-        direct_(::open(path_of(fd_.get()).c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC)),
-        path_(std::move(path)) {}
+      : fd_(std::move(fd)), past_cache_(fd_, O_WRONLY), path_(std::move(path)) {}
 
   size_t write(std::span<const std::byte> bytes, int64_t offset) override {
-    constexpr size_t kLeast = size_t{256} << 10;
-    if (bytes.size() >= kLeast && is_direct_) {
-      // Up to a block's begin, and from there on.
-      const size_t head = static_cast<size_t>(-offset) % kBlock;
-      const size_t done =
-          head > 0 ? write_cached(bytes.first(head), offset) : write_directly(bytes, offset);
-      if (done > 0) return done;
-    }
+    // Up to a page's begin, and from there on.
+    constexpr size_t kPage = TransferBuffer::kAlignment;
+    const size_t head = static_cast<size_t>(-offset) % kPage;
+    if (bytes.size() < kLarge + head) return write_cached(bytes, offset);
+    if (head > 0) return write_cached(bytes.first(head), offset);
+    const auto pages = bytes.first(bytes.size() / kPage * kPage);
+    if (const size_t done = past_cache_(::pwrite, pages, offset)) return done;
     return write_cached(bytes, offset);
   }
   void sync() override {
@@ -68,21 +85,7 @@ class RealNewFile : public NewFile {
   }
 
  private:
-  static constexpr size_t kBlock = 4096;
-  static constexpr size_t kBuffer = size_t{4} << 20;
-
-  // None where it cannot be done.
-  size_t write_directly(std::span<const std::byte> bytes, int64_t offset) {
-    const std::lock_guard lock(mutex_);
-    if (!buffer_) buffer_.reset(static_cast<std::byte*>(std::aligned_alloc(kBlock, kBuffer)));
-    if (!buffer_) return 0;
-    const size_t size = std::min(bytes.size(), kBuffer) / kBlock * kBlock;
-    std::memcpy(buffer_.get(), bytes.data(), size);
-    const ssize_t done = ::pwrite(direct_.get(), buffer_.get(), size, offset);
-    if (done > 0) return static_cast<size_t>(done);
-    is_direct_ = false;
-    return 0;
-  }
+  static constexpr size_t kLarge = size_t{256} << 10;
 
   size_t write_cached(std::span<const std::byte> bytes, int64_t offset) {
     while (true) {
@@ -94,23 +97,19 @@ class RealNewFile : public NewFile {
     }
   }
 
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
-  FileDescriptor fd_, direct_;
+  FileDescriptor fd_;
+  PastCache past_cache_;
   fs::path path_;
-  std::atomic<bool> is_direct_ = direct_.get() >= 0;
-  std::mutex mutex_;  // of the buffer
-  std::unique_ptr<std::byte, Free> buffer_;
 };
 
 class RealOldFile : public OldFile {
  public:
   RealOldFile(FileDescriptor fd, int64_t size, fs::path path)
-      : fd_(std::move(fd)), size_(size), path_(std::move(path)) {}
+      : fd_(std::move(fd)), past_cache_(fd_, O_RDONLY), size_(size), path_(std::move(path)) {}
 
   int64_t size() const override { return size_; }
   size_t read(std::span<std::byte> bytes, int64_t offset) override {
+    if (const size_t done = past_cache_(::pread, bytes, offset)) return done;
     while (true) {
       const ssize_t done = ::pread(fd_.get(), bytes.data(), bytes.size(), offset);
       if (done >= 0) return static_cast<size_t>(done);
@@ -122,6 +121,7 @@ class RealOldFile : public OldFile {
 
  private:
   FileDescriptor fd_;
+  PastCache past_cache_;
   int64_t size_;
   fs::path path_;
 };

@@ -31,6 +31,9 @@ struct InitOptions {
   // First values of parameters on the meta device; not needed when the blocks' own parameters hold
   // values.
   std::shared_ptr<model::WeightSource> weights = nullptr;
+  // True: load_checkpoint() brings all values before anything else is asked for, and `weights` is
+  // not read.
+  bool awaits_checkpoint = false;
   // False: it is only evaluated and saved. The engine has no gradients, masters and optimizer state
   // then, wherever these would rest.
   bool trains = true;

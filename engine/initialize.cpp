@@ -52,7 +52,7 @@ std::unique_ptr<Engine> initialize(model::Blocks blocks, const configs::Config& 
   if (options.checks_memory) require_room(blocks, config, *mesh, options);
   if (config.comms_logger.enabled) mesh->log_collectives(config.comms_logger);
   std::shared_ptr<model::WeightSource> weights = options.weights;
-  if (weights == nullptr) {
+  if (weights == nullptr && !options.awaits_checkpoint) {
     if (lacks_values(blocks))
       throw Error("the blocks' parameters have no values and no weights were given");
     weights = values_of_blocks(blocks, *mesh);
@@ -61,6 +61,10 @@ std::unique_ptr<Engine> initialize(model::Blocks blocks, const configs::Config& 
   auto engine = std::make_unique<TrainEngine>(std::move(blocks), config, std::move(mesh),
                                               /*link=*/nullptr, options.trains);
   engine->save_as(options.saved_model, options.saves_beside_training);
+  if (options.awaits_checkpoint) {
+    engine->await_checkpoint();
+    return engine;
+  }
   EndAgreement end(engine->mesh(), options.wants_end);
   const auto ends = [&] { return options.wants_end && end.reached(); };
   if (!load_values(engine->plan(), *weights, engine->store(), engine->optimizer(), ends)) {

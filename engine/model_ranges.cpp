@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/crc32c.h"
+#include "checkpoint/write_behind.h"
 #include "model/hf/safetensors_writer.h"
 
 namespace zeroth::engine {
@@ -72,10 +73,12 @@ void ModelRanges::begin(const std::vector<StatePiece>& pieces) {
     std::optional<Region>& region = regions_.emplace_back();
     if (!is_of_model(piece)) continue;
     const model::ModelLayout::Place& place = layout_.places.at(piece.parameter);
-    const std::string& name = layout_.files[place.file].name;
+    const auto& planned = layout_.files[place.file];
     region = {piece.parameter, place.file, place.offset + piece.begin * width};
     auto& file = files_[place.file];
-    if (!file) file = save_.disk().join(checkpoint::joined(save_.folder(), name));
+    if (file) continue;
+    file = checkpoint::write_behind(
+        save_.disk().join(checkpoint::joined(save_.folder(), planned.name)), planned.layout.size);
   }
 }
 

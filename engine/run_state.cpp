@@ -1,6 +1,6 @@
 #include "engine/run_state.h"
 
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
 
@@ -15,7 +15,9 @@ namespace {
 
 void set_array(const HeldValues& held, size_t unit, size_t index, const torch::Tensor& values) {
   if (held.plan.units[unit].trainable) return held.optimizer.set_array(unit, index, values);
-  held.params.share(unit, held.params.device(), offload::Access::kWrite).tensor().copy_(values);
+  const auto lease = held.params.share(unit, held.params.device(), offload::Access::kWrite);
+  const torch::Tensor weights = lease.tensor();
+  if (weights.const_data_ptr() != values.const_data_ptr()) weights.copy_(values);
   held.params.updated(unit);
 }
 
@@ -42,6 +44,32 @@ std::vector<StatePiece> pieces_of(const HeldValues& held, const RangeOf& range_o
     }
   }
   return pieces;
+}
+
+// Into where it rests, where that is plain memory of the CPU; else through `spare`.
+void load_array(const HeldValues& held, StateSource& source, size_t u, size_t index,
+                torch::Tensor& spare) {
+  const zero::Unit& unit = held.plan.units[u];
+  const auto array = kept_arrays(held, u).at(index);
+  const zero::Range share = unit.share(held.rank);
+  torch::Tensor values = in_place(held, u, index);
+  if (!values.defined()) {
+    const int64_t bytes = share.size() * zero::width_of(array.dtype);
+    if (!spare.defined() || spare.numel() < bytes) spare = at::empty({bytes}, torch::kUInt8);
+    values = spare.narrow(0, 0, bytes).view(array.dtype);
+  }
+  int64_t filled = 0;
+  const auto fill_to = [&](int64_t begin) {  // with padding
+    if (begin > filled) values.narrow(0, filled, begin - filled).zero_();
+  };
+  for_each_part(unit, share, [&](const zero::Slot& slot, const zero::Range& part) {
+    const int64_t begin = slot.offset + part.begin - share.begin;
+    fill_to(begin);
+    source.read(piece_of(slot, array, part), values.narrow(0, begin, part.size()));
+    filled = begin + part.size();
+  });
+  fill_to(share.size());
+  set_array(held, u, index, values);
 }
 
 }  // namespace
@@ -89,18 +117,11 @@ void save_states(const HeldValues& held, StateSink& sink) {
 
 void load_states(const HeldValues& held, StateSource& source, bool weights_only) {
   const torch::NoGradGuard no_grad;
+  bring_up_to_date(held);
+  torch::Tensor spare;
   for (size_t u = 0; u < held.plan.units.size(); ++u) {
-    const zero::Unit& unit = held.plan.units[u];
-    const zero::Range share = unit.share(held.rank);
-    const auto arrays = kept_arrays(held, u);
-    for (size_t i = 0; i < (weights_only ? 1 : arrays.size()); ++i) {
-      const torch::Tensor values = at::zeros({share.size()}, arrays[i].dtype);  // padding, too
-      for_each_part(unit, share, [&](const zero::Slot& slot, const zero::Range& part) {
-        const int64_t begin = slot.offset + part.begin - share.begin;
-        source.read(piece_of(slot, arrays[i], part), values.narrow(0, begin, part.size()));
-      });
-      set_array(held, u, i, values);
-    }
+    const size_t arrays = weights_only ? 1 : kept_arrays(held, u).size();
+    for (size_t i = 0; i < arrays; ++i) load_array(held, source, u, i, spare);
   }
 }
 

@@ -108,10 +108,13 @@ std::vector<StateBlock> blocks_to_save(const HeldValues& held, int64_t most_byte
   return Cutter(held, most_bytes).cut();
 }
 
+torch::Tensor in_place(const HeldValues& held, size_t unit, size_t array) {
+  return held.plan.units[unit].trainable ? held.optimizer.in_place(unit, array)
+                                         : held.params.in_place(unit);
+}
+
 torch::Tensor in_place(const HeldValues& held, const StateBlock& block) {
-  const torch::Tensor share = held.plan.units[block.unit].trainable
-                                  ? held.optimizer.in_place(block.unit, block.array)
-                                  : held.params.in_place(block.unit);
+  const torch::Tensor share = in_place(held, block.unit, block.array);
   if (!share.defined()) return share;
   return share.narrow(0, block.range.begin, block.range.size());
 }

@@ -46,8 +46,10 @@ struct StateBlock {
 // array.
 std::vector<StateBlock> blocks_to_save(const HeldValues& held, int64_t most_bytes = 4 << 20);
 
-// The block's values where other threads may read them until an update; undefined where they
-// cannot.
+// This rank's share of one of kept_arrays() where it rests, if that is plain memory of the CPU:
+// other threads may read it until an update. Undefined elsewhere.
+torch::Tensor in_place(const HeldValues& held, size_t unit, size_t array);
+// The same of the block.
 torch::Tensor in_place(const HeldValues& held, const StateBlock& block);
 // The block's tile to read, on the device that updates it, or that computes with what is frozen.
 offload::TileLease read_tile(const HeldValues& held, const StateBlock& block);

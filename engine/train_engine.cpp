@@ -70,6 +70,7 @@ TrainEngine::TrainEngine(model::Blocks blocks, const configs::Config& config,
 
 StepStats TrainEngine::train_batch(Loader& data) {
   if (!failure_.empty()) throw Error(failure_);
+  require_values("train_batch");
   StepStats stats;
   watch_.begin(steps_);
   strategy_.grads->reset();  // a step that threw has left some, too
@@ -206,7 +207,13 @@ void TrainEngine::require_equal(int64_t micro_batches) const {
   }
 }
 
+void TrainEngine::require_values(std::string_view call) const {
+  if (has_values_) return;
+  throw Error("{}: the engine awaits a checkpoint, and no load_checkpoint has brought one", call);
+}
+
 EvalStats TrainEngine::eval_batch(Loader& data, int64_t micro_batches) {
+  require_values("eval_batch");
   torch::Tensor sums =
       torch::zeros({2}, torch::TensorOptions(mesh_->device()).dtype(torch::kDouble));
   std::vector<size_t> visits;
@@ -322,6 +329,7 @@ std::optional<SavedCheckpoint> TrainEngine::end_checkpoint() {
 void TrainEngine::load_states(StateSource& source, const RunCounters& counters) {
   end_checkpoint();
   engine::load_states(held_values(), source);
+  has_values_ = true;
   take_over(counters);
 }
 
@@ -349,6 +357,7 @@ std::optional<LoadedCheckpoint> TrainEngine::load_checkpoint(const std::filesyst
   end_checkpoint();
   const auto loaded = checkpoints_.load(path, values(), options);
   if (!loaded) return std::nullopt;
+  has_values_ = true;
   if (options.parts != LoadedParts::kWeights) take_over(loaded->counters);
   return loaded->told;
 }

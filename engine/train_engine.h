@@ -55,6 +55,7 @@ class TrainEngine final : public Engine {
   std::string strategy() const override { return strategy_.description; }
 
   // For set-up and for tests that look inside.
+  void await_checkpoint() { has_values_ = false; }
   void save_as(std::optional<SavedModel> model, bool beside_training) {
     checkpoints_.save_as(std::move(model));
     saves_beside_ = beside_training;
@@ -69,6 +70,7 @@ class TrainEngine final : public Engine {
   // Forward and backward of the whole step; returns this rank's part of the loss, fp64 scalar.
   torch::Tensor run_micro_batches(StepBatches& step);
   void require_equal(int64_t micro_batches) const;
+  void require_values(std::string_view call) const;
   // The unit's whole buffer in fp32. Collective.
   torch::Tensor whole_master(size_t unit);
   HeldValues held_values();
@@ -104,6 +106,7 @@ class TrainEngine final : public Engine {
   bool saves_beside_ = false;    // for those who count memory
   NonFiniteSkips skips_;
   std::string failure_;          // why there is no next step
+  bool has_values_ = true;       // false: until a checkpoint brings them
   int64_t steps_ = 0;            // train_batch calls that ended
   int64_t applied_updates_ = 0;  // of these, the ones that were not skipped
 };

@@ -61,9 +61,12 @@ int Run::execute(const RunPlan& plan, const engine::RunMemory& memory, const com
 // Whether the weights are read; false: a signal came before they were.
 bool Run::load(const RunPlan& plan, const StopSignal& stop) {
   try {
+    const bool resumed = plan.resumed.has_value();
     engine_ = engine::initialize(
         model::build_blocks(plan.spec), plan.config, mesh_,
-        {.weights = model::open_weights(plan.flags.model, plan.spec, plan.config.seed),
+        {.weights =
+             resumed ? nullptr : model::open_weights(plan.flags.model, plan.spec, plan.config.seed),
+         .awaits_checkpoint = resumed,
          .trains = plan.trains(),
          .checks_memory = false,  // main has, before the ranks connected
          .wants_end = [&stop] { return stop.number() != 0; },

@@ -31,6 +31,12 @@ torch::Tensor part(const torch::Tensor& tensor, const Range& range) {
   return tensor.narrow(0, range.begin, range.size());
 }
 
+// `values` may be what is lent.
+void give(const offload::TileLease& lease, const torch::Tensor& values) {
+  const torch::Tensor lent = lease.tensor();
+  if (lent.const_data_ptr() != values.const_data_ptr()) lent.copy_(values);
+}
+
 }  // namespace
 
 static_assert(FlatLayout::kAlignment % optim::UpdateRule::kTileAlignment == 0);
@@ -125,10 +131,10 @@ offload::TileLease ShardedOptimizer::borrow(size_t unit, size_t shard, const Ran
 void ShardedOptimizer::set_master(size_t unit, const torch::Tensor& values) {
   if (const auto shard = shards_[unit].master) {
     for_each_tile(unit, [&](const Range& tile) {
-      borrow(unit, *shard, tile, Access::kWrite).tensor().copy_(part(values, tile));
+      give(borrow(unit, *shard, tile, Access::kWrite), part(values, tile));
     });
   }
-  params_.share(unit, places_[unit].device, Access::kWrite).tensor().copy_(values);
+  give(params_.share(unit, places_[unit].device, Access::kWrite), values);
   params_.updated(unit);
 }
 
@@ -309,7 +315,7 @@ void ShardedOptimizer::set_array(size_t unit, size_t index, const torch::Tensor&
   if (index == 0) return set_master(unit, values);
   const size_t shard = shards_[unit].states.at(index - 1);
   for_each_tile(unit, [&](const Range& tile) {
-    borrow(unit, shard, tile, Access::kWrite).tensor().copy_(part(values, tile));
+    give(borrow(unit, shard, tile, Access::kWrite), part(values, tile));
   });
 }
 

@@ -75,7 +75,7 @@ class ShardedOptimizer {
   // A copy of this rank's range [range.size()] of one of them, in its dtype, on the CPU.
   torch::Tensor array(size_t unit, size_t index);
   // Gives it other values [range.size()], of any dtype, on the CPU; those of the master as
-  // set_master() does.
+  // set_master() does. They may lie where it rests already.
   void set_array(size_t unit, size_t index, const torch::Tensor& values);
 
   // It for other threads to read, as offload::ShardStore::in_place().

@@ -98,11 +98,11 @@ TEST_CASE("pieces come in any order and in any parts, and the file is the same")
   }
 }
 
-TEST_CASE("threads write different pieces at once") {
+void threads_write(int64_t elements) {
   FakeDisk disk;
   std::vector<Piece> pieces;
   for (int i = 0; i < 4; ++i) {
-    pieces.push_back(Piece::whole("w" + std::to_string(i), "master", "F32", {1000}));
+    pieces.push_back(Piece::whole("w" + std::to_string(i), "master", "F32", {elements}));
   }
   PieceFile file(disk, "f", pieces);
   {
@@ -110,13 +110,19 @@ TEST_CASE("threads write different pieces at once") {
     for (size_t i = 0; i < pieces.size(); ++i) {
       threads.emplace_back([&, i] {
         const auto values = values_of(pieces[i]);
-        for (size_t at = 0; at < values.size(); at += 100) {
-          file.write(i, std::as_bytes(std::span(values).subspan(at, 100)));
+        const size_t part = values.size() / 10;
+        for (size_t at = 0; at < values.size(); at += part) {
+          file.write(i, std::as_bytes(std::span(values).subspan(at, part)));
         }
       });
     }
   }
   CHECK(file.finish("f").crc == crc32c(disk.bytes_of("f")));
+}
+
+TEST_CASE("threads write different pieces at once") {
+  threads_write(1000);
+  threads_write(700'000);  // of several blocks that are written behind
 }
 
 TEST_CASE("a piece that is not written as a whole, or twice, is our mistake") {
@@ -158,15 +164,14 @@ TEST_CASE("what cannot be planned is refused before there is a file") {
   CHECK(disk.list("").empty());
 }
 
-TEST_CASE("a disk that fails at any call fails the file, and a short write does not") {
-  const std::vector<Piece> pieces = some_pieces();
+void fails_at_any_call(const std::vector<Piece>& pieces, int64_t expected_calls) {
   const auto write = [&](FakeDisk& disk) { return write_pieces(disk, "", 0, pieces); };
   FakeDisk good;
   good.make_folder("zeroth");
   good.set_fault({});
   const StoredFile expected = write(good);
   const int64_t calls = good.calls();
-  CHECK(calls == 8);  // create, header, four pieces that are not empty, fsync, close
+  CHECK(calls == expected_calls);
   for (int64_t call = 1; call <= calls; ++call) {
     for (const int error : {ENOSPC, EDQUOT, EIO}) {
       FakeDisk disk;
@@ -180,6 +185,13 @@ TEST_CASE("a disk that fails at any call fails the file, and a short write does 
     CHECK(write(disk) == expected);
     CHECK(disk.bytes_of(expected.name) == good.bytes_of(expected.name));
   }
+}
+
+TEST_CASE("a disk that fails at any call fails the file, and a short write does not") {
+  // create, header, four pieces that are not empty, fsync, close
+  fails_at_any_call(some_pieces(), 8);
+  // create, three blocks, fsync, close
+  fails_at_any_call(split("w", "master", {2'500'000}, {1'000'000, 1'499'999, 1}), 6);
 }
 
 }  // namespace zeroth::checkpoint

@@ -87,6 +87,27 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("an engine that awaits a checkpoint has no values before, and goes on from it the same") {
+  const TempFolder folder;
+  for (const int stage : {0, 3}) {
+    const configs::Config config = config_of(stage, 2);
+    const fs::path to = folder / std::to_string(stage);
+    const auto whole = train(config, 2, {.steps = 3, .to = to});
+    testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+      const auto engine = initialize(testing::make_chain({.frozen = true}), config, mesh,
+                                     {.awaits_checkpoint = true, .checks_memory = false});
+      testing::ChainLoader loader({.rank = mesh->rank(), .world_size = 2});
+      CHECK_THROWS_WITH_AS(engine->train_batch(loader),
+                           doctest::Contains("train_batch: the engine awaits a checkpoint"), Error);
+      CHECK_THROWS_WITH_AS(engine->eval_batch(loader, 1),
+                           doctest::Contains("eval_batch: the engine awaits a checkpoint"), Error);
+      REQUIRE(engine->load_checkpoint(to / "step-2"));
+      for (int i = 0; i < 2; ++i) loader.next();
+      CHECK(engine->train_batch(loader).loss == whole[2]);
+    });
+  }
+}
+
 TEST_CASE("the newest checkpoint is taken; one that is damaged on one rank gives way on all") {
   const TempFolder folder;
   const auto whole = train(config_of(3, 2), 2, {.steps = 4, .to = folder.path()});

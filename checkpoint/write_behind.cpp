@@ -1,0 +1,146 @@
+#include "checkpoint/write_behind.h"
+
+#include <algorithm>
+#include <array>
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "checkpoint/transfer_buffer.h"
+
+namespace zeroth::checkpoint {
+namespace {
+
+constexpr size_t kBlock = TransferBuffer::kBytes;
+
+class WriteBehind final : public NewFile {
+ public:
+  explicit WriteBehind(std::unique_ptr<NewFile> file) : file_(std::move(file)) {}
+  ~WriteBehind() override;
+  size_t write(std::span<const std::byte> bytes, int64_t offset) override;
+  void sync() override;
+  void close() override;
+
+ private:
+  // Consecutive bytes of one block of the file, at the same place of the buffer, so that they are
+  // aligned there as they are in the file.
+  struct Part {
+    TransferBuffer memory;
+    int64_t begin = 0;
+    size_t size = 0;
+    size_t first() const { return static_cast<size_t>(begin) % kBlock; }
+    std::span<std::byte> bytes() const { return memory.bytes().subspan(first(), size); }
+  };
+
+  Part& filled() { return parts_[filled_]; }
+  void hand_over();
+  void drain();
+  void write_out(Part& part);
+  void run();
+
+  const std::unique_ptr<NewFile> file_;
+  std::mutex writers_;
+  std::array<Part, 2> parts_;  // one is filled; the other one is the thread's while it is handed
+  size_t filled_ = 0;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Part* handed_ = nullptr;  // null: the thread has nothing to write
+  std::exception_ptr failure_;
+  bool stops_ = false;
+  std::thread thread_;  // from the first whole block on
+};
+
+WriteBehind::~WriteBehind() {
+  {
+    const std::lock_guard lock(mutex_);
+    stops_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+size_t WriteBehind::write(std::span<const std::byte> bytes, int64_t offset) {
+  const std::lock_guard one_writer(writers_);
+  if (filled().memory.bytes().empty()) return file_->write(bytes, offset);
+  if (filled().size > 0 && offset != filled().begin + static_cast<int64_t>(filled().size)) {
+    hand_over();
+  }
+  Part& part = filled();
+  if (part.size == 0) part.begin = offset;
+  const size_t at = part.first() + part.size;
+  const size_t done = std::min(bytes.size(), kBlock - at);
+  std::memcpy(part.memory.bytes().data() + at, bytes.data(), done);
+  part.size += done;
+  if (at + done == kBlock) hand_over();
+  return done;
+}
+
+// Waits until the other part is written.
+void WriteBehind::hand_over() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return handed_ == nullptr; });
+  if (failure_) std::rethrow_exception(failure_);
+  handed_ = &filled();
+  filled_ = 1 - filled_;
+  filled().size = 0;
+  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  changed_.notify_all();
+}
+
+void WriteBehind::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return stops_ || handed_ != nullptr; });
+    if (stops_) return;
+    Part& part = *handed_;
+    lock.unlock();
+    write_out(part);
+    lock.lock();
+    handed_ = nullptr;
+    changed_.notify_all();
+  }
+}
+
+void WriteBehind::write_out(Part& part) {
+  std::exception_ptr failure;
+  try {
+    write_all(*file_, part.bytes(), part.begin);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  part.size = 0;
+  const std::lock_guard lock(mutex_);
+  if (!failure_) failure_ = failure;
+}
+
+void WriteBehind::drain() {
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return handed_ == nullptr; });
+  }
+  if (!failure_ && filled().size > 0) write_out(filled());
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+void WriteBehind::sync() {
+  drain();
+  file_->sync();
+}
+
+void WriteBehind::close() {
+  drain();
+  file_->close();
+}
+
+}  // namespace
+
+std::unique_ptr<NewFile> write_behind(std::unique_ptr<NewFile> file, int64_t size) {
+  if (size <= static_cast<int64_t>(kBlock)) return file;
+  return std::make_unique<WriteBehind>(std::move(file));
+}
+
+}  // namespace zeroth::checkpoint
