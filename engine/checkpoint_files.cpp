@@ -46,6 +46,7 @@ checkpoint::Manifest facts_of(const EngineValues& values, int ranks, const RunCo
   facts.may_change = request.may_change;
   facts.layout = {{"ranks", std::to_string(ranks)}, {"strategy", values.strategy}};
   facts.counters = to_counters(counters);
+  if (request.data != nullptr) put_position(*request.data, facts.counters);
   for (const auto& [name, value] : request.client_state) {
     facts.counters[kClientState + name] = value;
   }
@@ -201,6 +202,7 @@ CheckpointFiles::Begun CheckpointFiles::begin(const std::filesystem::path& folde
                                               const RunCounters& counters,
                                               const CheckpointRequest& request) {
   const bool first = ranks_.rank() == 0;
+  checkpoint::Manifest facts = facts_of(values, ranks_.size(), counters, request);
   auto layout = model_layout(values.held);
   const int64_t model_bytes = layout && first ? layout->bytes() : 0;
   checkpoint::Saver& to = saver(folder);
@@ -209,7 +211,7 @@ CheckpointFiles::Begun CheckpointFiles::begin(const std::filesystem::path& folde
                                model_bytes + (request.states ? bytes_to_save(values.held) : 0)),
               .layout = std::move(layout),
               .headers = {},
-              .facts = facts_of(values, ranks_.size(), counters, request),
+              .facts = std::move(facts),
               .expected = {},
               .stored_name = {},
               .write_files = {}};
@@ -322,9 +324,11 @@ std::optional<CheckpointFiles::Loaded> CheckpointFiles::load(const std::filesyst
                                                              const EngineValues& values,
                                                              const LoadOptions& options) {
   Loaded loaded;
+  Loader::Position position;
   const auto take = [&](checkpoint::Reader& reader) {
     require_same(reader, values, options.parts, stored_name());
     if (options.accept) options.accept(reader);
+    if (options.data != nullptr) position = position_of(reader.manifest().counters);
     StateReader source(reader, stored_name());
     load_states(values.held, source, options.parts != LoadedParts::kAll);
     const checkpoint::Manifest& manifest = reader.manifest();
@@ -342,6 +346,7 @@ std::optional<CheckpointFiles::Loaded> CheckpointFiles::load(const std::filesyst
     done = checkpoint::load_newest(place.disk, ranks_, take);
   }
   if (!done) return std::nullopt;
+  if (options.data != nullptr) options.data->seek(position);
   loaded.told.warnings = done->passed_by;
   parent_ = {done->step, done->crc};
   savers_.clear();  // those of before do not know the parent

@@ -13,6 +13,7 @@
 
 #include "checkpoint/manifest.h"
 #include "checkpoint/reader.h"
+#include "engine/loader.h"
 #include "model/spec.h"
 
 namespace zeroth::engine {
@@ -30,6 +31,8 @@ struct SavedModel {
 // The same on all ranks.
 struct CheckpointRequest {
   ClientState client_state = {};
+  // Whose position is saved, too: where load_checkpoint() sends LoadOptions::data.
+  const Loader* data = nullptr;
   // Of the program's configuration, beside what the engine says itself.
   checkpoint::Texts must_equal = {}, may_change = {};
   bool states = true;                 // false: the model alone, of which no run goes on
@@ -61,6 +64,8 @@ enum class LoadedParts {
 
 struct LoadOptions {
   LoadedParts parts = LoadedParts::kAll;
+  // Goes on where CheckpointRequest::data was. An Error where no position was saved.
+  Loader* data = nullptr;
   // On every rank, for each checkpoint that is tried, before its states are loaded. An Error
   // refuses it; checkpoint::Damaged sends all ranks to the one before.
   std::function<void(checkpoint::Reader& reader)> accept = {};

@@ -133,6 +133,9 @@ class Engine {
   // One line for the start-up summary: "ZeRO stage 2: parameters replicated, gradients and
   // optimizer state sharded".
   virtual std::string strategy() const = 0;
+  // What a measurement at the start chose where offload_optimizer.step is kAuto: kCpu or kGpu. A
+  // run that goes on with the same bits is told it.
+  virtual std::optional<configs::OffloadOptimizerConfig::Step> measured_step() const = 0;
 };
 
 // Takes over the blocks: their parameters become views of the engine's buffers, in working

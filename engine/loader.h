@@ -1,6 +1,10 @@
 // What the engine asks of a data source.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+
+#include "base/error.h"
 #include "model/micro_batch.h"
 
 namespace zeroth::engine {
@@ -24,6 +28,18 @@ class Loader {
   // Should the run be saved after this step? What one rank says becomes StepStats::save_wanted on
   // all of them. Asked when wants_end() is, in training.
   virtual bool wants_save() { return false; }
+
+  // How many steps there were, and where in the order of samples the next one begins.
+  struct Position {
+    int64_t step = 0;
+    int64_t sample = 0;
+    bool operator==(const Position&) const = default;
+  };
+  // Between two steps, the same on all ranks; none where the loader cannot tell, and so cannot
+  // seek().
+  virtual std::optional<Position> position() const { return std::nullopt; }
+  // The next batch is that of a step that begins there. Not within a step.
+  virtual void seek(const Position&) { throw Error("this loader has no position to seek"); }
 };
 
 }  // namespace zeroth::engine

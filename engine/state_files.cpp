@@ -21,6 +21,9 @@ torch::Dtype dtype_of(const checkpoint::StoredState& stored) {
               stored.tensor, stored.dtype);
 }
 
+constexpr char kDataStep[] = "data.step";
+constexpr char kDataSample[] = "data.sample";
+
 std::span<std::byte> bytes_of(const torch::Tensor& values) {
   return {static_cast<std::byte*>(values.data_ptr()), static_cast<size_t>(values.nbytes())};
 }
@@ -85,6 +88,19 @@ void StateReader::read(const StatePiece& piece, torch::Tensor values) {
   reader_.read(name, piece.state, checkpoint::Box::whole(piece.shape), {piece.begin, piece.end},
                bytes_of(read));
   if (!read.is_same(values)) values.copy_(read);
+}
+
+void put_position(const Loader& data, checkpoint::Counters& counters) {
+  const auto position = data.position();
+  if (!position) throw Error("the loader has no position that could be saved");
+  counters[kDataStep] = position->step;
+  counters[kDataSample] = position->sample;
+}
+
+Loader::Position position_of(const checkpoint::Counters& counters) {
+  if (!counters.contains(kDataStep)) throw Error("no position of a loader is saved there");
+  return {.step = counter<int64_t>(counters, kDataStep),
+          .sample = counter<int64_t>(counters, kDataSample)};
 }
 
 checkpoint::Counters to_counters(const RunCounters& counters) {

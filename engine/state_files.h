@@ -11,6 +11,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/piece_file.h"
 #include "checkpoint/reader.h"
+#include "engine/loader.h"
 #include "engine/run_state.h"
 
 namespace zeroth::engine {
@@ -47,6 +48,10 @@ class StateReader : public StateSource {
   checkpoint::Reader& reader_;
   StoredName stored_name_;
 };
+
+// A loader's position among them. An Error says where it has none, or none was saved.
+void put_position(const Loader& data, checkpoint::Counters& counters);
+Loader::Position position_of(const checkpoint::Counters& counters);
 
 // The engine's counters as a manifest holds them, and back. The latter throws checkpoint::Damaged
 // that names a counter which is not there, or of another kind.

@@ -53,6 +53,9 @@ class TrainEngine final : public Engine {
   std::vector<std::string> notes() const override;
   std::string doing() const override { return runner_.doing(); }
   std::string strategy() const override { return strategy_.description; }
+  std::optional<configs::OffloadOptimizerConfig::Step> measured_step() const override {
+    return strategy_.resting.measured_step;
+  }
 
   // For set-up and for tests that look inside.
   void await_checkpoint() { has_values_ = false; }

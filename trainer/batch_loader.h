@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "data/batch.h"
@@ -27,15 +28,8 @@ class TrainLoader : public engine::Loader {
   bool wants_end() override { return stop_(); }
   bool wants_save() override { return save_(); }
 
-  // Between two steps: how many there were, and where in the sample order the next one begins.
-  struct Position {
-    int64_t step = 0;
-    int64_t sample = 0;
-    bool operator==(const Position&) const = default;
-  };
-  Position position() const { return position_; }
-  // The next batch is that of a step that begins there. Not within a step.
-  void seek(const Position& position);
+  std::optional<Position> position() const override { return position_; }
+  void seek(const Position& position) override;
 
  private:
   const data::Dataset& dataset_;

@@ -107,7 +107,8 @@ engine::CheckpointRequest Checkpoints::request(int64_t step, const WriteMore& wr
   put({.batch = plan_.config.batch.train_batch_size,
        .positions = plan_.positions_after(step),
        .samples = plan_.samples_after(step),
-       .threads = at::get_num_threads()},
+       .measured = {.threads = at::get_num_threads(),
+                    .step = engine_.measured_step() ? engine_.measured_step() : plan_.kept.step}},
       request.client_state);
   if (best.loss) {
     request.client_state[kBestLoss] = *best.loss;

@@ -20,6 +20,7 @@ constexpr char kBatch[] = "data.batch";
 constexpr char kPositions[] = "data.positions";
 constexpr char kSamples[] = "data.samples";
 constexpr char kThreads[] = "threads";
+constexpr char kStep[] = "offload_optimizer.step";
 constexpr std::string_view kClient = "client.";  // engine's mark of a program's own counters
 
 int64_t number(const checkpoint::Manifest& manifest, const char* name, const fs::path& of) {
@@ -30,6 +31,20 @@ int64_t number(const checkpoint::Manifest& manifest, const char* name, const fs:
     throw Error("{}: has no {}: it was not saved by finetune", of.string(), name);
   }
   return *value;
+}
+
+std::string word_of(Measured::Step step) {
+  return step == Measured::Step::kGpu ? "gpu" : "cpu";
+}
+
+std::optional<Measured::Step> step_of(const checkpoint::Manifest& manifest) {
+  const auto found = manifest.counters.find(fmt::format("{}{}", kClient, kStep));
+  if (found == manifest.counters.end()) return std::nullopt;
+  const auto* const word = std::get_if<std::string>(&found->second);
+  for (const Measured::Step step : {Measured::Step::kCpu, Measured::Step::kGpu}) {
+    if (word != nullptr && *word == word_of(step)) return step;
+  }
+  return std::nullopt;  // it is measured again
 }
 
 // "out/checkpoint-8", as Trainer calls what is out/checkpoints/step-8 here.
@@ -122,18 +137,20 @@ void put(const Progressed& progress, checkpoint::Counters& state) {
   state[kBatch] = progress.batch;
   state[kPositions] = progress.positions;
   state[kSamples] = progress.samples;
-  state[kThreads] = progress.threads;
+  state[kThreads] = progress.measured.threads;
+  if (progress.measured.step) state[kStep] = word_of(*progress.measured.step);
 }
 
 Resumption resumption_of(const fs::path& checkpoint, const checkpoint::Manifest& manifest) {
-  return {.from = checkpoint,
-          .checkpoint = checkpoint,
-          .step = manifest.step,
-          .batch = std::max<int64_t>(1, number(manifest, kBatch, checkpoint)),
-          .positions = number(manifest, kPositions, checkpoint),
-          .samples = number(manifest, kSamples, checkpoint),
-          .threads = number(manifest, kThreads, checkpoint),
-          .identity = {manifest.must_equal, manifest.may_change}};
+  return {
+      .from = checkpoint,
+      .checkpoint = checkpoint,
+      .step = manifest.step,
+      .batch = std::max<int64_t>(1, number(manifest, kBatch, checkpoint)),
+      .positions = number(manifest, kPositions, checkpoint),
+      .samples = number(manifest, kSamples, checkpoint),
+      .measured = {.threads = number(manifest, kThreads, checkpoint), .step = step_of(manifest)},
+      .identity = {manifest.must_equal, manifest.may_change}};
 }
 
 std::optional<Resumption> find_resumption(const Flags& flags) {
@@ -149,13 +166,13 @@ std::optional<Resumption> find_resumption(const Flags& flags) {
               resume.from == From::kNamed ? "" : "; --resume auto begins anew there");
 }
 
-int64_t threads_to_keep(const Resumption& before, int64_t ranks, const std::string& processor) {
+Measured to_keep(const Resumption& before, int64_t ranks, const std::string& processor) {
   const auto was = [&](const char* key, const std::string& here) {
     const auto stored = before.identity.may_change.find(key);
     return stored != before.identity.may_change.end() && stored->second == here;
   };
   const bool same = was("ranks", fmt::format("{}", ranks)) && was("processor", processor);
-  return same ? before.threads : 0;
+  return same ? before.measured : Measured{};
 }
 
 std::string compare(const Resumption& before, const Identity& now, const ResumeFlags& flags) {

@@ -8,10 +8,19 @@
 #include <vector>
 
 #include "checkpoint/manifest.h"
+#include "configs/offload_config.h"
 #include "trainer/flags/flags.h"
 #include "trainer/identity.h"
 
 namespace zeroth::trainer {
+
+// What a start measures or chooses, and bits depend on.
+struct Measured {
+  using Step = configs::OffloadOptimizerConfig::Step;
+  int64_t threads = 0;            // of a rank; 0: any number
+  std::optional<Step> step = {};  // of "auto"; none: it was not measured
+  bool operator==(const Measured&) const = default;
+};
 
 struct Resumption {
   std::filesystem::path from;  // as Engine::load_checkpoint takes it: the checkpoint, or its folder
@@ -20,14 +29,15 @@ struct Resumption {
   int64_t batch = 0;      // global
   int64_t positions = 0;  // of the sample order, and samples there, that its steps have taken
   int64_t samples = 0;
-  int64_t threads = 0;  // of a rank
+  Measured measured;
   Identity identity;
 };
 
-// How many steps of which size took which samples, and with how many threads, among the texts and
+// How many steps of which size took which samples, and how they were computed, among the texts and
 // numbers that a checkpoint of this program carries.
 struct Progressed {
-  int64_t batch = 0, positions = 0, samples = 0, threads = 0;
+  int64_t batch = 0, positions = 0, samples = 0;
+  Measured measured;
 };
 void put(const Progressed& progress, checkpoint::Counters& state);
 
@@ -39,9 +49,9 @@ Resumption resumption_of(const std::filesystem::path& checkpoint,
 // where there is none to go on from, with the reason of each that is no use.
 std::optional<Resumption> find_resumption(const Flags& flags);
 
-// With how many threads a rank has to compute to have the bits of before: 0: with any. Only where
-// ranks and processor (cpu_level_text()) are the same is there anything to keep.
-int64_t threads_to_keep(const Resumption& before, int64_t ranks, const std::string& processor);
+// How a rank has to compute to have the bits of before. Only where ranks and processor
+// (cpu_level_text()) are the same is there anything to keep.
+Measured to_keep(const Resumption& before, int64_t ranks, const std::string& processor);
 
 // Throws an Error with every difference that must not be, and which flag allows it. Returns the
 // others in one line; empty: there are none.

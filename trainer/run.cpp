@@ -7,7 +7,6 @@
 #include <exception>
 #include <memory>
 
-#include "base/cpu.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "comm/rank_threads.h"
@@ -28,13 +27,6 @@ void repeat_bits() {
   setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
   at::globalContext().setDeterministicFillUninitializedMemory(false);
-}
-
-// As many as before: sums of another number of threads may have other bits.
-void keep_threads(const Resumption& before, int num_ranks) {
-  if (const int64_t threads = threads_to_keep(before, num_ranks, cpu_level_text()); threads > 0) {
-    at::set_num_threads(static_cast<int>(threads));
-  }
 }
 
 }  // namespace
@@ -83,7 +75,10 @@ int Run::go(const RunPlan& plan, const engine::RunMemory& memory, const comm::Ra
   if (plan.flags.deterministic) repeat_bits();
   mesh_ = comm::make_mesh(env, on_stuck_);
   comm::set_num_threads(env, *mesh_);
-  if (plan.resumed && !env.num_threads) keep_threads(*plan.resumed, plan.num_ranks);
+  // As many as before: sums of another number of threads may have other bits.
+  if (const int64_t threads = plan.kept.threads; threads > 0 && !env.num_threads) {
+    at::set_num_threads(static_cast<int>(threads));
+  }
   const auto lock = lock_output(plan, *mesh_);  // before any file is opened, which is another run's
   Reporter reporter(plan, memory, env, clock);
   if (lock && !lock->note().empty()) reporter.note(lock->note());

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/cpu.h"
 #include "base/error.h"
 #include "base/output_lock.h"
 #include "base/process_limits.h"
@@ -218,6 +219,15 @@ void compare_with_before(RunPlan& plan) {
        plan.resumed->checkpoint.string(), plan.resumed->step, told.empty() ? "" : "; ", told);
 }
 
+// Measured again, it might come out in another way, and with it the bits.
+void keep_measured(RunPlan& plan) {
+  if (!plan.resumed) return;
+  plan.kept = to_keep(*plan.resumed, plan.num_ranks, cpu_level_text());
+  auto& step = plan.config.zero.offload_optimizer.step;
+  if (step != Measured::Step::kAuto) plan.kept.step.reset();
+  step = plan.kept.step.value_or(step);
+}
+
 struct Basis {
   configs::Document document;
   configs::BatchConfig batch;
@@ -367,6 +377,7 @@ RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device) {
   tell_of_samples(plan.flags, plan.samples, plan.notes);
   identify(plan);
   compare_with_before(plan);
+  keep_measured(plan);
   note_output(plan);
   plan.notes.insert(plan.notes.end(), plan.flags.notes.begin(), plan.flags.notes.end());
   for (configs::Note& note : plan.notes) {

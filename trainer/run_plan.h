@@ -30,6 +30,7 @@ struct RunPlan {
   model::ModelSpec spec;
   Samples samples;
   std::optional<Resumption> resumed;  // what it goes on from
+  Measured kept;                      // of it; config has the step
   // Of a run that saves checkpoints or goes on from one; else empty. It takes reading the samples.
   Identity identity;
   // Behind s steps stand s * train_batch_size + offset positions of the sample order: not 0 where

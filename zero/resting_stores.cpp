@@ -74,6 +74,8 @@ class Maker {
     }
     const offload::StepChoice choice = measure_updater(plan_, config_, mesh_, *made_.link);
     made_.choices.push_back(choice.why);
+    using Step = configs::OffloadOptimizerConfig::Step;
+    made_.measured_step = choice.on_device ? Step::kGpu : Step::kCpu;
     return choice.on_device;
   }
 

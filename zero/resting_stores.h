@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,8 @@ struct RestingStores {
   ShardedOptimizer::Options options;
 
   std::vector<std::string> choices;  // made at the start, for the user
+  // Who updates what rests on the host, where that was measured: kCpu or kGpu.
+  std::optional<configs::OffloadOptimizerConfig::Step> measured_step;
 
   // Of all stores together; of the link where none has any of its own.
   offload::Traffic traffic() const;

@@ -157,6 +157,13 @@ TEST_CASE("with step auto both rates are measured, and the choice is told") {
                      std::make_shared<comm::Mesh>(kFakeDevice, comm::make_solo_group()), link);
   REQUIRE(engine.notes().size() == 1);
   CHECK(engine.notes()[0].find("updates on the ") == 0);
+  // A run that goes on is told the choice, and measures nothing.
+  REQUIRE(engine.measured_step());
+  c.step = *engine.measured_step();
+  TrainEngine again(testing::make_chain(), config_of(c, ""),
+                    std::make_shared<comm::Mesh>(kFakeDevice, comm::make_solo_group()), link);
+  CHECK(again.notes().empty());
+  CHECK_FALSE(again.measured_step());
 }
 
 }  // namespace zeroth::engine

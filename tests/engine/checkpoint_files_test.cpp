@@ -108,6 +108,36 @@ TEST_CASE("an engine that awaits a checkpoint has no values before, and goes on 
   }
 }
 
+TEST_CASE("a loader goes on where the one was that was saved with the run") {
+  const TempFolder folder;
+  const configs::Config config = config_of(1, 2);
+  const auto whole = train(config, 2, {.steps = 4, .to = folder / "a"});
+  testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+    const auto make = [&] {
+      return testing::make_engine(testing::make_chain({.frozen = true}), config, mesh);
+    };
+    const testing::ChainLoader::Split split = {.rank = mesh->rank(), .world_size = 2};
+    testing::ChainLoader first(split), second(split);
+    auto engine = make();
+    for (int i = 0; i < 3; ++i) engine->train_batch(first);
+    engine->save_checkpoint(folder / "b", {.data = &first});
+    engine = make();
+    REQUIRE(engine->load_checkpoint(folder / "b", {.data = &second}));
+    CHECK((second.position() == Loader::Position{.step = 3, .sample = 36}));
+    CHECK(engine->train_batch(second).loss == whole[3]);
+
+    CHECK_THROWS_WITH_AS(engine->load_checkpoint(folder / "a/step-2", {.data = &second}),
+                         doctest::Contains("no position of a loader is saved there"), Error);
+    struct Blind final : Loader {
+      model::MicroBatch next() override { return {}; }
+    } blind;
+    CHECK_THROWS_WITH_AS(engine->save_checkpoint(folder / "b", {.data = &blind}),
+                         doctest::Contains("the loader has no position"), Error);
+    CHECK_THROWS_WITH_AS(engine->load_checkpoint(folder / "b", {.data = &blind}),
+                         doctest::Contains("this loader has no position to seek"), Error);
+  });
+}
+
 TEST_CASE("the newest checkpoint is taken; one that is damaged on one rank gives way on all") {
   const TempFolder folder;
   const auto whole = train(config_of(3, 2), 2, {.steps = 4, .to = folder.path()});

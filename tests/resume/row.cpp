@@ -55,7 +55,7 @@ class NotingLoader : public engine::Loader {
  public:
   NotingLoader(trainer::TrainLoader& loader, Seen& seen) : loader_(loader), seen_(seen) {}
   model::MicroBatch next() override {
-    const int64_t step = loader_.position().step;
+    const int64_t step = loader_.position()->step;
     model::MicroBatch batch = loader_.next();
     for (const int64_t sample : batch.samples) {
       if (sample != data::kNoSample) seen_.samples[step].insert(sample);

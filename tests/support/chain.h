@@ -43,6 +43,11 @@ class ChainLoader final : public engine::Loader {
   };
   explicit ChainLoader(const Split& split, int64_t vocab = 19) : split_(split), vocab_(vocab) {}
   model::MicroBatch next() override;
+  std::optional<Position> position() const override {
+    const int64_t step = drawn_ / split_.accumulation;
+    return Position{.step = step, .sample = step * split_.global_batch};
+  }
+  void seek(const Position& position) override { drawn_ = position.step * split_.accumulation; }
 
  private:
   Split split_;

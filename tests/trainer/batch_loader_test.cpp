@@ -152,7 +152,7 @@ TEST_CASE("a loader goes on where another one was, between two steps") {
   const CountingDataset dataset(10, 8);
   TrainLoader one = in_order(dataset, deal(2, 2, 1, 0)), other = one;
   for (int i = 0; i < 6; ++i) one.next();
-  other.seek(one.position());
+  other.seek(one.position().value());
   const model::MicroBatch first = one.next(), again = other.next();
   CHECK(again.samples == first.samples);
   CHECK(again.row_seeds == first.row_seeds);

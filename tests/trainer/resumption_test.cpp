@@ -30,7 +30,11 @@ void save(const fs::path& folder, const std::vector<int64_t>& steps, bool states
     checkpoint::Manifest facts{.must_equal = {{"optimizer.params.lr", "0.1"}, {"seed", "42"}},
                                .may_change = {{"ranks", "2"}}};
     checkpoint::Counters progress;
-    put({.batch = 4, .positions = 4 * step, .samples = 4 * step, .threads = 3}, progress);
+    put({.batch = 4,
+         .positions = 4 * step,
+         .samples = 4 * step,
+         .measured = {.threads = 3, .step = Measured::Step::kGpu}},
+        progress);
     for (const auto& [name, value] : progress) facts.counters["client." + name] = value;
     save.commit(mine, facts);
   }
@@ -65,7 +69,7 @@ TEST_CASE("a run goes on from the newest checkpoint of its output, or the one th
     CHECK(found->batch == 4);
     CHECK(found->positions == 32);
     CHECK(found->samples == 32);
-    CHECK(found->threads == 3);
+    CHECK((found->measured == Measured{.threads = 3, .step = Measured::Step::kGpu}));
   }
   for (const char* name :
        {"out", "out/checkpoints", "out/checkpoints/step-8", "out/checkpoint-8"}) {
@@ -135,15 +139,15 @@ TEST_CASE("every difference that must not be is refused with both values and wha
   CHECK(refused(all).starts_with("out/checkpoints/step-8 is of another run: optimizer.params.lr"));
 }
 
-TEST_CASE("threads are kept on the same ranks and processor") {
+TEST_CASE("what a start has measured is kept on the same ranks and processor") {
   Resumption before;
-  before.threads = 3;
+  before.measured = {.threads = 3, .step = Measured::Step::kCpu};
   before.identity.may_change = {{"ranks", "2"}, {"processor", "avx2"}};
-  CHECK(threads_to_keep(before, 2, "avx2") == 3);
-  CHECK(threads_to_keep(before, 1, "avx2") == 0);
-  CHECK(threads_to_keep(before, 2, "avx512") == 0);
+  CHECK(to_keep(before, 2, "avx2") == before.measured);
+  CHECK(to_keep(before, 1, "avx2") == Measured{});
+  CHECK(to_keep(before, 2, "avx512") == Measured{});
   before.identity.may_change.erase("processor");
-  CHECK(threads_to_keep(before, 2, "avx2") == 0);
+  CHECK(to_keep(before, 2, "avx2") == Measured{});
 }
 
 TEST_CASE("a key that may never differ is refused") {
