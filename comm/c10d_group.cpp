@@ -179,6 +179,29 @@ class DevicePending final : public Pending::Impl {
   uint64_t number_;
 };
 
+// The tensors as c10d takes them.
+c10::intrusive_ptr<c10d::Work> hand_over(const Collective& collective, c10d::Backend& backend) {
+  torch::Tensor out = collective.out, in = collective.in;
+  std::vector<torch::Tensor> tensors = {out};
+  switch (collective.kind) {
+    case Collective::Kind::kAllReduce: {
+      c10d::AllreduceOptions options;
+      options.reduceOp = to_c10d(collective.op);
+      return backend.allreduce(tensors, options);
+    }
+    case Collective::Kind::kAllGather:
+      return backend._allgather_base(out, in);
+    case Collective::Kind::kReduceScatter:
+      return backend._reduce_scatter_base(out, in);
+    case Collective::Kind::kBroadcast: {
+      c10d::BroadcastOptions options;
+      options.rootRank = collective.root;
+      return backend.broadcast(tensors, options);
+    }
+  }
+  throw InternalError("a collective of no kind");
+}
+
 class C10dGroup final : public Group {
  public:
   C10dGroup(c10::intrusive_ptr<c10d::Backend> backend, C10dGroupOptions options)
@@ -208,61 +231,27 @@ class C10dGroup final : public Group {
     return state_->times;
   }
 
-  Pending all_reduce(const torch::Tensor& tensor, Reduce op, std::string_view what) override {
-    return start({"all-reduce", what, tensor}, tensor, [&](c10d::Backend& backend) {
-      std::vector<torch::Tensor> tensors = {tensor};
-      c10d::AllreduceOptions options;
-      options.reduceOp = to_c10d(op);
-      return backend.allreduce(tensors, options);
-    });
-  }
-
-  Pending all_gather(const torch::Tensor& out, const torch::Tensor& in,
-                     std::string_view what) override {
-    ZEROTH_CHECK(out.numel() == in.numel() * size(), "out {}, in {}", out.numel(), in.numel());
-    return start({"all-gather", what, out}, out, [&](c10d::Backend& backend) {
-      torch::Tensor to = out, from = in;
-      return backend._allgather_base(to, from);
-    });
-  }
-
-  Pending reduce_scatter(const torch::Tensor& out, const torch::Tensor& in,
-                         std::string_view what) override {
-    ZEROTH_CHECK(in.numel() == out.numel() * size(), "out {}, in {}", out.numel(), in.numel());
-    return start({"reduce-scatter", what, in}, in, [&](c10d::Backend& backend) {
-      torch::Tensor to = out, from = in;
-      return backend._reduce_scatter_base(to, from);
-    });
-  }
-
-  Pending broadcast(const torch::Tensor& tensor, int root, std::string_view what) override {
-    return start({"broadcast", what, tensor}, tensor, [&](c10d::Backend& backend) {
-      std::vector<torch::Tensor> tensors = {tensor};
-      c10d::BroadcastOptions options;
-      options.rootRank = root;
-      return backend.broadcast(tensors, options);
-    });
-  }
-
- private:
-  template <typename Issue>
-  Pending start(Call call, const torch::Tensor& whole, Issue&& issue) {
+  Pending issue(const Collective& collective) override {
+    require_fit(collective, size());
+    const Call call(collective);
     const uint64_t number = ++state_->issued;
     if (state_->options.table) state_->options.table->issue(number, call.describe());
     state_->times.bytes += call.bytes;
     ++state_->times.collectives;
     try {
       if (!state_->options.watchdog) {
-        return Pending(std::make_shared<HostPending>(state_, issue(*state_->backend), call));
+        return Pending(
+            std::make_shared<HostPending>(state_, hand_over(collective, *state_->backend), call));
       }
-      DeviceWaits::Span span = state_->device_waits.issue(whole.device());
-      auto work = issue(*state_->backend);
+      DeviceWaits::Span span = state_->device_waits.issue(collective.out.device());
+      auto work = hand_over(collective, *state_->backend);
       return Pending(std::make_shared<DevicePending>(state_, work, std::move(span), call));
     } catch (const std::exception& cause) {
       state_->fail(call, number, cause);
     }
   }
 
+ private:
   std::shared_ptr<State> state_;
 };
 

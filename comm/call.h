@@ -12,12 +12,43 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "comm/group.h"
 
 namespace zeroth::comm {
 
+inline const char* name_of(Collective::Kind kind) {
+  switch (kind) {
+    case Collective::Kind::kAllReduce:
+      return "all-reduce";
+    case Collective::Kind::kAllGather:
+      return "all-gather";
+    case Collective::Kind::kReduceScatter:
+      return "reduce-scatter";
+    case Collective::Kind::kBroadcast:
+      return "broadcast";
+  }
+  return "";
+}
+
+// That sizes and dtypes fit in a group of `ranks`.
+inline void require_fit(const Collective& collective, int ranks) {
+  const torch::Tensor& whole = collective.whole();
+  const bool in_parts = collective.kind == Collective::Kind::kAllGather ||
+                        collective.kind == Collective::Kind::kReduceScatter;
+  const torch::Tensor& part =
+      collective.kind == Collective::Kind::kReduceScatter ? collective.out : collective.in;
+  ZEROTH_CHECK(whole.numel() == part.numel() * (in_parts ? ranks : 1) &&
+                   whole.scalar_type() == part.scalar_type(),
+               "whole {} {}, part {} {}, {} ranks", whole.numel(), whole.toString(), part.numel(),
+               part.toString(), ranks);
+}
+
 struct Call {
-  Call(const char* collective, std::string_view data, const torch::Tensor& whole)
-      : kind(collective), what(data), elements(whole.numel()), bytes(whole.nbytes()) {}
+  explicit Call(const Collective& collective)
+      : kind(name_of(collective.kind)),
+        what(collective.what),
+        elements(collective.whole().numel()),
+        bytes(collective.whole().nbytes()) {}
 
   // "all-gather of parameters of block 3 (layers.2) (1024 elements)"
   std::string describe() const {

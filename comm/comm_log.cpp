@@ -18,6 +18,21 @@ void finish_queued_work(torch::Device device) {
     c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
 }
 
+// As DeepSpeed's logger names it.
+const char* name_of(const Collective& collective) {
+  switch (collective.kind) {
+    case Collective::Kind::kAllReduce:
+      return collective.what == kBarrier ? "barrier" : "all_reduce";
+    case Collective::Kind::kAllGather:
+      return "all_gather_into_tensor";
+    case Collective::Kind::kReduceScatter:
+      return "reduce_scatter_tensor";
+    case Collective::Kind::kBroadcast:
+      return "broadcast";
+  }
+  return "";
+}
+
 class LoggedGroup final : public Group {
  public:
   LoggedGroup(std::unique_ptr<Group> group, CommLog& log) : group_(std::move(group)), log_(log) {}
@@ -26,37 +41,19 @@ class LoggedGroup final : public Group {
   int size() const override { return group_->size(); }
   CommTimes times() const override { return group_->times(); }
 
-  Pending all_reduce(const torch::Tensor& tensor, Reduce op, std::string_view what) override {
-    return timed(what == kBarrier ? "barrier" : "all_reduce", what, tensor,
-                 [&] { return group_->all_reduce(tensor, op, what); });
-  }
-  Pending all_gather(const torch::Tensor& out, const torch::Tensor& in,
-                     std::string_view what) override {
-    return timed("all_gather_into_tensor", what, out,
-                 [&] { return group_->all_gather(out, in, what); });
-  }
-  Pending reduce_scatter(const torch::Tensor& out, const torch::Tensor& in,
-                         std::string_view what) override {
-    return timed("reduce_scatter_tensor", what, in,
-                 [&] { return group_->reduce_scatter(out, in, what); });
-  }
-  Pending broadcast(const torch::Tensor& tensor, int root, std::string_view what) override {
-    return timed("broadcast", what, tensor, [&] { return group_->broadcast(tensor, root, what); });
-  }
-
- private:
-  template <typename Issue>
-  Pending timed(const char* operation, std::string_view what, const torch::Tensor& whole,
-                Issue&& issue) {
-    if (!log_.counts(operation)) return issue();
+  Pending issue(const Collective& collective) override {
+    const char* const operation = name_of(collective);
+    if (!log_.counts(operation)) return group_->issue(collective);
+    const torch::Tensor& whole = collective.whole();
     finish_queued_work(whole.device());
     const Stopwatch watch;
-    issue().wait();
+    group_->issue(collective).wait();
     finish_queued_work(whole.device());
-    log_.add(operation, what, static_cast<int64_t>(whole.nbytes()), watch.seconds());
+    log_.add(operation, collective.what, static_cast<int64_t>(whole.nbytes()), watch.seconds());
     return {};
   }
 
+ private:
   std::unique_ptr<Group> group_;
   CommLog& log_;
 };

@@ -231,28 +231,22 @@ class Copying final : public Exchange {
 
 }  // namespace
 
-std::unique_ptr<Exchange> exchange_all_reduce(SharedRing& ring, uint64_t first,
-                                              const torch::Tensor& tensor, Reduce op) {
-  if (tensor.nbytes() <= std::min(kSmallBytes, ring.slot_bytes())) {
-    return std::make_unique<SmallAllReduce>(ring, first, tensor, op);
+std::unique_ptr<Exchange> make_exchange(SharedRing& ring, uint64_t first,
+                                        const Collective& collective) {
+  const auto& [kind, out, in, what, op, root] = collective;
+  switch (kind) {
+    case Collective::Kind::kAllReduce:
+      if (out.nbytes() <= std::min(kSmallBytes, ring.slot_bytes()))
+        return std::make_unique<SmallAllReduce>(ring, first, out, op);
+      return std::make_unique<AllReduce>(ring, first, out, op);
+    case Collective::Kind::kAllGather:
+      return std::make_unique<Copying>(ring, first, out, in, Copying::kEverybody);
+    case Collective::Kind::kReduceScatter:
+      return std::make_unique<ReduceScatter>(ring, first, out, in);
+    case Collective::Kind::kBroadcast:
+      return std::make_unique<Copying>(ring, first, out, in, root);
   }
-  return std::make_unique<AllReduce>(ring, first, tensor, op);
-}
-
-std::unique_ptr<Exchange> exchange_all_gather(SharedRing& ring, uint64_t first,
-                                              const torch::Tensor& out, const torch::Tensor& in) {
-  return std::make_unique<Copying>(ring, first, out, in, Copying::kEverybody);
-}
-
-std::unique_ptr<Exchange> exchange_reduce_scatter(SharedRing& ring, uint64_t first,
-                                                  const torch::Tensor& out,
-                                                  const torch::Tensor& in) {
-  return std::make_unique<ReduceScatter>(ring, first, out, in);
-}
-
-std::unique_ptr<Exchange> exchange_broadcast(SharedRing& ring, uint64_t first,
-                                             const torch::Tensor& tensor, int root) {
-  return std::make_unique<Copying>(ring, first, tensor, tensor, root);
+  throw InternalError("a collective of no kind");
 }
 
 }  // namespace zeroth::comm

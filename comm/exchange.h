@@ -35,15 +35,8 @@ class Exchange {
   uint64_t end_;
 };
 
-// Contiguous CPU tensors, as in Group; kept alive. `first` is the first piece's number in the ring.
-std::unique_ptr<Exchange> exchange_all_reduce(SharedRing& ring, uint64_t first,
-                                              const torch::Tensor& tensor, Reduce op);
-std::unique_ptr<Exchange> exchange_all_gather(SharedRing& ring, uint64_t first,
-                                              const torch::Tensor& out, const torch::Tensor& in);
-std::unique_ptr<Exchange> exchange_reduce_scatter(SharedRing& ring, uint64_t first,
-                                                  const torch::Tensor& out,
-                                                  const torch::Tensor& in);
-std::unique_ptr<Exchange> exchange_broadcast(SharedRing& ring, uint64_t first,
-                                             const torch::Tensor& tensor, int root);
+// Of contiguous CPU tensors, which it keeps alive. `first` is the first piece's number in the ring.
+std::unique_ptr<Exchange> make_exchange(SharedRing& ring, uint64_t first,
+                                        const Collective& collective);
 
 }  // namespace zeroth::comm

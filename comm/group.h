@@ -55,8 +55,24 @@ struct CommTimes {
   int64_t collectives = 0;
 };
 
+// What a collective does with the tensors of the ranks. Those of one kind have one meaning; the
+// verbs of Group say it.
+struct Collective {
+  enum class Kind { kAllReduce, kAllGather, kReduceScatter, kBroadcast };
+
+  Kind kind;
+  torch::Tensor out;         // where the result will be
+  torch::Tensor in;          // this rank's part of it; `out` itself where it is in place
+  std::string_view what;     // names the data for messages; only read while it is issued
+  Reduce op = Reduce::kSum;  // of an all-reduce
+  int root = 0;              // of a broadcast
+
+  // The longer of the two: all that the ranks hold together.
+  const torch::Tensor& whole() const { return kind == Kind::kReduceScatter ? in : out; }
+};
+
 // Tensors are contiguous and of one dtype. `what` names the data for messages ("parameters of block
-// 3 (layers.2)"); only read during the call.
+// 3 (layers.2)").
 class Group {
  public:
   virtual ~Group() = default;
@@ -65,17 +81,27 @@ class Group {
   virtual int size() const = 0;
 
   // In place, element-wise over the ranks.
-  virtual Pending all_reduce(const torch::Tensor& tensor, Reduce op = Reduce::kSum,
-                             std::string_view what = {}) = 0;
+  Pending all_reduce(const torch::Tensor& tensor, Reduce op = Reduce::kSum,
+                     std::string_view what = {}) {
+    return issue({Collective::Kind::kAllReduce, tensor, tensor, what, op});
+  }
   // out [size * n] = the ranks' in [n] one after the other; `in` may be this rank's own part of
   // `out`.
-  virtual Pending all_gather(const torch::Tensor& out, const torch::Tensor& in,
-                             std::string_view what = {}) = 0;
+  Pending all_gather(const torch::Tensor& out, const torch::Tensor& in,
+                     std::string_view what = {}) {
+    return issue({Collective::Kind::kAllGather, out, in, what});
+  }
   // out [n] = this rank's part of the sum of all ranks' in [size * n]. `in` may be overwritten.
-  virtual Pending reduce_scatter(const torch::Tensor& out, const torch::Tensor& in,
-                                 std::string_view what = {}) = 0;
+  Pending reduce_scatter(const torch::Tensor& out, const torch::Tensor& in,
+                         std::string_view what = {}) {
+    return issue({Collective::Kind::kReduceScatter, out, in, what});
+  }
   // tensor of `root` to all.
-  virtual Pending broadcast(const torch::Tensor& tensor, int root, std::string_view what = {}) = 0;
+  Pending broadcast(const torch::Tensor& tensor, int root, std::string_view what = {}) {
+    return issue({Collective::Kind::kBroadcast, tensor, tensor, what, Reduce::kSum, root});
+  }
+  // What the verbs above come to. Throws an InternalError where sizes or dtypes do not fit.
+  virtual Pending issue(const Collective& collective) = 0;
 
   // All zero where nothing crosses ranks.
   virtual CommTimes times() const { return {}; }

@@ -39,38 +39,17 @@ class HostStagedGroup final : public Group {
   int size() const override { return host_->size(); }
   CommTimes times() const override { return host_->times(); }
 
-  Pending all_reduce(const torch::Tensor& tensor, Reduce op, std::string_view what) override {
-    if (tensor.is_cpu()) return host_->all_reduce(tensor, op, what);
-    const torch::Tensor staged = to_host(tensor);
-    return back(host_->all_reduce(staged, op, what), staged, tensor);
-  }
-
-  Pending all_gather(const torch::Tensor& out, const torch::Tensor& in,
-                     std::string_view what) override {
-    if (out.is_cpu()) return host_->all_gather(out, in, what);
-    const torch::Tensor staged = pinned(out);
-    return back(host_->all_gather(staged, to_host(in), what), staged, out);
-  }
-
-  Pending reduce_scatter(const torch::Tensor& out, const torch::Tensor& in,
-                         std::string_view what) override {
-    if (out.is_cpu()) return host_->reduce_scatter(out, in, what);
-    const torch::Tensor staged = pinned(out);
-    return back(host_->reduce_scatter(staged, to_host(in), what), staged, out);
-  }
-
-  Pending broadcast(const torch::Tensor& tensor, int root, std::string_view what) override {
-    if (tensor.is_cpu()) return host_->broadcast(tensor, root, what);
-    const torch::Tensor staged = to_host(tensor);
-    return back(host_->broadcast(staged, root, what), staged, tensor);
+  Pending issue(const Collective& collective) override {
+    if (collective.out.is_cpu()) return host_->issue(collective);
+    const bool in_place = collective.out.is_same(collective.in);
+    Collective staged = collective;
+    staged.in = to_host(collective.in);
+    staged.out = in_place ? staged.in : pinned(collective.out);
+    return Pending(
+        std::make_shared<StagedPending>(host_->issue(staged), staged.out, collective.out));
   }
 
  private:
-  static Pending back(Pending pending, torch::Tensor host, torch::Tensor device) {
-    return Pending(
-        std::make_shared<StagedPending>(std::move(pending), std::move(host), std::move(device)));
-  }
-
   std::unique_ptr<Group> host_;
 };
 

@@ -227,48 +227,16 @@ class SharedMemoryGroup final : public Group {
   int size() const override { return worker_->size(); }
   CommTimes times() const override { return worker_->times(); }
 
-  Pending all_reduce(const torch::Tensor& tensor, Reduce op, std::string_view what) override {
-    return start({"all-reduce", what, tensor}, [&](SharedRing& ring, uint64_t first) {
-      return exchange_all_reduce(ring, first, tensor, op);
+  Pending issue(const Collective& collective) override {
+    require_fit(collective, size());
+    auto job = worker_->issue(Call(collective), [&](SharedRing& ring, uint64_t first) {
+      return make_exchange(ring, first, collective);
     });
-  }
-
-  Pending all_gather(const torch::Tensor& out, const torch::Tensor& in,
-                     std::string_view what) override {
-    require_fit(out, in);
-    return start({"all-gather", what, out}, [&](SharedRing& ring, uint64_t first) {
-      return exchange_all_gather(ring, first, out, in);
-    });
-  }
-
-  Pending reduce_scatter(const torch::Tensor& out, const torch::Tensor& in,
-                         std::string_view what) override {
-    require_fit(in, out);
-    return start({"reduce-scatter", what, in}, [&](SharedRing& ring, uint64_t first) {
-      return exchange_reduce_scatter(ring, first, out, in);
-    });
-  }
-
-  Pending broadcast(const torch::Tensor& tensor, int root, std::string_view what) override {
-    return start({"broadcast", what, tensor}, [&](SharedRing& ring, uint64_t first) {
-      return exchange_broadcast(ring, first, tensor, root);
-    });
-  }
-
- private:
-  void require_fit(const torch::Tensor& whole, const torch::Tensor& part) const {
-    ZEROTH_CHECK(
-        whole.numel() == part.numel() * size() && whole.scalar_type() == part.scalar_type(),
-        "whole {} {}, part {} {}", whole.numel(), whole.toString(), part.numel(), part.toString());
-  }
-
-  template <typename MakeExchange>
-  Pending start(Call call, MakeExchange&& make) {
-    auto job = worker_->issue(std::move(call), make);
     if (job->done) return {};
     return Pending(std::make_shared<SharedPending>(worker_, std::move(job)));
   }
 
+ private:
   std::shared_ptr<Worker> worker_;
 };
 

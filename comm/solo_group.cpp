@@ -1,4 +1,4 @@
-#include "base/error.h"
+#include "comm/call.h"
 #include "comm/group.h"
 
 namespace zeroth::comm {
@@ -8,20 +8,9 @@ class SoloGroup final : public Group {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
-  Pending all_reduce(const torch::Tensor&, Reduce, std::string_view) override { return {}; }
-  Pending all_gather(const torch::Tensor& out, const torch::Tensor& in, std::string_view) override {
-    return copy(out, in);
-  }
-  Pending reduce_scatter(const torch::Tensor& out, const torch::Tensor& in,
-                         std::string_view) override {
-    return copy(out, in);
-  }
-  Pending broadcast(const torch::Tensor&, int, std::string_view) override { return {}; }
-
- private:
-  static Pending copy(const torch::Tensor& out, const torch::Tensor& in) {
-    ZEROTH_CHECK(out.numel() == in.numel(), "out {}, in {}", out.numel(), in.numel());
-    if (out.data_ptr() != in.data_ptr()) out.copy_(in);
+  Pending issue(const Collective& collective) override {
+    require_fit(collective, size());
+    if (collective.out.data_ptr() != collective.in.data_ptr()) collective.out.copy_(collective.in);
     return {};
   }
 };

@@ -27,27 +27,14 @@ class DryGroup final : public comm::Group {
   explicit DryGroup(int size) : size_(size) {}
   int rank() const override { return 0; }
   int size() const override { return size_; }
-  comm::Pending all_reduce(const torch::Tensor&, comm::Reduce, std::string_view) override {
-    return pending();
-  }
-  comm::Pending all_gather(const torch::Tensor&, const torch::Tensor&, std::string_view) override {
-    return pending();
-  }
-  comm::Pending reduce_scatter(const torch::Tensor&, const torch::Tensor&,
-                               std::string_view) override {
-    return pending();
-  }
-  comm::Pending broadcast(const torch::Tensor&, int, std::string_view) override {
-    return pending();
+  comm::Pending issue(const comm::Collective&) override {
+    return size_ > 1 ? comm::Pending(std::make_shared<Dry>()) : comm::Pending();
   }
 
  private:
   struct Dry final : comm::Pending::Impl {
     void wait() override {}
   };
-  comm::Pending pending() const {
-    return size_ > 1 ? comm::Pending(std::make_shared<Dry>()) : comm::Pending();
-  }
 
   int size_;
 };

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <string_view>
 #include <utility>
 
 #include "comm/mesh.h"
@@ -14,20 +13,8 @@ class SameGroup final : public comm::Group {
   explicit SameGroup(std::shared_ptr<comm::Mesh> mesh) : mesh_(std::move(mesh)) {}
   int rank() const override { return mesh_->rank(); }
   int size() const override { return mesh_->world_size(); }
-  comm::Pending all_reduce(const torch::Tensor& tensor, comm::Reduce op,
-                           std::string_view what) override {
-    return mesh_->data().all_reduce(tensor, op, what);
-  }
-  comm::Pending all_gather(const torch::Tensor& out, const torch::Tensor& in,
-                           std::string_view what) override {
-    return mesh_->data().all_gather(out, in, what);
-  }
-  comm::Pending reduce_scatter(const torch::Tensor& out, const torch::Tensor& in,
-                               std::string_view what) override {
-    return mesh_->data().reduce_scatter(out, in, what);
-  }
-  comm::Pending broadcast(const torch::Tensor& tensor, int root, std::string_view what) override {
-    return mesh_->data().broadcast(tensor, root, what);
+  comm::Pending issue(const comm::Collective& collective) override {
+    return mesh_->data().issue(collective);
   }
 
  private:

@@ -55,19 +55,11 @@ class FirstRank final : public comm::Group {
   FirstRank(int size, SlowDevice* device) : size_(size), device_(device) {}
   int rank() const override { return 0; }
   int size() const override { return size_; }
-  comm::Pending all_reduce(const torch::Tensor&, comm::Reduce, std::string_view) override {
-    return pending();
-  }
-  comm::Pending all_gather(const torch::Tensor&, const torch::Tensor&, std::string_view) override {
-    return pending();
-  }
-  comm::Pending reduce_scatter(const torch::Tensor& out, const torch::Tensor& in,
-                               std::string_view) override {
-    out.copy_(in.narrow(0, 0, out.numel()));
-    return pending();
-  }
-  comm::Pending broadcast(const torch::Tensor&, int, std::string_view) override {
-    return pending();
+  comm::Pending issue(const comm::Collective& collective) override {
+    const auto& [kind, out, in, what, op, root] = collective;
+    if (kind == comm::Collective::Kind::kReduceScatter) out.copy_(in.narrow(0, 0, out.numel()));
+    const int block = device_ == nullptr ? 0 : device_->queued;
+    return comm::Pending(std::make_shared<OnDevice>(device_, block));
   }
 
  private:
@@ -81,10 +73,6 @@ class FirstRank final : public comm::Group {
     SlowDevice* device;
     int issued_at;
   };
-  comm::Pending pending() const {
-    const int block = device_ == nullptr ? 0 : device_->queued;
-    return comm::Pending(std::make_shared<OnDevice>(device_, block));
-  }
 
   int size_;
   SlowDevice* device_;
