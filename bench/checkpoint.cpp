@@ -1,12 +1,12 @@
 // Checkpoints of a Llama-shaped model of random weights: at once beside a plain writer of the same
 // bytes, and while training goes on beside the same steps without.
 //
-//   build/bin/zeroth --num_gpus 2 build/bin/checkpoint DS_CONFIG FOLDER [small|large [ROWS
+//   build/bin/zeroth --num_gpus 2 build/bin/checkpoint DS_CONFIG FOLDER [small|large [TOKENS
 //   [PAIRS [STEPS]]]]
 //
-// small has 31.6M parameters, large 293M; a micro-batch has ROWS x 256 tokens. What is told are
-// medians of PAIRS, of STEPS steps each; without any, of files alone. FOLDER must not be there; it
-// is removed again.
+// small has 31.6M parameters, large 293M; a micro-batch has TOKENS tokens, in rows of up to 256.
+// What is told are medians of PAIRS, of STEPS steps each, with the least and the greatest of what
+// differs little; without any steps, of files alone. FOLDER must not be there; it is removed again.
 #include <ATen/ATen.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -26,6 +26,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "comm/agreement.h"
 #include "engine/engine.h"
 #include "engine/start.h"
 #include "model/blocks/build.h"
@@ -37,7 +38,7 @@ using namespace zeroth;
 using engine::StartOptions;
 namespace fs = std::filesystem;
 
-constexpr int64_t kTokens = 256;
+constexpr int64_t kLongestRow = 256;
 constexpr double kMiB = 1 << 20;
 
 model::ModelSpec spec_of(bool large) {
@@ -50,15 +51,16 @@ model::ModelSpec spec_of(bool large) {
   spec.num_heads = large ? 16 : 8;
   spec.num_kv_heads = large ? 8 : 4;
   spec.head_dim = 64;
-  spec.max_positions = kTokens;
+  spec.max_positions = kLongestRow;
   return spec;
 }
 
 struct RandomTokens final : engine::Loader {
-  RandomTokens(int64_t rows_, int64_t vocab_) : rows(rows_), vocab(vocab_) {}
+  RandomTokens(int64_t tokens, int64_t vocab_)
+      : length(std::min(tokens, kLongestRow)), rows(tokens / length), vocab(vocab_) {}
   model::MicroBatch next() override {
     model::MicroBatch batch;
-    batch.tokens = at::randint(vocab, {rows, kTokens}, torch::kLong);
+    batch.tokens = at::randint(vocab, {rows, length}, torch::kLong);
     batch.targets = batch.tokens;
     for (int64_t row = 0; row < rows; ++row) {
       batch.samples.push_back(row);
@@ -66,7 +68,7 @@ struct RandomTokens final : engine::Loader {
     }
     return batch;
   }
-  int64_t rows, vocab;
+  int64_t length, rows, vocab;
 };
 
 double median(std::vector<double> values) {
@@ -228,16 +230,19 @@ struct Beside {
         "copies; written in {:.0f} steps\n",
         median(held_up), 100 * median(held_up) / save, median(start), median(finish),
         median(written_in));
+    const auto [least, most] = std::minmax_element(longer.begin(), longer.end());
     fmt::print(
-        "{} steps       {:.3f} s without, {:.3f} s with; longer by {:.3f} s, {:.0f} % of a save\n",
-        steps, median(without), median(with), median(longer), 100 * median(longer) / save);
+        "{} steps       {:.3f} s without, {:.3f} s with; longer by {:.3f} s ({:.3f} to {:.3f}), "
+        "{:.0f} % of a save\n",
+        steps, median(without), median(with), median(longer), *least, *most,
+        100 * median(longer) / save);
   }
 };
 
 void measure(Bench& bench, engine::Engine& engine, int pairs, int steps) {
   const int64_t own = bytes_of_rank(engine);
   const auto told = torch::full({1}, static_cast<double>(own), torch::kDouble);
-  engine.mesh().data().all_reduce(told).wait();
+  engine.mesh().host().all_reduce(told).wait();
   const double mib = told.item<double>() / kMiB;
   bench.train(std::max(steps, 1));
   std::vector<double> plain, saves, loads;
@@ -267,14 +272,14 @@ int main(int argc, char** argv) {
   Start run;
   std::unique_ptr<engine::Engine> engine;
   try {
-    if (argc < 3) throw Error("checkpoint DS_CONFIG FOLDER [small|large [ROWS [PAIRS [STEPS]]]]");
+    if (argc < 3) throw Error("checkpoint DS_CONFIG FOLDER [small|large [TOKENS [PAIRS [STEPS]]]]");
     const auto number = [&](int index, int usual) {
       return argc > index ? std::atoi(argv[index]) : usual;
     };
     const model::ModelSpec spec = spec_of(argc > 3 && std::string(argv[3]) == "large");
-    const int64_t rows = number(4, 4);
+    const RandomTokens data(std::max(1, number(4, 1024)), spec.vocab_size);
     StartOptions options;
-    options.flags.micro_batch = rows;
+    options.flags.micro_batch = data.rows;
     options.hidden_size = spec.hidden_size;
     run = start(argv[1], options);
     engine = initialize(
@@ -284,7 +289,7 @@ int main(int argc, char** argv) {
     if (run.mesh->rank() == 0 && !fs::create_directory(folder)) {
       throw Error("{} is there", folder.string());
     }
-    Bench bench(*engine, folder, {rows, spec.vocab_size});
+    Bench bench(*engine, folder, data);
     measure(bench, *engine, number(5, 5), number(6, 8));
     comm::barrier(*run.mesh);
     if (run.mesh->rank() == 0) fs::remove_all(folder);

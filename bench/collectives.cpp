@@ -55,7 +55,7 @@ Times measure(int ranks, Transport transport) {
   Times times;
   testing::run_ranks(ranks,
                      [&](std::shared_ptr<comm::Mesh> mesh) {
-                       comm::Group& group = mesh->data();
+                       comm::Group& group = mesh->world();
                        for (const int64_t bytes : kSizes) {
                          const torch::Tensor whole = torch::zeros({bytes / 4 / ranks * ranks});
                          const torch::Tensor part = torch::zeros({whole.numel() / ranks});

@@ -76,8 +76,9 @@ struct State {
   std::string message(const Call& call, uint64_t number, const std::string& why) const {
     const std::string peers =
         options.table ? options.table->explain(number, {}) : std::string("its peers are not known");
-    return fmt::format("rank {} of {}: {} over '{}' failed: {}; {}", backend->getRank(),
-                       backend->getSize(), call.describe(), options.name, why, peers);
+    return fmt::format("{}: {} over {} failed: {}; {}",
+                       options.members.name_of(backend->getRank(), backend->getSize()),
+                       call.describe(), options.members.name(), why, peers);
   }
   [[noreturn]] void fail(const Call& call, uint64_t number, const std::exception& cause) const {
     throw Error("{}", message(call, number, words_of(cause)));
@@ -215,8 +216,9 @@ class C10dGroup final : public Group {
     const auto watchdog = state_->options.watchdog;
     if (!watchdog) return;
     const auto guard =
-        watchdog->guard([rank = rank(), name = state_->options.name](const std::string& why) {
-          return fmt::format("rank {}: the end of group '{}' failed: {}", rank, name, why);
+        watchdog->guard([rank = rank(), members = state_->options.members](const std::string& why) {
+          return fmt::format("rank {}: the end of group {} failed: {}", members.number(rank),
+                             members.name(), why);
         });
     try {
       state_->backend->shutdown();
@@ -229,6 +231,11 @@ class C10dGroup final : public Group {
   CommTimes times() const override {
     state_->device_waits.collect(state_->times);
     return state_->times;
+  }
+
+  std::unique_ptr<Group> split(const Partition& partition) override {
+    ZEROTH_CHECK(state_->options.split != nullptr, "group {}", state_->options.members.name());
+    return state_->options.split(partition);
   }
 
   Pending issue(const Collective& collective) override {

@@ -1,10 +1,11 @@
 // A Group over any c10d backend (Gloo, NCCL).
 #pragma once
 
+#include <functional>
 #include <memory>
-#include <string>
 
 #include "comm/group.h"
+#include "comm/members.h"
 #include "comm/rank_table.h"
 #include "comm/watchdog.h"
 
@@ -15,12 +16,14 @@ class Backend;
 namespace zeroth::comm {
 
 struct C10dGroupOptions {
-  std::string name = "data";  // appears in errors
+  Members members = {};
   // Where errors look for what the peers do; may be null.
   std::shared_ptr<RankTable> table = nullptr;
   // For a backend whose collectives a device waits for and not the host (NCCL). Null: the host
   // waits, at most as long as the backend's own time limit.
   std::shared_ptr<Watchdog> watchdog = nullptr;
+  // As Group::split: connects the backend's ranks in parts.
+  std::function<std::unique_ptr<Group>(const Partition&)> split = {};
 };
 
 // Takes shared ownership of the backend.

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/units.h"
+#include "comm/agreement.h"
 #include "comm/call.h"
-#include "comm/mesh.h"
 
 namespace zeroth::comm {
 namespace {
@@ -49,8 +49,13 @@ class LoggedGroup final : public Group {
     const Stopwatch watch;
     group_->issue(collective).wait();
     finish_queued_work(whole.device());
-    log_.add(operation, collective.what, static_cast<int64_t>(whole.nbytes()), watch.seconds());
+    log_.add({operation, static_cast<int64_t>(whole.nbytes()), size()}, collective.what,
+             watch.seconds());
     return {};
+  }
+
+  std::unique_ptr<Group> split(const Partition& partition) override {
+    return make_logged_group(group_->split(partition), log_);
   }
 
  private:
@@ -65,26 +70,24 @@ bool CommLog::counts(std::string_view operation) const {
   return config_.prof_all || std::find(named.begin(), named.end(), operation) != named.end();
 }
 
-void CommLog::add(std::string_view operation, std::string_view what, int64_t bytes,
-                  double seconds) {
-  std::string name(operation);
-  if (config_.debug && !what.empty()) name += fmt::format(" ({})", what);
-  Total& total = totals_[{name, bytes}];
+void CommLog::add(Key key, std::string_view what, double seconds) {
+  if (config_.debug && !what.empty()) key.operation += fmt::format(" ({})", what);
+  Total& total = totals_[key];
   ++total.count;
   total.seconds += seconds;
   if (!config_.verbose) return;
-  const Bandwidth speed = bandwidth(operation, bytes, seconds);
-  lines_.push_back(
-      fmt::format("comm op: {} | time (ms): {:.2f} | msg size: {} | algbw (Gbps): {:.2f} | busbw "
-                  "(Gbps): {:.2f}",
-                  name, seconds * 1e3, format_bytes(bytes), 8 * speed.algorithm, 8 * speed.bus));
+  const Bandwidth speed = bandwidth(key, seconds);
+  lines_.push_back(fmt::format(
+      "comm op: {} | time (ms): {:.2f} | msg size: {} | algbw (Gbps): {:.2f} | busbw "
+      "(Gbps): {:.2f}",
+      key.operation, seconds * 1e3, format_bytes(key.bytes), 8 * speed.algorithm, 8 * speed.bus));
 }
 
-CommLog::Bandwidth CommLog::bandwidth(std::string_view operation, int64_t bytes,
-                                      double seconds) const {
+CommLog::Bandwidth CommLog::bandwidth(const Key& key, double seconds) {
   if (seconds <= 0) return {};
-  const double algorithm = static_cast<double>(bytes) / seconds / 1e9;
-  const double others = static_cast<double>(ranks_ - 1) / ranks_;
+  const double algorithm = static_cast<double>(key.bytes) / seconds / 1e9;
+  const double others = static_cast<double>(key.ranks - 1) / key.ranks;
+  const std::string& operation = key.operation;
   if (operation.starts_with("all_reduce")) return {algorithm, algorithm * 2 * others};
   const bool parts = operation.starts_with("all_gather") || operation.starts_with("reduce_scatter");
   return {algorithm, parts ? algorithm * others : algorithm};
@@ -95,18 +98,18 @@ std::vector<std::string> CommLog::table() const {
   if (totals_.empty()) return lines;
   const size_t width =
       std::max_element(totals_.begin(), totals_.end(), [](const auto& a, const auto& b) {
-        return a.first.first.size() < b.first.first.size();
-      })->first.first.size();
-  lines.push_back(fmt::format("{:<{}}  {:>10}  {:>8}  {:>11}  {:>9}  {:>12}  {:>12}", "collective",
-                              width, "size", "count", "total ms", "mean ms", "algbw Gbps",
-                              "busbw Gbps"));
+        return a.first.operation.size() < b.first.operation.size();
+      })->first.operation.size();
+  lines.push_back(fmt::format("{:<{}}  {:>10}  {:>5}  {:>8}  {:>11}  {:>9}  {:>12}  {:>12}",
+                              "collective", width, "size", "ranks", "count", "total ms", "mean ms",
+                              "algbw Gbps", "busbw Gbps"));
   for (const auto& [key, total] : totals_) {
-    const auto& [name, bytes] = key;
     const double mean = total.seconds / static_cast<double>(total.count);
-    const Bandwidth speed = bandwidth(name, bytes, mean);
-    lines.push_back(fmt::format("{:<{}}  {:>10}  {:>8}  {:>11.2f}  {:>9.3f}  {:>12.2f}  {:>12.2f}",
-                                name, width, format_bytes(bytes), total.count, total.seconds * 1e3,
-                                mean * 1e3, 8 * speed.algorithm, 8 * speed.bus));
+    const Bandwidth speed = bandwidth(key, mean);
+    lines.push_back(
+        fmt::format("{:<{}}  {:>10}  {:>5}  {:>8}  {:>11.2f}  {:>9.3f}  {:>12.2f}  {:>12.2f}",
+                    key.operation, width, format_bytes(key.bytes), key.ranks, total.count,
+                    total.seconds * 1e3, mean * 1e3, 8 * speed.algorithm, 8 * speed.bus));
   }
   return lines;
 }

@@ -17,6 +17,13 @@ namespace zeroth::comm {
 
 class CommLog {
  public:
+  // Collectives of one kind and size in groups of one size.
+  struct Key {
+    std::string operation;
+    int64_t bytes = 0;
+    int ranks = 0;
+    auto operator<=>(const Key&) const = default;
+  };
   struct Total {
     int64_t count = 0;
     double seconds = 0;
@@ -27,34 +34,33 @@ class CommLog {
     double bus = 0;        // what each rank's link carries: comparable between operations
   };
 
-  CommLog(int ranks, configs::CommsLoggerConfig config)
-      : ranks_(ranks), config_(std::move(config)) {}
+  explicit CommLog(configs::CommsLoggerConfig config) : config_(std::move(config)) {}
 
   // Whether prof_all or prof_ops ask for the operation.
   bool counts(std::string_view operation) const;
-  // `operation` as DeepSpeed names it; `what`: whose data it is; `bytes`: of the whole tensor.
-  void add(std::string_view operation, std::string_view what, int64_t bytes, double seconds);
+  // `key.operation` as DeepSpeed names it, `key.bytes` of the whole tensor; `what`: whose data it
+  // is.
+  void add(Key key, std::string_view what, double seconds);
 
   // Bus bandwidth as nccl-tests define it (doc/PERFORMANCE.md): algorithm bandwidth times
   // 2 (n - 1) / n for all-reduce, (n - 1) / n for all-gather and reduce-scatter, 1 for the others.
-  Bandwidth bandwidth(std::string_view operation, int64_t bytes, double seconds) const;
+  static Bandwidth bandwidth(const Key& key, double seconds);
 
-  // (operation, bytes) -> total.
-  const std::map<std::pair<std::string, int64_t>, Total>& totals() const { return totals_; }
+  const std::map<Key, Total>& totals() const { return totals_; }
   // For a person, in lines; empty when nothing was counted.
   std::vector<std::string> table() const;
   // With `verbose`: a line for each collective since the last call.
   std::vector<std::string> take_lines() { return std::exchange(lines_, {}); }
 
  private:
-  int ranks_;
   configs::CommsLoggerConfig config_;
-  std::map<std::pair<std::string, int64_t>, Total> totals_;
+  std::map<Key, Total> totals_;
   std::vector<std::string> lines_;
 };
 
-// Every collective that `log` counts has ended when its call returns, on a GPU too: its time is
-// exact, and nothing overlaps with it. Keeps a reference to `log`.
+// Every collective of the group, and of its parts, that `log` counts has ended when its call
+// returns, on a GPU too: its time is exact, and nothing overlaps with it. Keeps a reference to
+// `log`.
 std::unique_ptr<Group> make_logged_group(std::unique_ptr<Group> group, CommLog& log);
 
 }  // namespace zeroth::comm

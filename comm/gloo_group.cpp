@@ -1,6 +1,7 @@
 // The only source that sees Gloo's own headers.
 #include "comm/gloo_group.h"
 
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "base/error.h"
@@ -8,6 +9,20 @@
 #include "comm/call.h"
 
 namespace zeroth::comm {
+namespace {
+
+std::unique_ptr<Group> split_gloo(const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                  GlooOptions options, const Partition& partition) {
+  const Place place = place_in(partition, rank);
+  if (place.size == 1) return make_solo_group();
+  options.members = place.members;
+  options.table = nullptr;
+  const auto prefix = fmt::format("{}/{}", partition.name, place.members.number(0));
+  return make_gloo_group(c10::make_intrusive<c10d::PrefixStore>(prefix, store), place.rank,
+                         place.size, options);
+}
+
+}  // namespace
 
 std::unique_ptr<Group> make_gloo_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                        int size, const GlooOptions& options) {
@@ -17,11 +32,17 @@ std::unique_ptr<Group> make_gloo_group(const c10::intrusive_ptr<c10d::Store>& st
         options.address.empty() ? c10d::ProcessGroupGloo::createDefaultDevice()
                                 : c10d::ProcessGroupGloo::createDeviceForHostname(options.address));
     auto backend = c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, settings);
-    return make_c10d_group(backend, {.name = options.name, .table = options.table});
+    C10dGroupOptions settings_of_group{.members = options.members, .table = options.table};
+    if (options.members.ranks.empty()) {
+      settings_of_group.split = [store, rank, options](const Partition& partition) {
+        return split_gloo(store, rank, options, partition);
+      };
+    }
+    return make_c10d_group(backend, std::move(settings_of_group));
   } catch (const std::exception& cause) {
-    throw Error("rank {} of {}: cannot connect group '{}' over Gloo ({}): {}", rank, size,
-                options.name, options.address.empty() ? "default address" : options.address,
-                words_of(cause));
+    throw Error("{}: cannot connect group {} over Gloo ({}): {}",
+                options.members.name_of(rank, size), options.members.name(),
+                options.address.empty() ? "default address" : options.address, words_of(cause));
   }
 }
 

@@ -15,7 +15,7 @@ class Store;
 namespace zeroth::comm {
 
 struct GlooOptions {
-  std::string name = "data";
+  Members members = {};
   // An address of this host that the other ranks reach; empty: the one that the host's name
   // resolves to.
   std::string address;

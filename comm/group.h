@@ -1,12 +1,14 @@
 // Ranks that exchange tensors. Every collective is issued by all ranks of the group, in the same
-// order, from one thread.
+// order, from one thread, which is also that of all groups that were split off one another.
 #pragma once
 
 #include <torch/types.h>
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace zeroth::comm {
 
@@ -28,7 +30,8 @@ class Pending {
   explicit Pending(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
   // On the CPU: blocks until the result is there. On CUDA: makes the current stream wait. Throws an
-  // Error that names the collective and the rank when a peer is lost or the time limit has passed.
+  // Error that names the collective and the rank when a peer is lost or the time limit has passed:
+  // mostly of this one, else of one in another group whose bytes the wait has moved.
   // A second call does nothing.
   void wait() {
     if (!impl_) return;
@@ -53,6 +56,15 @@ struct CommTimes {
   double under_way_s = 0;  // from issue to the end of wait(), summed over collectives
   int64_t bytes = 0;       // of the whole tensors: reduced, gathered into, scattered from
   int64_t collectives = 0;
+
+  CommTimes& operator+=(const CommTimes& other) {
+    working_s += other.working_s;
+    waiting_s += other.waiting_s;
+    under_way_s += other.under_way_s;
+    bytes += other.bytes;
+    collectives += other.collectives;
+    return *this;
+  }
 };
 
 // What a collective does with the tensors of the ranks. Those of one kind have one meaning; the
@@ -69,6 +81,14 @@ struct Collective {
 
   // The longer of the two: all that the ranks hold together.
   const torch::Tensor& whole() const { return kind == Kind::kReduceScatter ? in : out; }
+};
+
+// The ranks of a group in parts: each of them is in one.
+struct Partition {
+  std::string name;                     // of each part, for messages: "tensor"
+  std::vector<std::vector<int>> parts;  // ranks, ascending
+
+  const std::vector<int>& part_of(int rank) const;
 };
 
 // Tensors are contiguous and of one dtype. `what` names the data for messages ("parameters of block
@@ -102,6 +122,11 @@ class Group {
   }
   // What the verbs above come to. Throws an InternalError where sizes or dtypes do not fit.
   virtual Pending issue(const Collective& collective) = 0;
+
+  // The group of this rank's part, in which its ranks are numbered from 0 in their order. To be
+  // asked of a group of all ranks, whose numbers messages use, and once for a name. Collective over
+  // all parts. Throws an Error that names the part.
+  virtual std::unique_ptr<Group> split(const Partition& partition) = 0;
 
   // All zero where nothing crosses ranks.
   virtual CommTimes times() const { return {}; }

@@ -39,6 +39,10 @@ class HostStagedGroup final : public Group {
   int size() const override { return host_->size(); }
   CommTimes times() const override { return host_->times(); }
 
+  std::unique_ptr<Group> split(const Partition& partition) override {
+    return make_host_staged_group(host_->split(partition));
+  }
+
   Pending issue(const Collective& collective) override {
     if (collective.out.is_cpu()) return host_->issue(collective);
     const bool in_place = collective.out.is_same(collective.in);

@@ -3,15 +3,18 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <filesystem>
+#include <tuple>
 
 #include "base/error.h"
 #include "comm/bootstrap.h"
 #include "comm/comm_log.h"
+#include "comm/device_staged_group.h"
 #include "comm/gloo_group.h"
 #include "comm/host_staged_group.h"
 #include "comm/join_host.h"
 #include "comm/nccl.h"
 #include "comm/rendezvous.h"
+#include "comm/share_segment.h"
 #include "comm/shared_memory_group.h"
 #include "comm/time_limit.h"
 #include "device/gpu.h"
@@ -32,7 +35,6 @@ struct Ranks {
   const RankEnv& env;
   Rendezvous met;
   HostSegment host;  // shared memory of all ranks, where they are on one host
-  std::shared_ptr<RankTable> table;
 };
 
 // Each rank waits for the others, and then for rank 0, which waits for all.
@@ -48,19 +50,14 @@ HostSegment join_host(const RankEnv& env, const Rendezvous& met, size_t bytes) {
 }
 
 Ranks gather_ranks(const RankEnv& env, size_t bytes) {
-  Ranks ranks{env, meet(env), {}, nullptr};
-  if (!on_one_host(env)) return ranks;
-  ranks.host = join_host(env, ranks.met, bytes);
-  if (ranks.host.segment) {
-    ranks.table = std::make_shared<RankTable>(ranks.host.segment, env.rank, env.world_size);
-  }
+  Ranks ranks{env, meet(env), {}};
+  if (on_one_host(env)) ranks.host = join_host(env, ranks.met, bytes);
   return ranks;
 }
 
 std::unique_ptr<Group> gloo(const Ranks& ranks) {
   GlooOptions options;
   options.timeout = ranks.env.timeout;
-  options.table = ranks.table;
   const bool loopback = is_loopback(ranks.env.master_addr);
   if (loopback || on_one_host(ranks.env))
     options.address = loopback ? ranks.env.master_addr : "127.0.0.1";
@@ -68,7 +65,11 @@ std::unique_ptr<Group> gloo(const Ranks& ranks) {
 }
 
 Mesh::Meeting meeting_of(const RankEnv& env, const Rendezvous& met) {
-  return {.key_store = met.key_store, .run_id = met.run, .local_size = env.local_size, .notes = {}};
+  return {.key_store = met.key_store,
+          .run_id = met.run,
+          .local_size = env.local_size,
+          .notes = {},
+          .host = nullptr};
 }
 
 // A stranger's word in the store does not decide over what data goes over the network.
@@ -97,6 +98,15 @@ void leave_key_store(const Rendezvous& met, Group& group, Mesh::Meeting& meeting
   meeting.key_store = nullptr;
 }
 
+std::unique_ptr<Group> over_shared_memory(const Ranks& ranks, const RingSize& ring) {
+  const auto& segment = ranks.host.segment;
+  const auto& [rank, size] = std::tie(ranks.env.rank, ranks.env.world_size);
+  const auto table = std::make_shared<RankTable>(segment, rank, size);
+  return make_shared_memory_group(
+      segment, table, rank, size,
+      {.timeout = ranks.env.timeout, .ring = ring, .run = ranks.met.run});
+}
+
 struct HostGroup {
   Mesh::Meeting meeting;
   std::unique_ptr<Group> group;  // of CPU tensors
@@ -110,8 +120,7 @@ HostGroup host_group(const RankEnv& env) {
     host.group = over_tcp(ranks, host.meeting);
     return host;
   }
-  host.group = make_shared_memory_group(ranks.host.segment, ranks.table, env.rank, env.world_size,
-                                        {.timeout = env.timeout, .ring = ring});
+  host.group = over_shared_memory(ranks, ring);
   leave_key_store(ranks.met, *host.group, host.meeting);
   return host;
 }
@@ -130,15 +139,27 @@ bool through_nccl(const RankEnv& env) {
   return env.nccl_shares_gpus && load_nccl().version() >= kNcclSharesGpus;
 }
 
+// A few numbers and words go through it: what ranks agree on.
+constexpr RingSize kSmallRing{.slot_bytes = 64 << 10, .slots = 4};
+
+std::unique_ptr<Mesh> nccl_mesh(const RankEnv& env, torch::Device device, const OnStuck& on_stuck) {
+  const Ranks ranks = gather_ranks(env, shared_memory_group_bytes(env.world_size, kSmallRing));
+  Mesh::Meeting meeting = meeting_of(env, ranks.met);
+  NcclOptions options{.timeout = env.timeout, .tables = {}, .on_stuck = on_stuck};
+  if (ranks.host.segment) {
+    meeting.host = over_shared_memory(ranks, kSmallRing);
+    options.tables = [host = meeting.host.get(), run = ranks.met.run](const Partition& partition) {
+      return share_table(*host, partition, run);
+    };
+  }
+  auto world = load_nccl().make_group(ranks.met.key_store, env.rank, env.world_size, options);
+  if (!meeting.host) meeting.host = make_device_staged_group(*world, device);
+  return std::make_unique<Mesh>(device, std::move(meeting), std::move(world));
+}
+
 std::unique_ptr<Mesh> gpu_mesh(const RankEnv& env, torch::Device device, const OnStuck& on_stuck) {
   if (env.world_size == 1) return std::make_unique<Mesh>(device, make_solo_group());
-  if (through_nccl(env)) {
-    const Ranks ranks = gather_ranks(env, RankTable::bytes(env.world_size));
-    auto group = load_nccl().make_group(
-        ranks.met.key_store, env.rank, env.world_size,
-        {.timeout = env.timeout, .table = ranks.table, .on_stuck = on_stuck});
-    return std::make_unique<Mesh>(device, meeting_of(env, ranks.met), std::move(group));
-  }
+  if (through_nccl(env)) return nccl_mesh(env, device, on_stuck);
   HostGroup host = host_group(env);
   host.meeting.notes.push_back("ranks that share a GPU exchange data through host memory");
   return std::make_unique<Mesh>(device, std::move(host.meeting),
@@ -151,43 +172,48 @@ bool use_cpu(const RankEnv& env) {
   return !std::filesystem::exists("/dev/nvidiactl") || !device::gpu_library();
 }
 
-int64_t over_ranks(int64_t value, Reduce op, std::string_view what, const Mesh& mesh) {
-  const torch::Tensor tensor =
-      torch::full({1}, value, torch::TensorOptions(mesh.device()).dtype(torch::kLong));
-  mesh.data().all_reduce(tensor, op, what).wait();
-  return tensor.item<int64_t>();
-}
-
 }  // namespace
 
-Mesh::Mesh(torch::Device device, std::unique_ptr<Group> data)
-    : Mesh(device, Meeting{}, std::move(data)) {}
+Mesh::Mesh(torch::Device device, std::unique_ptr<Group> world)
+    : Mesh(device, Meeting{}, std::move(world)) {}
 
-Mesh::Mesh(torch::Device device, Meeting meeting, std::unique_ptr<Group> data)
+Mesh::Mesh(torch::Device device, Meeting meeting, std::unique_ptr<Group> world)
     : device_(device),
       meeting_(std::make_unique<Meeting>(std::move(meeting))),
-      data_(std::move(data)) {}
+      world_(std::move(world)),
+      grid_(GridShape::data(world_->size())) {}
 
 Mesh::~Mesh() = default;
 
+void Mesh::arrange(const GridShape& shape) {
+  if (shape == grid_.shape()) return;
+  ZEROTH_CHECK(parts_.empty(), "{} groups were asked for already", parts_.size());
+  if (shape.ranks() != world_size())
+    throw Error("a grid of {} has {} ranks, the world {}", shape.str(), shape.ranks(),
+                world_size());
+  grid_ = RankGrid(shape);
+}
+
+Group& Mesh::group(Axes axes) const {
+  const int ranks = grid_.shape().ranks_along(axes);
+  if (ranks == world_size()) return *world_;
+  const auto known = parts_.find(axes);
+  if (known != parts_.end()) return *known->second;
+  auto part = ranks == 1 ? make_solo_group() : world_->split(grid_.along(axes));
+  return *parts_.emplace(axes, std::move(part)).first->second;
+}
+
+CommTimes Mesh::times() const {
+  CommTimes sum = world_->times();
+  for (const auto& [axes, part] : parts_) sum += part->times();
+  return sum;
+}
+
 void Mesh::log_collectives(const configs::CommsLoggerConfig& config) {
   if (log_) return;
-  log_ = std::make_unique<CommLog>(world_size(), config);
-  data_ = make_logged_group(std::move(data_), *log_);
-}
-
-void barrier(const Mesh& mesh) {
-  const torch::Tensor nothing = torch::zeros({1}, mesh.device());
-  mesh.data().all_reduce(nothing, Reduce::kSum, kBarrier).wait();
-  nothing.item<float>();  // on a GPU only this waits for the result
-}
-
-int64_t least_over_ranks(int64_t value, std::string_view what, const Mesh& mesh) {
-  return over_ranks(value, Reduce::kMin, what, mesh);
-}
-
-int64_t greatest_over_ranks(int64_t value, std::string_view what, const Mesh& mesh) {
-  return over_ranks(value, Reduce::kMax, what, mesh);
+  log_ = std::make_unique<CommLog>(config);
+  world_ = make_logged_group(std::move(world_), *log_);
+  for (auto& [axes, part] : parts_) part = make_logged_group(std::move(part), *log_);
 }
 
 void load_device(const RankEnv& env) {

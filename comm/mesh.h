@@ -1,15 +1,17 @@
-// The ranks of a run: who I am, on which device, and the group of all of them.
+// The ranks of a run: who I am, on which device, where I stand among the others and which groups
+// we form.
 #pragma once
 
 #include <torch/types.h>
 
+#include <map>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "comm/comm_log.h"
 #include "comm/group.h"
+#include "comm/rank_grid.h"
 #include "comm/watchdog.h"
 
 namespace c10d {
@@ -20,7 +22,7 @@ namespace zeroth::comm {
 
 class Mesh {
  public:
-  Mesh(torch::Device device, std::unique_ptr<Group> data);
+  Mesh(torch::Device device, std::unique_ptr<Group> world);
 
   // How the ranks met: `key_store` lives as long as the mesh, because rank 0 may serve it to the
   // others.
@@ -29,20 +31,37 @@ class Mesh {
     std::string run_id = "1";  // the same on all ranks
     int local_size = 0;        // ranks of this machine; 0: all are
     std::vector<std::string> notes;
+    // All ranks, for tensors of the CPU, where `world` takes only those of the device.
+    std::unique_ptr<Group> host;
   };
-  Mesh(torch::Device device, Meeting meeting, std::unique_ptr<Group> data);
+  Mesh(torch::Device device, Meeting meeting, std::unique_ptr<Group> world);
   ~Mesh();
 
   torch::Device device() const { return device_; }
+  // All ranks.
+  Group& world() const { return *world_; }
+  int rank() const { return world_->rank(); }
+  int world_size() const { return world_->size(); }
+  // All ranks, for tensors of the CPU: where these share memory, no device is waited for.
+  Group& host() const { return meeting_->host ? *meeting_->host : *world_; }
+
+  // Gives the ranks their places; without it they are all on axis data. The same on all ranks, and
+  // before group() is asked for any. Throws an Error unless the shape has as many ranks as the
+  // world.
+  void arrange(const GridShape& shape);
+  int coordinate(Axis axis) const { return grid_.coordinate(rank(), axis); }
+  // The ranks that differ from this one on these axes alone. Collective when it is first asked for
+  // these axes, over all ranks.
+  Group& group(Axes axes) const;
   // Ranks that see different samples; parameters, gradients and optimizer state shard over this
   // group.
-  Group& data() const { return *data_; }
-  int rank() const { return data_->rank(); }
-  int world_size() const { return data_->size(); }
+  Group& data() const { return group({Axis::kData}); }
+  // Of all groups together but a host() of its own, which no device waits for.
+  CommTimes times() const;
   // Ranks of this machine, this one included.
   int local_size() const { return meeting_->local_size > 0 ? meeting_->local_size : world_size(); }
   // From now on collectives are written down, and none of them overlaps with compute. To be called
-  // before anything keeps a reference to data(); a second call changes nothing.
+  // before anything keeps a reference to a group; a second call changes nothing.
   void log_collectives(const configs::CommsLoggerConfig& config);
   CommLog* comm_log() const { return log_.get(); }  // null unless collectives are written down
   // Names the run among those of this machine.
@@ -52,21 +71,13 @@ class Mesh {
 
  private:
   torch::Device device_;
+  // What is made later refers to what is made before it.
   std::unique_ptr<Meeting> meeting_;
   std::unique_ptr<CommLog> log_;
-  std::unique_ptr<Group> data_;
+  std::unique_ptr<Group> world_;
+  RankGrid grid_;
+  mutable std::map<Axes, std::unique_ptr<Group>> parts_;  // of the world that were asked for
 };
-
-// How barrier() names its collective.
-inline constexpr std::string_view kBarrier = "a barrier";
-
-// Returns when every rank of the mesh has called it. Collective.
-void barrier(const Mesh& mesh);
-
-// The least and the greatest of the values of all ranks. `what` names the values in the message of
-// a rank that waits in vain. Collective.
-int64_t least_over_ranks(int64_t value, std::string_view what, const Mesh& mesh);
-int64_t greatest_over_ranks(int64_t value, std::string_view what, const Mesh& mesh);
 
 struct RankEnv;
 

@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 
 #include "comm/group.h"
@@ -19,8 +20,10 @@ namespace zeroth::comm {
 
 struct NcclOptions {
   std::chrono::milliseconds timeout{600'000};
-  std::shared_ptr<RankTable> table = nullptr;  // for errors; may be null
-  OnStuck on_stuck = {};                       // see Watchdog
+  // For errors: a table of the ranks of this rank's part. Collective over all ranks. May be empty,
+  // or find none.
+  std::function<std::shared_ptr<RankTable>(const Partition&)> tables = {};
+  OnStuck on_stuck = {};  // see Watchdog
 };
 
 class Nccl {

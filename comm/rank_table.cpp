@@ -35,23 +35,24 @@ bool has_ended(char state) {
   return state == 0 || state == 'Z' || state == 'X';
 }
 
-std::string numbers(const std::vector<int>& ranks) {
+std::string listed(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
 }  // namespace
 
-RankTable::RankTable(std::shared_ptr<SharedSegment> segment, int rank, int size)
+RankTable::RankTable(std::shared_ptr<SharedSegment> segment, int rank, int size, Members members)
     : segment_(std::move(segment)),
       rows_(reinterpret_cast<RankRow*>(segment_->data()), static_cast<size_t>(size)),
-      rank_(rank) {
+      rank_(rank),
+      members_(std::move(members)) {
   ZEROTH_CHECK(segment_->size() >= bytes(size), "{} bytes for {} ranks", segment_->size(), size);
   int32_t nobody = 0;
   if (!rows_[static_cast<size_t>(rank)].pid.compare_exchange_strong(nobody, getpid()))
     throw Error(
         "rank {} of this run is process {} already: RANK is the same twice, or two runs use "
         "one MASTER_ADDR and MASTER_PORT",
-        rank, nobody);
+        members_.number(rank), nobody);
   rows_[static_cast<size_t>(rank)].changed_ns = now_ns();
 }
 
@@ -83,14 +84,15 @@ bool RankTable::lost(int rank) const {
 std::string RankTable::lost_before(uint64_t number) const {
   for (int rank = 0; rank < static_cast<int>(rows_.size()); ++rank) {
     const bool behind = rows_[static_cast<size_t>(rank)].issued.load() < number;
-    if (behind && lost(rank)) return fmt::format("rank {} is gone", rank);
+    if (behind && lost(rank)) return fmt::format("rank {} is gone", members_.number(rank));
   }
   return {};
 }
 
 std::string RankTable::describe(int rank, uint64_t number) const {
   const RankRow& row = rows_[static_cast<size_t>(rank)];
-  if (row.pid == 0) return fmt::format("rank {} has not connected", rank);
+  const int called = members_.number(rank);
+  if (row.pid == 0) return fmt::format("rank {} has not connected", called);
   const char state = process_state(row.pid);
   const char* condition = row.left           ? ", has left"
                           : has_ended(state) ? ", has ended"
@@ -99,7 +101,7 @@ std::string RankTable::describe(int rank, uint64_t number) const {
                                              : "";
   const uint64_t issued = row.issued.load(std::memory_order_acquire);
   const double seconds = static_cast<double>(now_ns() - row.changed_ns) / 1e9;
-  const std::string who = fmt::format("rank {} (process {}{})", rank, row.pid.load(), condition);
+  const std::string who = fmt::format("rank {} (process {}{})", called, row.pid.load(), condition);
   if (issued == 0) return fmt::format("{} has begun no collective yet", who);
   const bool done = row.finished.load(std::memory_order_acquire) >= issued;
   return fmt::format("{} {} {}{} {:.1f} s ago", who, done ? "last ended" : "last began",
@@ -115,12 +117,12 @@ std::string RankTable::explain(uint64_t number, const std::vector<int>& late) co
     if (holds_up || row.issued.load(std::memory_order_acquire) < number) {
       missing.push_back(describe(rank, number));
     } else {
-      arrived.push_back(rank);
+      arrived.push_back(members_.number(rank));
       if (lost(rank) || process_state(row.pid) == 'T') disturbed.push_back(describe(rank, number));
     }
   }
   if (!missing.empty()) {
-    return fmt::format("{} arrived; missing: {}", arrived.empty() ? "nobody" : numbers(arrived),
+    return fmt::format("{} arrived; missing: {}", arrived.empty() ? "nobody" : listed(arrived),
                        fmt::join(missing, "; "));
   }
   return fmt::format("all its ranks have begun it{}{}", disturbed.empty() ? "" : ": ",

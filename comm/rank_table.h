@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/members.h"
 #include "comm/shared_segment.h"
 
 namespace zeroth::comm {
@@ -31,7 +32,7 @@ class RankTable {
 
   // The rows lie at the beginning of the segment, which the table keeps alive. Throws an Error
   // where another process is `rank` already.
-  RankTable(std::shared_ptr<SharedSegment> segment, int rank, int size);
+  RankTable(std::shared_ptr<SharedSegment> segment, int rank, int size, Members members = {});
   ~RankTable();  // this rank has left
   RankTable(const RankTable&) = delete;
   RankTable& operator=(const RankTable&) = delete;
@@ -59,6 +60,7 @@ class RankTable {
   std::shared_ptr<SharedSegment> segment_;
   std::span<RankRow> rows_;
   int rank_;
+  Members members_;
 };
 
 }  // namespace zeroth::comm

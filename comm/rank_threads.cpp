@@ -33,16 +33,14 @@ int fair_threads(std::span<const int64_t> core_sets, int rank, int cores, int al
 
 void set_num_threads(const RankEnv& env, const Mesh& mesh) {
   if (mesh.world_size() > 1) {
-    const auto options = torch::TensorOptions(mesh.device()).dtype(torch::kLong);
     const std::vector<int> cores = allowed_cores();
-    const torch::Tensor all = torch::empty({mesh.world_size()}, options);
-    mesh.data()
-        .all_gather(all, torch::full({1}, id_of(cores), options), "the cores of the ranks")
+    const torch::Tensor all = torch::empty({mesh.world_size()}, torch::kLong);
+    mesh.host()
+        .all_gather(all, torch::full({1}, id_of(cores), torch::kLong), "the cores of the ranks")
         .wait();
-    const torch::Tensor core_sets = all.cpu();
-    at::set_num_threads(
-        fair_threads({core_sets.data_ptr<int64_t>(), static_cast<size_t>(all.numel())}, mesh.rank(),
-                     static_cast<int>(cores.size()), at::get_num_threads()));
+    at::set_num_threads(fair_threads({all.data_ptr<int64_t>(), static_cast<size_t>(all.numel())},
+                                     mesh.rank(), static_cast<int>(cores.size()),
+                                     at::get_num_threads()));
   }
   if (env.num_threads) at::set_num_threads(*env.num_threads);
 }

@@ -9,6 +9,8 @@
 #include "base/hash.h"
 #include "comm/call.h"
 #include "comm/exchange.h"
+#include "comm/host_progress.h"
+#include "comm/share_segment.h"
 #include "comm/time_limit.h"
 
 namespace zeroth::comm {
@@ -32,10 +34,19 @@ uint64_t label_of(const Job& job) {
 
 // The jobs under way, in the order of issue. A job may be put into slots, taken from them and
 // finished at different times; each of these three runs through the jobs in order.
-class Worker {
+class Worker final : public HostProgress::Mover {
  public:
-  Worker(SharedRing ring, std::shared_ptr<RankTable> table, SharedMemoryOptions options)
-      : ring_(std::move(ring)), table_(std::move(table)), options_(std::move(options)) {}
+  Worker(SharedRing ring, std::shared_ptr<RankTable> table, std::shared_ptr<HostProgress> progress,
+         SharedMemoryOptions options)
+      : ring_(std::move(ring)),
+        table_(std::move(table)),
+        progress_(std::move(progress)),
+        options_(std::move(options)) {
+    progress_->add(*this);
+  }
+  ~Worker() override { progress_->remove(*this); }
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
 
   int rank() const { return ring_.rank(); }
   int size() const { return ring_.ranks(); }
@@ -66,11 +77,35 @@ class Worker {
     const Stopwatch total;
     double waited = 0;
     while (!job.done) {
-      if (!work()) waited += block();
+      if (!work() && !progress_->work()) waited += block();
     }
     times_.waiting_s += waited;
     times_.working_s += total.seconds() - waited;
     times_.under_way_s += job.since_issue.seconds();
+  }
+
+  bool can_work() override { return can_put() || can_take() || can_finish(); }
+
+  bool work() override {
+    if (Job* job = can_put()) {
+      job->exchange->put(put_.piece);
+      ring_.label(rank(), put_.piece) = label_of(*job);
+      advance(SharedRing::kPut, ++put_.piece);
+      return true;
+    }
+    if (Job* job = can_take()) {
+      require_same(*job);
+      job->exchange->take(take_.piece);
+      advance(SharedRing::kTaken, ++take_.piece);
+      return true;
+    }
+    if (Job* job = can_finish()) {
+      job->exchange->finish(finish_.piece);
+      advance(SharedRing::kDone, ++finish_.piece);
+      retire();
+      return true;
+    }
+    return false;
   }
 
  private:
@@ -110,27 +145,11 @@ class Worker {
     return peers_reached(SharedRing::kTaken, finish_.piece, *job->exchange) ? job : nullptr;
   }
 
-  // Does one piece of work; false when there is none that could be done now.
-  bool work() {
-    if (Job* job = can_put()) {
-      job->exchange->put(put_.piece);
-      ring_.label(rank(), put_.piece) = label_of(*job);
-      ring_.advance(SharedRing::kPut, ++put_.piece);
-      return true;
+  void advance(SharedRing::Counter counter, uint64_t count) {
+    ring_.advance(counter, count);
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer != rank()) progress_->wake(options_.members.number(peer));
     }
-    if (Job* job = can_take()) {
-      require_same(*job);
-      job->exchange->take(take_.piece);
-      ring_.advance(SharedRing::kTaken, ++take_.piece);
-      return true;
-    }
-    if (Job* job = can_finish()) {
-      job->exchange->finish(finish_.piece);
-      ring_.advance(SharedRing::kDone, ++finish_.piece);
-      retire();
-      return true;
-    }
-    return false;
   }
 
   void retire() {
@@ -149,22 +168,24 @@ class Worker {
     for (int peer = 0; peer < size(); ++peer) {
       if (peer == rank() || !job.exchange->takes_from(peer)) continue;
       if (ring_.label(peer, take_.piece) == label_of(job)) continue;
-      throw Error("{}: rank {} issued something else: {}", name(job), peer, table_->last(peer));
+      throw Error("{}: rank {} issued something else: {}", name(job), options_.members.number(peer),
+                  table_->last(peer));
     }
   }
 
-  // Sleeps until there is something to do; seconds slept. Throws when a peer that is needed is
-  // lost, or the time limit has passed, which stands still while the job is suspended.
+  // Sleeps until there is something to do, in any group of the rank; seconds slept. Throws when a
+  // peer that is needed is lost, or the time limit has passed, which stands still while the job is
+  // suspended.
   double block() {
     const Stopwatch blocked;
-    const auto ready = [this] { return can_put() || can_take() || can_finish(); };
     const auto glance = std::min(kGlance, options_.timeout);
     RunningTime time;
-    while (!ring_.wait(ready, glance)) {
+    while (!progress_->wait(glance)) {
       const auto waited = time.passed();
       const std::vector<int> late = late_ranks();
       for (const int peer : late) {
-        if (table_->lost(peer) && !ready()) fail(fmt::format("rank {} is gone", peer), late);
+        if (table_->lost(peer) && !progress_->can_work())
+          fail(fmt::format("rank {} is gone", options_.members.number(peer)), late);
       }
       if (waited >= options_.timeout) fail(time_limit_text(waited), late);
     }
@@ -188,8 +209,8 @@ class Worker {
   }
 
   std::string name(const Job& job) const {
-    return fmt::format("rank {} of {}: {} over '{}' failed", rank(), size(), job.call.describe(),
-                       options_.name);
+    return fmt::format("{}: {} over {} failed", options_.members.name_of(rank(), size()),
+                       job.call.describe(), options_.members.name());
   }
 
   [[noreturn]] void fail(const std::string& why, const std::vector<int>& late) const {
@@ -199,6 +220,7 @@ class Worker {
 
   SharedRing ring_;
   std::shared_ptr<RankTable> table_;
+  std::shared_ptr<HostProgress> progress_;
   SharedMemoryOptions options_;
   std::deque<std::shared_ptr<Job>> jobs_;  // issued, not retired
   uint64_t issued_ = 0;
@@ -221,7 +243,11 @@ class SharedPending final : public Pending::Impl {
 
 class SharedMemoryGroup final : public Group {
  public:
-  explicit SharedMemoryGroup(std::shared_ptr<Worker> worker) : worker_(std::move(worker)) {}
+  SharedMemoryGroup(SharedRing ring, std::shared_ptr<RankTable> table,
+                    std::shared_ptr<HostProgress> progress, const SharedMemoryOptions& options)
+      : progress_(std::move(progress)),
+        options_(options),
+        worker_(std::make_shared<Worker>(std::move(ring), std::move(table), progress_, options)) {}
 
   int rank() const override { return worker_->rank(); }
   int size() const override { return worker_->size(); }
@@ -236,22 +262,45 @@ class SharedMemoryGroup final : public Group {
     return Pending(std::make_shared<SharedPending>(worker_, std::move(job)));
   }
 
+  std::unique_ptr<Group> split(const Partition& partition) override;
+
  private:
+  std::shared_ptr<HostProgress> progress_;  // of all groups of this rank
+  SharedMemoryOptions options_;
   std::shared_ptr<Worker> worker_;
 };
+
+size_t ring_offset(int size) {
+  return RankTable::bytes(size) + RankBells::bytes(size);
+}
+
+std::unique_ptr<Group> SharedMemoryGroup::split(const Partition& partition) {
+  ZEROTH_CHECK(options_.members.ranks.empty(), "{} is part of a group", options_.members.name());
+  const auto [own, ranks, members] = place_in(partition, rank());
+  const size_t bytes = shared_memory_group_bytes(ranks, options_.ring);
+  auto segment = share_segment(*this, partition, bytes, options_.run);
+  if (!segment) return make_solo_group();
+  SharedMemoryOptions options = options_;
+  options.members = members;
+  auto table = std::make_shared<RankTable>(segment, own, ranks, members);
+  SharedRing ring(std::move(segment), ring_offset(ranks), own, ranks, options.ring);
+  return std::make_unique<SharedMemoryGroup>(std::move(ring), std::move(table), progress_, options);
+}
 
 }  // namespace
 
 size_t shared_memory_group_bytes(int size, const RingSize& ring) {
-  return RankTable::bytes(size) + SharedRing::bytes(size, ring) + 4096;
+  return ring_offset(size) + SharedRing::bytes(size, ring) + 4096;
 }
 
 std::unique_ptr<Group> make_shared_memory_group(std::shared_ptr<SharedSegment> segment,
                                                 std::shared_ptr<RankTable> table, int rank,
                                                 int size, const SharedMemoryOptions& options) {
-  SharedRing ring(std::move(segment), RankTable::bytes(size), rank, size, options.ring);
-  return std::make_unique<SharedMemoryGroup>(
-      std::make_shared<Worker>(std::move(ring), std::move(table), options));
+  auto progress =
+      std::make_shared<HostProgress>(RankBells(segment, RankTable::bytes(size), rank, size));
+  SharedRing ring(std::move(segment), ring_offset(size), rank, size, options.ring);
+  return std::make_unique<SharedMemoryGroup>(std::move(ring), std::move(table), std::move(progress),
+                                             options);
 }
 
 }  // namespace zeroth::comm

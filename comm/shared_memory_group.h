@@ -1,6 +1,7 @@
 // Ranks of one host that exchange tensors through shared memory: no sockets, no threads. Each rank
 // copies what the others need into shared slots when a collective is issued, as far as these reach,
-// and does the rest in later calls, at the latest in wait().
+// and does the rest in later calls, at the latest in wait(). A rank that waits in one of the groups
+// that were split off one another serves all of them.
 #pragma once
 
 #include <chrono>
@@ -8,18 +9,20 @@
 #include <string>
 
 #include "comm/group.h"
+#include "comm/members.h"
 #include "comm/rank_table.h"
 #include "comm/shared_ring.h"
 
 namespace zeroth::comm {
 
 struct SharedMemoryOptions {
-  std::string name = "data";  // appears in errors
+  Members members = {};
   std::chrono::milliseconds timeout{600'000};
-  RingSize ring;  // the same on all ranks
+  RingSize ring;         // the same on all ranks
+  std::string run = "";  // as SharedSegment, for what parts of the group will share
 };
 
-// Bytes of the segment that the group needs: rank table and slots.
+// Bytes of the segment that the group needs: rank table, bells and slots.
 size_t shared_memory_group_bytes(int size, const RingSize& ring);
 
 // CPU tensors only. All ranks pass the same segment; its first bytes are `table`'s.

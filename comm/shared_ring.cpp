@@ -1,12 +1,7 @@
 #include "comm/shared_ring.h"
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
-#include <ctime>
 
 #include "base/error.h"
 
@@ -14,22 +9,8 @@ namespace zeroth::comm {
 namespace {
 
 constexpr size_t kPage = 4096;
-// Peers are mostly nearly in step: a look for so long is cheaper than to sleep and be woken.
-constexpr std::chrono::microseconds kSpin{20};
-
 size_t whole_pages(size_t bytes) {
   return (bytes + kPage - 1) / kPage * kPage;
-}
-
-// Sleeps while the word is `value`, at most `limit`.
-void sleep_on(std::atomic<uint32_t>& word, uint32_t value, std::chrono::nanoseconds limit) {
-  const auto seconds = std::chrono::floor<std::chrono::seconds>(limit);
-  const timespec time{.tv_sec = seconds.count(), .tv_nsec = (limit - seconds).count()};
-  syscall(SYS_futex, &word, FUTEX_WAIT, value, &time, nullptr, 0);
-}
-
-void wake(std::atomic<uint32_t>& word) {
-  syscall(SYS_futex, &word, FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
 
 }  // namespace
@@ -84,34 +65,8 @@ uint64_t SharedRing::least(Counter counter) const {
   return least;
 }
 
-// Sequentially consistent here and in wait(): either the sleeper sees the count or this rank sees
-// the sleeper.
 void SharedRing::advance(Counter counter, uint64_t count) {
   lanes_[static_cast<size_t>(rank_)].counts[counter].store(count, std::memory_order_seq_cst);
-  for (int peer = 0; peer < ranks(); ++peer) {
-    Lane& lane = lanes_[static_cast<size_t>(peer)];
-    if (peer == rank_ || !lane.sleeps.load(std::memory_order_seq_cst)) continue;
-    lane.bell.fetch_add(1, std::memory_order_seq_cst);
-    wake(lane.bell);
-  }
-}
-
-bool SharedRing::wait(const std::function<bool()>& ready, std::chrono::nanoseconds limit) {
-  const auto start = std::chrono::steady_clock::now();
-  while (std::chrono::steady_clock::now() < start + kSpin) {
-    if (ready()) return true;
-  }
-  Lane& lane = lanes_[static_cast<size_t>(rank_)];
-  for (;;) {
-    lane.sleeps.store(true, std::memory_order_seq_cst);
-    const uint32_t bell = lane.bell.load(std::memory_order_seq_cst);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    const bool now = ready();
-    const auto left = start + limit - std::chrono::steady_clock::now();
-    if (!now && left.count() > 0) sleep_on(lane.bell, bell, left);
-    lane.sleeps.store(false, std::memory_order_relaxed);
-    if (now || left.count() <= 0) return now;
-  }
 }
 
 }  // namespace zeroth::comm

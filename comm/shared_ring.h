@@ -1,14 +1,12 @@
 // Slots of shared memory through which the ranks of a host hand each other pieces of tensors. Piece
 // p of the run uses slot p % slots of every rank. Ranks count how far they are, in pieces, with
-// three counters each; a rank that finds a counter too low sleeps until somebody advances.
+// three counters each.
 #pragma once
 
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 
@@ -51,18 +49,13 @@ class SharedRing {
   uint64_t count(int rank, Counter counter) const;
   // The least of all ranks.
   uint64_t least(Counter counter) const;
-  // This rank is through with pieces below `count`; wakes who sleeps.
+  // This rank is through with pieces below `count`. Sequentially consistent, as RankBells::ring().
   void advance(Counter counter, uint64_t count);
 
-  // Returns ready(), true as soon as it is so, false after `limit`. ready() looks at counters.
-  bool wait(const std::function<bool()>& ready, std::chrono::nanoseconds limit);
-
  private:
-  // Of one rank, which alone writes it, but for the bell.
+  // Of one rank, which alone writes it.
   struct alignas(64) Lane {
     std::array<std::atomic<uint64_t>, 3> counts;
-    alignas(64) std::atomic<uint32_t> bell;  // the word that the rank sleeps on
-    std::atomic<bool> sleeps;
   };
 
   std::shared_ptr<SharedSegment> segment_;

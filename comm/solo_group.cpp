@@ -8,6 +8,7 @@ class SoloGroup final : public Group {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
+  std::unique_ptr<Group> split(const Partition&) override { return make_solo_group(); }
   Pending issue(const Collective& collective) override {
     require_fit(collective, size());
     if (collective.out.data_ptr() != collective.in.data_ptr()) collective.out.copy_(collective.in);

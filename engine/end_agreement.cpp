@@ -1,6 +1,9 @@
 #include "engine/end_agreement.h"
 
 #include <algorithm>
+#include <array>
+
+#include "comm/agreement.h"
 
 namespace zeroth::engine {
 namespace {
@@ -23,12 +26,10 @@ void EndAgreement::ask() {
   const auto now = std::chrono::steady_clock::now();
   const double per_point = Seconds(now - asked_).count() / static_cast<double>(stride_);
   asked_ = now;
-  torch::Tensor greatest = torch::tensor({own_wish() ? 1.0 : 0.0, per_point}, torch::kDouble);
-  greatest = greatest.to(mesh_.device());
-  mesh_.data().all_reduce(greatest, comm::Reduce::kMax, "wishes to end").wait();
-  greatest = greatest.to(torch::kCPU);
-  ended_ = greatest[0].item<double>() > 0;
-  const double fit = kBetweenQuestions / std::max(greatest[1].item<double>(), 1e-6);
+  std::array greatest = {own_wish() ? 1.0 : 0.0, per_point};
+  comm::agree(greatest, comm::Reduce::kMax, "wishes to end", mesh_);
+  ended_ = greatest[0] > 0;
+  const double fit = kBetweenQuestions / std::max(greatest[1], 1e-6);
   stride_ = std::clamp(static_cast<int64_t>(fit), int64_t{1}, kFaster * stride_);
   points_left_ = stride_ - 1;
 }

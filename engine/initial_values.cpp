@@ -58,7 +58,7 @@ std::shared_ptr<model::WeightSource> values_of_blocks(const model::Blocks& block
     for (const auto& item : block->named_parameters()) {
       if (!seen.insert(item.value().unsafeGetTensorImpl()).second) continue;
       const torch::Tensor value = item.value().detach().to(mesh.device()).contiguous();
-      mesh.data().broadcast(value, /*root=*/0, "initial values").wait();
+      mesh.world().broadcast(value, /*root=*/0, "initial values").wait();
       source->put(block->label() + "." + item.key(), value.to(torch::kCPU));
     }
   }

@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "comm/agreement.h"
 #include "engine/end_agreement.h"
 #include "engine/engine.h"
 #include "engine/initial_values.h"
@@ -13,7 +14,7 @@ namespace {
 // No rank takes anything before each of them has looked.
 void require_room(const model::Blocks& blocks, const configs::Config& config,
                   const comm::Mesh& mesh, const InitOptions& init) {
-  const OutlineOptions options{.world_size = mesh.world_size(),
+  const OutlineOptions options{.world_size = mesh.data().size(),
                                .device = mesh.device().type(),
                                .trains = init.trains,
                                .saves_beside = init.saves_beside_training};
@@ -37,7 +38,7 @@ void settle_buffers(const model::Blocks& blocks, comm::Mesh& mesh) {
       torch::Tensor buffer = item.value();
       if (buffer.is_meta()) throw Error("buffer {}.{} has no values", block->label(), item.key());
       const torch::Tensor value = buffer.to(mesh.device()).contiguous();
-      mesh.data().broadcast(value, /*root=*/0, "buffers of " + block->label()).wait();
+      mesh.world().broadcast(value, /*root=*/0, "buffers of " + block->label()).wait();
       buffer.set_data(value);
     }
   }
@@ -48,6 +49,9 @@ void settle_buffers(const model::Blocks& blocks, comm::Mesh& mesh) {
 std::unique_ptr<Engine> initialize(model::Blocks blocks, const configs::Config& config,
                                    std::shared_ptr<comm::Mesh> mesh, const InitOptions& options) {
   if (blocks.size() < 2) throw Error("a model needs at least two blocks, {} given", blocks.size());
+  if (mesh->data().size() != mesh->world_size())
+    throw Error("an engine trains on ranks of axis data alone, which are {} of {}",
+                mesh->data().size(), mesh->world_size());
   require_same_level({}, *mesh);
   if (options.checks_memory) require_room(blocks, config, *mesh, options);
   if (config.comms_logger.enabled) mesh->log_collectives(config.comms_logger);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "comm/agreement.h"
 #include "engine/parameter_order.h"
 
 namespace zeroth::engine {

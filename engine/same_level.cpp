@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "comm/agreement.h"
 #include "engine/parameter_order.h"
 
 namespace zeroth::engine {

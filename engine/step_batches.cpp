@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "comm/agreement.h"
 
 namespace zeroth::engine {
 namespace {
@@ -21,16 +22,11 @@ torch::Tensor to_device(const torch::Tensor& tensor, torch::Device device) {
 
 // Every rank's sample numbers, in rank order.
 std::vector<int64_t> all_samples(std::vector<int64_t> own, comm::Mesh& mesh) {
-  const auto options = torch::TensorOptions(mesh.device()).dtype(torch::kLong);
-  torch::Tensor most = torch::full({1}, static_cast<int64_t>(own.size()), options);
-  mesh.data().all_reduce(most, comm::Reduce::kMax, "a number of samples").wait();
-  own.resize(static_cast<size_t>(most.item<int64_t>()), -1);
-  const torch::Tensor mine = torch::tensor(own, torch::kLong).to(mesh.device());
-  const torch::Tensor all = torch::empty({mine.numel() * mesh.world_size()}, options);
-  mesh.data().all_gather(all, mine, "sample numbers").wait();
-  const torch::Tensor on_cpu = all.to(torch::kCPU);
-  std::vector<int64_t> samples(on_cpu.data_ptr<int64_t>(),
-                               on_cpu.data_ptr<int64_t>() + on_cpu.numel());
+  const int64_t most = comm::greatest_over_ranks(std::ssize(own), "a number of samples", mesh);
+  own.resize(static_cast<size_t>(most), -1);
+  const torch::Tensor all = torch::empty({most * mesh.world_size()}, torch::kLong);
+  mesh.host().all_gather(all, torch::tensor(own, torch::kLong), "sample numbers").wait();
+  std::vector<int64_t> samples(all.data_ptr<int64_t>(), all.data_ptr<int64_t>() + all.numel());
   std::erase(samples, -1);
   return samples;
 }
@@ -77,12 +73,11 @@ double LossDivisor::correction(const StepCounts& all) const {
 LossDivisor agree_on_divisor(const StepBatches& first, const configs::Config& config,
                              comm::Mesh& mesh) {
   if (config.loss_mean == configs::LossMean::kMicroBatch) {
-    return {config.loss_mean, config.batch.accumulation_steps * mesh.world_size()};
+    return {config.loss_mean, config.batch.accumulation_steps * mesh.data().size()};
   }
-  const torch::Tensor tokens = torch::full({1}, first.counts.tokens,
-                                           torch::TensorOptions(mesh.device()).dtype(torch::kLong));
-  mesh.data().all_reduce(tokens, comm::Reduce::kSum, "positions of a step").wait();
-  return {config.loss_mean, tokens.item<int64_t>()};
+  int64_t tokens = first.counts.tokens;
+  comm::agree({&tokens, 1}, comm::Reduce::kSum, "positions of a step", mesh);
+  return {config.loss_mean, tokens};
 }
 
 void refuse_untrained(const StepBatches& batches, int64_t step, comm::Mesh& mesh) {

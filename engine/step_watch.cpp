@@ -39,7 +39,7 @@ void StepWatch::begin(int64_t steps_done) {
     blocks_ = LapClock(mesh_.device());
   }
   profiled_ = config_.flops_profiler.enabled && steps_done == config_.flops_profiler.profile_step;
-  comm_before_ = mesh_.data().times();
+  comm_before_ = mesh_.times();
   memory_.clear();
   phases_.begin();
 }
@@ -58,7 +58,7 @@ void StepWatch::tell(const model::Blocks& blocks, StepStats& stats) {
   for (const LapClock::Lap& lap : phases_.take()) {
     stats.times.*kTimes[lap.part] += lap.seconds;
   }
-  stats.comm = difference(mesh_.data().times(), comm_before_);
+  stats.comm = difference(mesh_.times(), comm_before_);
   stats.memory = std::move(memory_);
   if (!profiled_) return;
   for (const auto& block : blocks) {

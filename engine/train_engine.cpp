@@ -1,10 +1,12 @@
 #include "engine/train_engine.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
 #include "base/error.h"
+#include "comm/agreement.h"
 #include "engine/end_agreement.h"
 #include "engine/unused.h"
 #include "model/hf/output_folder.h"
@@ -84,7 +86,7 @@ StepStats TrainEngine::train_batch(Loader& data) {
   const torch::Tensor loss = run_micro_batches(step);
   const torch::Tensor squares = strategy_.grads->finish();
   const torch::Tensor told = to_tensor(loss, squares, own_sums(step, data));
-  mesh_->data().all_reduce(told, comm::Reduce::kSum, "loss and norm of the step").wait();
+  mesh_->world().all_reduce(told, comm::Reduce::kSum, "loss and norm of the step").wait();
   watch_.ended(Phase::kReduce);
   const StepSums sums = from_tensor(told);
   if (sums.counts.trained_tokens == 0) refuse_untrained(step, steps_ + 1, *mesh_);
@@ -195,11 +197,9 @@ void TrainEngine::update(const StepStats& stats, double grad_factor) {
 
 // Ranks that run another number of micro-batches would wait for each other until the time limit.
 void TrainEngine::require_equal(int64_t micro_batches) const {
-  torch::Tensor least =
-      torch::tensor({micro_batches, -micro_batches}, torch::kLong).to(mesh_->device());
-  mesh_->data().all_reduce(least, comm::Reduce::kMin, "numbers of micro-batches").wait();
-  least = least.to(torch::kCPU);
-  const int64_t fewest = least[0].item<int64_t>(), most = -least[1].item<int64_t>();
+  std::array least = {micro_batches, -micro_batches};
+  comm::agree(least, comm::Reduce::kMin, "numbers of micro-batches", *mesh_);
+  const int64_t fewest = least[0], most = -least[1];
   if (fewest != most) {
     throw Error(
         "eval_batch: ranks pass different numbers of micro-batches, from {} to {} (rank {}: {})",
@@ -236,8 +236,8 @@ EvalStats TrainEngine::eval_batch(Loader& data, int64_t micro_batches) {
   }
   strategy_.params->expect({});
   if (ended) return {.end_wanted = true};
-  mesh_->data().all_reduce(sums, comm::Reduce::kSum, "loss of the evaluation").wait();
   sums = sums.to(torch::kCPU);
+  mesh_->host().all_reduce(sums, comm::Reduce::kSum, "loss of the evaluation").wait();
   const double tokens = sums[1].item<double>();
   if (tokens == 0) throw Error("the evaluation set has no trained token");
   return {.loss = sums[0].item<double>() / tokens, .trained_tokens = static_cast<int64_t>(tokens)};

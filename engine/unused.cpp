@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "comm/agreement.h"
 #include "engine/parameter_order.h"
 
 namespace zeroth::engine {

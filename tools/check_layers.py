@@ -58,6 +58,7 @@ PARAMETERS = 6
 # through its program; what is CUDA is tested on machines with a GPU.
 TESTED_BY = {
     "comm/c10d_group.cpp": "tests/comm/group_test.cpp",
+    "comm/device_staged_group.cpp": "tests/comm/group_test.cpp",
     "comm/exchange.cpp": "tests/comm/shared_memory_group_test.cpp",
     "comm/gloo_group.cpp": "tests/comm/group_test.cpp",
     "comm/gpu/nccl.cpp": "tests/gpu/collectives_test.cpp",

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <system_error>
 
 #include "base/error.h"
 #include "base/units.h"
+#include "comm/agreement.h"
 #include "model/hf/model_files.h"
 #include "model/hf/temporary_folder.h"
 #include "trainer/step_folder.h"
@@ -179,15 +179,8 @@ std::optional<std::string> HfOutput::finish() {
 void throw_if_rank_0_failed(comm::Mesh& mesh, const std::optional<std::string>& complaint) {
   const bool writes = mesh.rank() == 0;
   const std::string own = writes ? complaint.value_or("") : "";
-  const int64_t length = comm::greatest_over_ranks(std::ssize(own), "rank 0's outcome", mesh);
-  if (length == 0) return;
-  torch::Tensor bytes = torch::zeros({length}, torch::kUInt8);
-  std::memcpy(bytes.data_ptr(), own.data(), own.size());
-  bytes = bytes.to(mesh.device());
-  mesh.data().broadcast(bytes, 0, "what failed").wait();
-  bytes = bytes.to(torch::kCPU);
-  const std::string text(static_cast<const char*>(bytes.data_ptr()), static_cast<size_t>(length));
-  throw Error("{}{}", writes ? "" : "rank 0 failed: ", text);
+  const std::string text = comm::gather_texts(own, "rank 0's outcome", mesh.host()).front();
+  if (!text.empty()) throw Error("{}{}", writes ? "" : "rank 0 failed: ", text);
 }
 
 }  // namespace zeroth::trainer

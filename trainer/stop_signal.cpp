@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/process_limits.h"
+#include "comm/agreement.h"
 #include "trainer/failure.h"
 
 namespace zeroth::trainer {

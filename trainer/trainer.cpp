@@ -9,6 +9,7 @@
 #include "base/replace_file.h"
 #include "base/units.h"
 #include "checkpoint/ranks.h"
+#include "comm/agreement.h"
 #include "comm/mesh.h"
 #include "model/hf/model_layout.h"
 #include "trainer/report/history.h"
@@ -66,7 +67,8 @@ void Trainer::go_on() {
 bool Trainer::train() {
   const comm::Mesh& mesh = engine_.mesh();
   TrainLoader loader(
-      *plan_.samples.train, plan_.sample_order(), plan_.train_deal(mesh.rank()), plan_.config.seed,
+      *plan_.samples.train, plan_.sample_order(),
+      plan_.train_deal(mesh.coordinate(comm::Axis::kData)), plan_.config.seed,
       [this] { return stop_.number() != 0; }, [this] { return checkpoints_.time_is_up(); });
   loader.seek({.step = done_, .sample = plan_.positions_after(done_)});
   reporter_.resume();
@@ -139,7 +141,8 @@ bool Trainer::evaluation_due(int64_t step) const {
 
 bool Trainer::evaluate(int64_t step) {
   const comm::Mesh& mesh = engine_.mesh();
-  EvalLoader loader(*plan_.samples.eval, plan_.samples.eval_samples, plan_.eval_deal(mesh.rank()),
+  EvalLoader loader(*plan_.samples.eval, plan_.samples.eval_samples,
+                    plan_.eval_deal(mesh.coordinate(comm::Axis::kData)),
                     [this] { return stop_.number() != 0; });
   const engine::EvalStats stats = engine_.eval_batch(loader, loader.rounds());
   if (stats.end_wanted) return true;

@@ -30,6 +30,9 @@ class DryGroup final : public comm::Group {
   comm::Pending issue(const comm::Collective&) override {
     return size_ > 1 ? comm::Pending(std::make_shared<Dry>()) : comm::Pending();
   }
+  std::unique_ptr<comm::Group> split(const comm::Partition& partition) override {
+    return std::make_unique<DryGroup>(static_cast<int>(partition.part_of(0).size()));
+  }
 
  private:
   struct Dry final : comm::Pending::Impl {

@@ -1,10 +1,11 @@
 #include "zero/updater.h"
 
 #include <ATen/ops/full.h>
-#include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <array>
 
+#include "comm/agreement.h"
 #include "zero/dtype.h"
 
 namespace zeroth::zero {
@@ -36,15 +37,12 @@ double host_rate(const RestPlan& rest, const configs::OptimizerConfig& optimizer
 }
 
 offload::StepRates least_over_ranks(const offload::StepRates& rates, const comm::Mesh& mesh) {
-  const torch::Tensor own = torch::tensor({rates.to_device_bytes_per_s, rates.to_host_bytes_per_s,
-                                           rates.host_elements_per_s},
-                                          torch::kDouble)
-                                .to(mesh.device());
-  mesh.data().all_reduce(own, comm::Reduce::kMin, "rates of link and host").wait();
-  const torch::Tensor least = own.to(torch::kCPU);
-  return {.to_device_bytes_per_s = least[0].item<double>(),
-          .to_host_bytes_per_s = least[1].item<double>(),
-          .host_elements_per_s = least[2].item<double>()};
+  std::array least = {rates.to_device_bytes_per_s, rates.to_host_bytes_per_s,
+                      rates.host_elements_per_s};
+  comm::agree(least, comm::Reduce::kMin, "rates of link and host", mesh);
+  return {.to_device_bytes_per_s = least[0],
+          .to_host_bytes_per_s = least[1],
+          .host_elements_per_s = least[2]};
 }
 
 }  // namespace

@@ -62,8 +62,8 @@ class Windows : public engine::Loader {
   Windows(Tensor text, engine::Engine& engine)
       : text_(std::move(text)),
         rows_(engine.config().batch.micro_batch_size),
-        next_(engine.mesh().rank() * rows_),
-        stride_(engine.mesh().world_size() * rows_) {}
+        next_(engine.mesh().data().rank() * rows_),
+        stride_(engine.mesh().data().size() * rows_) {}
 
   MicroBatch next() override {
     MicroBatch batch;

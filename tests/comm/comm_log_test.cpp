@@ -5,12 +5,13 @@
 
 #include <set>
 
+#include "comm/agreement.h"
 #include "tests/support/ranks.h"
 
 namespace zeroth::comm {
 namespace {
 
-using Key = std::pair<std::string, int64_t>;
+using Key = CommLog::Key;
 
 // The counts of every rank are equal; rank 0's are returned.
 std::map<Key, int64_t> counts_of(const configs::CommsLoggerConfig& config,
@@ -29,7 +30,7 @@ std::map<Key, int64_t> counts_of(const configs::CommsLoggerConfig& config,
 }
 
 void some_collectives(Mesh& mesh) {
-  Group& group = mesh.data();
+  Group& group = mesh.world();
   for (int i = 0; i < 3; ++i) group.all_reduce(torch::zeros({256}), Reduce::kSum, "sums").wait();
   group.all_reduce(torch::zeros({1}), Reduce::kMax, "a norm").wait();
   group.all_gather(torch::zeros({512}), torch::zeros({256}), "parameters").wait();
@@ -42,49 +43,50 @@ void some_collectives(Mesh& mesh) {
 
 TEST_CASE("the logger's totals are those of the collectives, by operation and size of the whole") {
   const auto counts = counts_of({.enabled = true}, some_collectives);
-  const std::map<Key, int64_t> expected = {{{"all_reduce", 1024}, 3},
-                                           {{"all_reduce", 4}, 1},
-                                           {{"all_gather_into_tensor", 2048}, 1},
-                                           {{"reduce_scatter_tensor", 2048}, 1},
-                                           {{"broadcast", 16}, 1},
-                                           {{"barrier", 4}, 1}};
-  CHECK(counts == expected);
+  const std::map<Key, int64_t> expected = {{{"all_reduce", 1024, 2}, 3},
+                                           {{"all_reduce", 4, 2}, 1},
+                                           {{"all_gather_into_tensor", 2048, 2}, 1},
+                                           {{"reduce_scatter_tensor", 2048, 2}, 1},
+                                           {{"broadcast", 16, 2}, 1},
+                                           {{"barrier", 8, 2}, 1}};
+  CHECK((counts == expected));
 }
 
 TEST_CASE("only the named operations are counted; debug names whose data it was") {
   const auto counts =
       counts_of({.enabled = true, .prof_all = false, .prof_ops = {"all_reduce"}, .debug = true},
                 some_collectives);
-  const std::map<Key, int64_t> expected = {{{"all_reduce (sums)", 1024}, 3},
-                                           {{"all_reduce (a norm)", 4}, 1}};
-  CHECK(counts == expected);
+  const std::map<Key, int64_t> expected = {{{"all_reduce (sums)", 1024, 2}, 3},
+                                           {{"all_reduce (a norm)", 4, 2}, 1}};
+  CHECK((counts == expected));
 }
 
 TEST_CASE("results are the same with the logger on, and a collective has ended when it returns") {
   testing::run_ranks(2, [](std::shared_ptr<Mesh> mesh) {
     mesh->log_collectives({.enabled = true});
     const torch::Tensor sum = torch::full({3}, mesh->rank() + 1.0);
-    CHECK(mesh->data().all_reduce(sum).done());
+    CHECK(mesh->world().all_reduce(sum).done());
     CHECK(at::equal(sum, torch::full({3}, 3.0)));
-    CHECK(mesh->data().times().collectives == 1);
+    CHECK(mesh->world().times().collectives == 1);
   });
 }
 
 TEST_CASE("bus bandwidth follows nccl-tests: 2 (n-1)/n, (n-1)/n, or 1 of the algorithm's") {
-  const CommLog log(4, {});
-  CHECK(log.bandwidth("all_reduce", 2'000'000'000, 1).algorithm == doctest::Approx(2));
-  CHECK(log.bandwidth("all_reduce", 2'000'000'000, 1).bus == doctest::Approx(3));
-  CHECK(log.bandwidth("all_gather_into_tensor", 2'000'000'000, 0.5).bus == doctest::Approx(3));
-  CHECK(log.bandwidth("reduce_scatter_tensor", 2'000'000'000, 0.5).bus == doctest::Approx(3));
-  CHECK(log.bandwidth("broadcast", 2'000'000'000, 1).bus == doctest::Approx(2));
+  CHECK(CommLog::bandwidth({"all_reduce", 2'000'000'000, 4}, 1).algorithm == doctest::Approx(2));
+  CHECK(CommLog::bandwidth({"all_reduce", 2'000'000'000, 4}, 1).bus == doctest::Approx(3));
+  CHECK(CommLog::bandwidth({"all_gather_into_tensor", 2'000'000'000, 4}, 0.5).bus ==
+        doctest::Approx(3));
+  CHECK(CommLog::bandwidth({"reduce_scatter_tensor", 2'000'000'000, 4}, 0.5).bus ==
+        doctest::Approx(3));
+  CHECK(CommLog::bandwidth({"broadcast", 2'000'000'000, 4}, 1).bus == doctest::Approx(2));
 }
 
 TEST_CASE("the table has a line for each operation and size; verbose has one for each collective") {
-  CommLog log(2, {.enabled = true, .verbose = true});
+  CommLog log({.enabled = true, .verbose = true});
   CHECK(log.table().empty());
-  log.add("all_reduce", "sums", 1 << 20, 0.001);
-  log.add("all_reduce", "sums", 1 << 20, 0.003);
-  log.add("broadcast", "seeds", 16, 0.001);
+  log.add({"all_reduce", 1 << 20, 2}, "sums", 0.001);
+  log.add({"all_reduce", 1 << 20, 2}, "sums", 0.003);
+  log.add({"broadcast", 16, 2}, "seeds", 0.001);
   const auto table = log.table();
   REQUIRE(table.size() == 3);
   CHECK(table[1].find("all_reduce") == 0);

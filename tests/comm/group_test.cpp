@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "comm/device_staged_group.h"
 #include "tests/support/ranks.h"
 
 namespace zeroth::comm {
@@ -16,15 +17,22 @@ using testing::Transport;
 
 constexpr Transport kTransports[] = {Transport::kSharedMemory, Transport::kGloo};
 
-// One suite over every kind of group; at size 1 it is the solo one. `on` is the ranks' device.
+// One suite over every kind of group; at size 1 it is the solo one. Then over parts of a grid, and
+// over tensors of the CPU that go by a device. `on` is the ranks' device.
 void for_groups(const std::function<void(Group&, torch::TensorOptions on)>& fn) {
   for (const Transport transport : kTransports) {
     for (const int ranks : {1, 2, 3, 5}) {
       CAPTURE(ranks);
       testing::run_ranks(ranks,
-                         [&](std::shared_ptr<Mesh> mesh) { fn(mesh->data(), mesh->device()); },
+                         [&](std::shared_ptr<Mesh> mesh) { fn(mesh->world(), mesh->device()); },
                          {.transport = transport});
     }
+    testing::run_ranks(6,
+                       [&](std::shared_ptr<Mesh> mesh) {
+                         fn(mesh->group({Axis::kTensor}), mesh->device());
+                         fn(*make_device_staged_group(mesh->world(), mesh->device()), torch::kCPU);
+                       },
+                       {.transport = transport, .grid = GridShape::data(2).with(Axis::kTensor, 3)});
   }
 }
 
@@ -86,7 +94,7 @@ TEST_CASE("sizes that do not fit are a broken invariant") {
     testing::run_ranks(
         2,
         [](std::shared_ptr<Mesh> mesh) {
-          Group& group = mesh->data();
+          Group& group = mesh->world();
           CHECK_THROWS_AS(group.all_gather(torch::zeros({3}), torch::zeros({2})), InternalError);
           group.all_reduce(torch::zeros({1})).wait();  // nobody leaves while others connect
         },
@@ -100,10 +108,10 @@ TEST_CASE("a collective whose peer is gone fails with its name, its ranks and wh
     testing::run_ranks(
         2,
         [&](std::shared_ptr<Mesh> mesh) {
-          mesh->data().all_reduce(torch::zeros({1}), Reduce::kSum, "a first sum").wait();
+          mesh->world().all_reduce(torch::zeros({1}), Reduce::kSum, "a first sum").wait();
           if (mesh->rank() == 1) return;  // leaves
           try {
-            mesh->data().all_reduce(torch::zeros({100}), Reduce::kSum, "a second sum").wait();
+            mesh->world().all_reduce(torch::zeros({100}), Reduce::kSum, "a second sum").wait();
           } catch (const Error& error) {
             message = error.what();
           }
@@ -111,7 +119,7 @@ TEST_CASE("a collective whose peer is gone fails with its name, its ranks and wh
         {.transport = transport});
     CAPTURE(message);
     CHECK(message.find(
-              "rank 0 of 2: all-reduce of a second sum (100 elements) over 'data' failed: ") == 0);
+              "rank 0 of 2: all-reduce of a second sum (100 elements) over 'world' failed: ") == 0);
     CHECK(message.find("rank 0 arrived; missing: rank 1 (process ") != std::string::npos);
     CHECK(message.find(", has left) last ended all-reduce of a first sum (1 elements)") !=
           std::string::npos);
@@ -125,14 +133,14 @@ TEST_CASE("a rank that does not come in time is named with what it did last") {
     testing::run_ranks(
         2,
         [&](std::shared_ptr<Mesh> mesh) {
-          mesh->data().all_reduce(torch::zeros({1}), Reduce::kSum, "a first sum").wait();
+          mesh->world().all_reduce(torch::zeros({1}), Reduce::kSum, "a first sum").wait();
           if (mesh->rank() == 1) {
             for (int tick = 0; tick < 6000 && !told; ++tick)
               std::this_thread::sleep_for(std::chrono::milliseconds(10));
             return;
           }
           try {
-            mesh->data()
+            mesh->world()
                 .all_gather(torch::zeros({20}), torch::zeros({10}), "parameters of block 3")
                 .wait();
           } catch (const Error& error) {
@@ -142,8 +150,9 @@ TEST_CASE("a rank that does not come in time is named with what it did last") {
         },
         {.transport = transport, .timeout = std::chrono::seconds(2)});
     CAPTURE(message);
-    CHECK(message.find("rank 0 of 2: all-gather of parameters of block 3 (20 elements) over 'data' "
-                       "failed: ") == 0);
+    CHECK(
+        message.find("rank 0 of 2: all-gather of parameters of block 3 (20 elements) over 'world' "
+                     "failed: ") == 0);
     CHECK(message.find("rank 0 arrived; missing: rank 1 (process ") != std::string::npos);
     CHECK(message.find(") last ended all-reduce of a first sum (1 elements) ") !=
           std::string::npos);
@@ -154,7 +163,7 @@ TEST_CASE("a group counts its collectives, their bytes and the time they take") 
   for (const Transport transport : kTransports) {
     testing::run_ranks(2,
                        [](std::shared_ptr<Mesh> mesh) {
-                         Group& group = mesh->data();
+                         Group& group = mesh->world();
                          CHECK(group.times().collectives == 0);
                          group.all_reduce(torch::zeros({256})).wait();
                          group.all_gather(torch::zeros({512}), torch::zeros({256})).wait();

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "comm/agreement.h"
 #include "comm/bootstrap.h"
 #include "device/gpu.h"
 #include "tests/support/ranks.h"
@@ -62,7 +63,7 @@ TEST_CASE("ranks find each other at the master's address, on one machine or on t
       CHECK(mesh->world_size() == 2);
       CHECK(mesh->local_size() == local_size);
       const torch::Tensor tensor = torch::full({1}, rank + 1.0);
-      mesh->data().all_reduce(tensor).wait();
+      mesh->world().all_reduce(tensor).wait();
       sums[rank] = tensor.item<double>();
     };
     std::thread other(join, 1);
@@ -113,13 +114,6 @@ TEST_CASE("without the GPU library beside the program the error says how to get 
   // there.
   CHECK_THROWS_WITH_AS(device::load_gpu(), doctest::Contains("no GPU support in this build"),
                        Error);
-}
-
-TEST_CASE("the least and the greatest value are known to all ranks") {
-  testing::run_ranks(3, [](std::shared_ptr<Mesh> mesh) {
-    CHECK(least_over_ranks(mesh->rank() == 1 ? -4 : 7, "numbers", *mesh) == -4);
-    CHECK(greatest_over_ranks(mesh->rank() == 1 ? 15 : 0, "numbers", *mesh) == 15);
-  });
 }
 
 }  // namespace zeroth::comm

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/memory_file.h"
+#include "comm/agreement.h"
 #include "comm/call.h"
 #include "comm/mesh.h"
 #include "comm/shared_segment.h"
@@ -67,7 +68,7 @@ std::vector<std::string> connect(int port, const std::function<void(RankEnv&)>& 
       changed(env);
       const auto mesh = make_mesh(env);
       const torch::Tensor tensor = torch::full({1}, rank + 1.0);
-      mesh->data().all_reduce(tensor).wait();
+      mesh->world().all_reduce(tensor).wait();
       if (tensor.item<double>() != 3) throw Error("a wrong sum");
       for (const std::string& local : testing::listeners_of("self"))
         if (!local.starts_with("0100007F:")) throw Error("others reach the port {}", local);

@@ -197,7 +197,7 @@ TEST_CASE("a rank that does not come is named when the time limit has passed, wi
         }
         ++told;
         CAPTURE(message);
-        CHECK(message.find("all-gather of parameters of block 3 (30 elements) over 'data' failed: "
+        CHECK(message.find("all-gather of parameters of block 3 (30 elements) over 'world' failed: "
                            "waited ") != std::string::npos);
         CHECK(testing::seconds_waited(message) >= 2);
         CHECK(message.find("ranks 0, 2 arrived; missing: rank 1 (process ") != std::string::npos);

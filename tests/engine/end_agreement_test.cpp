@@ -40,13 +40,13 @@ TEST_CASE("what one rank wishes ends all of them at the same place, soon") {
 TEST_CASE("where places follow quickly ranks ask each other at few of them") {
   testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
     EndAgreement end(*mesh, [] { return false; });
-    const int64_t before = mesh->data().times().collectives;
+    const int64_t before = mesh->host().times().collectives;
     const comm::Stopwatch watch;
     for (int place = 0; place < 2000; ++place) {
       CHECK_FALSE(end.reached());
       pause(std::chrono::microseconds(50));
     }
-    const int64_t asked = mesh->data().times().collectives - before;
+    const int64_t asked = mesh->host().times().collectives - before;
     CHECK(asked >= 3);
     // Some while the stride grows, then ten in a second, or twice as many where places hurry up.
     CHECK(static_cast<double>(asked) < 20 + 20 * watch.seconds());

@@ -38,6 +38,19 @@ std::filesystem::path fresh_folder(const std::string& name) {
 
 }  // namespace
 
+TEST_CASE("an engine refuses a mesh whose ranks are not all on axis data") {
+  testing::RankOptions options;
+  options.grid = comm::GridShape::data(2).with(comm::Axis::kTensor, 2);
+  testing::run_ranks(
+      4,
+      [](std::shared_ptr<comm::Mesh> mesh) {
+        CHECK_THROWS_WITH_AS(initialize(testing::make_chain({}), stage_config(0), mesh),
+                             "an engine trains on ranks of axis data alone, which are 2 of 4",
+                             Error);
+      },
+      options);
+}
+
 TEST_CASE(
     "what is saved is what the blocks held, tied weights once, at every stage and number of "
     "ranks") {

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/regular_file.h"
+#include "comm/agreement.h"
 #include "engine/train_engine.h"
 #include "tests/engine/chain_config.h"
 #include "tests/support/chain.h"

@@ -77,7 +77,7 @@ TEST_CASE("what the ranks tell each other at a step's end adds up, field by fiel
             .tokens = int64_t{1} << 50, .trained_tokens = 10 * one, .trained_micro_batches = one}};
     const auto half = torch::full({}, 0.5, torch::kDouble), third = torch::full({}, one / 4.0);
     const torch::Tensor told = to_tensor(half, third.to(torch::kFloat), own);
-    mesh->data().all_reduce(told).wait();
+    mesh->world().all_reduce(told).wait();
     const StepSums sums = from_tensor(told);
     CHECK(sums.loss == 1);
     CHECK(sums.squares == 0.75);

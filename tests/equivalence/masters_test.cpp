@@ -48,7 +48,7 @@ struct Parts {
     strategy.params->expect({});
     torch::Tensor told = engine::to_tensor(torch::zeros({}, mesh->device()),
                                            strategy.grads->finish(), {.counts = step.counts});
-    mesh->data().all_reduce(told).wait();
+    mesh->world().all_reduce(told).wait();
     const engine::StepSums sums = engine::from_tensor(told);
     const double correction = divisor->correction(sums.counts);
     const double norm = std::sqrt(sums.squares) * correction;

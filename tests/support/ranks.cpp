@@ -32,7 +32,7 @@ std::unique_ptr<comm::Group> connect(const c10::intrusive_ptr<c10d::Store>& stor
         store, rank, count, {.address = "127.0.0.1", .timeout = options.timeout, .table = table});
   }
   return comm::make_shared_memory_group(host.segment, table, rank, count,
-                                        {.timeout = options.timeout, .ring = ring});
+                                        {.timeout = options.timeout, .ring = ring, .run = "host"});
 }
 
 }  // namespace
@@ -64,7 +64,9 @@ void run_ranks(int count, const std::function<void(std::shared_ptr<comm::Mesh>)>
         const torch::Device device = device_of_tests();
         auto group = connect(store, rank, count, options);
         if (!device.is_cpu()) group = comm::make_host_staged_group(std::move(group));
-        fn(std::make_shared<comm::Mesh>(device, std::move(group)));
+        const auto mesh = std::make_shared<comm::Mesh>(device, std::move(group));
+        if (options.grid) mesh->arrange(*options.grid);
+        fn(mesh);
       } catch (...) {
         const std::lock_guard lock(mutex);
         if (!first) first = std::current_exception();

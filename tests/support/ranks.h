@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "comm/mesh.h"
 
@@ -15,6 +16,7 @@ struct RankOptions {
   Transport transport = Transport::kSharedMemory;
   std::chrono::milliseconds timeout{60'000};  // of a collective
   std::function<void(int rank)> before_joining = {};
+  std::optional<comm::GridShape> grid = {};  // else all ranks are on axis data
 };
 
 // Where run_ranks() lets its ranks compute: the CPU, or with ZEROTH_TEST_DEVICE=cuda the first GPU,

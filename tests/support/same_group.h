@@ -14,7 +14,10 @@ class SameGroup final : public comm::Group {
   int rank() const override { return mesh_->rank(); }
   int size() const override { return mesh_->world_size(); }
   comm::Pending issue(const comm::Collective& collective) override {
-    return mesh_->data().issue(collective);
+    return mesh_->world().issue(collective);
+  }
+  std::unique_ptr<comm::Group> split(const comm::Partition& partition) override {
+    return mesh_->world().split(partition);
   }
 
  private:

@@ -80,7 +80,7 @@ TEST_CASE("over TCP a rank that is stopped ends the run within the time limit, t
   CHECK(result.code == 1);
   CAPTURE(result.err);
   CHECK(has(result.err, "finetune: rank 0: error: rank 0 of 2: "));
-  CHECK(has(result.err, "over 'data' failed: "));
+  CHECK(has(result.err, "over 'world' failed: "));
 }
 
 TEST_CASE("the launcher ends what is left when a rank is stopped, in the time that it was given") {

@@ -61,6 +61,9 @@ class FirstRank final : public comm::Group {
     const int block = device_ == nullptr ? 0 : device_->queued;
     return comm::Pending(std::make_shared<OnDevice>(device_, block));
   }
+  std::unique_ptr<comm::Group> split(const comm::Partition& partition) override {
+    return std::make_unique<FirstRank>(static_cast<int>(partition.part_of(0).size()), device_);
+  }
 
  private:
   struct OnDevice final : comm::Pending::Impl {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -15,6 +16,7 @@
 #include "base/error.h"
 #include "base/file_lines.h"
 #include "base/process_limits.h"
+#include "comm/agreement.h"
 #include "device/memory_use.h"
 
 namespace zeroth::trainer {
@@ -207,11 +209,9 @@ PeakMemory own_peak_memory(torch::Device device) {
 
 PeakMemory largest_peak_memory(comm::Mesh& mesh) {
   const PeakMemory own = own_peak_memory(mesh.device());
-  const auto values = torch::tensor({own.rss_mib, own.gpu_mib},
-                                    torch::dtype(torch::kFloat64).device(mesh.device()));
-  mesh.data().all_reduce(values, comm::Reduce::kMax, "peak memory").wait();
-  const auto largest = values.cpu();
-  return {.rss_mib = largest[0].item<double>(), .gpu_mib = largest[1].item<double>()};
+  std::array largest = {own.rss_mib, own.gpu_mib};
+  comm::agree(largest, comm::Reduce::kMax, "peak memory", mesh);
+  return {.rss_mib = largest[0], .gpu_mib = largest[1]};
 }
 
 }  // namespace zeroth::trainer

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "comm/agreement.h"
 #include "model/flops.h"
 #include "model/kernels/matrix_peak.h"
 #include "zero/dtype.h"
@@ -28,10 +29,9 @@ double own_peak(configs::Precision precision, torch::Device device) {
 PeakShare::PeakShare(model::ModelSpec spec, int64_t rows) : spec_(std::move(spec)), rows_(rows) {}
 
 void PeakShare::measure(configs::Precision precision, comm::Mesh& mesh) {
-  const double own = own_peak(precision, mesh.device());
-  const auto sum = torch::tensor({own}, torch::dtype(torch::kFloat64).device(mesh.device()));
-  mesh.data().all_reduce(sum, comm::Reduce::kSum, "matrix peaks").wait();
-  peak_ = std::max(0.0, sum.item<double>());
+  double sum = own_peak(precision, mesh.device());
+  comm::agree({&sum, 1}, comm::Reduce::kSum, "matrix peaks", mesh);
+  peak_ = std::max(0.0, sum);
 }
 
 double PeakShare::flops(const engine::StepStats& stats) const {

@@ -1,0 +1,47 @@
+// The ranks of a group, as messages call them.
+#pragma once
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "comm/group.h"
+
+namespace zeroth::comm {
+
+struct Members {
+  std::string group = "world";
+  std::vector<int> ranks = {};  // their numbers in the world; empty: they are the world
+
+  int number(int rank) const { return ranks.empty() ? rank : ranks[static_cast<size_t>(rank)]; }
+  // "rank 0 of 2"; in a part of the world, whose size says nothing of the run, "rank 0".
+  std::string name_of(int rank, int size) const {
+    return ranks.empty() ? fmt::format("rank {} of {}", rank, size)
+                         : fmt::format("rank {}", number(rank));
+  }
+  // "'world'", "'tensor' (ranks 2, 3)"
+  std::string name() const {
+    return ranks.empty() ? fmt::format("'{}'", group)
+                         : fmt::format("'{}' (ranks {})", group, fmt::join(ranks, ", "));
+  }
+};
+
+// Where a rank is in its part.
+struct Place {
+  int rank = 0;  // among its ranks
+  int size = 1;
+  Members members;
+};
+
+inline Place place_in(const Partition& partition, int rank) {
+  const std::vector<int>& part = partition.part_of(rank);
+  const auto before = std::find(part.begin(), part.end(), rank) - part.begin();
+  Place place{static_cast<int>(before), static_cast<int>(part.size()), {partition.name, part}};
+  if (partition.parts.size() == 1) place.members.ranks.clear();
+  return place;
+}
+
+}  // namespace zeroth::comm

@@ -1,0 +1,66 @@
+#include "comm/rank_bells.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <ctime>
+#include <utility>
+
+#include "base/error.h"
+
+namespace zeroth::comm {
+namespace {
+
+// Peers are mostly nearly in step: a look for so long is cheaper than to sleep and be woken.
+constexpr std::chrono::microseconds kSpin{20};
+
+// Sleeps while the word is `value`, at most `limit`.
+void sleep_on(std::atomic<uint32_t>& word, uint32_t value, std::chrono::nanoseconds limit) {
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(limit);
+  const timespec time{.tv_sec = seconds.count(), .tv_nsec = (limit - seconds).count()};
+  syscall(SYS_futex, &word, FUTEX_WAIT, value, &time, nullptr, 0);
+}
+
+}  // namespace
+
+size_t RankBells::bytes(int ranks) {
+  return sizeof(Bell) * static_cast<size_t>(ranks);
+}
+
+RankBells::RankBells(std::shared_ptr<SharedSegment> segment, size_t offset, int rank, int ranks)
+    : segment_(std::move(segment)),
+      rank_(rank),
+      bells_(reinterpret_cast<Bell*>(segment_->data() + offset), static_cast<size_t>(ranks)) {
+  ZEROTH_CHECK(offset % alignof(Bell) == 0 && segment_->size() >= offset + bytes(ranks),
+               "{} bytes from {} on for {} ranks", segment_->size(), offset, ranks);
+}
+
+// Sequentially consistent here and in wait(): either the sleeper sees what was stored or this rank
+// sees the sleeper.
+void RankBells::ring(int rank) {
+  Bell& bell = bells_[static_cast<size_t>(rank)];
+  if (rank == rank_ || !bell.sleeps.load(std::memory_order_seq_cst)) return;
+  bell.rung.fetch_add(1, std::memory_order_seq_cst);
+  syscall(SYS_futex, &bell.rung, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+}
+
+bool RankBells::wait(const std::function<bool()>& ready, std::chrono::nanoseconds limit) {
+  const auto start = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() < start + kSpin) {
+    if (ready()) return true;
+  }
+  Bell& bell = bells_[static_cast<size_t>(rank_)];
+  for (;;) {
+    bell.sleeps.store(true, std::memory_order_seq_cst);
+    const uint32_t rung = bell.rung.load(std::memory_order_seq_cst);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    const bool now = ready();
+    const auto left = start + limit - std::chrono::steady_clock::now();
+    if (!now && left.count() > 0) sleep_on(bell.rung, rung, left);
+    bell.sleeps.store(false, std::memory_order_relaxed);
+    if (now || left.count() <= 0) return now;
+  }
+}
+
+}  // namespace zeroth::comm

@@ -1,0 +1,139 @@
+// Meshes whose ranks stand on several axes.
+#include <ATen/ATen.h>
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "comm/agreement.h"
+#include "comm/mesh.h"
+#include "tests/support/ranks.h"
+#include "tests/support/temp_folder.h"
+
+namespace zeroth::comm {
+namespace {
+
+using testing::RankOptions;
+using testing::run_ranks;
+using testing::Transport;
+
+const GridShape kGrid = GridShape::data(2).with(Axis::kTensor, 3);
+
+float sum_over(Group& group, int own) {
+  const torch::Tensor sum = torch::full({1}, own, torch::kFloat);
+  group.all_reduce(sum, Reduce::kSum, "numbers of ranks").wait();
+  return sum.item<float>();
+}
+
+}  // namespace
+
+TEST_CASE("groups join the ranks that differ on their axes alone") {
+  for (const Transport transport : {Transport::kSharedMemory, Transport::kGloo}) {
+    run_ranks(6,
+              [](std::shared_ptr<Mesh> mesh) {
+                const int rank = mesh->rank();
+                const int data = mesh->coordinate(Axis::kData);
+                const int tensor = mesh->coordinate(Axis::kTensor);
+                CHECK(rank == 3 * data + tensor);
+                Group& tensors = mesh->group({Axis::kTensor});
+                CHECK(tensors.rank() == tensor);
+                CHECK(tensors.size() == 3);
+                CHECK(sum_over(tensors, rank) == 3 * (3 * data + 1));
+                CHECK(mesh->data().rank() == data);
+                CHECK(sum_over(mesh->data(), rank) == 2 * tensor + 3);
+                CHECK(sum_over(mesh->world(), rank) == 15);
+                CHECK(&mesh->group({Axis::kData, Axis::kTensor}) == &mesh->world());
+                CHECK(&mesh->group({Axis::kTensor}) == &tensors);
+                CHECK(mesh->group({Axis::kPipe}).size() == 1);
+                CHECK(mesh->times().collectives >= 3);
+              },
+              {.transport = transport, .grid = kGrid});
+  }
+}
+
+TEST_CASE("without a word all ranks are on axis data") {
+  run_ranks(3, [](std::shared_ptr<Mesh> mesh) {
+    CHECK(mesh->coordinate(Axis::kData) == mesh->rank());
+    CHECK(&mesh->data() == &mesh->world());
+    CHECK(mesh->group({Axis::kTensor}).size() == 1);
+  });
+}
+
+TEST_CASE("a shape of another number of ranks is refused with both") {
+  run_ranks(2, [](std::shared_ptr<Mesh> mesh) {
+    CHECK(message_of<Error>([&] { mesh->arrange(kGrid); }) ==
+          "a grid of data 2 x tensor 3 has 6 ranks, the world 2");
+  });
+}
+
+// Rows and columns of a grid wait in opposite orders for more than any ring holds: each rank is
+// needed by one group while it waits for the other.
+TEST_CASE("a rank that waits in one group moves the bytes of its others") {
+  RankOptions options{.timeout = std::chrono::seconds(20)};
+  options.grid = GridShape::data(2).with(Axis::kTensor, 2);
+  constexpr int64_t kNumel = 12 << 20;  // 48 MiB
+  run_ranks(
+      4,
+      [](std::shared_ptr<Mesh> mesh) {
+        const torch::Tensor rows = torch::full({kNumel}, 1 + mesh->rank(), torch::kFloat);
+        const torch::Tensor columns = rows.clone();
+        Pending row = mesh->group({Axis::kTensor}).all_reduce(rows, Reduce::kSum, "rows");
+        Pending column = mesh->data().all_reduce(columns, Reduce::kSum, "columns");
+        const bool row_first = mesh->rank() == 0 || mesh->rank() == 3;
+        (row_first ? row : column).wait();
+        (row_first ? column : row).wait();
+        CHECK(rows.eq(mesh->rank() < 2 ? 3 : 7).all().item<bool>());
+        CHECK(columns.eq(mesh->rank() % 2 == 0 ? 4 : 6).all().item<bool>());
+      },
+      options);
+}
+
+TEST_CASE("a rank that is lost is named with its axis, by its number in the world") {
+  RankOptions options{.timeout = std::chrono::seconds(20)};
+  options.grid = kGrid;
+  std::vector<std::string> messages(6);
+  run_ranks(
+      6,
+      [&](std::shared_ptr<Mesh> mesh) {
+        Group& tensors = mesh->group({Axis::kTensor});
+        sum_over(tensors, 0);
+        if (mesh->rank() == 4) return;  // leaves
+        if (mesh->coordinate(Axis::kData) == 1) {
+          messages[static_cast<size_t>(mesh->rank())] =
+              message_of<Error>([&] { sum_over(tensors, 0); });
+        } else {
+          sum_over(tensors, 0);
+        }
+      },
+      options);
+  for (const int rank : {3, 5}) {
+    const std::string& message = messages[static_cast<size_t>(rank)];
+    CAPTURE(message);
+    const std::string begin = "rank " + std::to_string(rank) +
+                              ": all-reduce of numbers of ranks (1 elements) over 'tensor' (ranks "
+                              "3, 4, 5) failed: rank 4 is gone; ";
+    CHECK(message.find(begin) == 0);
+    CHECK(message.find(" arrived; missing: ") != std::string::npos);
+    CHECK(message.find("rank 4 (process ") != std::string::npos);
+    CHECK(message.find("has left") != std::string::npos);
+  }
+}
+
+TEST_CASE("collectives of parts are logged with the size of their group") {
+  RankOptions options;
+  options.grid = kGrid;
+  run_ranks(
+      6,
+      [](std::shared_ptr<Mesh> mesh) {
+        mesh->log_collectives({.enabled = true});
+        sum_over(mesh->group({Axis::kTensor}), 1);
+        sum_over(mesh->world(), 1);
+        CHECK(mesh->comm_log()->totals().count({"all_reduce", 4, 3}) == 1);
+        CHECK(mesh->comm_log()->totals().count({"all_reduce", 4, 6}) == 1);
+      },
+      options);
+}
+
+}  // namespace zeroth::comm
