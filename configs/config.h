@@ -15,8 +15,8 @@ namespace zeroth::configs {
 enum class Precision { kFp32, kFp16, kBf16 };
 
 struct BatchConfig {
-  // Samples per optimizer step over all ranks: micro_batch_size * accumulation_steps *
-  // data-parallel ranks, or fewer where a run goes on with ranks that do not divide it.
+  // Samples per optimizer step over all ranks: micro_batch_size * accumulation_steps * data ranks,
+  // or fewer where a run goes on with ranks that do not divide it.
   int64_t train_batch_size = 1;
   // Samples that one rank runs forward and backward at once. Activation memory grows with it.
   int64_t micro_batch_size = 1;
@@ -77,6 +77,16 @@ struct ZeroConfig {
   bool gather_16bit_weights_on_model_save = false;
 };
 
+// Every layer is split over neighbouring ranks, which draw the same samples.
+struct TensorParallelConfig {
+  // Over so many; a divisor of the number of ranks. 1: off. Each rank holds and computes that part
+  // of a layer, and its activations are summed over the ranks twice in forward and twice in
+  // backward.
+  int64_t size = 1;
+  // Whether these sums run beside compute.
+  bool overlap_comm = false;
+};
+
 struct RecomputeConfig {
   // Every N-th block keeps only its input and runs forward again in backward. 0: off.
   int64_t every_nth_block = 0;
@@ -116,6 +126,7 @@ struct Config {
   OptimizerConfig optimizer;
   SchedulerConfig scheduler;
   ZeroConfig zero;
+  TensorParallelConfig tensor_parallel;
   AioConfig aio;
   RecomputeConfig recompute;
   // Samples at the end of an epoch that fill no whole global batch are left out.

@@ -11,13 +11,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Where the batch fits some number of ranks, that one.
+// Where the batch fits some number of ranks, that one; at least what a layer is split over.
 int64_t fitting_ranks(const CheckedKeys& keys) {
+  const int64_t tensor =
+      std::max<int64_t>(1, keys.get<int64_t>("tensor_parallel.autotp_size").value_or(1));
   const auto batch = keys.get<int64_t>("train_batch_size");
   const auto micro = keys.get<int64_t>("train_micro_batch_size_per_gpu");
   const auto steps = keys.get<int64_t>("gradient_accumulation_steps");
-  if (!batch || !micro || !steps) return 1;
-  return std::max<int64_t>(1, *batch / (*micro * *steps));
+  if (!batch || !micro || !steps) return tensor;
+  return std::max<int64_t>(1, *batch / (*micro * *steps)) * tensor;
 }
 
 std::string value_at(const Json& root, std::string_view path) {
@@ -113,6 +115,12 @@ Inspection inspect(const Document& document, std::optional<int64_t> ranks,
   const Config config = fill(context);
   Inspection inspection;
   inspection.complaints = all_complaints(context);
+  const int64_t tensor = config.tensor_parallel.size;
+  if (tensor > 1 && context.data_ranks > 0) {
+    note(context.notes, "tensor_parallel.autotp_size",
+         "tensor_parallel.autotp_size {}: checked for {} ranks, data {} x tensor {}", tensor,
+         context.facts.world_size, context.data_ranks, tensor);
+  }
   inspection.notes = lines_of(context.notes);
   Inspector(context, config, inspection).report();
   return inspection;

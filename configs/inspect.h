@@ -26,7 +26,8 @@ struct Inspection {
   std::vector<std::string> complaints;  // empty: a run would accept the file
 };
 
-// Without `ranks`: as many as the three batch sizes come to where all of them are given, else one.
+// Without `ranks`: as many as the three batch sizes come to where all of them are given, else one,
+// each of them times tensor_parallel.autotp_size.
 // Of the flags only `strict` and `accept_uncompressed` count.
 Inspection inspect(const Document& document, std::optional<int64_t> ranks,
                    const FlagValues& flags = {});

@@ -268,6 +268,9 @@ std::string to_json(const Config& config, const Origins& origins) {
     json["scheduler"] = scheduler;
   }
   json["zero_optimization"] = zero_json(config.zero);
+  const TensorParallelConfig& tensor = config.tensor_parallel;
+  json["tensor_parallel"] = {{"autotp_size", tensor.size > 1 ? tensor.size : 0},
+                             {"tp_overlap_comm", tensor.overlap_comm}};
   json["aio"] = aio_json(config.aio);
   json["activation_checkpointing"] = {{"number_checkpoints", config.recompute.number_checkpoints},
                                       {"cpu_checkpointing", config.recompute.cpu_checkpointing}};

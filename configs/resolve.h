@@ -65,11 +65,12 @@ struct FlagValues {
   bool batch_may_change = false;
   // --gradient-checkpointing[=N]: RecomputeConfig::every_nth_block, at least 1.
   std::optional<int64_t> gradient_checkpointing;
+  std::optional<int64_t> tensor_parallel;  // --tensor-parallel, default 1: layers are whole
 };
 
 // Facts of the run that "auto" and the batch sizes depend on.
 struct RunFacts {
-  // Data-parallel ranks.
+  // All ranks of the run.
   int64_t world_size = 1;
   // Of the model. 0: unknown, then "auto" bucket sizes are an error.
   int64_t hidden_size = 0;
@@ -111,8 +112,13 @@ struct Resolved {
   Notes notes;
 };
 
-// The three batch values by DeepSpeed's rules. Throws every complaint that can be known without the
-// model's facts.
+// Of `ranks` those that draw different samples: what the batch is dealt over.
+inline int64_t data_ranks(const Config& config, int64_t ranks) {
+  return ranks / config.tensor_parallel.size;
+}
+
+// The three batch values by DeepSpeed's rules, for a run of `world_size` ranks. Throws every
+// complaint that can be known without the model's facts.
 BatchConfig resolve_batch(const Document& document, const FlagValues& flags, int64_t world_size);
 
 // Every value. Throws Error with all complaints.

@@ -16,9 +16,9 @@ struct Given {
   std::optional<int64_t> batch, micro, steps;
 };
 
-// Where a user changes a value: its key, or the flag that gave it.
-const char* key_or_flag(const Context& context, const char* path, const char* flag) {
-  return context.keys.get<int64_t>(path) ? path : flag;
+// What the batch is dealt over, in words: all ranks, where no two of them split a layer.
+const char* ranks_word(const Context& context) {
+  return context.data_ranks == context.facts.world_size ? "ranks" : "data ranks";
 }
 
 int64_t at_least_one(int64_t value) {
@@ -47,11 +47,14 @@ BatchConfig fill_missing(const Given& given, int64_t ranks) {
 }
 
 void tell_origins(Context& context, const Given& given) {
-  if (!given.batch) context.origins[kBatch] = "micro-batch * accumulation * ranks";
-  if (!given.micro) context.origins[kMicro] = "global batch / accumulation / ranks";
+  const char* const ranks = ranks_word(context);
+  if (!given.batch) context.origins[kBatch] = fmt::format("micro-batch * accumulation * {}", ranks);
+  if (!given.micro)
+    context.origins[kMicro] = fmt::format("global batch / accumulation / {}", ranks);
   if (!given.steps) {
-    context.origins[kSteps] =
-        given.batch && given.micro ? "global batch / micro-batch / ranks" : "default";
+    context.origins[kSteps] = given.batch && given.micro
+                                  ? fmt::format("global batch / micro-batch / {}", ranks)
+                                  : "default";
   }
 }
 
@@ -73,23 +76,24 @@ std::pair<int64_t, int64_t> nearest_pair(const Given& given, int64_t samples) {
 
 // What to do where neither value alone can be changed to fit the global batch.
 std::string pair_remedy(const Context& context, const Given& given) {
-  const int64_t ranks = context.facts.world_size;
+  const int64_t ranks = context.data_ranks;
   if (*given.batch % ranks != 0) {
-    return fmt::format("; no micro * accumulation gives {} on {} ranks", *given.batch, ranks);
+    return fmt::format("; no micro * accumulation gives {} on {} {}", *given.batch, ranks,
+                       ranks_word(context));
   }
   const auto [micro, steps] = nearest_pair(given, *given.batch / ranks);
   std::string text;
   const auto offer = [&](const std::optional<int64_t>& value, const char* name, int64_t to) {
     if (value) text += fmt::format("{} {} to {}", text.empty() ? ", or" : " and", name, to);
   };
-  offer(given.micro, key_or_flag(context, kMicro, "--micro-batch"), micro);
-  offer(given.steps, key_or_flag(context, kSteps, "--accumulation"), steps);
+  offer(given.micro, context.key_or_flag(kMicro, "--micro-batch"), micro);
+  offer(given.steps, context.key_or_flag(kSteps, "--accumulation"), steps);
   return text;
 }
 
 // "set train_batch_size to 36, or train_micro_batch_size_per_gpu to 16"
 std::string remedies(const Context& context, const Given& given, const BatchConfig& batch) {
-  const int64_t ranks = context.facts.world_size;
+  const int64_t ranks = context.data_ranks;
   const int64_t fixed = given.micro.value_or(1) * given.steps.value_or(1) * ranks;
   std::string single;
   const auto offer = [&](const std::optional<int64_t>& value, int64_t others, const char* name) {
@@ -98,10 +102,9 @@ std::string remedies(const Context& context, const Given& given, const BatchConf
     }
   };
   offer(given.micro, batch.accumulation_steps * ranks,
-        key_or_flag(context, kMicro, "--micro-batch"));
-  offer(given.steps, batch.micro_batch_size * ranks,
-        key_or_flag(context, kSteps, "--accumulation"));
-  return fmt::format("set {} to {}{}", key_or_flag(context, kBatch, "--global-batch"),
+        context.key_or_flag(kMicro, "--micro-batch"));
+  offer(given.steps, batch.micro_batch_size * ranks, context.key_or_flag(kSteps, "--accumulation"));
+  return fmt::format("set {} to {}{}", context.key_or_flag(kBatch, "--global-batch"),
                      given.micro && given.steps ? fixed : nearest_multiple(*given.batch, fixed),
                      single.empty() ? pair_remedy(context, given) : single);
 }
@@ -109,7 +112,7 @@ std::string remedies(const Context& context, const Given& given, const BatchConf
 // Micro-batches no larger than before, as few as they can be, and of these the smallest: where they
 // do not make up the batch some rows of the last ones do not count.
 void spread(Context& context, const Given& given, BatchConfig& batch) {
-  const int64_t ranks = context.facts.world_size, all = batch.train_batch_size;
+  const int64_t ranks = context.data_ranks, all = batch.train_batch_size;
   const auto rounded_up = [](int64_t value, int64_t by) { return (value + by - 1) / by; };
   const int64_t most = given.micro.value_or(rounded_up(all, ranks * batch.accumulation_steps));
   batch.accumulation_steps = rounded_up(all, ranks * std::min(most, all));
@@ -126,11 +129,12 @@ void spread(Context& context, const Given& given, BatchConfig& batch) {
 BatchConfig fill_batch(Context& context) {
   const CheckedKeys& keys = context.keys;
   const FlagValues& flags = context.flags;
-  const int64_t ranks = context.facts.world_size;
+  const int64_t ranks = context.data_ranks;
   Given given{context.pick(kBatch, flags.global_batch, "--global-batch"),
               context.pick(kMicro, flags.micro_batch, "--micro-batch"),
               context.pick(kSteps, flags.accumulation, "--accumulation")};
   if (keys.is_bad(kBatch) || keys.is_bad(kMicro) || keys.is_bad(kSteps)) return {};
+  if (ranks == 0) return {};
   if (!given.batch && flags.batch_so_far && !(flags.batch_may_change && given.micro)) {
     given.batch = flags.batch_so_far;
     context.origins[kBatch] = "the checkpoint";
@@ -139,9 +143,9 @@ BatchConfig fill_batch(Context& context) {
     const bool only_steps = keys.get<int64_t>(kSteps) && !keys.has(kBatch) && !keys.has(kMicro);
     if (only_steps) {
       context.complain(
-          "{} {} alone does not give the batch (train_batch_size = micro * accumulation {} * ranks "
+          "{} {} alone does not give the batch (train_batch_size = micro * accumulation {} * {} "
           "{}): add {} or {}, or give --micro-batch or --global-batch",
-          kSteps, *given.steps, *given.steps, ranks, kBatch, kMicro);
+          kSteps, *given.steps, *given.steps, ranks_word(context), ranks, kBatch, kMicro);
       return {};
     }
     given.micro = kDefaultMicro;
@@ -156,9 +160,9 @@ BatchConfig fill_batch(Context& context) {
       spread(context, given, batch);
       return batch;
     }
-    context.complain("train_batch_size {} != micro {} * accumulation {} * ranks {}: {}",
+    context.complain("train_batch_size {} != micro {} * accumulation {} * {} {}: {}",
                      batch.train_batch_size, batch.micro_batch_size, batch.accumulation_steps,
-                     ranks, remedies(context, given, batch));
+                     ranks_word(context), ranks, remedies(context, given, batch));
   }
   return batch;
 }

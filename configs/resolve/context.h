@@ -27,8 +27,11 @@ struct Context {
   Notes notes = {};
   // Where values come from that are neither in the file nor the key's default, by path.
   Origins origins = {};
-  // Sections of an unknown type: what the check said of their keys is not shown.
+  // Sections of an unknown type, and keys of one that is off: what the check said of them is not
+  // shown.
   std::vector<std::string> moot = {};
+  // As data_ranks(), once tensor_parallel is filled. 0: unknown, which is complained of.
+  int64_t data_ranks = 0;
 
   template <typename... Args>
   void complain(fmt::format_string<Args...> format, Args&&... args) {
@@ -48,6 +51,11 @@ struct Context {
       origins[path] = flag ? flag_name : fmt::format("default of {}", flag_name);
     }
     return value ? value : flag;
+  }
+
+  // Where a user changes a value: its key, or the flag that gave it.
+  const char* key_or_flag(const char* path, const char* flag) const {
+    return keys.get<int64_t>(path) ? path : flag;
   }
 
   // The file's value where it has one.
@@ -77,8 +85,14 @@ const char* name_of(RestingPlace place);
 void check_params(Context& context, const std::string& section, std::string_view type,
                   std::string_view takes);
 
+// "fp16" and "float16" alike; the key table admits nothing else.
+Precision precision_named(const std::string& name);
+
+// Complains where the ranks cannot be dealt into groups of that size.
+void fill_tensor_parallel(Context& context, Config& config);
+
 // The three batch values by DeepSpeed's rules; complains where they do not fit together.
-BatchConfig fill_batch(Context& context);
+BatchConfig fill_batch(Context& context);  // after tensor_parallel
 
 // The other sections, each into its part of the Config.
 void fill_precision(Context& context, Config& config);
@@ -111,5 +125,6 @@ void check_flags(Context& context);
 // Rules that join several keys.
 void validate(Context& context, const Config& config);
 void check_offload(Context& context, const Config& config);  // its part of them
+void check_tensor_parallel(Context& context, const Config& config);
 
 }  // namespace zeroth::configs

@@ -69,7 +69,9 @@ Config fill(Context& context) {
   }
   Config config;
   check_flags(context);
-  if (context.complaints.empty()) config.batch = fill_batch(context);
+  const bool flags_are_fine = context.complaints.empty();
+  fill_tensor_parallel(context, config);
+  if (flags_are_fine) config.batch = fill_batch(context);
   tell_unknown(context);
   fill_precision(context, config);
   config.gradient_clipping = clipping(context);

@@ -25,12 +25,6 @@ void compare(Context& context, const char* path, Precision precision) {
   }
 }
 
-// "fp16" and "float16" alike; the key table admits nothing else.
-Precision precision_named(const std::string& name) {
-  if (name.starts_with("b")) return Precision::kBf16;
-  return name.ends_with("16") ? Precision::kFp16 : Precision::kFp32;
-}
-
 std::optional<Precision> precision_at(const Context& context, const std::string& path) {
   const auto name = context.keys.get<std::string>(path);
   return name ? std::optional(precision_named(*name)) : std::nullopt;
@@ -56,6 +50,11 @@ void check_types(Context& context, const Config& config, std::optional<Precision
 
 const char* name_of(Precision precision) {
   return flag_of(precision) + 2;  // without the dashes
+}
+
+Precision precision_named(const std::string& name) {
+  if (name.starts_with("b")) return Precision::kBf16;
+  return name.ends_with("16") ? Precision::kFp16 : Precision::kFp32;
 }
 
 void fill_precision(Context& context, Config& config) {

@@ -174,6 +174,8 @@ void check_flags(Context& context) {
   check_flag_of_key(context, "--micro-batch", flags.micro_batch, "train_micro_batch_size_per_gpu");
   check_flag_of_key(context, "--accumulation", flags.accumulation, "gradient_accumulation_steps");
   check_flag_of_key(context, "--global-batch", flags.global_batch, "train_batch_size");
+  check_flag_of_key(context, "--tensor-parallel", flags.tensor_parallel,
+                    "tensor_parallel.autotp_size");
   check_flag_of_key(context, "--lr", flags.lr, "optimizer.params.lr");
   check_flag_of_key(context, "--weight-decay", flags.weight_decay, "optimizer.params.weight_decay");
   check_flag_of_key(context, "--eps", flags.eps, "optimizer.params.eps");
@@ -196,6 +198,7 @@ void validate(Context& context, const Config& config) {
   check_schedule(context, config);
   check_recompute(context, config);
   check_offload(context, config);
+  check_tensor_parallel(context, config);
 }
 
 void check_offload(Context& context, const Config& config) {

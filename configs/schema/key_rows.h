@@ -21,6 +21,8 @@ using enum KeyType;
 using enum KeyState;
 
 inline constexpr std::string_view kDefault = "the default";
+inline constexpr std::string_view kDtypes =
+    "\"fp32\" | \"fp16\" | \"bf16\" | \"float32\" | \"float16\" | \"bfloat16\"";
 
 // One after the other.
 std::vector<Key> joined(std::initializer_list<std::vector<Key>> parts);
@@ -35,8 +37,8 @@ constexpr Key honoured(std::string_view path, KeyType type, std::string_view fal
 }
 
 constexpr Key no_effect(std::string_view path, KeyType type, std::string_view fallback,
-                        std::string_view text) {
-  return {path, type, kNoEffect, fallback, {}, kDefault, text};
+                        std::string_view text, std::string_view accepts = {}) {
+  return {path, type, kNoEffect, fallback, accepts, kDefault, text};
 }
 
 constexpr Key refused(std::string_view path, std::string_view fallback, std::string_view text,

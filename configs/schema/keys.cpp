@@ -134,6 +134,8 @@ const std::vector<Alias>& aliases() {
       {"zero_optimization.allgather_sequential", "zero_optimization.stage3_allgather_sequential"},
       {"zero_optimization.aio", "aio", kOldName},
       {"aio.thread_count", "aio.intra_op_parallelism", kOldName},
+      {"tensor_parallel.tensor_parallel", "tensor_parallel.tp"},
+      {"tensor_parallel.kernel_inject", "tensor_parallel.replace_with_kernel_inject"},
       {"zero_optimization.cpu_offload", "zero_optimization.offload_optimizer", kCpuDevice},
       {"zero_optimization.cpu_offload_param", "zero_optimization.offload_param", kCpuDevice},
       {"zero_optimization.cpu_offload_params", "zero_optimization.offload_param", kCpuDevice},

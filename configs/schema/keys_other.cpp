@@ -6,6 +6,50 @@ namespace {
 constexpr std::string_view kEnabled = "enabled = false";
 constexpr std::string_view kOwnFiles = "every rank writes files of its own, at the same time";
 
+std::vector<Key> tensor_rows() {
+  constexpr std::string_view kPlaces = "autotp_size says which ranks split a layer: neighbours";
+  constexpr std::string_view kDescribed =
+      "the model's own description says how each weight is split";
+  return {
+      section("tensor_parallel", "split of every layer over ranks that draw the same samples"),
+      {"tensor_parallel.autotp_size", kInteger, kHonoured, "0", "0..1000000", "--tensor-parallel",
+       "ranks that every layer is split over; has to divide the number of ranks; 0 and 1: off"},
+      honoured("tensor_parallel.tp_overlap_comm", kBool, "false", "",
+               "sums over the ranks of a layer run beside compute"),
+      no_effect("tensor_parallel.dtype", kString, "null",
+                "layers are split in the precision of the run, which it has to equal", kDtypes),
+      section("tensor_parallel.tp",
+              "DeepSpeed's second place for the same (also spelled "
+              "tensor_parallel)"),
+      no_effect("tensor_parallel.tp.tp_size", kInteger, "1",
+                "autotp_size alone counts; another value than 1 has to equal it", "1..1000000"),
+      refused("tensor_parallel.tp.tp_grain_size", "1",
+              "whole heads are dealt evenly, whatever the size of the pieces"),
+      refused("tensor_parallel.tp.mpu", "null", kPlaces),
+      refused("tensor_parallel.tp.tp_group", "null", kPlaces),
+      no_effect("tensor_parallel.preset_model", kString, "null", kDescribed,
+                "\"llama\" | \"bloom\" | \"chatglm\" | \"mixtral\" | \"deepseek_v2\" | "
+                "\"qwen2\" | \"phi3\""),
+      section("tensor_parallel.partition_config", "splits of weights by patterns of their names"),
+      refused("tensor_parallel.partition_config.layer_specs", "[]", kDescribed, "null"),
+      no_effect("tensor_parallel.partition_config.use_default_specs", kBool, "true", kDescribed),
+      no_effect("tensor_parallel.partition_config.embedding_partition_dim", kInteger, "1",
+                kDescribed),
+      no_effect("tensor_parallel.partition_config.lm_head_patterns", kList,
+                "[\"lm_head\", \"embed_out\"]", kDescribed),
+      no_effect("tensor_parallel.partition_config.strict_mode", kBool, "false",
+                "a weight whose split is not described is always an error"),
+      refused("tensor_parallel.injection_policy_tuple", "null", kDescribed),
+      no_effect("tensor_parallel.vocab_parallel_lm_head", kBool, "null", kDescribed),
+      no_effect("tensor_parallel.vocab_parallel_ce_backend", kString, "\"torch\"",
+                "there is one loss of a split vocabulary"),
+      refused("tensor_parallel.keep_module_on_host", "false",
+              "offload_param says which parameters rest in host memory"),
+      refused("tensor_parallel.replace_with_kernel_inject", "false",
+              "not supported: there are no kernels for inference"),
+  };
+}
+
 std::vector<Key> parallel_rows() {
   return {
       section("pipeline", "split of the model's blocks over ranks"),
@@ -18,14 +62,8 @@ std::vector<Key> parallel_rows() {
       no_effect("pipeline.pipe_partitioned", kBool, "true", "there is one stage"),
       no_effect("pipeline.grad_partitioned", kBool, "true", "there is one stage"),
       refused("sequence_parallel_size", "1", "not supported yet", "null"),
-      refused("data_parallel_size", "null", "all ranks are data-parallel: give none"),
-      refused_section("tensor_parallel", "autotp_size = 0 | 1",
-                      "dtype tp_overlap_comm vocab_parallel_lm_head vocab_parallel_ce_backend tp "
-                      "tp.tp_size tp.tp_grain_size tp.mpu tp.tp_group tensor_parallel "
-                      "tensor_parallel.tp_size tensor_parallel.tp_grain_size tensor_parallel.mpu "
-                      "tensor_parallel.tp_group injection_policy_tuple partition_config.* "
-                      "preset_model keep_module_on_host replace_with_kernel_inject kernel_inject",
-                      "not supported yet: every rank holds whole layers"),
+      refused("data_parallel_size", "null",
+              "it is the number of ranks over tensor_parallel.autotp_size: give none"),
       refused_section("expert_parallel", kEnabled, "*", "not supported yet"),
       refused("use_data_before_expert_parallelism", "false", "not supported yet"),
   };
@@ -92,7 +130,7 @@ std::vector<Key> legacy_rows() {
 }  // namespace
 
 std::vector<Key> other_rows() {
-  return joined({parallel_rows(), service_rows(), legacy_rows()});
+  return joined({parallel_rows(), tensor_rows(), service_rows(), legacy_rows()});
 }
 
 }  // namespace zeroth::configs

@@ -7,7 +7,8 @@ std::vector<Key> batch_rows() {
   return {
       {"train_batch_size", kInteger, kHonoured, "null", "1..1000000000000",
        "--global-batch, else the product",
-       "samples per optimizer step over all ranks; always micro-batch * accumulation * ranks"},
+       "samples per optimizer step over all ranks; always micro-batch * accumulation * ranks, "
+       "of which those of a tensor_parallel group count as one"},
       {"train_micro_batch_size_per_gpu", kInteger, kHonoured, "null", "1..1000000",
        "--micro-batch, else from the other two, else 8",
        "samples that one rank runs at once; activation memory grows with it"},
@@ -75,9 +76,6 @@ std::vector<Key> recompute_rows() {
                 "wall_clock_breakdown times the phases"),
   };
 }
-
-constexpr std::string_view kDtypes =
-    "\"fp32\" | \"fp16\" | \"bf16\" | \"float32\" | \"float16\" | \"bfloat16\"";
 
 }  // namespace
 

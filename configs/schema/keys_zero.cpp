@@ -109,7 +109,9 @@ std::vector<Key> refused_rows() {
               "not supported yet: it rounds the reduced gradients; set it to false, and "
               "communication_data_type says how they cross the wire"),
       refused("zero_optimization.zeropp_loco_param", "null", "not supported, by DeepSpeed neither"),
-      refused("zero_optimization.mics_shard_size", "-1", "not supported, by DeepSpeed neither"),
+      refused("zero_optimization.mics_shard_size", "-1",
+              "not supported, by DeepSpeed neither: zero_hpz_partition_size took its place, and is "
+              "not supported yet"),
       refused("zero_optimization.mics_hierarchical_params_gather", "false",
               "not supported, by DeepSpeed neither"),
   };

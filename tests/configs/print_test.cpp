@@ -9,7 +9,7 @@ namespace {
 // Every field away from its default, as far as the scheduler's kind allows.
 Config unusual(SchedulerConfig::Kind kind) {
   Config config;
-  config.batch = {.train_batch_size = 24, .micro_batch_size = 3, .accumulation_steps = 4};
+  config.batch = {.train_batch_size = 12, .micro_batch_size = 3, .accumulation_steps = 4};
   config.precision = Precision::kFp16;
   config.loss_scale = {.static_scale = 2,
                        .initial_scale_power = 9,
@@ -54,6 +54,7 @@ Config unusual(SchedulerConfig::Kind kind) {
                                    .buffer_count = 6,
                                    .buffer_size_elements = 16,
                                    .max_in_cpu_elements = 17}};
+  config.tensor_parallel = {.size = 2, .overlap_comm = true};
   config.aio = {.block_size = 8192, .queue_depth = 18, .threads = 19};
   config.recompute = {.number_checkpoints = 6, .cpu_checkpointing = true};
   config.steps_per_print = 7;
@@ -111,6 +112,8 @@ TEST_CASE("what is printed loads back to the same configuration") {
     CHECK(back.zero.offload_optimizer.nvme_path == "/fast");
     CHECK(back.zero.offload_optimizer.step == OffloadOptimizerConfig::Step::kGpu);
     CHECK(back.zero.offload_param.max_in_cpu_elements == 17);
+    CHECK(back.tensor_parallel.size == 2);
+    CHECK(back.tensor_parallel.overlap_comm);
     CHECK(back.aio.threads == 19);
     CHECK(back.recompute.number_checkpoints == 6);
     CHECK(back.recompute.cpu_checkpointing);
@@ -163,7 +166,7 @@ TEST_CASE("the resolved defaults load back too") {
   std::string rest = text;
   const std::string step = R"("step": "auto")";  // known when training starts
   REQUIRE(rest.find(step) != std::string::npos);
-  CHECK(rest.erase(rest.find(step), step.size()).find("auto") == std::string::npos);
+  CHECK(rest.erase(rest.find(step), step.size()).find(R"("auto")") == std::string::npos);
 }
 
 TEST_CASE("every honoured key is printed, with the default of its struct") {

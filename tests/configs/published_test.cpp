@@ -17,8 +17,6 @@ struct Refusal {
 const std::map<std::string, Refusal> kRefused = {
     {"axolotl_zero1_compile",
      {"compile: refused: there is no Python to compile", "what is compiled would be Python"}},
-    {"deepspeed_autotp",
-     {"tensor_parallel: refused: not supported yet", "tensor parallelism is not there yet"}},
     {"deepspeed_autotuning",
      {"autotuning: refused: not supported yet", "nothing tries batch sizes"}},
     {"deepspeed_bert_pretraining",
@@ -37,8 +35,6 @@ const std::map<std::string, Refusal> kRefused = {
      {"zero_optimization.zenflow: refused: not supported yet", "it delays updates"}},
     {"deepspeed_zeropp",
      {"zero_optimization.zero_quantized_weights: true is refused", "it rounds what is sent"}},
-    {"llama_factory_autotp",
-     {"tensor_parallel: refused: not supported yet", "tensor parallelism is not there yet"}},
     {"open_assistant", {"scheduler.params.total_num_steps: missing", "DeepSpeed refuses it, too"}},
 };
 

@@ -1,0 +1,91 @@
+// How many ranks split a layer, and how many draw samples of their own.
+#include <algorithm>
+
+#include "configs/resolve/context.h"
+#include "configs/schema/key_value.h"
+
+namespace zeroth::configs {
+namespace {
+
+constexpr char kSize[] = "tensor_parallel.autotp_size";
+constexpr char kFlag[] = "--tensor-parallel";
+
+// 0 and 1 alike.
+bool is_off(const std::optional<int64_t>& size) {
+  return size && *size <= 1;
+}
+
+// While it is off the section may say what it likes, under names that exist.
+void let_idle_keys_be(Context& context) {
+  for (const GivenKey& given : context.keys.given) {
+    if (given.key == nullptr || given.key->state != KeyState::kRefused) continue;
+    if (given.key->path.starts_with("tensor_parallel.")) context.moot.push_back(given.path + ":");
+  }
+}
+
+// The largest divisor of `ranks` up to `most`.
+int64_t divisor_up_to(int64_t most, int64_t ranks) {
+  int64_t divisor = std::min(ranks, most);
+  while (ranks % divisor != 0) --divisor;
+  return divisor;
+}
+
+// A key that has no effect, where the file gives it a value of its type.
+const GivenKey* given_at(const Context& context, const std::string& path) {
+  const auto& all = context.keys.given;
+  const auto found = std::find_if(all.begin(), all.end(), [&](const GivenKey& given) {
+    return given.key != nullptr && given.key->path == path;
+  });
+  if (found == all.end() || context.keys.is_bad(path)) return nullptr;
+  return found->value.is_null() || found->value == "auto" ? nullptr : &*found;
+}
+
+void check_inner_size(Context& context, int64_t size) {
+  const GivenKey* const given = given_at(context, "tensor_parallel.tp.tp_size");
+  if (given == nullptr || context.keys.is_bad(kSize)) return;
+  const auto inner = typed_value(given->value, *given->key)->get<int64_t>();
+  if (inner == 1 || inner == size) return;
+  const auto outer = context.keys.get<int64_t>(kSize), flag = context.flags.tensor_parallel;
+  context.complain("{}: {} beside {} {}: make them equal, or leave it out", given->path, inner,
+                   flag && !outer ? kFlag : kSize, outer.value_or(flag.value_or(0)));
+}
+
+void check_dtype(Context& context, Precision precision) {
+  const GivenKey* const given = given_at(context, "tensor_parallel.dtype");
+  const bool may_change = !context.facts_known && precision == Precision::kFp32;  // --bf16 may come
+  if (given == nullptr || may_change) return;
+  const auto dtype = given->value.get<std::string>();
+  if (precision_named(dtype) == precision) return;
+  context.complain("{}: {}, but the run computes in {}: leave it out or make them equal",
+                   given->path, dtype, name_of(precision));
+}
+
+}  // namespace
+
+void fill_tensor_parallel(Context& context, Config& config) {
+  const int64_t ranks = context.facts.world_size;
+  int64_t& size = config.tensor_parallel.size;
+  std::optional<int64_t> flag = context.flags.tensor_parallel;
+  if (is_off(flag) && is_off(context.keys.get<int64_t>(kSize))) flag.reset();
+  const size_t before = context.complaints.size();
+  size = std::max<int64_t>(1, context.pick(kSize, flag, kFlag).value_or(1));
+  context.read("tensor_parallel.tp_overlap_comm", config.tensor_parallel.overlap_comm);
+  if (context.keys.is_bad(kSize) || context.complaints.size() > before) return;
+  if (size == 1) let_idle_keys_be(context);
+  if (ranks % size == 0) {
+    context.data_ranks = data_ranks(config, ranks);
+    return;
+  }
+  context.complain(
+      "{}: {} does not divide the number of ranks, {}: set it to {}, or start {} ranks",
+      context.key_or_flag(kSize, kFlag), size, ranks, divisor_up_to(size, ranks),
+      (ranks / size + 1) * size);
+}
+
+void check_tensor_parallel(Context& context, const Config& config) {
+  const int64_t size = config.tensor_parallel.size;
+  check_inner_size(context, size);
+  if (size > 1) check_dtype(context, config.precision);
+}
+
+}  // namespace zeroth::configs
