@@ -22,6 +22,12 @@ void prepare_process(const comm::RankEnv& env) {
 
 }  // namespace
 
+comm::GridShape grid_shape(const configs::Config& config, int ranks) {
+  return comm::GridShape()
+      .with(comm::Axis::kData, static_cast<int>(configs::data_ranks(config, ranks)))
+      .with(comm::Axis::kTensor, static_cast<int>(config.tensor_parallel.size));
+}
+
 Start start(const std::string& ds_config, const StartOptions& options) {
   open_standard_streams();
   const comm::RankEnv env = comm::RankEnv::from_environment();
@@ -35,6 +41,7 @@ Start start(const std::string& ds_config, const comm::RankEnv& env, const StartO
                                                  .hidden_size = options.hidden_size,
                                                  .total_steps = options.total_steps});
   Start run{.config = resolved.config, .mesh = comm::make_mesh(env), .notes = {}};
+  run.mesh->arrange(grid_shape(run.config, run.mesh->world_size()));
   run.notes = configs::lines_of(resolved.notes);
   const auto& of_mesh = run.mesh->notes();
   run.notes.insert(run.notes.end(), of_mesh.begin(), of_mesh.end());

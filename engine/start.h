@@ -13,6 +13,7 @@
 
 #include "comm/bootstrap.h"
 #include "comm/mesh.h"
+#include "comm/rank_grid.h"
 #include "configs/resolve.h"
 
 namespace zeroth::engine {
@@ -24,6 +25,9 @@ struct StartOptions {
   std::optional<int64_t> total_steps = {};  // for an "auto" total_num_steps
 };
 
+// Where the ranks of a run stand: those that split layers are neighbours.
+comm::GridShape grid_shape(const configs::Config& config, int ranks);
+
 // An error should leave a program without destroying `mesh`: its destructor may wait for peers that
 // wait for this rank. Declare it outside the try block whose handler ends the process.
 struct Start {
@@ -32,12 +36,12 @@ struct Start {
   std::vector<std::string> notes;  // what the user should know, one line each
 };
 
-// Resolves the configuration, then connects the ranks and takes over the launcher's number of
-// threads. To be called before any other use of torch, which matters on a GPU. Collective. Throws
-// an Error with every complaint about the configuration, or one that names rank, address and port.
-// First of all it prepares the process: open_standard_streams (a write that nobody reads fails
-// instead of ending the run), explain_memory_faults with the program's name and rank, and
-// keep_freed_memory.
+// Resolves the configuration, then connects the ranks, gives them their places and takes over the
+// launcher's number of threads. To be called before any other use of torch, which matters on a GPU.
+// Collective. Throws an Error with every complaint about the configuration, or one that names rank,
+// address and port. First of all it prepares the process: open_standard_streams (a write that
+// nobody reads fails instead of ending the run), explain_memory_faults with the program's name and
+// rank, and keep_freed_memory.
 Start start(const std::string& ds_config, const StartOptions& options = {});
 
 // The same for an environment at hand, of which there may be several in one process: it prepares

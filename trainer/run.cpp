@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "comm/rank_threads.h"
 #include "engine/memory_remedies.h"
+#include "engine/start.h"
 #include "model/blocks/build.h"
 #include "model/hf/checkpoint_source.h"
 #include "trainer/out_of_memory.h"
@@ -41,7 +42,7 @@ int Run::execute(const RunPlan& plan, const engine::RunMemory& memory, const com
     using Lacks = engine::MemoryFacts::Lacks;
     const bool on_gpus = mesh_ != nullptr && mesh_->device().is_cuda();
     const Lacks lacks = failed->on_gpu ? Lacks::kDevice : on_gpus ? Lacks::kHost : Lacks::kShared;
-    const auto remedies = engine::memory_remedies(plan.config, {.world_size = env.world_size,
+    const auto remedies = engine::memory_remedies(plan.config, {.world_size = plan.data_ranks(),
                                                                 .seq_len = plan.samples.seq_len,
                                                                 .trains = plan.trains(),
                                                                 .lacks = lacks});
@@ -74,6 +75,7 @@ int Run::go(const RunPlan& plan, const engine::RunMemory& memory, const comm::Ra
             const RunClock& clock, StopSignal& stop) {
   if (plan.flags.deterministic) repeat_bits();
   mesh_ = comm::make_mesh(env, on_stuck_);
+  mesh_->arrange(engine::grid_shape(plan.config, mesh_->world_size()));
   comm::set_num_threads(env, *mesh_);
   // As many as before: sums of another number of threads may have other bits.
   if (const int64_t threads = plan.kept.threads; threads > 0 && !env.num_threads) {

@@ -267,7 +267,7 @@ Basis check_basis(RunPlan& plan, int64_t world_size) {
 }
 
 engine::OutlineOptions outline_options(const RunPlan& plan) {
-  return {.world_size = plan.num_ranks,
+  return {.world_size = plan.data_ranks(),
           .device = plan.device,
           .trains = !plan.flags.eval_only,
           .saves_beside = plan.saves_beside(),
@@ -282,16 +282,16 @@ bool RunPlan::saves_checkpoints() const {
   return flags.cadences.save.is_on() || flags.state.every_minutes.has_value();
 }
 
-data::Deal RunPlan::train_deal(int64_t rank) const {
+data::Deal RunPlan::train_deal(int64_t data_rank) const {
   return {.micro_batch = config.batch.micro_batch_size,
           .micro_steps = config.batch.accumulation_steps,
-          .world = num_ranks,
-          .rank = rank,
+          .world = data_ranks(),
+          .rank = data_rank,
           .step_samples = config.batch.train_batch_size};
 }
 
-data::Deal RunPlan::eval_deal(int64_t rank) const {
-  data::Deal deal = train_deal(rank);
+data::Deal RunPlan::eval_deal(int64_t data_rank) const {
+  data::Deal deal = train_deal(data_rank);
   deal.micro_steps = 1;
   deal.step_samples = 0;
   const auto by_default = configs::defaults_of(flags.values).eval_micro_batch;

@@ -41,12 +41,14 @@ struct RunPlan {
   engine::Outline outline;
 
   bool trains() const { return samples.train != nullptr; }
+  // Those that draw different samples.
+  int data_ranks() const { return static_cast<int>(configs::data_ranks(config, num_ranks)); }
   // Whether the run saves checkpoints on its way, and whether training goes on meanwhile.
   bool saves_checkpoints() const;
   bool saves_beside() const { return saves_checkpoints() && !flags.state.sync; }
-  // How batches are dealt to `rank`.
-  data::Deal train_deal(int64_t rank) const;
-  data::Deal eval_deal(int64_t rank) const;
+  // How batches are dealt to those that stand there on axis data.
+  data::Deal train_deal(int64_t data_rank) const;
+  data::Deal eval_deal(int64_t data_rank) const;
   data::SampleOrder sample_order() const;
   // Micro-batches of an evaluation on each rank.
   int64_t eval_rounds() const { return data::eval_rounds(samples.eval_samples, eval_deal(0)); }

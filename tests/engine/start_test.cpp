@@ -54,6 +54,15 @@ TEST_CASE("a program computes with as many threads as OMP_NUM_THREADS says") {
   at::set_num_threads(before);
 }
 
+TEST_CASE("ranks that split layers are neighbours") {
+  configs::Config config;
+  CHECK(grid_shape(config, 4) == comm::GridShape::data(4));
+  config.tensor_parallel.size = 2;
+  const comm::RankGrid grid(grid_shape(config, 4));
+  CHECK(grid.shape().str() == "data 2 x tensor 2");
+  CHECK(grid.along({comm::Axis::kTensor}).part_of(3) == std::vector<int>{2, 3});
+}
+
 TEST_CASE("what the file leaves open comes from the program") {
   const ConfigFile file(R"({"train_micro_batch_size_per_gpu": "auto",
                             "scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": "auto"}},

@@ -110,6 +110,18 @@ TEST_CASE("check-config reads base64, and holds the batch against --ranks") {
   CHECK(contains(three.text, "train_batch_size 4 != micro 1 * accumulation 1 * ranks 3"));
 }
 
+TEST_CASE("check-config takes as many ranks as a file splits layers over, and says so") {
+  const TempFolder folder;
+  const std::string file = write(folder, R"({"tensor_parallel": {"autotp_size": 2}})");
+  const ConfigCheck two = check_config({file});
+  CHECK(two.status == 0);
+  CHECK(contains(two.text, "checked for 2 ranks, data 1 x tensor 2"));
+  CHECK(contains(check_config({file, "--ranks", "6"}).text, "for 6 ranks, data 3 x tensor 2"));
+  const ConfigCheck three = check_config({file, "--ranks", "3"});
+  CHECK(three.status == 2);
+  CHECK(contains(three.text, "tensor_parallel.autotp_size: 2 does not divide the number of ranks"));
+}
+
 TEST_CASE("check-config shows control bytes of keys and values") {
   const TempFolder folder;
   const std::string text = "{\"\\u001b[2J\": 1, \"optimizer\": {\"type\": \"\\u009b\\n\"}}";

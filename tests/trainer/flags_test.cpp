@@ -69,10 +69,11 @@ TEST_CASE("every flag that a configuration knows too arrives where it belongs") 
   CHECK(values.warmup_steps == 5);
   CHECK(values.max_grad_norm == 0);
   CHECK(values.precision == configs::Precision::kBf16);
-  const auto more = parse("--warmup-ratio 0.1 --no-decay --dropout 0.2").values;
+  const auto more = parse("--warmup-ratio 0.1 --no-decay --dropout 0.2 --tensor-parallel 4").values;
   CHECK(more.warmup_ratio == 0.1);
   CHECK(more.no_decay == true);
   CHECK(more.dropout == 0.2);
+  CHECK(more.tensor_parallel == 4);
   CHECK(parse("--betas 0.8,0.9").values.betas == std::array<double, 2>{0.8, 0.9});
 }
 

@@ -229,6 +229,24 @@ TEST_CASE("a plan knows data, steps and batch of the run") {
   CHECK(made.config.batch.accumulation_steps == 2);
 }
 
+TEST_CASE("ranks that split layers draw the same samples") {
+  const Workbench bench;
+  const std::string line =
+      "--model @model --data @train.bin --seq-len 16 --micro-batch 2 --tensor-parallel 2 ";
+  const RunPlan made = plan(bench, line, 4);
+  CHECK(made.config.tensor_parallel.size == 2);
+  CHECK(made.num_ranks == 4);
+  CHECK(made.data_ranks() == 2);
+  CHECK(made.config.batch.train_batch_size == 4);
+  CHECK(made.samples.total_steps == 10);
+  CHECK(made.train_deal(1).world == 2);
+  CHECK(made.eval_deal(1).global_batch() == 4);
+  CHECK_THROWS_WITH_AS(plan(bench, line, 3),
+                       doctest::Contains("--tensor-parallel: 2 does not divide the number of "
+                                         "ranks, 3: set it to 1, or start 4 ranks"),
+                       Error);
+}
+
 TEST_CASE("without --seq-len a sample has as many positions as the model, and that is said") {
   const Workbench bench;
   const RunPlan made = plan(bench, "--model @model --data @train.bin --global-batch 1");

@@ -2,13 +2,17 @@
 
 #include <doctest/doctest.h>
 
+#include "engine/start.h"
 #include "tests/trainer/counting_dataset.h"
 
 namespace zeroth::trainer {
 namespace {
 
-constexpr configs::BatchConfig kBatch{
-    .train_batch_size = 8, .micro_batch_size = 2, .accumulation_steps = 2};
+configs::Config batch_of_8() {
+  configs::Config config;
+  config.batch = {.train_batch_size = 8, .micro_batch_size = 2, .accumulation_steps = 2};
+  return config;
+}
 
 Samples small_samples() {
   Samples samples;
@@ -40,18 +44,30 @@ TEST_CASE("the model's line names folder, family and sizes") {
 }
 
 TEST_CASE("the batch line is the equation, with steps and epochs") {
-  CHECK(batch_line(kBatch, small_samples(), 2) ==
+  CHECK(batch_line(batch_of_8(), small_samples(), 2) ==
         "8 samples = 2 per micro-batch x 2 accumulated x 2 ranks; 6 steps = 1.5 epochs");
+}
+
+TEST_CASE("ranks that split layers are drawn, and count as one in the batch") {
+  using comm::Axis, comm::GridShape;
+  configs::Config config = batch_of_8();
+  config.tensor_parallel.size = 2;
+  CHECK(batch_line(config, small_samples(), 4) ==
+        "8 samples = 2 per micro-batch x 2 accumulated x 2 data ranks; 6 steps = 1.5 epochs");
+  const GridShape four = engine::grid_shape(config, 4);
+  CHECK(mesh_line(four) == "data 2 x tensor 2: tensor groups {0 1} {2 3}");
+  CHECK(mesh_line(GridShape().with(Axis::kTensor, 4)) == "tensor 4: tensor group {0 1 2 3}");
+  CHECK(mesh_line(four.with(Axis::kData, 11)).ends_with(" {14 15} and 3 more"));
 }
 
 TEST_CASE("epochs are rounded to two places and one is singular") {
   Samples samples = small_samples();
   samples.total_steps = 4;
-  CHECK(batch_line(kBatch, samples, 2).ends_with("4 steps = 1 epoch"));
+  CHECK(batch_line(batch_of_8(), samples, 2).ends_with("4 steps = 1 epoch"));
   samples.total_steps = 1235;
-  CHECK(batch_line(kBatch, samples, 2).ends_with("1235 steps = 308.75 epochs"));
-  configs::BatchConfig larger = kBatch;
-  larger.train_batch_size = 10;
+  CHECK(batch_line(batch_of_8(), samples, 2).ends_with("1235 steps = 308.75 epochs"));
+  configs::Config larger = batch_of_8();
+  larger.batch.train_batch_size = 10;
   samples.total_steps = 7;
   samples.train_samples = 64;  // the last step is short
   CHECK(batch_line(larger, samples, 2).ends_with("7 steps = 2 epochs"));
@@ -63,7 +79,7 @@ TEST_CASE("epochs are rounded to two places and one is singular") {
 TEST_CASE("an evaluation alone accumulates nothing") {
   Samples samples = small_samples();
   samples.train = nullptr;
-  CHECK(batch_line(kBatch, samples, 2) == "4 samples = 2 per micro-batch x 2 ranks");
+  CHECK(batch_line(batch_of_8(), samples, 2) == "4 samples = 2 per micro-batch x 2 ranks");
 }
 
 TEST_CASE("the data line counts samples and tokens") {

@@ -135,6 +135,8 @@ void add_batch(CLI::App& app, RawFlags& raw) {
   numbers.add("--micro-batch", values.micro_batch, kMostRows, "samples that a rank runs at once");
   numbers.add("--accumulation", values.accumulation, kMostRows, "micro-batches per step and rank");
   numbers.add("--global-batch", values.global_batch, kMostRows, "samples per step over all ranks");
+  numbers.add("--tensor-parallel", values.tensor_parallel, kMostRows,
+              "neighbouring ranks that every layer is split over (1)");
   app.add_flag("--gradient-checkpointing", raw.gradient_checkpointing,
                "every N-th block (1) keeps only its input and runs again")
       ->option_text("[=N]");

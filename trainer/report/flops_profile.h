@@ -20,7 +20,8 @@ struct ProfileFacts {
 };
 
 // What flops_profiler prints of the step whose `stats` hold its blocks. Operations and times are
-// those of one rank in one step; operations are counted, as in model/flops.h, for whole samples.
+// those of one rank in one step; operations are counted, as in model/flops.h, for whole samples, of
+// which ranks that split layers do equal parts.
 std::string profile_text(const engine::StepStats& stats, const ProfileFacts& facts);
 
 // Replaces flops_profiler.output_file, whose folder is made when it is missing; an empty text only

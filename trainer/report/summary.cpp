@@ -9,6 +9,7 @@
 
 #include "base/units.h"
 #include "engine/memory_check.h"
+#include "engine/start.h"
 #include "trainer/report/schedule_text.h"
 
 namespace zeroth::trainer {
@@ -127,16 +128,27 @@ std::string data_line(const std::string& path, const data::Dataset& dataset) {
   return text;
 }
 
-std::string batch_line(const configs::BatchConfig& batch, const Samples& samples,
-                       int64_t world_size) {
+std::string mesh_line(const comm::GridShape& shape) {
+  constexpr size_t kMostShown = 8;
+  const auto groups = comm::RankGrid(shape).along({comm::Axis::kTensor}).parts;
+  const size_t shown = std::min(groups.size(), kMostShown);
+  std::string text = fmt::format("{}: tensor group{}", shape.str(), groups.size() == 1 ? "" : "s");
+  for (size_t i = 0; i < shown; ++i) text += fmt::format(" {{{}}}", fmt::join(groups[i], " "));
+  return shown == groups.size() ? text : fmt::format("{} and {} more", text, groups.size() - shown);
+}
+
+std::string batch_line(const configs::Config& config, const Samples& samples, int64_t num_ranks) {
+  const configs::BatchConfig& batch = config.batch;
+  const int64_t data_ranks = configs::data_ranks(config, num_ranks);
+  const std::string ranks = counted(data_ranks, data_ranks == num_ranks ? "rank" : "data rank");
   if (!samples.train) {
     return fmt::format("{} = {} per micro-batch x {}",
-                       counted(batch.micro_batch_size * world_size, "sample"),
-                       batch.micro_batch_size, counted(world_size, "rank"));
+                       counted(batch.micro_batch_size * data_ranks, "sample"),
+                       batch.micro_batch_size, ranks);
   }
   std::string text = fmt::format("{} = {} per micro-batch x {} accumulated x {}",
                                  counted(batch.train_batch_size, "sample"), batch.micro_batch_size,
-                                 batch.accumulation_steps, counted(world_size, "rank"));
+                                 batch.accumulation_steps, ranks);
   const auto taken =
       static_cast<double>(samples.among(samples.total_steps * batch.train_batch_size));
   text += fmt::format("; {} = {}", counted(samples.total_steps, "step"),
@@ -225,7 +237,10 @@ SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory, const
     add("eval", eval_line(flags.eval_data.empty() ? flags.data : flags.eval_data, samples));
   }
   add("ranks", ranks_text(mesh, threads));
-  add("batch", batch_line(plan.config.batch, samples, mesh.world_size()));
+  if (plan.config.tensor_parallel.size > 1) {
+    add("mesh", mesh_line(engine::grid_shape(plan.config, mesh.world_size())));
+  }
+  add("batch", batch_line(plan.config, samples, mesh.world_size()));
   add("precision", precision_line(plan.config, plan.trains()));
   add("strategy", plan.outline.strategy);
   for (const std::string& line : engine::memory_lines(memory)) add("memory", line);

@@ -35,8 +35,9 @@ std::string train_line(const std::string& path, const Samples& samples);
 std::string eval_line(const std::string& path, const Samples& samples);
 // When it is evaluated and saved before the end; empty: never.
 std::string way_line(const RunPlan& plan);
-std::string batch_line(const configs::BatchConfig& batch, const Samples& samples,
-                       int64_t world_size);
+// Where ranks split layers: how many there are on each axis, and which ranks do so together.
+std::string mesh_line(const comm::GridShape& shape);
+std::string batch_line(const configs::Config& config, const Samples& samples, int64_t num_ranks);
 // `decay`: parameters that weight decay acts on, and does not. `clipping`: who says the norm to
 // which gradients are clipped; empty: nobody.
 std::string optimizer_line(const configs::Config& config, const engine::DecayCounts& decay,
