@@ -187,7 +187,8 @@ Mesh::~Mesh() = default;
 
 void Mesh::arrange(const GridShape& shape) {
   if (shape == grid_.shape()) return;
-  ZEROTH_CHECK(parts_.empty(), "{} groups were asked for already", parts_.size());
+  ZEROTH_CHECK(parts_.empty() && sharing_.empty(), "{} groups were asked for already",
+               parts_.size() + sharing_.size());
   if (shape.ranks() != world_size())
     throw Error("a grid of {} has {} ranks, the world {}", shape.str(), shape.ranks(),
                 world_size());
@@ -203,10 +204,37 @@ Group& Mesh::group(Axes axes) const {
   return *parts_.emplace(axes, std::move(part)).first->second;
 }
 
+Group& Mesh::sharing(int copies) const {
+  if (copies == 1) return data();
+  if (copies == grid_.shape()[Axis::kTensor]) return group({Axis::kData, Axis::kTensor});
+  return part(grid_.sharing(copies));
+}
+
+Group& Mesh::sharing_near(int copies, int data_ranks) const {
+  return part(grid_.sharing_near(copies, data_ranks));
+}
+
+Group& Mesh::sharing_across(int copies, int data_ranks) const {
+  return part(grid_.sharing_across(copies, data_ranks));
+}
+
+Group& Mesh::part(const Partition& partition) const {
+  const auto known = sharing_.find(partition.name);
+  if (known != sharing_.end()) return *known->second;
+  return *sharing_.emplace(partition.name, world_->split(partition)).first->second;
+}
+
 CommTimes Mesh::times() const {
-  CommTimes sum = world_->times();
-  for (const auto& [axes, part] : parts_) sum += part->times();
+  CommTimes sum;
+  for (const auto& [name, times] : times_by_group()) sum += times;
   return sum;
+}
+
+std::map<std::string, CommTimes> Mesh::times_by_group() const {
+  std::map<std::string, CommTimes> times = {{"world", world_->times()}};
+  for (const auto& [axes, part] : parts_) times[grid_.name_of(axes)] = part->times();
+  for (const auto& [name, part] : sharing_) times[name] = part->times();
+  return times;
 }
 
 void Mesh::log_collectives(const configs::CommsLoggerConfig& config) {
@@ -214,6 +242,7 @@ void Mesh::log_collectives(const configs::CommsLoggerConfig& config) {
   log_ = std::make_unique<CommLog>(config);
   world_ = make_logged_group(std::move(world_), *log_);
   for (auto& [axes, part] : parts_) part = make_logged_group(std::move(part), *log_);
+  for (auto& [copies, part] : sharing_) part = make_logged_group(std::move(part), *log_);
 }
 
 void load_device(const RankEnv& env) {

@@ -49,15 +49,24 @@ class Mesh {
   // before group() is asked for any. Throws an Error unless the shape has as many ranks as the
   // world.
   void arrange(const GridShape& shape);
+  const RankGrid& grid() const { return grid_; }
   int coordinate(Axis axis) const { return grid_.coordinate(rank(), axis); }
   // The ranks that differ from this one on these axes alone. Collective when it is first asked for
   // these axes, over all ranks.
   Group& group(Axes axes) const;
-  // Ranks that see different samples; parameters, gradients and optimizer state shard over this
-  // group.
+  // Ranks that see different samples.
   Group& data() const { return group({Axis::kData}); }
+  // Ranks that hold the same parameters, over which these, gradients and optimizer state shard
+  // (RankGrid::sharing). Collective as group().
+  Group& sharing(int copies) const;
+  // Of these the ones near this rank, and those that stand where it does further off
+  // (RankGrid::sharing_near, sharing_across). Collective as group().
+  Group& sharing_near(int copies, int data_ranks) const;
+  Group& sharing_across(int copies, int data_ranks) const;
   // Of all groups together but a host() of its own, which no device waits for.
   CommTimes times() const;
+  // The same of each group that was asked for, by its name: "world", "tensor", "data x tensor".
+  std::map<std::string, CommTimes> times_by_group() const;
   // Ranks of this machine, this one included.
   int local_size() const { return meeting_->local_size > 0 ? meeting_->local_size : world_size(); }
   // From now on collectives are written down, and none of them overlaps with compute. To be called
@@ -70,13 +79,17 @@ class Mesh {
   const std::vector<std::string>& notes() const { return meeting_->notes; }
 
  private:
+  Group& part(const Partition& partition) const;
+
   torch::Device device_;
   // What is made later refers to what is made before it.
   std::unique_ptr<Meeting> meeting_;
   std::unique_ptr<CommLog> log_;
   std::unique_ptr<Group> world_;
   RankGrid grid_;
-  mutable std::map<Axes, std::unique_ptr<Group>> parts_;  // of the world that were asked for
+  // Parts of the world that were asked for.
+  mutable std::map<Axes, std::unique_ptr<Group>> parts_;
+  mutable std::map<std::string, std::unique_ptr<Group>> sharing_;  // that no axes make up, by name
 };
 
 struct RankEnv;

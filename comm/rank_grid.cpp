@@ -60,12 +60,16 @@ int RankGrid::coordinate(int rank, Axis axis) const {
   return rank / inner % shape_[axis];
 }
 
-Partition RankGrid::along(Axes axes) const {
+std::string RankGrid::name_of(Axes axes) {
   std::vector<std::string> names;
   for (const Axis axis : kAllAxes) {
-    if (axes.has(axis)) names.emplace_back(name_of(axis));
+    if (axes.has(axis)) names.emplace_back(comm::name_of(axis));
   }
-  Partition partition{fmt::format("{}", fmt::join(names, " x ")), {}};
+  return fmt::format("{}", fmt::join(names, " x "));
+}
+
+Partition RankGrid::along(Axes axes) const {
+  Partition partition{name_of(axes), {}};
   std::map<std::vector<int>, std::vector<int>> parts;  // by where they stand on the other axes
   for (int rank = 0; rank < shape_.ranks(); ++rank) {
     std::vector<int> others;
@@ -76,6 +80,52 @@ Partition RankGrid::along(Axes axes) const {
   }
   for (auto& [others, ranks] : parts) partition.parts.push_back(std::move(ranks));
   return partition;
+}
+
+Partition RankGrid::sharing(int copies) const {
+  const int tensor = shape_[Axis::kTensor];
+  ZEROTH_CHECK(copies > 0 && tensor % copies == 0, "{} copies on {} ranks", copies, tensor);
+  if (copies == 1) return along({Axis::kData});
+  if (copies == tensor) return along({Axis::kData, Axis::kTensor});
+  Partition partition{fmt::format("data x {} of tensor", copies), {}};
+  for (const std::vector<int>& ranks : along({Axis::kData, Axis::kTensor}).parts) {
+    std::map<int, std::vector<int>> runs;
+    for (const int rank : ranks) runs[coordinate(rank, Axis::kTensor) / copies].push_back(rank);
+    for (auto& [run, of_run] : runs) partition.parts.push_back(std::move(of_run));
+  }
+  return partition;
+}
+
+namespace {
+
+// Parts of `whole` in which rank number i of a part comes to part `key(i)`.
+template <typename Key>
+Partition cut(const Partition& whole, const std::string& name, const Key& key) {
+  Partition partition{name, {}};
+  for (const std::vector<int>& ranks : whole.parts) {
+    std::map<int, std::vector<int>> parts;
+    for (int i = 0; i < std::ssize(ranks); ++i)
+      parts[key(i)].push_back(ranks[static_cast<size_t>(i)]);
+    for (auto& [number, part] : parts) partition.parts.push_back(std::move(part));
+  }
+  return partition;
+}
+
+}  // namespace
+
+Partition RankGrid::sharing_near(int copies, int data_ranks) const {
+  ZEROTH_CHECK(data_ranks > 0 && shape_[Axis::kData] % data_ranks == 0, "runs of {} on {} ranks",
+               data_ranks, shape_[Axis::kData]);
+  const Partition whole = sharing(copies);
+  const int run = data_ranks * copies;
+  return cut(whole, fmt::format("{}, {} near", whole.name, run), [run](int i) { return i / run; });
+}
+
+Partition RankGrid::sharing_across(int copies, int data_ranks) const {
+  const Partition whole = sharing(copies);
+  const int run = data_ranks * copies;
+  return cut(whole, fmt::format("{}, across {}", whole.name, run),
+             [run](int i) { return i % run; });
 }
 
 }  // namespace zeroth::comm

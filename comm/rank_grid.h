@@ -57,8 +57,17 @@ class RankGrid {
 
   const GridShape& shape() const { return shape_; }
   int coordinate(int rank, Axis axis) const;
+  // "data x tensor"
+  static std::string name_of(Axes axes);
   // The ranks in groups of those that differ on `axes` alone, each ascending; named after the axes.
   Partition along(Axes axes) const;
+  // The ranks that hold the same parameters where `copies` neighbours of axis tensor do: they
+  // differ on data, and on tensor within a run of `copies`, which divides the axis.
+  Partition sharing(int copies) const;
+  // The same cut into runs of `data_ranks` neighbours on axis data, which divide it: the ranks of
+  // one run, and those that stand at one place of their runs.
+  Partition sharing_near(int copies, int data_ranks) const;
+  Partition sharing_across(int copies, int data_ranks) const;
 
  private:
   GridShape shape_;

@@ -53,6 +53,28 @@ TEST_CASE("groups join the ranks that differ on their axes alone") {
   }
 }
 
+TEST_CASE("groups join the ranks that hold the same") {
+  RankOptions options;
+  options.grid = GridShape::data(2).with(Axis::kTensor, 4);
+  run_ranks(
+      8,
+      [](std::shared_ptr<Mesh> mesh) {
+        const int tensor = mesh->coordinate(Axis::kTensor);
+        CHECK(&mesh->sharing(1) == &mesh->data());
+        CHECK(&mesh->sharing(4) == &mesh->world());
+        Group& pairs = mesh->sharing(2);
+        CHECK(&mesh->sharing(2) == &pairs);
+        CHECK(pairs.size() == 4);
+        CHECK(pairs.rank() == 2 * mesh->coordinate(Axis::kData) + tensor % 2);
+        CHECK(sum_over(pairs, mesh->rank()) == (tensor < 2 ? 10 : 18));
+        CHECK(mesh->times().collectives >= 1);
+        mesh->log_collectives({.enabled = true});
+        sum_over(mesh->sharing(2), 1);
+        CHECK(mesh->comm_log()->totals().count({"all_reduce", 4, 4}) == 1);
+      },
+      options);
+}
+
 TEST_CASE("without a word all ranks are on axis data") {
   run_ranks(3, [](std::shared_ptr<Mesh> mesh) {
     CHECK(mesh->coordinate(Axis::kData) == mesh->rank());
