@@ -14,6 +14,7 @@
 namespace zeroth::checkpoint {
 namespace {
 
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 4;  // bytes
 constexpr const char* kReport = "a rank's report";
 
 void require_same(const std::vector<Report>& reports) {
@@ -52,15 +53,81 @@ StoredFile whole_of(const std::string& name, std::vector<FilePart> parts) {
   return file;
 }
 
+bool in_one_stride(const FilePart& first, const FilePart& second, const FilePart& third) {
+  return third.file == second.file && third.size == second.size &&
+         third.offset - second.offset == second.offset - first.offset;
+}
+
+// Behind `first`, those of its file and size that are as far apart as the first two.
+size_t end_of_rows(const std::vector<FilePart>& parts, size_t first) {
+  size_t end = first + 1;
+  if (end == parts.size() || parts[end].file != parts[first].file ||
+      parts[end].size != parts[first].size || parts[end].offset < parts[first].offset) {
+    return end;
+  }
+  for (++end; end < parts.size(); ++end) {
+    if (!in_one_stride(parts[end - 2], parts[end - 1], parts[end])) break;
+  }
+  return end;
+}
+
+// [file, offset, size, crc], or of many that a matrix's rows make up, [file, offset, size, stride,
+// "crcs"]: a rank that has some of its columns has millions in a large model.
+nlohmann::json list_of(const std::vector<FilePart>& parts) {
+  nlohmann::json list = nlohmann::json::array();
+  for (size_t i = 0; i < parts.size();) {
+    const FilePart& first = parts[i];
+    const size_t end = end_of_rows(parts, i);
+    if (end - i < 3) {
+      list.push_back({first.file, first.offset, first.size, first.crc});
+      ++i;
+      continue;
+    }
+    const int64_t stride = parts[i + 1].offset - first.offset;
+    std::string crcs;
+    for (; i < end; ++i) crcs += crc_text(parts[i].crc);
+    list.push_back({first.file, first.offset, first.size, stride, crcs});
+  }
+  return list;
+}
+
+void add_rows(const JsonView& rows, FilePart first, std::vector<FilePart>& parts) {
+  constexpr size_t kDigits = 8;
+  const std::string_view crcs = rows.at(4).text();
+  const auto count = static_cast<int64_t>((crcs.size() + kDigits - 1) / kDigits);
+  const int64_t stride = rows.at(3).integer(0, kMost / std::max<int64_t>(count, 1));
+  for (int64_t i = 0; i < count; ++i, first.offset += stride) {
+    const auto crc = parse_crc(crcs.substr(static_cast<size_t>(i) * kDigits, kDigits));
+    if (!crc) rows.at(4).refuse("CRCs of eight digits");
+    first.crc = *crc;
+    parts.push_back(first);
+  }
+}
+
+std::vector<FilePart> parts_of(const JsonView& list) {
+  std::vector<FilePart> parts;
+  for (size_t i = 0; i < list.size(); ++i) {
+    const JsonView item = list.at(i);
+    FilePart part{item.at(size_t{0}).text(), item.at(1).integer(0, kMost),
+                  item.at(2).integer(0, kMost), 0};
+    if (!is_plain_path(part.file)) {
+      item.at(size_t{0}).refuse("the name of a file within the checkpoint");
+    }
+    if (item.size() > 4) {
+      add_rows(item, std::move(part), parts);
+      continue;
+    }
+    part.crc = static_cast<uint32_t>(item.at(3).integer(0, std::numeric_limits<uint32_t>::max()));
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
 }  // namespace
 
 // The parts on a line, then what a manifest has of the rest.
 std::string text_of(const Report& report) {
-  nlohmann::json parts = nlohmann::json::array();
-  for (const FilePart& part : report.contribution.parts) {
-    parts.push_back({part.file, part.offset, part.size, part.crc});
-  }
-  return parts.dump() + "\n" +
+  return list_of(report.contribution.parts).dump() + "\n" +
          text_of(Manifest{.step = report.step,
                           .attempt = report.attempt,
                           .must_equal = report.must_equal,
@@ -68,7 +135,6 @@ std::string text_of(const Report& report) {
 }
 
 Report parse_report(std::string_view text) {
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 2;
   const size_t end = text.find('\n');
   if (end == text.npos) throw Error("{} is cut short", kReport);
   Manifest manifest = parse_manifest(text.substr(end + 1), kReport);
@@ -77,16 +143,7 @@ Report parse_report(std::string_view text) {
                 .must_equal = std::move(manifest.must_equal)};
   report.contribution.files = std::move(manifest.files);
   const nlohmann::json tree = parse_json(text.substr(0, end), {.name = kReport});
-  const JsonView parts(tree, "parts");
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const JsonView part = parts.at(i);
-    report.contribution.parts.push_back(
-        {part.at(size_t{0}).text(), part.at(1).integer(0, kMost), part.at(2).integer(0, kMost),
-         static_cast<uint32_t>(part.at(3).integer(0, std::numeric_limits<uint32_t>::max()))});
-    if (!is_plain_path(report.contribution.parts.back().file)) {
-      part.at(size_t{0}).refuse("the name of a file within the checkpoint");
-    }
-  }
+  report.contribution.parts = parts_of(JsonView(tree, "parts"));
   return report;
 }
 

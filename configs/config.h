@@ -61,6 +61,11 @@ struct ZeroConfig {
   // Stage 3: at most this many gathered elements at a time; must hold two neighbouring blocks.
   // 0: only the block in use, nothing is gathered ahead.
   int64_t max_live_elements = 1'000'000'000;
+  // Stage 3: so many neighbouring data ranks keep all parameters between them, gather from each
+  // other alone, and are brought up to date once after an update. 1: parameters are gathered from
+  // all ranks. Takes parameters / hpz_partition_size of memory, saves the slow way between runs of
+  // ranks. Changes no result.
+  int64_t hpz_partition_size = 1;
   // Whether gathers and reductions run beside compute. Changes no result.
   bool overlap_comm = true;
   // Stages 1, 2, 3: each rank receives only its shard of a sum (false: all of it, and keeps its
@@ -80,10 +85,10 @@ struct ZeroConfig {
 // Every layer is split over neighbouring ranks, which draw the same samples.
 struct TensorParallelConfig {
   // Over so many; a divisor of the number of ranks. 1: off. Each rank holds and computes that part
-  // of a layer, and its activations are summed over the ranks twice in forward and twice in
-  // backward.
+  // of a layer, whose activations are gathered from and summed over the ranks: four times in
+  // forward and six times in backward.
   int64_t size = 1;
-  // Whether these sums run beside compute.
+  // Whether those of backward run beside its products.
   bool overlap_comm = false;
 };
 

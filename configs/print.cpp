@@ -50,6 +50,7 @@ Json zero_json(const ZeroConfig& zero) {
           {"stage3_prefetch_bucket_size", zero.prefetch_bucket_elements},
           {"stage3_param_persistence_threshold", zero.param_persistence_threshold_elements},
           {"stage3_max_live_parameters", zero.max_live_elements},
+          {"zero_hpz_partition_size", zero.hpz_partition_size},
           {"sub_group_size", zero.sub_group_size_elements},
           {"reduce_scatter", zero.reduce_scatter},
           {"ignore_unused_parameters", zero.ignore_unused_parameters},

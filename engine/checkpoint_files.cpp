@@ -84,7 +84,7 @@ void require_same(const checkpoint::Reader& reader, const EngineValues& values, 
   }
   std::set<std::string> known;
   for (const zero::Unit& unit : values.held.plan.units) {
-    for (const zero::Slot& slot : unit.layout.slots()) known.insert(stored_name(slot.name));
+    for (const zero::Slot& slot : unit.layout.slots()) known.insert(stored_name(slot.whole.name));
   }
   for (const checkpoint::StoredState& state : reader.states()) {
     if (known.contains(state.tensor)) continue;
@@ -144,7 +144,7 @@ std::optional<model::ModelLayout> CheckpointFiles::model_layout(const HeldValues
   if (!model_) return std::nullopt;
   std::vector<model::PlannedTensor> parameters;
   for (const StatePiece& piece : whole_states(held)) {
-    if (is_of_model(piece)) parameters.push_back({piece.parameter, piece.shape});
+    if (is_of_model(piece)) parameters.push_back({piece.parameter, piece.box.shape});
   }
   return model::plan_model(model_->spec, model_->dtype.value_or(held.params.dtype()), parameters);
 }

@@ -2,30 +2,45 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "base/error.h"
+#include "engine/catalogue.h"
 
 namespace zeroth::engine {
 namespace {
 
+// Of the boxes that this rank's blocks hold, and no others.
 class BlockValues final : public model::WeightSource {
  public:
-  void put(const std::string& name, const torch::Tensor& value) { values_[name] = value; }
-
-  void check(const std::string& name, const std::vector<int64_t>& shape) override {
-    ZEROTH_CHECK(values_.at(name).sizes() == shape, "{} has another shape", name);
+  void put(const zero::Slot& slot, const torch::Tensor& value) {
+    values_[slot.whole.name].push_back({box_of(slot), value});
   }
 
-  void read(const std::string& name, int64_t begin, torch::Tensor out) override {
-    const torch::Tensor& value = values_.at(name);
-    out.copy_(value.flatten().narrow(0, begin, out.numel()));
+  void check(const std::string& name, const std::vector<int64_t>& shape) override {
+    ZEROTH_CHECK(values_.at(name).front().box.shape == shape, "{} has another shape", name);
+  }
+
+  void read(const model::Part& part, torch::Tensor out) override {
+    out.copy_(find(part).flatten().narrow(0, part.first, out.numel()));
     if (!at::isfinite(out).all().item<bool>())
-      throw Error("parameter {} holds a value that is not finite", name);
+      throw Error("parameter {} holds a value that is not finite", part.name);
   }
 
  private:
-  std::map<std::string, torch::Tensor> values_;
+  struct Held {
+    TensorBox box;
+    torch::Tensor value;
+  };
+
+  const torch::Tensor& find(const model::Part& part) const {
+    const auto& held = values_.at(part.name);
+    const auto same = std::find_if(held.begin(), held.end(),
+                                   [&](const Held& one) { return one.box == part.box; });
+    ZEROTH_CHECK(same != held.end(), "another box of {} is asked for", part.name);
+    return same->value;
+  }
+
+  std::map<std::string, std::vector<Held>> values_;  // by the whole parameter's name
 };
 
 void require_range(const std::string& name, const torch::Tensor& values, torch::Dtype working) {
@@ -53,13 +68,11 @@ std::shared_ptr<model::WeightSource> values_of_blocks(const model::Blocks& block
                                                       comm::Mesh& mesh) {
   const torch::NoGradGuard no_grad;
   auto source = std::make_shared<BlockValues>();
-  std::set<const void*> seen;  // a tied weight is named by its first block
-  for (const auto& block : blocks) {
-    for (const auto& item : block->named_parameters()) {
-      if (!seen.insert(item.value().unsafeGetTensorImpl()).second) continue;
-      const torch::Tensor value = item.value().detach().to(mesh.device()).contiguous();
-      mesh.world().broadcast(value, /*root=*/0, "initial values").wait();
-      source->put(block->label() + "." + item.key(), value.to(torch::kCPU));
+  for (const zero::Unit& unit : zero::plan_units(blocks, mesh).units) {
+    for (size_t i = 0; i < unit.params.size(); ++i) {
+      const torch::Tensor value = unit.params[i].detach().to(mesh.device()).contiguous();
+      mesh.sharing(unit.copies).broadcast(value, /*root=*/0, "initial values").wait();
+      source->put(unit.layout.slots()[i], value.to(torch::kCPU));
     }
   }
   return source;
@@ -82,12 +95,12 @@ bool load_values(const zero::UnitPlan& plan, model::WeightSource& source, zero::
     const torch::Tensor values = buffer.narrow(0, 0, range.size()).zero_();
     for (size_t i = 0; i < unit.layout.slots().size(); ++i) {
       const zero::Slot& slot = unit.layout.slots()[i];
-      source.check(slot.name, slot.shape);
+      source.check(slot.whole.name, slot.whole.shape);
       const zero::Range part = unit.layout.overlap(i, range);
       if (part.size() == 0) continue;
       const torch::Tensor values_of_slot =
           values.narrow(0, slot.offset + part.begin - range.begin, part.size());
-      source.read(slot.name, part.begin, values_of_slot);
+      source.read({slot.whole.name, box_of(slot), part.begin}, values_of_slot);
       require_range(slot.name, values_of_slot, store.dtype());
     }
     if (unit.trainable) {

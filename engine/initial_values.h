@@ -14,8 +14,9 @@
 
 namespace zeroth::engine {
 
-// The blocks' own values, made equal to rank 0's; for blocks whose parameters hold values.
-// Collective. To be called before a ParamStore takes the parameters over.
+// The blocks' own values, made equal to those of the first rank that holds the same, which is rank
+// 0 but where ranks share layers: there a block holds this rank's boxes. For blocks whose
+// parameters hold values. Collective. To be called before a ParamStore takes the parameters over.
 std::shared_ptr<model::WeightSource> values_of_blocks(const model::Blocks& blocks,
                                                       comm::Mesh& mesh);
 

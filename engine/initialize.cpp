@@ -14,7 +14,7 @@ namespace {
 // No rank takes anything before each of them has looked.
 void require_room(const model::Blocks& blocks, const configs::Config& config,
                   const comm::Mesh& mesh, const InitOptions& init) {
-  const OutlineOptions options{.world_size = mesh.data().size(),
+  const OutlineOptions options{.shape = mesh.grid().shape(),
                                .device = mesh.device().type(),
                                .trains = init.trains,
                                .saves_beside = init.saves_beside_training};
@@ -29,6 +29,19 @@ void require_room(const model::Blocks& blocks, const configs::Config& config,
   if (rank == kNone) return;
   if (!refusal.empty()) throw Error("{}", refusal);
   throw Error("rank {} refuses this run; its own message says why", rank);
+}
+
+void require_axes(const comm::GridShape& shape, const configs::Config& config) {
+  using comm::Axis;
+  if (shape.ranks_along({Axis::kData, Axis::kTensor}) != shape.ranks())
+    throw Error("an engine trains on ranks of axes data and tensor, not on {}", shape.str());
+  const int64_t size = config.tensor_parallel.size;
+  if (size == 1 || size == shape[Axis::kTensor]) return;
+  throw Error(
+      "tensor_parallel.autotp_size: {}, but the ranks stand as {}: "
+      "Mesh::arrange(grid_shape(config, "
+      "ranks)) gives them their places, as zeroth::start does",
+      size, shape.str());
 }
 
 // Buffers keep their dtype; like parameters they start from rank 0's values.
@@ -49,9 +62,7 @@ void settle_buffers(const model::Blocks& blocks, comm::Mesh& mesh) {
 std::unique_ptr<Engine> initialize(model::Blocks blocks, const configs::Config& config,
                                    std::shared_ptr<comm::Mesh> mesh, const InitOptions& options) {
   if (blocks.size() < 2) throw Error("a model needs at least two blocks, {} given", blocks.size());
-  if (mesh->data().size() != mesh->world_size())
-    throw Error("an engine trains on ranks of axis data alone, which are {} of {}",
-                mesh->data().size(), mesh->world_size());
+  require_axes(mesh->grid().shape(), config);
   require_same_level({}, *mesh);
   if (options.checks_memory) require_room(blocks, config, *mesh, options);
   if (config.comms_logger.enabled) mesh->log_collectives(config.comms_logger);

@@ -188,7 +188,7 @@ std::optional<std::string> smaller_micro_batch(const RunMemory& run) {
 std::string what_fits(const RunMemory& run) {
   if (const auto smaller = smaller_micro_batch(run)) return "this would fit:\n  " + *smaller;
   const MemoryFacts facts{
-      .world_size = run.options.world_size,
+      .world_size = run.options.shape[comm::Axis::kData],
       .trains = run.options.trains,
       .lacks = on_cpu(run) ? MemoryFacts::Lacks::kShared : MemoryFacts::Lacks::kHost,
       .activations = knows_activations(run.memory) && on_cpu(run)};
@@ -231,7 +231,7 @@ RunMemory run_memory(const model::Blocks& blocks, const configs::Config& config,
                      const OutlineOptions& options, int here, const std::filesystem::path& root) {
   const int64_t held = held_bytes(blocks);
   const auto reckon = [=](const configs::Config& other, const OutlineOptions& with) {
-    const auto plan = zero::plan_units(blocks, with.world_size, with.trains);
+    const auto plan = plan_of(blocks, with);
     MemoryPlan memory = plan_memory(plan, other, with);
     (with.device == torch::kCPU ? memory.held.device : memory.held.host) = held;
     return memory;

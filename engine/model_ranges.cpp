@@ -65,39 +65,55 @@ ModelRanges::ModelRanges(const checkpoint::Save& save, const model::ModelLayout&
     : save_(save),
       layout_(layout),
       target_(save.path().parent_path() / checkpoint::step_name(save.step())),
-      files_(layout.files.size()) {}
+      files_(layout.files.size()),
+      row_files_(layout.files.size()) {}
 
 void ModelRanges::begin(const std::vector<StatePiece>& pieces) {
-  const auto width = static_cast<int64_t>(c10::elementSize(layout_.dtype));
   for (const StatePiece& piece : pieces) {
     std::optional<Region>& region = regions_.emplace_back();
     if (!is_of_model(piece)) continue;
     const model::ModelLayout::Place& place = layout_.places.at(piece.parameter);
-    const auto& planned = layout_.files[place.file];
-    region = {piece.parameter, place.file, place.offset + piece.begin * width};
-    auto& file = files_[place.file];
-    if (file) continue;
-    file = checkpoint::write_behind(
-        save_.disk().join(checkpoint::joined(save_.folder(), planned.name)), planned.layout.size);
+    region = {piece.parameter, place.file, place.offset, piece.box, piece.begin};
   }
+}
+
+checkpoint::NewFile& ModelRanges::file_for(size_t index, bool scattered) {
+  auto& file = (scattered ? row_files_ : files_)[index];
+  if (file) return *file;
+  const auto& planned = layout_.files[index];
+  file = save_.disk().join(checkpoint::joined(save_.folder(), planned.name));
+  if (!scattered) file = checkpoint::write_behind(std::move(file), planned.layout.size);
+  return *file;
 }
 
 void ModelRanges::write(size_t index, int64_t first, const torch::Tensor& values) {
   const std::optional<Region>& region = regions_.at(index);
-  if (!region) return;
+  if (!region || values.numel() == 0) return;
   model::require_finite(target_, region->parameter, values);
   const torch::Tensor saved = model::in_saved_dtype(region->parameter, values, layout_.dtype);
-  const std::span bytes(static_cast<const std::byte*>(saved.data_ptr()), saved.nbytes());
-  const int64_t offset = region->offset + first * static_cast<int64_t>(saved.element_size());
-  checkpoint::write_all(*files_[region->file], bytes, offset);
-  parts_.push_back({layout_.files[region->file].name, offset, std::ssize(bytes), crc32c(bytes)});
+  std::span bytes(static_cast<const std::byte*>(saved.data_ptr()), saved.nbytes());
+  const auto width = static_cast<int64_t>(saved.element_size());
+  const std::vector<BoxRows> all =
+      rows_of_box(region->box, region->first + first, saved.numel(), saved.numel());
+  checkpoint::NewFile& file = file_for(region->file, all.size() > 1 || all.front().count > 1);
+  for (const BoxRows& rows : all) {
+    rows.for_each_run(0, rows.elements(), [&](int64_t, int64_t whole, int64_t size) {
+      const auto run = bytes.first(static_cast<size_t>(size * width));
+      const int64_t offset = region->offset + whole * width;
+      checkpoint::write_all(file, run, offset);
+      parts_.push_back({layout_.files[region->file].name, offset, std::ssize(run), crc32c(run)});
+      bytes = bytes.subspan(run.size());
+    });
+  }
 }
 
 std::vector<checkpoint::FilePart> ModelRanges::finish() {
-  for (const auto& file : files_) {
-    if (!file) continue;
-    file->sync();
-    file->close();
+  for (const auto* files : {&files_, &row_files_}) {
+    for (const auto& file : *files) {
+      if (!file) continue;
+      file->sync();
+      file->close();
+    }
   }
   return joined(std::move(parts_));
 }

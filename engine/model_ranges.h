@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/box_rows.h"
 #include "checkpoint/commit.h"
 #include "checkpoint/contribution.h"
 #include "engine/run_state.h"
@@ -40,14 +41,21 @@ class ModelRanges : public StateSink {
   struct Region {
     std::string parameter;
     size_t file = 0;
-    int64_t offset = 0;  // of the piece's first byte
+    int64_t offset = 0;  // of the whole tensor's first byte
+    TensorBox box;
+    int64_t first = 0;  // the piece's first element in it
   };
+
+  checkpoint::NewFile& file_for(size_t index, bool scattered);
 
   const checkpoint::Save& save_;
   const model::ModelLayout& layout_;
-  std::filesystem::path target_;                             // as users call it
-  std::vector<std::unique_ptr<checkpoint::NewFile>> files_;  // null: nothing of it is written here
-  std::vector<std::optional<Region>> regions_;               // by the number of the piece
+  std::filesystem::path target_;  // as users call it
+  // By file. Null: nothing of it is written here.
+  std::vector<std::unique_ptr<checkpoint::NewFile>> files_;
+  // The same for rows that lie apart, which nothing is gained by gathering.
+  std::vector<std::unique_ptr<checkpoint::NewFile>> row_files_;
+  std::vector<std::optional<Region>> regions_;  // by the number of the piece
   std::vector<checkpoint::FilePart> parts_;
 };
 

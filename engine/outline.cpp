@@ -1,6 +1,9 @@
 #include "engine/outline.h"
 
 #include <algorithm>
+#include <functional>
+#include <set>
+#include <string>
 
 #include "engine/schedule.h"
 #include "engine/snapshot.h"
@@ -33,6 +36,17 @@ int64_t activation_bytes(const MicroBatchSize& size, const std::vector<Segment>&
                                   token_bytes(tokens, micro_batches));
 }
 
+// Each parameter of the model once, though several slots hold boxes of it.
+void for_each_whole(const zero::UnitPlan& plan,
+                    const std::function<void(const zero::Unit&, const zero::Whole&)>& visit) {
+  std::set<std::string> seen;
+  for (const zero::Unit& unit : plan.units) {
+    for (const zero::Slot& slot : unit.layout.slots()) {
+      if (seen.insert(slot.whole.name).second) visit(unit, slot.whole);
+    }
+  }
+}
+
 // That a checkpoint holds: in a rank's shards, and of the whole model.
 struct StateBytes {
   int64_t shard = 0, whole = 0;
@@ -43,31 +57,38 @@ StateBytes state_bytes(zero::UnitPlan plan, const configs::Config& config,
   const zero::RestPlan rest = zero::settle(plan, config, /*apart=*/device != torch::kCPU);
   const int64_t weight = zero::width_of(rest.working);
   const int64_t master = rest.arrays.master ? rest.arrays.master_bytes() : weight;
+  const auto element = [&](const zero::Unit& unit) {
+    return unit.trainable ? master + rest.arrays.state_bytes() : weight;
+  };
   StateBytes bytes;
-  for (const zero::Unit& unit : plan.units) {
-    const int64_t element = unit.trainable ? master + rest.arrays.state_bytes() : weight;
-    bytes.shard += unit.layout.shard_numel() * element;
-    bytes.whole += unit.layout.parameter_numel() * element;
-  }
+  for (const zero::Unit& unit : plan.units)
+    bytes.shard += unit.layout.shard_numel() * element(unit);
+  for_each_whole(plan, [&](const zero::Unit& unit, const zero::Whole& whole) {
+    bytes.whole += whole.numel() * element(unit);
+  });
   return bytes;
 }
 
 }  // namespace
 
+zero::UnitPlan plan_of(const model::Blocks& blocks, const OutlineOptions& options) {
+  return zero::plan_units(blocks, comm::RankGrid(options.shape), /*rank=*/0, options.trains);
+}
+
 int64_t count_parameters(const zero::UnitPlan& plan) {
   int64_t count = 0;
-  for (const zero::Unit& unit : plan.units) count += unit.layout.parameter_numel();
+  for_each_whole(plan,
+                 [&](const zero::Unit&, const zero::Whole& whole) { count += whole.numel(); });
   return count;
 }
 
 DecayCounts count_decay(const zero::UnitPlan& plan, const configs::OptimizerConfig& optimizer) {
   DecayCounts counts;
-  for (const zero::Unit& unit : plan.units) {
-    if (!unit.trainable) continue;
-    const int64_t left_out = optimizer.no_decay ? unit.layout.vector_numel() : 0;
-    counts.decayed += unit.layout.parameter_numel() - left_out;
-    counts.not_decayed += left_out;
-  }
+  for_each_whole(plan, [&](const zero::Unit& unit, const zero::Whole& whole) {
+    if (!unit.trainable) return;
+    const bool decays = whole.is_matrix() || !optimizer.no_decay;
+    (decays ? counts.decayed : counts.not_decayed) += whole.numel();
+  });
   return counts;
 }
 
@@ -97,7 +118,7 @@ zero::MemoryPlan plan_memory(const zero::UnitPlan& plan, const configs::Config& 
 
 Outline outline(const model::Blocks& blocks, const configs::Config& config,
                 const OutlineOptions& options) {
-  const zero::UnitPlan plan = zero::plan_units(blocks, options.world_size, options.trains);
+  const zero::UnitPlan plan = plan_of(blocks, options);
   zero::check_sizes(plan, config, options.device);
   return {.num_parameters = count_parameters(plan),
           .state_bytes = state_bytes(plan, config, options.device).whole,

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "comm/rank_grid.h"
 #include "configs/config.h"
 #include "engine/activations.h"
 #include "model/block.h"
@@ -39,7 +40,7 @@ struct MicroBatchSize {
 };
 
 struct OutlineOptions {
-  int world_size = 1;
+  comm::GridShape shape = {};  // of the ranks
   torch::DeviceType device = torch::kCPU;
   bool trains = true;         // as InitOptions::trains
   bool saves_beside = false;  // as InitOptions::saves_beside_training
@@ -53,6 +54,9 @@ struct OutlineOptions {
 // Does not communicate and leaves the blocks as they are.
 Outline outline(const model::Blocks& blocks, const configs::Config& config,
                 const OutlineOptions& options);
+
+// The units of the first of these ranks.
+zero::UnitPlan plan_of(const model::Blocks& blocks, const OutlineOptions& options);
 
 // The parts of an Outline, for units that are planned already.
 int64_t count_parameters(const zero::UnitPlan& plan);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/catalogue.h"
 #include "engine/state_blocks.h"
 #include "zero/dtype.h"
 #include "zero/param_store.h"
@@ -23,27 +24,12 @@ void set_array(const HeldValues& held, size_t unit, size_t index, const torch::T
 
 StatePiece piece_of(const zero::Slot& slot, const zero::ShardedOptimizer::Array& array,
                     const zero::Range& part) {
-  return {.parameter = slot.name,
+  return {.parameter = slot.whole.name,
           .state = array.name,
           .dtype = array.dtype,
-          .shape = slot.shape,
+          .box = box_of(slot),
           .begin = part.begin,
           .end = part.end};
-}
-
-// Of every unit's range that `range_of` gives.
-template <typename RangeOf>
-std::vector<StatePiece> pieces_of(const HeldValues& held, const RangeOf& range_of) {
-  std::vector<StatePiece> pieces;
-  for (size_t u = 0; u < held.plan.units.size(); ++u) {
-    const zero::Unit& unit = held.plan.units[u];
-    for (const auto& array : kept_arrays(held, u)) {
-      for_each_part(unit, range_of(unit), [&](const zero::Slot& slot, const zero::Range& part) {
-        pieces.push_back(piece_of(slot, array, part));
-      });
-    }
-  }
-  return pieces;
 }
 
 // Into where it rests, where that is plain memory of the CPU; else through `spare`.
@@ -51,7 +37,7 @@ void load_array(const HeldValues& held, StateSource& source, size_t u, size_t in
                 torch::Tensor& spare) {
   const zero::Unit& unit = held.plan.units[u];
   const auto array = kept_arrays(held, u).at(index);
-  const zero::Range share = unit.share(held.rank);
+  const zero::Range share = unit.share();
   torch::Tensor values = in_place(held, u, index);
   if (!values.defined()) {
     const int64_t bytes = share.size() * zero::width_of(array.dtype);
@@ -75,13 +61,32 @@ void load_array(const HeldValues& held, StateSource& source, size_t u, size_t in
 }  // namespace
 
 std::vector<StatePiece> pieces_to_save(const HeldValues& held) {
-  return pieces_of(held, [&](const zero::Unit& unit) { return unit.layout.shard(held.rank); });
+  std::vector<StatePiece> pieces;
+  for (size_t u = 0; u < held.plan.units.size(); ++u) {
+    const zero::Unit& unit = held.plan.units[u];
+    for (const auto& array : kept_arrays(held, u)) {
+      for_each_part(unit, unit.shard(), [&](const zero::Slot& slot, const zero::Range& part) {
+        pieces.push_back(piece_of(slot, array, part));
+      });
+    }
+  }
+  return pieces;
 }
 
 std::vector<StatePiece> whole_states(const HeldValues& held) {
-  return pieces_of(held, [](const zero::Unit& unit) {
-    return zero::Range{0, unit.layout.numel()};
-  });
+  std::vector<StatePiece> pieces;
+  for (const WholeParameter& parameter : whole_parameters(held.plan)) {
+    if (parameter.numel() == 0) continue;
+    for (const auto& array : kept_arrays(held, parameter.boxes.front().unit)) {
+      pieces.push_back({.parameter = parameter.name,
+                        .state = array.name,
+                        .dtype = array.dtype,
+                        .box = TensorBox::whole(parameter.shape),
+                        .begin = 0,
+                        .end = parameter.numel()});
+    }
+  }
+  return pieces;
 }
 
 int64_t bytes_to_save(const HeldValues& held) {

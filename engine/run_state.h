@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/box_rows.h"
 #include "engine/non_finite.h"
 #include "optim/loss_scaler.h"
 #include "optim/plateau.h"
@@ -22,13 +23,13 @@ struct UnitPlan;
 
 namespace zeroth::engine {
 
-// Elements [begin, end) of a flattened parameter's master or state.
+// Elements [begin, end) of a box of a parameter's master or state, row by row.
 struct StatePiece {
-  std::string parameter;  // "layers.3.attention.q.weight"
+  std::string parameter;  // of the whole one: "layers.3.attention.q.weight"
   // "master" or one of optim::UpdateRule::state_names(); of what is not trained: "weight".
   std::string state;
-  torch::Dtype dtype;          // in which it rests
-  std::vector<int64_t> shape;  // of the whole parameter
+  torch::Dtype dtype;  // in which it rests
+  TensorBox box;       // all of the parameter, but where ranks share its layer
   int64_t begin = 0;
   int64_t end = 0;
   int64_t size() const { return end - begin; }
@@ -69,7 +70,6 @@ struct HeldValues {
   const zero::UnitPlan& plan;
   zero::ParamStore& params;
   zero::ShardedOptimizer& optimizer;
-  int rank = 0;
 };
 
 // Makes the updates that wait. Collective where the update rule has a norm pass; behind it the

@@ -42,6 +42,8 @@ Start start(const std::string& ds_config, const comm::RankEnv& env, const StartO
                                                  .total_steps = options.total_steps});
   Start run{.config = resolved.config, .mesh = comm::make_mesh(env), .notes = {}};
   run.mesh->arrange(grid_shape(run.config, run.mesh->world_size()));
+  // Before anything keeps a reference to a group.
+  if (run.config.comms_logger.enabled) run.mesh->log_collectives(run.config.comms_logger);
   run.notes = configs::lines_of(resolved.notes);
   const auto& of_mesh = run.mesh->notes();
   run.notes.insert(run.notes.end(), of_mesh.begin(), of_mesh.end());

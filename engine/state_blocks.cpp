@@ -24,14 +24,14 @@ class Cutter {
 
  private:
   // Where every rank owns all, each saves its shard.
-  zero::Range saved(const zero::Unit& unit) const { return unit.layout.shard(held_.rank); }
+  zero::Range saved(const zero::Unit& unit) const { return unit.shard(); }
 
   void add(size_t index) {
     const zero::Unit& unit = held_.plan.units[index];
     const auto arrays = kept_arrays(held_, index);
     size_t parameters = 0;  // of which this rank saves some
     for_each_part(unit, saved(unit), [&](const zero::Slot&, const zero::Range&) { ++parameters; });
-    const std::vector<zero::Range> whole = {{0, unit.share(held_.rank).size()}};
+    const std::vector<zero::Range> whole = {{0, unit.share().size()}};
     for (const zero::Range& tile : unit.trainable ? held_.optimizer.tiles(index) : whole) {
       for (size_t i = 0; i < arrays.size(); ++i) {
         add_tile({index, i, arrays[i].dtype, tile, {}, {}}, pieces_ + i * parameters);
@@ -43,7 +43,7 @@ class Cutter {
   void add_tile(StateBlock block, size_t first_piece) {
     const zero::Unit& unit = held_.plan.units[block.unit];
     const zero::Range own = saved(unit);
-    const int64_t share = unit.share(held_.rank).begin;
+    const int64_t share = unit.share().begin;
     const zero::Range kept = both(block.tile, {own.begin - share, own.end - share});
     const int64_t most = std::max<int64_t>(most_bytes_ / zero::width_of(block.dtype), 1);
     for (int64_t begin = kept.begin; begin < kept.end; begin += most) {

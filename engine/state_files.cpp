@@ -21,6 +21,12 @@ torch::Dtype dtype_of(const checkpoint::StoredState& stored) {
               stored.tensor, stored.dtype);
 }
 
+checkpoint::Box stored_box(const TensorBox& box) {
+  checkpoint::Box stored{box.begin, box.begin};
+  for (size_t i = 0; i < box.extent.size(); ++i) stored.end[i] += box.extent[i];
+  return stored;
+}
+
 constexpr char kDataStep[] = "data.step";
 constexpr char kDataSample[] = "data.sample";
 
@@ -43,11 +49,12 @@ T counter(const checkpoint::Counters& counters, const std::string& name) {
 }  // namespace
 
 checkpoint::Piece stored_piece(const StatePiece& piece, const StoredName& stored_name) {
-  checkpoint::Piece stored =
-      checkpoint::Piece::whole(stored_name(piece.parameter), piece.state,
-                               std::string(model::word_of(piece.dtype)), piece.shape);
-  stored.range = {piece.begin, piece.end};
-  return stored;
+  return {.tensor = stored_name(piece.parameter),
+          .state = piece.state,
+          .dtype = std::string(model::word_of(piece.dtype)),
+          .shape = piece.box.shape,
+          .box = stored_box(piece.box),
+          .range = {piece.begin, piece.end}};
 }
 
 StateFile::StateFile(const checkpoint::Save& save, StoredName stored_name)
@@ -77,16 +84,16 @@ void StateReader::read(const StatePiece& piece, torch::Tensor values) {
   if (stored == nullptr) {
     throw Error("{}: no {} of {} is stored", reader_.path().string(), piece.state, name);
   }
-  if (stored->shape != piece.shape) {
+  if (stored->shape != piece.box.shape) {
     throw Error("{}: {} of {} has the shape [{}], the model's is [{}]", reader_.path().string(),
-                piece.state, name, fmt::join(stored->shape, ", "), fmt::join(piece.shape, ", "));
+                piece.state, name, fmt::join(stored->shape, ", "),
+                fmt::join(piece.box.shape, ", "));
   }
   const torch::Dtype dtype = dtype_of(*stored);
   const torch::Tensor read = dtype == values.scalar_type() && values.is_contiguous()
                                  ? values
                                  : at::empty(values.sizes(), dtype);
-  reader_.read(name, piece.state, checkpoint::Box::whole(piece.shape), {piece.begin, piece.end},
-               bytes_of(read));
+  reader_.read(name, piece.state, stored_box(piece.box), {piece.begin, piece.end}, bytes_of(read));
   if (!read.is_same(values)) values.copy_(read);
 }
 

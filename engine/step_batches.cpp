@@ -20,8 +20,9 @@ torch::Tensor to_device(const torch::Tensor& tensor, torch::Device device) {
       .to(device, /*non_blocking=*/true);
 }
 
-// Every rank's sample numbers, in rank order.
+// The sample numbers of all batches, in rank order.
 std::vector<int64_t> all_samples(std::vector<int64_t> own, comm::Mesh& mesh) {
+  if (!tells_batch(mesh)) own.clear();
   const int64_t most = comm::greatest_over_ranks(std::ssize(own), "a number of samples", mesh);
   own.resize(static_cast<size_t>(most), -1);
   const torch::Tensor all = torch::empty({most * mesh.world_size()}, torch::kLong);
@@ -32,6 +33,10 @@ std::vector<int64_t> all_samples(std::vector<int64_t> own, comm::Mesh& mesh) {
 }
 
 }  // namespace
+
+bool tells_batch(const comm::Mesh& mesh) {
+  return mesh.coordinate(comm::Axis::kTensor) == 0;
+}
 
 StepBatches draw_batches(Loader& data, int64_t count, torch::Device device) {
   StepBatches step;
@@ -73,9 +78,10 @@ double LossDivisor::correction(const StepCounts& all) const {
 LossDivisor agree_on_divisor(const StepBatches& first, const configs::Config& config,
                              comm::Mesh& mesh) {
   if (config.loss_mean == configs::LossMean::kMicroBatch) {
-    return {config.loss_mean, config.batch.accumulation_steps * mesh.data().size()};
+    return {config.loss_mean,
+            config.batch.accumulation_steps * mesh.grid().shape()[comm::Axis::kData]};
   }
-  int64_t tokens = first.counts.tokens;
+  int64_t tokens = tells_batch(mesh) ? first.counts.tokens : 0;
   comm::agree({&tokens, 1}, comm::Reduce::kSum, "positions of a step", mesh);
   return {config.loss_mean, tokens};
 }

@@ -12,6 +12,10 @@
 
 namespace zeroth::engine {
 
+// Ranks that share a layer get the same batch, and each has the whole loss of it: one of them tells
+// it, the others add zero.
+bool tells_batch(const comm::Mesh& mesh);
+
 // Of one rank, or added up over all.
 struct StepCounts {
   int64_t tokens = 0;  // positions
@@ -61,7 +65,7 @@ LossDivisor agree_on_divisor(const StepBatches& first, const configs::Config& co
 // Throws an Error that names the samples of the global batch. Collective.
 [[noreturn]] void refuse_untrained(const StepBatches& batches, int64_t step, comm::Mesh& mesh);
 
-// Of one rank, or added up over all.
+// Of one rank, or added up over all. Loss and counts of ranks that tell their batch.
 struct StepSums {
   double loss = 0;      // divided by LossDivisor
   double squares = 0;   // of the gradients' elements

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -69,7 +70,8 @@ struct StepStats {
   int64_t tokens = 0;          // positions run, over all ranks, padding included
   int64_t trained_tokens = 0;  // over all ranks
   StepTimes times;
-  comm::CommTimes comm;  // of this rank in this step
+  comm::CommTimes comm;                                  // of this rank in this step
+  std::map<std::string, comm::CommTimes> comm_by_group;  // the same by Mesh::times_by_group()
   OffloadTimes offload;
   std::vector<MemoryPoint> memory;  // of this rank, with memory_breakdown; else empty
   std::vector<BlockTime> blocks;    // of this rank, in the step that flops_profiler asks for

@@ -39,7 +39,7 @@ void StepWatch::begin(int64_t steps_done) {
     blocks_ = LapClock(mesh_.device());
   }
   profiled_ = config_.flops_profiler.enabled && steps_done == config_.flops_profiler.profile_step;
-  comm_before_ = mesh_.times();
+  comm_before_ = mesh_.times_by_group();
   memory_.clear();
   phases_.begin();
 }
@@ -58,7 +58,11 @@ void StepWatch::tell(const model::Blocks& blocks, StepStats& stats) {
   for (const LapClock::Lap& lap : phases_.take()) {
     stats.times.*kTimes[lap.part] += lap.seconds;
   }
-  stats.comm = difference(mesh_.times(), comm_before_);
+  for (const auto& [group, now] : mesh_.times_by_group()) {
+    const comm::CommTimes times = difference(now, comm_before_[group]);
+    if (times.collectives > 0) stats.comm_by_group[group] = times;
+    stats.comm += times;
+  }
   stats.memory = std::move(memory_);
   if (!profiled_) return;
   for (const auto& block : blocks) {

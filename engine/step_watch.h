@@ -2,6 +2,8 @@
 // memory they leave, what crossed the ranks.
 #pragma once
 
+#include <map>
+#include <string>
 #include <vector>
 
 #include "comm/mesh.h"
@@ -36,8 +38,8 @@ class StepWatch {
   LapClock phases_;
   LapClock blocks_;
   bool profiled_ = false;
-  bool untold_ = false;  // the step that has begun
-  comm::CommTimes comm_before_;
+  bool untold_ = false;                                 // the step that has begun
+  std::map<std::string, comm::CommTimes> comm_before_;  // by group
   std::vector<MemoryPoint> memory_;
 };
 

@@ -3,51 +3,21 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
+#include <numeric>
 #include <utility>
 
 #include "base/error.h"
 #include "comm/agreement.h"
+#include "engine/box_joiner.h"
+#include "engine/catalogue.h"
 #include "engine/end_agreement.h"
+#include "engine/safetensors_sink.h"
+#include "engine/same_draw.h"
 #include "engine/unused.h"
-#include "model/hf/output_folder.h"
-#include "model/hf/safetensors_writer.h"
 #include "zero/dtype.h"
 
 namespace zeroth::engine {
-namespace {
-
-// DIR/model.safetensors; the folder appears, whole, in commit(). An existing folder that is not
-// empty is an Error, and so is a value that is not finite.
-class SafetensorsSink final : public ModelSink {
- public:
-  explicit SafetensorsSink(std::filesystem::path dir) : dir_(std::move(dir)) {}
-
-  void begin(const std::vector<ParameterInfo>& parameters) override {
-    ZEROTH_CHECK(!parameters.empty(), "a model without parameters goes to {}", dir_.string());
-    std::vector<model::PlannedTensor> planned;
-    for (const ParameterInfo& info : parameters) planned.push_back({info.name, info.shape});
-    model::OutputFolder::clear_leftovers(dir_);
-    model::OutputFolder::check(dir_, /*overwrite=*/false);
-    folder_.emplace(dir_, /*overwrite=*/false);
-    writer_.emplace(folder_->path() / "model.safetensors", parameters.front().dtype, planned);
-  }
-  void write(const std::string& name, const torch::Tensor& value) override {
-    model::require_finite(dir_, name, value);
-    writer_->write(name, value);
-  }
-  void commit() {
-    writer_->finish();
-    writer_.reset();
-    folder_->commit();
-  }
-
- private:
-  std::filesystem::path dir_;
-  std::optional<model::OutputFolder> folder_;
-  std::optional<model::SafetensorsWriter> writer_;
-};
-
-}  // namespace
 
 TrainEngine::TrainEngine(model::Blocks blocks, const configs::Config& config,
                          std::shared_ptr<comm::Mesh> mesh, std::shared_ptr<device::HostLink> link,
@@ -55,7 +25,7 @@ TrainEngine::TrainEngine(model::Blocks blocks, const configs::Config& config,
     : config_(config),
       mesh_(std::move(mesh)),
       blocks_(std::move(blocks)),
-      plan_(zero::plan_units(blocks_, mesh_->data().size(), trains)),
+      plan_(zero::plan_units(blocks_, *mesh_, trains)),
       strategy_(zero::make_strategy(plan_, config_, *mesh_, std::move(link))),
       lr_(config_.scheduler, config_.optimizer),
       scaler_(optim::make_loss_scaler(config_.precision, config_.loss_scale)),
@@ -79,6 +49,7 @@ StepStats TrainEngine::train_batch(Loader& data) {
   const OffloadTimes offload_before = offload_times();
   StepBatches step = draw_batches(data, config_.batch.accumulation_steps, mesh_->device());
   if (!divisor_) divisor_ = agree_on_divisor(step, config_, *mesh_);
+  if (!std::exchange(compared_draws_, true)) require_same_draw(step, steps_ + 1, *mesh_);
   watch_.ended(Phase::kData);
 
   runner_.inspect_outputs(skips_.in_a_row());
@@ -118,7 +89,7 @@ StepSums TrainEngine::own_sums(const StepBatches& step, Loader& data) {
           .saves = data.wants_save(),
           .writing = checkpoints_.writes(),
           .unused = unused,
-          .counts = step.counts};
+          .counts = tells_batch(*mesh_) ? step.counts : StepCounts()};
 }
 
 OffloadTimes TrainEngine::offload_times() const {
@@ -154,7 +125,7 @@ torch::Tensor TrainEngine::run_micro_batches(StepBatches& step) {
     }
   }
   strategy_.params->expect({});
-  return loss;
+  return tells_batch(*mesh_) ? loss : torch::zeros_like(loss);
 }
 
 void TrainEngine::apply(StepStats& stats, double grad_factor) {
@@ -226,11 +197,13 @@ EvalStats TrainEngine::eval_batch(Loader& data, int64_t micro_batches) {
   bool ended = false;
   for (int64_t i = 0; i < micro_batches; ++i) {
     const StepBatches drawn = draw_batches(data, 1, mesh_->device());
+    if (i == 0) require_same_draw(drawn, steps_, *mesh_);
     model::MicroBatch batch = drawn.micro_batches.front();
     batch.row_seeds.clear();  // nothing is dropped
     batch.loss_divisor = 1;   // the sum over tokens, to be divided once at the end
     const torch::Tensor loss = runner_.evaluate(batch, [&] { return ended = end.reached(); });
     if (ended) break;
+    if (!tells_batch(*mesh_)) continue;
     sums[0] += loss.to(torch::kDouble);
     sums[1] += static_cast<double>(drawn.counts.trained_tokens);
   }
@@ -248,7 +221,7 @@ torch::Tensor TrainEngine::whole_master(size_t unit) {
   const torch::Tensor own = strategy_.optimizer->master(unit).to(mesh_->device());
   if (own.numel() == owner.layout.numel()) return own;
   const torch::Tensor whole = torch::empty({owner.layout.numel()}, own.options());
-  mesh_->data().all_gather(whole, own, "masters of " + owner.label()).wait();
+  mesh_->sharing(owner.copies).all_gather(whole, own, "masters of " + owner.label()).wait();
   return whole;
 }
 
@@ -256,32 +229,37 @@ void TrainEngine::save_model(ModelSink& sink, SavedValues values) {
   const bool masters =
       values == SavedValues::kMasters && config_.precision != configs::Precision::kFp32;
   const torch::Dtype dtype = masters ? torch::kFloat32 : zero::dtype_of(config_.precision);
+  const std::vector<WholeParameter> parameters = whole_parameters(plan_);
   std::vector<ParameterInfo> infos;
-  std::vector<size_t> visits(blocks_.size());
-  for (size_t block = 0; block < blocks_.size(); ++block) {
-    visits[block] = block;
-    for (const size_t unit : plan_.block_units[block]) {
-      if (plan_.units[unit].blocks.front() != block) continue;
-      for (const zero::Slot& slot : plan_.units[unit].layout.slots()) {
-        infos.push_back({slot.name, slot.shape, dtype});
-      }
-    }
-  }
+  for (const auto& parameter : parameters)
+    infos.push_back({parameter.name, parameter.shape, dtype});
+  const BoxJoiner joiner(plan_, parameters, *mesh_);
   const bool writes = mesh_->rank() == 0;
   if (writes) sink.begin(infos);
+  std::vector<size_t> visits(blocks_.size());
+  std::iota(visits.begin(), visits.end(), size_t{0});
   strategy_.params->expect(std::move(visits));
+  size_t next = 0;
   runner_.for_each_gathered("saving", [&](size_t block) {
+    std::map<size_t, torch::Tensor> whole_masters;  // by unit
     for (const size_t unit : plan_.block_units[block]) {
       const zero::Unit& saved = plan_.units[unit];
-      if (saved.blocks.front() != block) continue;
-      const torch::Tensor whole = masters && saved.trainable ? whole_master(unit) : torch::Tensor();
-      if (!writes) continue;
-      for (size_t i = 0; i < saved.params.size(); ++i) {
-        const zero::Slot& slot = saved.layout.slots()[i];
-        sink.write(slot.name, whole.defined()
-                                  ? whole.narrow(0, slot.offset, slot.numel).view(slot.shape)
-                                  : saved.params[i].detach().to(dtype));
+      if (masters && saved.trainable && saved.blocks.front() == block) {
+        whole_masters[unit] = whole_master(unit);
       }
+    }
+    for (; next < parameters.size() && parameters[next].block == block; ++next) {
+      if (!joiner.serves_first()) continue;
+      std::vector<torch::Tensor> boxes;
+      for (const auto& [unit, i] : parameters[next].boxes) {
+        const zero::Slot& slot = plan_.units[unit].layout.slots()[i];
+        const auto master = whole_masters.find(unit);
+        boxes.push_back(master == whole_masters.end()
+                            ? plan_.units[unit].params[i].detach().to(dtype)
+                            : master->second.narrow(0, slot.offset, slot.numel).view(slot.shape));
+      }
+      const torch::Tensor whole = joiner.join(next, boxes);
+      if (writes) sink.write(parameters[next].name, whole);
     }
   });
   strategy_.params->expect({});
@@ -295,7 +273,7 @@ void TrainEngine::save_model(const std::filesystem::path& dir) {
 }
 
 HeldValues TrainEngine::held_values() {
-  return {plan_, *strategy_.store, *strategy_.optimizer, mesh_->data().rank()};
+  return {plan_, *strategy_.store, *strategy_.optimizer};
 }
 
 void TrainEngine::save_states(StateSink& sink) {
@@ -312,6 +290,7 @@ RunCounters TrainEngine::counters() const {
 }
 
 void TrainEngine::take_over(const RunCounters& counters) {
+  compared_draws_ = false;
   steps_ = counters.steps;
   applied_updates_ = counters.applied_updates;
   divisor_.reset();

@@ -70,11 +70,11 @@ class TrainEngine final : public Engine {
   zero::ShardedOptimizer& optimizer() { return *strategy_.optimizer; }
 
  private:
-  // Forward and backward of the whole step; returns this rank's part of the loss, fp64 scalar.
+  // Forward and backward of the whole step; returns this rank's addend of the loss, fp64 scalar.
   torch::Tensor run_micro_batches(StepBatches& step);
   void require_equal(int64_t micro_batches) const;
   void require_values(std::string_view call) const;
-  // The unit's whole buffer in fp32. Collective.
+  // The unit's whole buffer in fp32. Collective over its holders.
   torch::Tensor whole_master(size_t unit);
   HeldValues held_values();
   EngineValues values() { return {held_values(), config_, strategy_.description}; }
@@ -104,6 +104,7 @@ class TrainEngine final : public Engine {
   std::vector<size_t> step_visits_;  // the blocks that a step gathers, in order
   BlockRunner runner_;
   std::optional<LossDivisor> divisor_;  // from the first step on
+  bool compared_draws_ = false;         // since the start, or since a checkpoint was loaded
   StepWatch watch_;
   CheckpointFiles checkpoints_;  // goes before what it reads
   bool saves_beside_ = false;    // for those who count memory

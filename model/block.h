@@ -4,11 +4,13 @@
 #include <torch/nn/module.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "model/micro_batch.h"
+#include "model/split.h"
 
 namespace zeroth::model {
 
@@ -32,6 +34,12 @@ class Block : public torch::nn::Module {
   // and so begins it where nothing is to be added to. False costs a pass of zeros over the
   // gradient.
   virtual bool delivers_gradients() const { return false; }
+
+  // Where several ranks share every layer (axis tensor) x is not [batch, seq, hidden] but this
+  // rank's run of the flattened tokens, [rows, hidden]: model/tensor_ranks.h. A block that was made
+  // for that says how its parameters are split; one that does not is refused there. Buffers are the
+  // same on all ranks.
+  virtual std::optional<Splits> splits() const { return std::nullopt; }
 
   const std::string& label() const { return label_; }
 

@@ -47,23 +47,28 @@ double RandomSource::deviation(const std::string& name) const {
 
 void RandomSource::check(const std::string&, const std::vector<int64_t>&) {}
 
-void RandomSource::read(const std::string& name, int64_t begin, torch::Tensor out) {
-  if (name.ends_with(".bias")) {
+void RandomSource::read(const Part& part, torch::Tensor out) {
+  if (part.name.ends_with(".bias")) {
     out.zero_();
     return;
   }
-  if (name.ends_with("norm.weight")) {
+  if (part.name.ends_with("norm.weight")) {
     out.fill_(1);
     return;
   }
-  const uint64_t key = stream_key(seed_, name);
-  const auto scale = static_cast<float>(deviation(name));
+  const uint64_t key = stream_key(seed_, part.name);
+  const auto scale = static_cast<float>(deviation(part.name));
   const torch::Tensor values =
       out.scalar_type() == torch::kFloat32 ? out : torch::empty(out.sizes(), torch::kFloat32);
   float* data = values.data_ptr<float>();
-  parallel_for(out.numel(), kGrain, [&](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i) data[i] = scale * normal(key, begin + i);
-  });
+  for (const BoxRows& rows : rows_of_box(part.box, part.first, out.numel(), out.numel())) {
+    parallel_for(rows.elements(), kGrain, [&](int64_t begin, int64_t end) {
+      rows.for_each_run(begin, end, [&](int64_t at, int64_t whole, int64_t size) {
+        for (int64_t i = 0; i < size; ++i) data[at + i] = scale * normal(key, whole + i);
+      });
+    });
+    data += rows.elements();
+  }
   if (!values.is_same(out)) out.copy_(values);
 }
 

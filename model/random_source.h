@@ -12,13 +12,13 @@ namespace zeroth::model {
 
 // normal(0, initializer_range); norms' weights 1, biases 0; GPT-2's products into the residual
 // stream divided by sqrt(2 layers). A value depends on seed, parameter name and element index
-// alone, not on how ranges are read.
+// in the whole parameter alone, not on how it is read or split.
 class RandomSource : public WeightSource {
  public:
   RandomSource(const ModelSpec& spec, uint64_t seed);
 
   void check(const std::string& name, const std::vector<int64_t>& shape) override;
-  void read(const std::string& name, int64_t begin, torch::Tensor out) override;
+  void read(const Part& part, torch::Tensor out) override;
 
  private:
   double deviation(const std::string& name) const;

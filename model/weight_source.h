@@ -8,21 +8,29 @@
 #include <string>
 #include <vector>
 
+#include "base/box_rows.h"
+
 namespace zeroth::model {
+
+// Elements of a parameter of the whole model, of all of it or of the box that a rank holds.
+struct Part {
+  std::string name;  // of the whole one: "layers.3.attention.q.weight"
+  TensorBox box;
+  int64_t first = 0;  // element of the box, row by row
+};
 
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
 
   // Throws an Error that names the parameter when the source lacks it or holds it with another
-  // shape.
+  // shape. Both are those of the whole parameter.
   virtual void check(const std::string& name, const std::vector<int64_t>& shape) = 0;
 
-  // Fills `out` (1-D, contiguous, CPU, any floating dtype) with the elements [begin, begin +
-  // out.numel()) of the row-major parameter `name` ("layers.3.attention.q.weight"), converted to
-  // out's dtype. Touches nothing outside that range. Throws an Error that names the parameter when
-  // a value is NaN or infinite.
-  virtual void read(const std::string& name, int64_t begin, torch::Tensor out) = 0;
+  // Fills `out` (1-D, contiguous, CPU, any floating dtype) with the elements of the part from its
+  // first one on, converted to out's dtype. Touches no others. Throws an Error that names the
+  // parameter when a value is NaN or infinite.
+  virtual void read(const Part& part, torch::Tensor out) = 0;
 };
 
 }  // namespace zeroth::model

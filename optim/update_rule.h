@@ -34,8 +34,8 @@ class UpdateRule {
     std::span<torch::Tensor> states;
     // bf16 or fp16: receives the new master, rounded; or undefined. Never of a bf16 master.
     torch::Tensor copy = {};
-    // The number of the first element among all of the model, the same on any number of ranks: what
-    // rests in bf16 is rounded by it.
+    // The number of the first element among all of the model, the same on any number of data ranks:
+    // what rests in bf16 is rounded by it.
     int64_t first_element = 0;
     // With a NormPass, which has read the gradient: what it gave. `grad` is undefined then.
     torch::Tensor ratios = {};

@@ -21,7 +21,7 @@ ARROWS = {
     "monitor": ["base", "configs"],
     "device": ["base"],
     "comm": ["base", "configs", "device"],
-    "model": ["base"],
+    "model": ["base", "comm"],
     "offload": ["base", "configs", "device"],
     "optim": ["base", "configs"],
     "data": ["base"],
@@ -44,6 +44,11 @@ UNRESTRICTED = ("bench", "examples", "tests")  # these use any folder
 READS_ENVIRONMENT = ("base/cpu.cpp", "comm/bootstrap.cpp", "model/hf/model_folder.cpp")
 # What acts on the ZeRO stage, and what advises on the key.
 READS_STAGE = ("zero/strategy.cpp", "engine/fitting_config.cpp", "engine/memory_remedies.cpp")
+# What knows that ranks share layers, beside comm, which has the axis, and configs, which has the key.
+KNOWS_SHARED_LAYERS = (
+    "engine/box_joiner", "engine/initialize", "engine/same_draw", "engine/start", "engine/step_batches",
+    "engine/tensor_ranks", "model/blocks/", "model/tensor_ranks", "trainer/flags/flags", "trainer/report/activations",
+    "trainer/report/summary", "trainer/run", "zero/sharded_optimizer", "zero/unit", "zero/whole_sums")
 PARSES_JSON = "base/json"  # the beginning of these files' paths
 TOUR = "docs/tour.md"
 TEXT_FOLDERS = ("tests", "tools")  # scripts here have the file budget too
@@ -71,6 +76,7 @@ TESTED_BY = {
     "engine/block_runner.cpp": "tests/engine/train_engine_test.cpp",
     "engine/initial_values.cpp": "tests/engine/initialize_test.cpp",
     "engine/parameter_order.cpp": "tests/engine/unused_test.cpp",
+    "engine/safetensors_sink.cpp": "tests/engine/train_engine_test.cpp",
     "model/kernels/cpu/kernels.cpp": "tests/model/fused_test.cpp",
     "model/kernels/cpu/select.cpp": "tests/model/product_test.cpp",
     "model/kernels/cpu/select_other.cpp": "tests/model/product_test.cpp",
@@ -206,6 +212,8 @@ def check_habits(source):
         source.refuse(r"\brelease\s*\(", "release", "what is gathered or borrowed is released by a destructor")
     if folder in ("zero", "engine", "trainer") and source.path not in READS_STAGE:
         source.refuse(r"(?i)stage", "stage", f"the ZeRO stage is read in {', '.join(READS_STAGE)} only")
+    if folder not in ("comm", "configs", *UNRESTRICTED) and not source.path.startswith(KNOWS_SHARED_LAYERS):
+        source.refuse(r"kTensor|TensorRanks|tensor_parallel", "axis", "few files know that ranks share layers")
     if folder in ("model", "zero", "engine", "trainer") and not source.is_header:
         source.refuse(r"^[ \t]*#[ \t]*if", "#if", "an optional part is a file of its own, chosen by CMake")
 

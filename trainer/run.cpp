@@ -12,6 +12,7 @@
 #include "comm/rank_threads.h"
 #include "engine/memory_remedies.h"
 #include "engine/start.h"
+#include "engine/tensor_ranks.h"
 #include "model/blocks/build.h"
 #include "model/hf/checkpoint_source.h"
 #include "trainer/out_of_memory.h"
@@ -56,7 +57,8 @@ bool Run::load(const RunPlan& plan, const StopSignal& stop) {
   try {
     const bool resumed = plan.resumed.has_value();
     engine_ = engine::initialize(
-        model::build_blocks(plan.spec), plan.config, mesh_,
+        model::build_blocks(plan.spec, engine::tensor_ranks(*mesh_, plan.config)), plan.config,
+        mesh_,
         {.weights =
              resumed ? nullptr : model::open_weights(plan.flags.model, plan.spec, plan.config.seed),
          .awaits_checkpoint = resumed,
@@ -76,6 +78,8 @@ int Run::go(const RunPlan& plan, const engine::RunMemory& memory, const comm::Ra
   if (plan.flags.deterministic) repeat_bits();
   mesh_ = comm::make_mesh(env, on_stuck_);
   mesh_->arrange(engine::grid_shape(plan.config, mesh_->world_size()));
+  // Before anything keeps a reference to a group.
+  if (plan.config.comms_logger.enabled) mesh_->log_collectives(plan.config.comms_logger);
   comm::set_num_threads(env, *mesh_);
   // As many as before: sums of another number of threads may have other bits.
   if (const int64_t threads = plan.kept.threads; threads > 0 && !env.num_threads) {

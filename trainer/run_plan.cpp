@@ -17,6 +17,8 @@
 #include "configs/defaults.h"
 #include "configs/resolve.h"
 #include "configs/schema/check.h"
+#include "engine/start.h"
+#include "engine/tensor_ranks.h"
 #include "model/blocks/build.h"
 #include "model/hf/companions.h"
 #include "model/hf/model_folder.h"
@@ -266,12 +268,18 @@ Basis check_basis(RunPlan& plan, int64_t world_size) {
   return basis;
 }
 
+// Of the first rank, whose part is as large as any.
+model::Blocks blocks_of(const RunPlan& plan) {
+  return model::build_blocks(plan.spec, engine::rehearsed_tensor_ranks(plan.config));
+}
+
 engine::OutlineOptions outline_options(const RunPlan& plan) {
-  return {.world_size = plan.data_ranks(),
+  return {.shape = engine::grid_shape(plan.config, plan.num_ranks),
           .device = plan.device,
           .trains = !plan.flags.eval_only,
           .saves_beside = plan.saves_beside(),
-          .row_elements = plan.samples.seq_len * plan.spec.hidden_size,
+          .row_elements =
+              plan.samples.seq_len * plan.spec.hidden_size / plan.config.tensor_parallel.size,
           .most_rows = plan.samples.train_samples};
 }
 
@@ -370,8 +378,7 @@ RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device) {
   plan.config = resolved.config;
   plan.origins = std::move(resolved.origins);
   if (plan.config.dropout) model::override_dropout(plan.spec, *plan.config.dropout);
-  plan.outline =
-      engine::outline(model::build_blocks(plan.spec), plan.config, outline_options(plan));
+  plan.outline = engine::outline(blocks_of(plan), plan.config, outline_options(plan));
   if (plan.flags.eval_only) std::erase_if(resolved.notes, is_of_training);
   plan.notes.insert(plan.notes.begin(), resolved.notes.begin(), resolved.notes.end());
   tell_of_samples(plan.flags, plan.samples, plan.notes);
@@ -387,8 +394,7 @@ RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device) {
 }
 
 engine::RunMemory run_memory(const RunPlan& plan, int here) {
-  return engine::run_memory(model::build_blocks(plan.spec), plan.config, outline_options(plan),
-                            here);
+  return engine::run_memory(blocks_of(plan), plan.config, outline_options(plan), here);
 }
 
 }  // namespace zeroth::trainer

@@ -10,14 +10,14 @@ namespace {
 
 class AccumulatingReducer final : public GradReducer {
  public:
-  AccumulatingReducer(const UnitPlan& plan, comm::Group& group, const GradReducerOptions& options,
-                      bool shards)
+  AccumulatingReducer(const UnitPlan& plan, const comm::Mesh& mesh,
+                      const GradReducerOptions& options, bool shards)
       : plan_(plan),
-        group_(group),
+        mesh_(mesh),
         device_(options.device),
         shards_(shards),
         pool_(options.device),
-        exchange_(group, options, pool_),
+        exchange_(options, pool_),
         units_(plan.units.size()) {
     const auto like = torch::TensorOptions(options.device).dtype(options.accumulation);
     for (size_t unit = 0; unit < units_.size(); ++unit) {
@@ -43,7 +43,8 @@ class AccumulatingReducer final : public GradReducer {
       state.holds_sum = true;
       // Backward comes to the first user of a tied weight last.
       if (!last || plan_.units[unit].blocks.front() != block) continue;
-      exchange_.start({.whole = state.whole,
+      exchange_.start({.holders = mesh_.sharing(plan_.units[unit].copies),
+                       .whole = state.whole,
                        .range = range(unit),
                        .target = summed(unit),
                        .host = state.host,
@@ -62,7 +63,7 @@ class AccumulatingReducer final : public GradReducer {
         if (state.host.defined()) state.host.zero_();
       }
       state.holds_sum = true;
-      const Range part = plan_.units[unit].layout.shard(group_.rank());
+      const Range part = plan_.units[unit].shard();
       owned.push_back(state.whole.narrow(0, part.begin, part.size()));
     }
     return optim::squared_norm(owned, device_);
@@ -74,8 +75,7 @@ class AccumulatingReducer final : public GradReducer {
   }
 
   Range range(size_t unit) const override {
-    const FlatLayout& layout = plan_.units[unit].layout;
-    return shards_ ? layout.shard(group_.rank()) : Range{0, layout.numel()};
+    return shards_ ? plan_.units[unit].shard() : Range{0, plan_.units[unit].layout.numel()};
   }
 
   bool got_gradient(size_t unit, size_t slot) const override {
@@ -101,7 +101,7 @@ class AccumulatingReducer final : public GradReducer {
  private:
   struct UnitState {
     torch::Tensor host;      // [range().size()], where the range lands; or undefined
-    torch::Tensor whole;     // sum of this rank's micro-batches so far, then over the ranks
+    torch::Tensor whole;     // sum of this rank's micro-batches so far, then over the holders
     bool holds_sum = false;  // whole has this step's content
     std::vector<bool> got;   // [slot]: a gradient in this step
   };
@@ -111,7 +111,7 @@ class AccumulatingReducer final : public GradReducer {
   }
 
   const UnitPlan& plan_;
-  comm::Group& group_;
+  const comm::Mesh& mesh_;
   torch::Device device_;
   bool shards_;
   BufferPool pool_;
@@ -121,14 +121,14 @@ class AccumulatingReducer final : public GradReducer {
 
 }  // namespace
 
-std::unique_ptr<GradReducer> make_whole_reducer(const UnitPlan& plan, comm::Group& group,
+std::unique_ptr<GradReducer> make_whole_reducer(const UnitPlan& plan, const comm::Mesh& mesh,
                                                 const GradReducerOptions& options) {
-  return std::make_unique<AccumulatingReducer>(plan, group, options, /*shards=*/false);
+  return std::make_unique<AccumulatingReducer>(plan, mesh, options, /*shards=*/false);
 }
 
-std::unique_ptr<GradReducer> make_late_scatter_reducer(const UnitPlan& plan, comm::Group& group,
+std::unique_ptr<GradReducer> make_late_scatter_reducer(const UnitPlan& plan, const comm::Mesh& mesh,
                                                        const GradReducerOptions& options) {
-  return std::make_unique<AccumulatingReducer>(plan, group, options, /*shards=*/true);
+  return std::make_unique<AccumulatingReducer>(plan, mesh, options, /*shards=*/true);
 }
 
 }  // namespace zeroth::zero

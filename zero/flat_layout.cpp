@@ -14,15 +14,22 @@ int64_t round_up(int64_t value, int64_t multiple) {
 
 }  // namespace
 
-void FlatLayout::add(std::string name, std::vector<int64_t> shape) {
+int64_t Whole::numel() const {
+  int64_t numel = 1;
+  for (const int64_t extent : shape) numel *= extent;
+  return numel;
+}
+
+void FlatLayout::add(std::string name, std::vector<int64_t> shape, std::optional<Whole> whole) {
   int64_t numel = 1;
   for (const int64_t extent : shape) {
     ZEROTH_CHECK(extent >= 0, "{} has extent {}", name, extent);
     numel *= extent;
   }
   const int64_t offset = round_up(used_, kAlignment);
-  slots_.push_back({std::move(name), std::move(shape), offset, numel});
-  used_ = offset + numel;
+  if (!whole) whole = {name, shape, std::vector<int64_t>(shape.size(), 0)};
+  slots_.push_back({std::move(name), std::move(shape), offset, numel, *std::move(whole)});
+  used_ = offset + std::max(numel, slots_.back().whole.most);
 }
 
 int64_t FlatLayout::shard_numel() const {
@@ -38,13 +45,7 @@ Range FlatLayout::shard(int index) const {
 
 int64_t FlatLayout::parameter_numel() const {
   int64_t numel = 0;
-  for (const Slot& slot : slots_) numel += slot.numel;
-  return numel;
-}
-
-int64_t FlatLayout::vector_numel() const {
-  int64_t numel = 0;
-  for (const Slot& slot : slots_) numel += slot.is_matrix() ? 0 : slot.numel;
+  for (const Slot& slot : slots_) numel += std::max(slot.numel, slot.whole.most);
   return numel;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,13 +11,25 @@
 
 namespace zeroth::zero {
 
+// The model's parameter that a slot holds: all of it, or a box where ranks share a layer.
+struct Whole {
+  std::string name;
+  std::vector<int64_t> shape;
+  std::vector<int64_t> begin;  // of the box in each dimension; its extents are the slot's
+  int64_t most = 0;            // elements of the largest box that a rank holds; 0: of this one
+
+  int64_t numel() const;
+  // A matrix, as opposed to a norm's weight or a bias, which have at most one dimension.
+  bool is_matrix() const { return shape.size() > 1; }
+};
+
 struct Slot {
   std::string name;
   std::vector<int64_t> shape;
   int64_t offset = 0;  // elements from the start of the flat buffer
   int64_t numel = 0;
-  // A matrix, as opposed to a norm's weight or a bias, which have at most one dimension.
-  bool is_matrix() const { return shape.size() > 1; }
+  Whole whole = {};
+  bool is_matrix() const { return whole.is_matrix(); }
 };
 
 struct Range {
@@ -34,8 +47,9 @@ class FlatLayout {
 
   explicit FlatLayout(int num_shards) : num_shards_(num_shards) {}
 
-  // Appends a parameter; its slot begins at the next aligned offset.
-  void add(std::string name, std::vector<int64_t> shape);
+  // Appends a parameter; its slot begins at the next aligned offset, and the one behind it where it
+  // does on every rank. `whole`: unset where the slot holds all of it.
+  void add(std::string name, std::vector<int64_t> shape, std::optional<Whole> whole = {});
 
   const std::vector<Slot>& slots() const { return slots_; }
   int num_shards() const { return num_shards_; }
@@ -43,10 +57,8 @@ class FlatLayout {
   int64_t numel() const { return shard_numel() * num_shards_; }
   int64_t shard_numel() const;
   Range shard(int index) const;
-  // Elements of parameters, without padding.
+  // Elements of parameters, without padding, on the rank that has the most.
   int64_t parameter_numel() const;
-  // Of these, the ones in norm weights and biases.
-  int64_t vector_numel() const;
   // Cuts `range` into stretches, in order and counted from its first element: neighbouring
   // parameters, with the padding behind them, that are all matrices, which decay, or none.
   std::vector<optim::Stretch> stretches(const Range& range) const;

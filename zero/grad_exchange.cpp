@@ -19,9 +19,8 @@ int64_t elements(const std::vector<Piece>& pieces) {
 
 }  // namespace
 
-GradExchange::GradExchange(comm::Group& group, const GradReducerOptions& options, BufferPool& pool)
-    : group_(group),
-      options_(options),
+GradExchange::GradExchange(const GradReducerOptions& options, BufferPool& pool)
+    : options_(options),
       pool_(pool),
       in_flight_(options.max_in_flight, options.bucket_elements,
                  [this](std::vector<Piece> pieces) { retire(std::move(pieces)); }),
@@ -37,7 +36,7 @@ void GradExchange::start(const Transfer& transfer) {
   }
   const bool scatters = options_.reduce_scatter && transfer.range.size() < numel;
   // A scattered piece has columns of every rank's shard.
-  const int64_t ranks = scatters ? group_.size() : 1;
+  const int64_t ranks = scatters ? transfer.holders.size() : 1;
   const int64_t length = numel / ranks;
   constexpr int64_t kLeast = FlatLayout::kAlignment;
   const int64_t step = std::max(options_.bucket_elements / ranks / kLeast, int64_t{1}) * kLeast;
@@ -66,7 +65,7 @@ void GradExchange::push(std::vector<Piece> pieces) {
 }
 
 GradExchange::Piece GradExchange::scatter_piece(const Transfer& transfer, const Range& columns) {
-  const int64_t ranks = group_.size();
+  const int64_t ranks = transfer.holders.size();
   Piece piece;
   aim(piece, transfer, columns);
   piece.sent = transfer.whole;
@@ -82,7 +81,7 @@ GradExchange::Piece GradExchange::scatter_piece(const Transfer& transfer, const 
                       !piece.target.is_alias_of(piece.sent);
   piece.received = direct ? piece.target : pool_.take_tensor(columns.size(), options_.wire);
   if (!direct) piece.borrowed.push_back(piece.received);
-  piece.pending = group_.reduce_scatter(piece.received, piece.sent, transfer.what);
+  piece.pending = transfer.holders.reduce_scatter(piece.received, piece.sent, transfer.what);
   return piece;
 }
 
@@ -94,7 +93,7 @@ GradExchange::Piece GradExchange::all_reduce_piece(const Transfer& transfer, con
     piece.sent = copy.copy_(piece.sent);
     piece.borrowed.push_back(piece.sent);
   }
-  piece.pending = group_.all_reduce(piece.sent, comm::Reduce::kSum, transfer.what);
+  piece.pending = transfer.holders.all_reduce(piece.sent, comm::Reduce::kSum, transfer.what);
   const int64_t begin = std::max(part.begin, transfer.range.begin);
   const int64_t end = std::min(part.end, transfer.range.end);
   if (begin < end) {

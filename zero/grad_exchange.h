@@ -1,4 +1,5 @@
-// A gradient's way over the group: in pieces of at most a bucket, one or two gradients under way.
+// A gradient's way over the ranks that hold it: in pieces of at most a bucket, one or two gradients
+// under way.
 #pragma once
 
 #include <torch/types.h>
@@ -17,10 +18,11 @@ namespace zeroth::zero {
 
 class GradExchange {
  public:
-  // Keeps references to `group` and `pool`.
-  GradExchange(comm::Group& group, const GradReducerOptions& options, BufferPool& pool);
+  // Keeps a reference to `pool`.
+  GradExchange(const GradReducerOptions& options, BufferPool& pool);
 
   struct Transfer {
+    comm::Group& holders;
     torch::Tensor whole;        // [numel], this rank's addend; written to. May lie in any dtype
     Range range;                // the elements of the sum that this rank wants: all, or its shard
     torch::Tensor target = {};  // [range.size()], where they go; may be that part of `whole`
@@ -30,7 +32,7 @@ class GradExchange {
     bool give_back = false;      // `whole` to the pool in the end
     std::string what = {};       // for messages
   };
-  // Starts to sum `whole` over the ranks. Transfers end in the order of their start, some before
+  // Starts to sum `whole` over the holders. Transfers end in the order of their start, some before
   // this returns; the target is theirs until then. Collective.
   void start(const Transfer& transfer);
   // Waits until all have ended, those of a step that was interrupted too.
@@ -59,7 +61,6 @@ class GradExchange {
   void take_sum(Piece& piece, const device::Point& summed);
   void give_back(std::vector<Piece> pieces);
 
-  comm::Group& group_;
   GradReducerOptions options_;
   BufferPool& pool_;
   InFlight<std::vector<Piece>> in_flight_;

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "comm/group.h"
+#include "comm/mesh.h"
 #include "zero/flat_layout.h"
 #include "zero/unit.h"
 
@@ -25,9 +25,9 @@ class GradReducer {
   // the reduction overlaps with the next block. `last`: no later micro-batch of this step visits
   // the block.
   virtual void add(size_t block, bool last) = 0;
-  // Waits for every reduction. After it grad(u) is the sum over all ranks and micro-batches of the
-  // step. Returns the squared L2 norm, fp64 scalar on the device, of the parts that this rank owns:
-  // summed over the ranks each element counts once.
+  // Waits for every reduction. After it grad(u) is the sum over the step's micro-batches and all
+  // ranks that hold u (Unit::copies). Returns the squared L2 norm, fp64 scalar on the device, of
+  // the parts that this rank owns: summed over the ranks each element counts once.
   virtual torch::Tensor finish() = 0;
   // [range(u).size()], this rank's range of the unit's gradient in the dtype of accumulation, or,
   // on the host, in that of the wire if it was reduced once; undefined for frozen units. The
@@ -60,16 +60,17 @@ struct GradReducerOptions {
   std::shared_ptr<GradLanding> landing = nullptr;
 };
 
-// Every rank holds the whole gradient and adds to it; the last micro-batch all-reduces.
-// range(u) is all of u.
-std::unique_ptr<GradReducer> make_whole_reducer(const UnitPlan& plan, comm::Group& group,
+// Every rank keeps whole gradients and adds to them; the last micro-batch all-reduces. range(u) is
+// all of u. Like those that follow it keeps references to `plan` and `mesh`, whose groups it asks
+// for when it first sends.
+std::unique_ptr<GradReducer> make_whole_reducer(const UnitPlan& plan, const comm::Mesh& mesh,
                                                 const GradReducerOptions& options);
 // The same buffer, but the last micro-batch reduce-scatters it. range(u) is this rank's shard.
-std::unique_ptr<GradReducer> make_late_scatter_reducer(const UnitPlan& plan, comm::Group& group,
+std::unique_ptr<GradReducer> make_late_scatter_reducer(const UnitPlan& plan, const comm::Mesh& mesh,
                                                        const GradReducerOptions& options);
 // Whole gradients exist for a few blocks only: each micro-batch reduce-scatters them (once per use
 // of a tied weight) into the shards.
-std::unique_ptr<GradReducer> make_scatter_reducer(const UnitPlan& plan, comm::Group& group,
+std::unique_ptr<GradReducer> make_scatter_reducer(const UnitPlan& plan, const comm::Mesh& mesh,
                                                   const GradReducerOptions& options);
 
 }  // namespace zeroth::zero

@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <memory>
 
-#include "comm/group.h"
+#include "comm/mesh.h"
 #include "offload/file_lane.h"
 #include "offload/staging.h"
 #include "zero/dtype.h"
@@ -20,8 +20,8 @@ namespace {
 
 using configs::RestingPlace;
 
-// One of `size` ranks, whose collectives move nothing and, if there are others, last until somebody
-// waits.
+// The first of `size` ranks, whose collectives move nothing and, if there are others, last until
+// somebody waits.
 class DryGroup final : public comm::Group {
  public:
   explicit DryGroup(int size) : size_(size) {}
@@ -74,8 +74,8 @@ UnitPlan hollow(const UnitPlan& plan) {
 // What the pools of a step come to is found by running its gathers and reductions on tensors
 // without memory.
 int64_t gathered_bytes(const UnitPlan& plan, const GatherLimits& limits, torch::Dtype dtype,
-                       const std::vector<size_t>& visits, DryGroup& group) {
-  ParamStore store(plan, group, torch::kMeta, {.dtype = dtype});
+                       const std::vector<size_t>& visits, const comm::Mesh& mesh) {
+  ParamStore store(plan, mesh, torch::kMeta, {.dtype = dtype});  // near shares are counted apart
   GatherAhead ahead(plan, limits);
   ahead.expect(visits);
   const std::vector<Update> none(plan.units.size(), Update::kNone);
@@ -94,14 +94,14 @@ struct GradientBytes {
 };
 
 GradientBytes gradient_bytes(const UnitPlan& plan, const configs::Config& config,
-                             const RestPlan& rest, DryGroup& group) {
+                             const RestPlan& rest, const comm::Mesh& mesh) {
   std::shared_ptr<GradLanding> landing;
   if (rest.gradients_land) {
     const auto link = std::make_shared<device::HostLink>(
         device::HostLink{device::HostMemory(), std::make_unique<DryCopies>()});
     landing = std::make_shared<GradLanding>(link, GradLanding::Options{.host = torch::kMeta});
   }
-  const auto grads = make_reducer(plan, config, rest, group, torch::kMeta, landing);
+  const auto grads = make_reducer(plan, config, rest, mesh, landing);
   const int64_t micros = std::min<int64_t>(config.batch.accumulation_steps, 2);
   for (int64_t micro = 0; micro < micros; ++micro) {
     for (size_t block = plan.block_units.size(); block-- > 0;) {
@@ -154,9 +154,18 @@ class MemoryPlanner {
     for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
       const RestPlan::Rest& released = rest_.units[unit].parameters;
       put(result_.parameters, released.place, rest_.parameters.pinned, released.elements * width);
-      if (released.elements > 0) continue;
+      if (released.elements > 0) {
+        const int near = near_ranks(plan_, config_);
+        if (near > 1) result_.parameters.device += near_elements(plan_.units[unit], near) * width;
+        continue;
+      }
       result_.parameters.device += plan_.units[unit].layout.numel() * width;
     }
+  }
+
+  // That near ranks keep beside their shares.
+  int64_t near_elements(const Unit& unit, int near) const {
+    return unit.layout.shard_numel() * (plan_.shape[comm::Axis::kData] / near);
   }
 
   void add_optimizer() {
@@ -188,12 +197,13 @@ class MemoryPlanner {
 
   void add_step(const StepOutline& step) {
     const UnitPlan dry = hollow(plan_);
-    DryGroup group(num_shards());
+    comm::Mesh mesh(torch::kMeta, std::make_unique<DryGroup>(plan_.shape.ranks()));
+    mesh.arrange(plan_.shape);
     result_.gathered.device = gathered_bytes(dry, gather_limits(plan_, config_, apart_),
-                                             rest_.working, step.visits, group);
+                                             rest_.working, step.visits, mesh);
     add_kept_inputs(step);
     result_.activations.device = step.activation_bytes;
-    const GradientBytes gradients = gradient_bytes(dry, config_, rest_, group);
+    const GradientBytes gradients = gradient_bytes(dry, config_, rest_, mesh);
     result_.gradients.device = gradients.kept;
     result_.gradient_buffers.device = gradients.buffers;
     if (!rest_.gradients_land) return;
@@ -206,13 +216,9 @@ class MemoryPlanner {
 
   void add_loading() {
     int64_t largest = 0;
-    for (const Unit& unit : plan_.units) largest = std::max(largest, unit.share(0).size());
+    for (const Unit& unit : plan_.units) largest = std::max(largest, unit.share().size());
     result_.loading.device = largest * static_cast<int64_t>(sizeof(float));
     if (apart_) result_.loading.host = result_.loading.device;
-  }
-
-  int num_shards() const {
-    return plan_.units.empty() ? 1 : plan_.units.front().layout.num_shards();
   }
 
   bool apart_;  // the host's memory is not the device's

@@ -52,8 +52,8 @@ struct StepOutline {
   int64_t activation_bytes = 0;  // as far as known
 };
 
-// Of a rank on a device of this type, one of as many as the units have shards; what blocks hold is
-// not known here. Throws an Error as check_sizes.
+// Of the plan's rank on a device of this type; what blocks hold is not known here. Throws an Error
+// as check_sizes.
 MemoryPlan plan_memory(const UnitPlan& plan, const configs::Config& config,
                        torch::DeviceType device, const StepOutline& step);
 

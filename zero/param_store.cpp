@@ -10,10 +10,10 @@ Lease::~Lease() {
   if (store_ != nullptr) store_->end_lease(block_);
 }
 
-ParamStore::ParamStore(const UnitPlan& plan, comm::Group& group, torch::Device device,
+ParamStore::ParamStore(const UnitPlan& plan, const comm::Mesh& mesh, torch::Device device,
                        ParamStoreOptions options)
     : plan_(plan),
-      group_(group),
+      mesh_(mesh),
       device_(device),
       options_(std::move(options)),
       buffers_(plan, options_.dtype, device),
@@ -23,10 +23,16 @@ ParamStore::ParamStore(const UnitPlan& plan, comm::Group& group, torch::Device d
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
     offload::ShardStore*& store = options_.rests[unit];
     if (store == nullptr) store = on_device_.get();
+    states_[unit].holders = &mesh.sharing(plan.units[unit].copies);
     states_[unit].present = !released(unit);
-    if (released(unit)) {
-      states_[unit].number = store->add(range(unit).size(), options_.dtype);
-    }
+    if (!released(unit)) continue;
+    states_[unit].number = store->add(range(unit).size(), options_.dtype);
+    if (options_.near_ranks == 1) continue;
+    Near& near = states_[unit].near;
+    near.run = &mesh.sharing_near(plan.units[unit].copies, options_.near_ranks);
+    near.across = &mesh.sharing_across(plan.units[unit].copies, options_.near_ranks);
+    near.shares = torch::empty({near.across->size() * range(unit).size()},
+                               torch::TensorOptions(device).dtype(options_.dtype));
   }
 }
 
@@ -40,9 +46,9 @@ bool ParamStore::on_device(size_t unit) const {
   return !released(unit) || options_.rests[unit] == on_device_.get();
 }
 
-// With one rank a share is all: what was copied to the device for the lease is the unit.
+// With one holder a share is all: what was copied to the device for the lease is the unit.
 bool ParamStore::lent_whole(size_t unit) const {
-  return group_.size() == 1 && options_.staging && !on_device(unit);
+  return plan_.units[unit].alone() && options_.staging && !on_device(unit);
 }
 
 offload::TileLease ParamStore::share(size_t unit, torch::Device device, offload::Access access,
@@ -86,15 +92,41 @@ void ParamStore::begin_gather(size_t unit) {
   State& state = states_[unit];
   if (state.present) return;
   const torch::NoGradGuard no_grad;
-  const torch::Tensor own =
-      released(unit) ? read_share(unit) : share(unit, device_, offload::Access::kRead).tensor();
-  // An alias with its own version counter: a graph kept from forward still refers to the
-  // parameters.
-  if (!lent_whole(unit)) {
-    state.pending = group_.all_gather(buffers_.whole(unit).variable_data(), own,
-                                      "parameters of " + plan_.units[unit].label());
+  if (state.near.run != nullptr) {
+    gather_near(unit);
+  } else {
+    const torch::Tensor own =
+        released(unit) ? read_share(unit) : share(unit, device_, offload::Access::kRead).tensor();
+    // An alias with its own version counter: a graph kept from forward still refers to the
+    // parameters.
+    if (!lent_whole(unit)) {
+      state.pending.push_back(state.holders->all_gather(
+          buffers_.whole(unit).variable_data(), own, "parameters of " + plan_.units[unit].label()));
+    }
   }
   state.present = true;
+}
+
+// The first gather behind an update refreshes the near shares; all of them, that one too, go to
+// near ranks alone. The shares of a run of holders lie behind each other in the unit.
+void ParamStore::gather_near(size_t unit) {
+  const std::string label = plan_.units[unit].label();
+  Near& near = states_[unit].near;
+  const int64_t share = range(unit).size();
+  if (!near.fresh) {
+    const offload::TileLease own =
+        options_.rests[unit]->borrow(tile(unit), device_, offload::Access::kRead);
+    near.across->all_gather(near.shares, own.tensor(), "near shares of " + label).wait();
+    near.fresh = true;
+  }
+  buffers_.fill(unit);
+  const torch::Tensor whole = buffers_.whole(unit).variable_data();
+  const int64_t run = near.run->size() * share;
+  for (int64_t i = 0; i < near.across->size(); ++i) {
+    states_[unit].pending.push_back(near.run->all_gather(whole.narrow(0, i * run, run),
+                                                         near.shares.narrow(0, i * share, share),
+                                                         "parameters of " + label));
+  }
 }
 
 // Gives the buffer memory; `gathered` has what the gather reads.
@@ -115,7 +147,8 @@ torch::Tensor ParamStore::read_share(size_t unit) {
 }
 
 void ParamStore::end_gather(size_t unit) {
-  states_[unit].pending.wait();
+  for (comm::Pending& pending : states_[unit].pending) pending.wait();
+  states_[unit].pending.clear();
   if (std::erase(reading_, unit) > 0) states_[unit].gathered = {};
 }
 
@@ -151,14 +184,18 @@ void ParamStore::updated(size_t unit) {
   State& state = states_[unit];
   ZEROTH_CHECK(state.leases == 0, "unit {} is updated while leased", plan_.units[unit].name);
   release(unit);
+  state.near.fresh = false;
   if (plan_.units[unit].retention == Retention::kRefresh) {
-    state.pending.wait();
+    end_gather(unit);
     state.present = false;
   }
 }
 
 int64_t ParamStore::resting_bytes() const {
   int64_t bytes = buffers_.kept_bytes();
+  for (const State& state : states_) {
+    if (state.near.shares.defined()) bytes += static_cast<int64_t>(state.near.shares.nbytes());
+  }
   for (const offload::ShardStore* store : stores()) {
     bytes += store->bytes().device + store->bytes().host;
   }

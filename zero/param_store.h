@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/group.h"
+#include "comm/mesh.h"
 #include "offload/staging.h"
 #include "zero/unit.h"
 #include "zero/unit_buffers.h"
@@ -48,13 +48,17 @@ struct ParamStoreOptions {
   std::vector<offload::ShardStore*> rests = {};
   // Lends to the host what rests on the device; null where they are one.
   std::shared_ptr<offload::Staging> staging = nullptr;
+  // So many neighbouring data ranks keep every kRelease unit between them and gather from each
+  // other alone: hybrid sharding (ZeRO++, arXiv 2306.10209). 1: none. Shares rest on the device
+  // then.
+  int near_ranks = 1;
 };
 
 class ParamStore {
  public:
   // Turns the plan's parameters into views of flat buffers (contents undefined until shares are
-  // written and `updated`). Keeps references to `plan`, `group` and the stores.
-  ParamStore(const UnitPlan& plan, comm::Group& group, torch::Device device,
+  // written and `updated`). Keeps references to `plan`, `mesh` and the stores. Collective.
+  ParamStore(const UnitPlan& plan, const comm::Mesh& mesh, torch::Device device,
              ParamStoreOptions options);
   ~ParamStore();
 
@@ -80,11 +84,11 @@ class ParamStore {
   // The same for other threads to read, as offload::ShardStore::in_place().
   torch::Tensor in_place(size_t unit) const;
   // Range of the flat buffer that share() is.
-  Range range(size_t unit) const { return plan_.units[unit].share(group_.rank()); }
+  Range range(size_t unit) const { return plan_.units[unit].share(); }
   void updated(size_t unit);
   torch::Dtype dtype() const { return options_.dtype; }
   torch::Device device() const { return device_; }
-  comm::Group& group() const { return group_; }
+  const comm::Mesh& mesh() const { return mesh_; }
 
   const UnitBuffers& buffers() const { return buffers_; }
   // Bytes of shares and of kept buffers, in files not counted.
@@ -93,14 +97,26 @@ class ParamStore {
  private:
   friend class Lease;
 
+  // What near ranks keep of a unit: the shares of all ranks that stand at this one's place of their
+  // run, so that a run has all of them.
+  struct Near {
+    comm::Group* run = nullptr;     // the near ranks; null: all holders are gathered from
+    comm::Group* across = nullptr;  // those whose shares are kept
+    torch::Tensor shares;           // of `across`, one after the other
+    bool fresh = false;             // they are those of the last update
+  };
+
   struct State {
-    size_t number = 0;            // a kRelease unit's share in its store
-    comm::Pending pending;        // the gather under way
-    offload::TileLease gathered;  // what it reads
+    comm::Group* holders = nullptr;  // of the unit
+    Near near;
+    size_t number = 0;                   // a kRelease unit's share in its store
+    std::vector<comm::Pending> pending;  // the gather under way
+    offload::TileLease gathered;         // what it reads
     bool present = false;
     int leases = 0;
   };
 
+  void gather_near(size_t unit);
   bool released(size_t unit) const { return plan_.units[unit].released(); }
   std::set<offload::ShardStore*> stores() const;
   bool on_device(size_t unit) const;  // the share
@@ -112,7 +128,7 @@ class ParamStore {
   void end_lease(size_t block);
 
   const UnitPlan& plan_;
-  comm::Group& group_;
+  const comm::Mesh& mesh_;
   torch::Device device_;
   ParamStoreOptions options_;
   UnitBuffers buffers_;

@@ -25,7 +25,7 @@ class RestPlanner {
   RestPlanner(const UnitPlan& plan, const configs::Config& config, bool apart)
       : zero_(config.zero), apart_(apart) {
     for (const Unit& unit : plan.units) {
-      const int64_t share = unit.share(0).size();
+      const int64_t share = unit.share().size();
       rest_.units.push_back({.updates = {.elements = unit.trainable ? share : 0},
                              .parameters = {.elements = unit.released() ? share : 0}});
     }

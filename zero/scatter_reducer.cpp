@@ -12,12 +12,12 @@ namespace {
 
 class ScatterReducer final : public GradReducer {
  public:
-  ScatterReducer(const UnitPlan& plan, comm::Group& group, const GradReducerOptions& options)
+  ScatterReducer(const UnitPlan& plan, const comm::Mesh& mesh, const GradReducerOptions& options)
       : plan_(plan),
-        group_(group),
+        mesh_(mesh),
         options_(options),
         pool_(options.device),
-        exchange_(group, options, pool_),
+        exchange_(options, pool_),
         units_(plan.units.size()) {
     const auto like = torch::TensorOptions(options.device).dtype(options.accumulation);
     for (size_t unit = 0; unit < units_.size(); ++unit) {
@@ -46,7 +46,8 @@ class ScatterReducer final : public GradReducer {
       if (options_.landing && once) {
         state.squared = torch::zeros({}, state.open.options().dtype(torch::kDouble));
       }
-      exchange_.start({.whole = std::move(state.open),
+      exchange_.start({.holders = mesh_.sharing(plan_.units[unit].copies),
+                       .whole = std::move(state.open),
                        .range = range(unit),
                        .target = options_.landing ? torch::Tensor() : state.shard,
                        .host = options_.landing ? state.shard : torch::Tensor(),
@@ -72,7 +73,7 @@ class ScatterReducer final : public GradReducer {
   }
 
   torch::Tensor grad(size_t unit) const override { return units_[unit].shard; }
-  Range range(size_t unit) const override { return plan_.units[unit].layout.shard(group_.rank()); }
+  Range range(size_t unit) const override { return plan_.units[unit].shard(); }
 
   bool got_gradient(size_t unit, size_t slot) const override {
     return slot < units_[unit].got.size() && units_[unit].got[slot];
@@ -107,7 +108,7 @@ class ScatterReducer final : public GradReducer {
   };
 
   const UnitPlan& plan_;
-  comm::Group& group_;
+  const comm::Mesh& mesh_;
   GradReducerOptions options_;
   BufferPool pool_;
   GradExchange exchange_;
@@ -116,9 +117,9 @@ class ScatterReducer final : public GradReducer {
 
 }  // namespace
 
-std::unique_ptr<GradReducer> make_scatter_reducer(const UnitPlan& plan, comm::Group& group,
+std::unique_ptr<GradReducer> make_scatter_reducer(const UnitPlan& plan, const comm::Mesh& mesh,
                                                   const GradReducerOptions& options) {
-  return std::make_unique<ScatterReducer>(plan, group, options);
+  return std::make_unique<ScatterReducer>(plan, mesh, options);
 }
 
 }  // namespace zeroth::zero

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "zero/rest_plan.h"
+#include "zero/whole_sums.h"
 
 namespace zeroth::zero {
 
@@ -24,7 +25,15 @@ int64_t used_elements(const FlatLayout& layout) {
   if (layout.slots().empty()) return 0;
   const Slot& last = layout.slots().back();
   constexpr int64_t kAlignment = FlatLayout::kAlignment;
-  return (last.offset + last.numel + kAlignment - 1) / kAlignment * kAlignment;
+  const int64_t numel = std::max(last.numel, last.whole.most);
+  return (last.offset + numel + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// Elements of neighbours on axis tensor have numbers of their own, also where their boxes are of
+// unequal sizes.
+int64_t first_number(const Unit& unit, const comm::Mesh& mesh) {
+  constexpr int64_t kApart = int64_t{1} << 44;
+  return mesh.coordinate(comm::Axis::kTensor) / unit.copies * kApart;
 }
 
 torch::Tensor part(const torch::Tensor& tensor, const Range& range) {
@@ -59,7 +68,8 @@ ShardedOptimizer::ShardedOptimizer(const UnitPlan& plan, ParamStore& params, Gra
       waiting_(plan.units.size(), false) {
   int64_t before = 0;
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
-    shards_[unit].first_element = before + params.range(unit).begin;
+    shards_[unit].first_element =
+        first_number(plan.units[unit], params.mesh()) + before + params.range(unit).begin;
     before += used_elements(plan.units[unit].layout);
     if (!plan.units[unit].trainable) continue;
     add(unit);
@@ -208,7 +218,6 @@ void ShardedOptimizer::update(size_t unit, const torch::Tensor& working) {
   });
 }
 
-// Each rank has summed what it owns of the unit's parameters.
 torch::Tensor ShardedOptimizer::norm_ratios(size_t unit, const optim::UpdateRule::NormPass& norms,
                                             const torch::Tensor& working) {
   const FlatLayout& layout = plan_.units[unit].layout;
@@ -221,14 +230,8 @@ torch::Tensor ShardedOptimizer::norm_ratios(size_t unit, const optim::UpdateRule
         unit, tile, working, {Access::kReadWrite, Access::kRead, /*reads_gradient=*/true});
     norms.sum(borrowed.tile, step_, borrowed.stretches, sums);
   });
-  if (params_.range(unit).size() < layout.numel()) {
-    sums = sums.to(params_.device());
-    params_.group()
-        .all_reduce(sums, comm::Reduce::kSum, "norms of " + plan_.units[unit].label())
-        .wait();
-    sums = sums.to(where);
-  }
-  return norms.ratios(sums);
+  const torch::Tensor own = sums.to(params_.device());
+  return norms.ratios(sums_of_wholes(plan_.units[unit], own, params_.mesh()).to(where));
 }
 
 ShardedOptimizer::Borrowed ShardedOptimizer::borrow_tile(size_t unit, const Range& tile,

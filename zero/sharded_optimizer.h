@@ -96,7 +96,8 @@ class ShardedOptimizer {
     std::vector<size_t> states;
     std::optional<size_t> master;
     std::vector<optim::Stretch> stretches;  // from the shard's first element
-    int64_t first_element = 0;  // its number among all of the model, on any number of ranks
+    // Its number among all of the model, on any number of data ranks.
+    int64_t first_element = 0;
     std::vector<size_t> all() const;
   };
   // What a pass over tiles does with them.

@@ -37,11 +37,12 @@ struct Strategy {
 RestPlan settle(UnitPlan& plan, const configs::Config& config, bool apart);
 // ... what is gathered ahead of use ...
 GatherLimits gather_limits(const UnitPlan& plan, const configs::Config& config, bool apart);
+// ... from how many ranks (ParamStoreOptions::near_ranks) ...
+int near_ranks(const UnitPlan& plan, const configs::Config& config);
 // ... and where gradients go. `landing`: as in GradReducerOptions; it is there where `rest` says
 // so.
 std::unique_ptr<GradReducer> make_reducer(const UnitPlan& plan, const configs::Config& config,
-                                          const RestPlan& rest, comm::Group& group,
-                                          torch::Device device,
+                                          const RestPlan& rest, const comm::Mesh& mesh,
                                           std::shared_ptr<GradLanding> landing = nullptr);
 
 // Of the buffers into which backward writes gradients: what GradReducer::open() points at.
@@ -55,10 +56,10 @@ std::string describe(const UnitPlan& plan, const configs::Config& config);
 void check_sizes(UnitPlan plan, const configs::Config& config, torch::DeviceType device);
 
 // Takes the plan's parameters over (see ParamStore), and decides what becomes of its units. Keeps
-// references to `plan` and to the mesh's group. Throws an Error that names the key for sizes that
-// cannot work. `link`: the host's side of the device, for tests that run both sides on the CPU; by
-// default a GPU's is made where something rests on the host.
-Strategy make_strategy(UnitPlan& plan, const configs::Config& config, comm::Mesh& mesh,
+// references to `plan` and to the mesh. Collective. Throws an Error that names the key for sizes
+// that cannot work. `link`: the host's side of the device, for tests that run both sides on the
+// CPU; by default a GPU's is made where something rests on the host.
+Strategy make_strategy(UnitPlan& plan, const configs::Config& config, const comm::Mesh& mesh,
                        std::shared_ptr<device::HostLink> link = nullptr);
 
 }  // namespace zeroth::zero

@@ -1,12 +1,16 @@
 #include "zero/unit.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
+#include <utility>
 
 #include "base/error.h"
+#include "comm/members.h"
 
 namespace zeroth::zero {
 namespace {
@@ -16,13 +20,64 @@ struct Parameter {
   std::string name;
   torch::Tensor tensor;
   std::vector<size_t> blocks;
+  int copies;
+  Whole whole;
 };
 
-std::vector<Parameter> collect(const model::Blocks& blocks) {
+void check_box(const std::string& name, const std::vector<int64_t>& own, const Whole& whole) {
+  const size_t dimensions = own.size();
+  bool lies_in = whole.shape.size() == dimensions && whole.begin.size() == dimensions;
+  for (size_t d = 0; d < dimensions && lies_in; ++d) {
+    lies_in = whole.begin[d] >= 0 && whole.begin[d] + own[d] <= whole.shape[d];
+  }
+  ZEROTH_CHECK(lies_in, "{} of shape [{}] from [{}] on is no box of [{}]", name,
+               fmt::join(own, ", "), fmt::join(whole.begin, ", "), fmt::join(whole.shape, ", "));
+}
+
+// Where the rank's tensor lies in the whole parameter; `splits` are those of its block.
+Parameter describe(const model::Block& block, const std::string& key, const torch::Tensor& tensor,
+                   const model::Splits& splits, int tensor_ranks) {
+  Parameter parameter{block.label() + "." + key, tensor, {}, tensor_ranks, {}};
+  const auto split = splits.find(key);
+  const std::vector<int64_t> shape = tensor.sizes().vec();
+  if (split == splits.end()) {
+    parameter.whole = {parameter.name, shape, std::vector<int64_t>(shape.size(), 0)};
+    return parameter;
+  }
+  const auto& [whole, whole_shape, begin, copies, most] = split->second;
+  parameter.copies = copies;
+  parameter.whole = {block.label() + "." + whole, whole_shape, begin, most};
+  check_box(parameter.name, shape, parameter.whole);
+  return parameter;
+}
+
+model::Splits splits_of(const model::Block& block, int tensor_ranks) {
+  if (tensor_ranks == 1) return {};
+  const auto splits = block.splits();
+  if (splits) return *splits;
+  throw Error(
+      "block {} does not say how {} ranks of a tensor-parallel group share it (Block::splits); "
+      "tensor_parallel.autotp_size: 1 trains it",
+      block.label(), tensor_ranks);
+}
+
+// A split under a wrong name would leave its parameter whole on every rank.
+void require_known(const model::Block& block, const model::Splits& splits) {
+  const auto parameters = block.named_parameters();
+  for (const auto& [key, split] : splits) {
+    if (parameters.contains(key)) continue;
+    throw Error("block {} says how {} is split (Block::splits), and has no such parameter",
+                block.label(), key);
+  }
+}
+
+std::vector<Parameter> collect(const model::Blocks& blocks, int tensor_ranks) {
   std::vector<Parameter> parameters;
   std::map<const void*, size_t> known;
   std::set<std::string> names;
   for (size_t b = 0; b < blocks.size(); ++b) {
+    const model::Splits splits = splits_of(*blocks[b], tensor_ranks);
+    require_known(*blocks[b], splits);
     for (const auto& item : blocks[b]->named_parameters()) {
       const torch::Tensor& tensor = item.value();
       const auto [at, is_new] = known.try_emplace(tensor.unsafeGetTensorImpl(), parameters.size());
@@ -31,13 +86,15 @@ std::vector<Parameter> collect(const model::Blocks& blocks) {
         if (users.back() != b) users.push_back(b);
         continue;
       }
-      std::string name = blocks[b]->label() + "." + item.key();
-      if (!names.insert(name).second) throw Error("two parameters are named {}", name);
+      Parameter parameter = describe(*blocks[b], item.key(), tensor, splits, tensor_ranks);
+      if (!names.insert(parameter.name).second)
+        throw Error("two parameters are named {}", parameter.name);
       if (!tensor.is_floating_point()) {
-        throw Error("parameter {} has dtype {}, only floating point can be trained", name,
+        throw Error("parameter {} has dtype {}, only floating point can be trained", parameter.name,
                     c10::toString(tensor.scalar_type()));
       }
-      parameters.push_back({std::move(name), tensor, {b}});
+      parameter.blocks = {b};
+      parameters.push_back(std::move(parameter));
     }
   }
   return parameters;
@@ -48,10 +105,18 @@ bool delivered_by_all(const model::Blocks& blocks, const std::vector<size_t>& us
                      [&](size_t b) { return blocks[b]->delivers_gradients(); });
 }
 
+// Units of one owner differ in what stands behind its name.
+std::string unit_name(const std::string& owner, int copies, bool frozen) {
+  std::string name = owner;
+  if (copies > 1) name += fmt::format(" (on {} ranks)", copies);
+  if (frozen) name += " (frozen)";
+  return name;
+}
+
 }  // namespace
 
-Range Unit::share(int rank) const {
-  return retention == Retention::kWhole ? Range{0, layout.numel()} : layout.shard(rank);
+Range Unit::share() const {
+  return retention == Retention::kWhole ? Range{0, layout.numel()} : shard();
 }
 
 std::string Unit::label() const {
@@ -70,8 +135,14 @@ bool UnitPlan::trains() const {
   return std::any_of(units.begin(), units.end(), [](const Unit& unit) { return unit.trainable; });
 }
 
-UnitPlan plan_units(const model::Blocks& blocks, int num_shards, bool trains) {
+bool UnitPlan::alone() const {
+  return std::all_of(units.begin(), units.end(), [](const Unit& unit) { return unit.alone(); });
+}
+
+UnitPlan plan_units(const model::Blocks& blocks, const comm::RankGrid& grid, int rank,
+                    bool trains) {
   UnitPlan plan;
+  plan.shape = grid.shape();
   plan.block_units.resize(blocks.size());
   std::set<std::string> labels;
   for (const auto& block : blocks) {
@@ -79,26 +150,40 @@ UnitPlan plan_units(const model::Blocks& blocks, int num_shards, bool trains) {
       throw Error("two blocks are labelled {}", block->label());
     plan.block_labels.push_back(block->label());
   }
-  std::map<std::pair<std::string, bool>, size_t> unit_of;  // (name, trainable)
-  for (Parameter& parameter : collect(blocks)) {
+  const int tensor_ranks = grid.shape()[comm::Axis::kTensor];
+  std::map<std::tuple<std::string, bool, int>, size_t> unit_of;  // (owner, trainable, copies)
+  for (Parameter& parameter : collect(blocks, tensor_ranks)) {
     const bool tied = parameter.blocks.size() > 1;
     const bool trainable = trains && parameter.tensor.requires_grad();
     const std::string owner = tied ? parameter.name : blocks[parameter.blocks.front()]->label();
-    const auto [at, is_new] = unit_of.try_emplace({owner, trainable}, plan.units.size());
+    const auto [at, is_new] =
+        unit_of.try_emplace({owner, trainable, parameter.copies}, plan.units.size());
     if (is_new) {
-      plan.units.push_back({.name = trainable || !trains ? owner : owner + " (frozen)",
+      const comm::Place place = comm::place_in(grid.sharing(parameter.copies), rank);
+      plan.units.push_back({.name = unit_name(owner, parameter.copies, trains && !trainable),
                             .trainable = trainable,
-                            .layout = FlatLayout(num_shards),
+                            .copies = parameter.copies,
+                            .holder = place.rank,
+                            .layout = FlatLayout(place.size),
                             .params = {},
                             .blocks = parameter.blocks,
                             .begins_gradients = delivered_by_all(blocks, parameter.blocks)});
       for (const size_t b : parameter.blocks) plan.block_units[b].push_back(at->second);
     }
     Unit& unit = plan.units[at->second];
-    unit.layout.add(parameter.name, parameter.tensor.sizes().vec());
+    plan.listed.push_back({at->second, unit.params.size()});
+    unit.layout.add(parameter.name, parameter.tensor.sizes().vec(), std::move(parameter.whole));
     unit.params.push_back(parameter.tensor);
   }
   return plan;
+}
+
+UnitPlan plan_units(const model::Blocks& blocks, const comm::Mesh& mesh, bool trains) {
+  return plan_units(blocks, mesh.grid(), mesh.rank(), trains);
+}
+
+UnitPlan plan_units(const model::Blocks& blocks, int data_ranks, bool trains) {
+  return plan_units(blocks, comm::RankGrid(comm::GridShape::data(data_ranks)), 0, trains);
 }
 
 }  // namespace zeroth::zero

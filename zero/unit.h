@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/mesh.h"
+#include "comm/rank_grid.h"
 #include "model/block.h"
 #include "zero/flat_layout.h"
 
@@ -20,8 +22,11 @@ enum class Retention {
 };
 
 struct Unit {
-  std::string name;  // "layers.3", "layers.3 (frozen)", or a tied weight's own name
+  // "layers.3", "layers.3 (on 2 ranks) (frozen)", or a tied weight's own name.
+  std::string name;
   bool trainable = true;
+  int copies = 1;  // its holders are comm::Mesh::sharing(copies): the buffer is cut over them
+  int holder = 0;  // this rank's number among them
   FlatLayout layout;
   std::vector<torch::Tensor> params;  // the blocks' own tensors, in slot order
   std::vector<size_t> blocks;         // that use it, ascending
@@ -31,25 +36,42 @@ struct Unit {
   // "block 3 (layers.2)", for messages.
   std::string label() const;
   bool released() const { return retention == Retention::kRelease; }
-  // The range of the flat buffer that a rank owns: its shard, or all where every rank owns all. Of
-  // one size on all ranks.
-  Range share(int rank) const;
+  // No other rank holds it.
+  bool alone() const { return layout.num_shards() == 1; }
+  // This rank's shard of the flat buffer.
+  Range shard() const { return layout.shard(holder); }
+  // The range of it that this rank owns: its shard, or all where every holder owns all. Of one size
+  // on all ranks.
+  Range share() const;
+};
+
+// Where a parameter lies in a plan.
+struct SlotPlace {
+  size_t unit = 0, slot = 0;
 };
 
 struct UnitPlan {
+  comm::GridShape shape;                         // of the ranks
   std::vector<Unit> units;                       // in order of first use
   std::vector<std::vector<size_t>> block_units;  // [block] -> indices into units
   std::vector<std::string> block_labels;
+  std::vector<SlotPlace> listed;  // the parameters in the order in which the blocks list them
 
   bool trains() const;  // whether any unit is trainable
+  bool alone() const;   // whether this rank holds all of them alone
 };
 
 // The first block that has a trainable parameter; the number of blocks where none has.
 size_t first_trained_block(const UnitPlan& plan);
 
-// Groups the parameters of every block by (shared or not, trainable or not). Without `trains` none
-// is trainable: no unit has gradients, a master or optimizer state then. Throws an Error when two
-// blocks have one label, two parameters one name, or a parameter is not floating point.
-UnitPlan plan_units(const model::Blocks& blocks, int num_shards, bool trains = true);
+// Groups the parameters of every block by (tied or not, trainable or not, which ranks hold the
+// same): the plan of `rank`. Without `trains` none is trainable: no unit has gradients, a master or
+// optimizer state then. Throws an Error when two blocks have one label, two parameters one name, a
+// parameter is not floating point, or a block does not say how ranks of axis tensor share it.
+UnitPlan plan_units(const model::Blocks& blocks, const comm::RankGrid& grid, int rank,
+                    bool trains = true);
+// The same for this rank of a mesh, and for the first of so many that are all on axis data.
+UnitPlan plan_units(const model::Blocks& blocks, const comm::Mesh& mesh, bool trains = true);
+UnitPlan plan_units(const model::Blocks& blocks, int data_ranks, bool trains = true);
 
 }  // namespace zeroth::zero

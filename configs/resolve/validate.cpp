@@ -155,6 +155,28 @@ void check_bf16(Context& context, const Config& config) {
   if (!masters) context.complain("{}: true needs {} true, found false", kStates, kMasters);
 }
 
+void check_hybrid_shard(Context& context, const ZeroConfig& zero) {
+  constexpr char kHybrid[] = "zero_optimization.zero_hpz_partition_size";
+  const int64_t size = zero.hpz_partition_size, ranks = context.data_ranks;
+  if (size == 1 || context.keys.is_bad(kHybrid)) return;
+  if (zero.stage != 3) {
+    if (context.keys.is_bad("zero_optimization.stage")) return;
+    warn(context.notes, kHybrid,
+         "{}: {} has no effect at stage {}: only stage 3 gathers parameters", kHybrid, size,
+         zero.stage);
+    return;
+  }
+  if (ranks > 0 && ranks % size != 0) {
+    context.complain("{}: {} does not divide the number of data ranks, {}", kHybrid, size, ranks);
+  }
+  if (zero.offload_param.device != RestingPlace::kDevice) {
+    context.complain(
+        "{}: {} keeps a second shard on the device, beside {}.device \"{}\": set one of them back "
+        "(1, \"none\")",
+        kHybrid, size, kParam, name_of(zero.offload_param.device));
+  }
+}
+
 // One line: such sections are often copied whole.
 void warn_of_idle_files(Context& context, const ZeroConfig& zero) {
   const auto is_file = [](RestingPlace place) { return place == RestingPlace::kNvme; };
@@ -207,6 +229,7 @@ void check_offload(Context& context, const Config& config) {
   check_param(context, zero);
   check_block_size(context, config.aio.block_size);
   check_bf16(context, config);
+  check_hybrid_shard(context, zero);
   warn_of_idle(context, kOptimizer, zero.offload_optimizer.device,
                "nvme_path buffer_count pipeline_read pipeline_write");
   if (!ignores_offload_param(context, zero)) {

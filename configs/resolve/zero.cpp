@@ -141,6 +141,8 @@ void fill_zero(Context& context, Config& config) {
     zero.sub_group_size_elements = ZeroConfig().sub_group_size_elements;
   }
   read("stage3_max_live_parameters", zero.max_live_elements);
+  read("zero_hpz_partition_size", zero.hpz_partition_size);
+  zero.hpz_partition_size = std::max<int64_t>(1, zero.hpz_partition_size);
   read("stage3_gather_16bit_weights_on_model_save", zero.gather_16bit_weights_on_model_save);
   read_size(context, "zero_optimization.reduce_bucket_size", kReduceBucket,
             zero.reduce_bucket_elements);

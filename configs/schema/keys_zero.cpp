@@ -28,6 +28,10 @@ std::vector<Key> honoured_rows() {
        kDefault,
        "stage 3: at most this many gathered elements at a time; has to hold two neighbouring "
        "blocks; 0: only the block in use"},
+      {"zero_optimization.zero_hpz_partition_size", kInteger, kHonoured, "1", ">= 0", kDefault,
+       "stage 3: so many neighbouring data ranks hold all parameters between them and gather from "
+       "each other alone; once after an update they are refreshed from the others; 0, 1: all "
+       "ranks"},
       {"zero_optimization.sub_group_size", kInteger, kHonoured, "1000000000", ">= 0", kDefault,
        "the optimizer updates a shard in tiles of at most this many elements; 0: the default"},
       {"zero_optimization.reduce_scatter", kBool, kHonoured, "true", "", kDefault,
@@ -97,8 +101,6 @@ std::vector<Key> refused_rows() {
       refused("zero_optimization.elastic_checkpoint", "false",
               "not supported, by DeepSpeed neither"),
       refused("zero_optimization.legacy_stage1", "false", "not supported, by DeepSpeed neither"),
-      refused("zero_optimization.zero_hpz_partition_size", "1",
-              "not supported yet: set it to 1, and parameters are sharded over all ranks", "0"),
       refused("zero_optimization.zero_quantized_weights", "false",
               "not supported yet: it rounds the gathered weights; set it to false, and they are "
               "gathered as they are"),
@@ -110,8 +112,7 @@ std::vector<Key> refused_rows() {
               "communication_data_type says how they cross the wire"),
       refused("zero_optimization.zeropp_loco_param", "null", "not supported, by DeepSpeed neither"),
       refused("zero_optimization.mics_shard_size", "-1",
-              "not supported, by DeepSpeed neither: zero_hpz_partition_size took its place, and is "
-              "not supported yet"),
+              "not supported, by DeepSpeed neither: zero_hpz_partition_size took its place"),
       refused("zero_optimization.mics_hierarchical_params_gather", "false",
               "not supported, by DeepSpeed neither"),
   };

@@ -9,15 +9,19 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/standard_streams.h"
 #include "engine/engine.h"
 #include "engine/start.h"
+#include "engine/tensor_ranks.h"
 
 using namespace zeroth;
 using model::MicroBatch;
+using model::Splits;
+using model::TensorRanksPtr;
 using torch::Tensor;
 
 constexpr const char* kUsage =
@@ -25,34 +29,74 @@ constexpr const char* kUsage =
     "Trains a small model by DS_CONFIG to guess the bytes of the file TEXT, any of 10 kB or more,\n"
     "evaluates it on the first tenth, and saves it into OUTPUT_FOLDER.\n";
 
-constexpr int64_t kVocab = 256, kContext = 8, kHidden = 128, kLength = 64, kSteps = 200,
-                  kLeastText = 10'000;
+constexpr int64_t kVocab = 256, kContext = 8, kHidden = 128, kInner = 4 * kHidden, kLength = 64,
+                  kSteps = 200, kLeastText = 10'000;
+
+// With "tensor_parallel": {"autotp_size": N} in DS_CONFIG N ranks share every layer. Between blocks
+// each of them has a run of the flattened tokens then, and splits() says which parameters it holds
+// a box of; the others are whole on all, and what backward gives them is an addend. Without `ranks`
+// a block need not know of any of this.
+Tensor own_run(const Tensor& all, const TensorRanksPtr& ranks) {
+  if (!ranks) return all;
+  const Tensor tokens = all.flatten(0, 1);
+  const model::TokenRun run = model::token_run(tokens.size(0), *ranks);
+  return model::filled_up(tokens, *ranks).narrow(0, run.first, run.rows);
+}
+
+std::optional<Splits> nothing_split(const TensorRanksPtr& ranks) {
+  return ranks ? std::optional(Splits()) : std::nullopt;
+}
 
 struct Embed : model::Block {
-  Embed() : Block("embed") {}
+  explicit Embed(TensorRanksPtr shared_by) : Block("embed"), ranks(std::move(shared_by)) {}
   Tensor forward(const Tensor&, const MicroBatch& batch) override {
     const Tensor padded = at::constant_pad_nd(batch.tokens, {kContext - 1, 0});
-    return table(padded.unfold(1, kContext, 1)).flatten(2);  // [batch, seq, hidden]
+    return own_run(table(padded.unfold(1, kContext, 1)).flatten(2), ranks);  // [batch, seq, hidden]
   }
+  std::optional<Splits> splits() const override { return nothing_split(ranks); }
+  TensorRanksPtr ranks;
   torch::nn::Embedding table =
       register_module("table", torch::nn::Embedding(kVocab, kHidden / kContext));
 };
 
 struct Layer : model::Block {
-  explicit Layer(int index) : Block(fmt::format("layers.{}", index)) {}
-  Tensor forward(const Tensor& x, const MicroBatch&) override { return x + down(at::gelu(up(x))); }
-  torch::nn::Linear up = register_module("up", torch::nn::Linear(kHidden, 4 * kHidden));
-  torch::nn::Linear down = register_module("down", torch::nn::Linear(4 * kHidden, kHidden));
+  Layer(int index, const TensorRanksPtr& shared_by)
+      : Block(fmt::format("layers.{}", index)),
+        ranks(shared_by),
+        own(kInner / model::size_of(ranks)),
+        first(ranks ? ranks->rank() * own : 0) {}
+  Tensor forward(const Tensor& x, const MicroBatch&) override {
+    if (!ranks) return x + down(at::gelu(up(x)));
+    const Tensor inner = at::gelu(up(model::gather_runs(x, ranks, label())));
+    return x + model::sum_runs(at::linear(inner, down->weight), ranks, label()) + down->bias;
+  }
+  std::optional<Splits> splits() const override {
+    if (!ranks) return std::nullopt;
+    return Splits{{"up.weight", {"up.weight", {kInner, kHidden}, {first, 0}}},
+                  {"up.bias", {"up.bias", {kInner}, {first}}},
+                  {"down.weight", {"down.weight", {kHidden, kInner}, {0, first}}}};
+  }
+  TensorRanksPtr ranks;
+  int64_t own, first;  // of the inner size
+  torch::nn::Linear up = register_module("up", torch::nn::Linear(kHidden, own));
+  torch::nn::Linear down = register_module("down", torch::nn::Linear(own, kHidden));
 };
 
 struct Head : model::Block {
-  Head() : Block("head") {}
+  explicit Head(TensorRanksPtr shared_by) : Block("head"), ranks(std::move(shared_by)) {}
   Tensor forward(const Tensor& x, const MicroBatch& batch) override {
-    const Tensor logits = out(x).flatten(0, 1).to(torch::kFloat);
-    const Tensor targets = batch.targets.flatten();
-    const Tensor sum = at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum);
-    return sum / batch.loss_divisor;  // over all ranks and micro-batches: the mean
+    const Tensor logits = out(x).flatten(0, -2).to(torch::kFloat);
+    // Rows that fill up a run have no target, which is one below the first token.
+    const Tensor targets = own_run(batch.targets.unsqueeze(-1) + 1, ranks).flatten() - 1;
+    const Tensor sum = at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum, -1);
+    if (!ranks) return sum / batch.loss_divisor;  // over all ranks and micro-batches: the mean
+    // All that share the layers return one loss; of its gradient each has its run's.
+    const Tensor all = sum.detach().clone();
+    ranks->all_reduce(all, comm::Reduce::kSum, "loss");
+    return (sum + (all - sum.detach())) / batch.loss_divisor;
   }
+  std::optional<Splits> splits() const override { return nothing_split(ranks); }
+  TensorRanksPtr ranks;
   torch::nn::Linear out = register_module("out", torch::nn::Linear(kHidden, kVocab));
 };
 
@@ -95,10 +139,11 @@ int main(int argc, char** argv) {
     }
     if (argc < 3 || argc > 4) throw Error("{}", kUsage);
     run = start(argv[1]);
-    at::manual_seed(run.config.seed);
-    model::Blocks blocks = {std::make_shared<Embed>()};
-    for (int i = 0; i < 3; ++i) blocks.push_back(std::make_shared<Layer>(i));
-    blocks.push_back(std::make_shared<Head>());
+    const TensorRanksPtr ranks = engine::tensor_ranks(*run.mesh, run.config);
+    at::manual_seed(run.config.seed + (ranks ? ranks->rank() : 0));  // other boxes, other values
+    model::Blocks blocks = {std::make_shared<Embed>(ranks)};
+    for (int i = 0; i < 3; ++i) blocks.push_back(std::make_shared<Layer>(i, ranks));
+    blocks.push_back(std::make_shared<Head>(ranks));
     engine = initialize(blocks, run.config, run.mesh);
 
     const int64_t size = static_cast<int64_t>(std::filesystem::file_size(argv[2]));

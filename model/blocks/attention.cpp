@@ -11,6 +11,14 @@ namespace zeroth::model {
 
 using torch::Tensor;
 
+namespace {
+
+WeightLayout layout_of(const ModelSpec& spec) {
+  return spec.conv1d ? WeightLayout::kInOut : WeightLayout::kOutIn;
+}
+
+}  // namespace
+
 const Tensor& WindowMask::get(int64_t seq, const Tensor& like) {
   const bool fits = cached_.defined() && cached_.size(0) == seq &&
                     cached_.scalar_type() == like.scalar_type() &&
@@ -26,38 +34,77 @@ const Tensor& WindowMask::get(int64_t seq, const Tensor& like) {
 }
 
 Attention::Attention(const ModelSpec& spec, int64_t layer, std::shared_ptr<SequenceTables> tables,
-                     const DropSite& drop)
-    : num_heads_(spec.num_heads),
+                     const DropSite& drop, TensorRanksPtr ranks)
+    : ranks_(std::move(ranks)),
+      num_heads_(queries(spec).heads),
+      first_head_(queries(spec).first),
+      all_heads_(spec.num_heads),
       head_dim_(spec.head_dim),
       window_(spec.layer_window(layer)),
       scale_(spec.score_scale(layer)),
       rotary_(!spec.learned_positions),
       drop_(drop),
       tables_(std::move(tables)) {
-  const int64_t q_size = spec.num_heads * spec.head_dim;
-  const int64_t kv_size = spec.num_kv_heads * spec.head_dim;
-  const WeightLayout layout = spec.conv1d ? WeightLayout::kInOut : WeightLayout::kOutIn;
-  const auto projection = [&](const char* name, int64_t in, int64_t out, bool bias) {
-    return register_module(name, std::make_shared<Linear>(LinearShape{in, out, bias, layout}));
-  };
-  if (spec.conv1d) {
-    qkv_ = projection("qkv", spec.hidden_size, q_size + 2 * kv_size, spec.qkv_bias);
-  } else {
-    q_ = projection("q", spec.hidden_size, q_size, spec.qkv_bias);
-    k_ = projection("k", spec.hidden_size, kv_size, spec.qkv_bias);
-    v_ = projection("v", spec.hidden_size, kv_size, spec.qkv_bias);
-  }
+  register_inputs(spec);
   if (spec.qk_norm) {
     q_norm_ = register_module("q_norm",
                               std::make_shared<Norm>(NormKind::kRms, spec.head_dim, spec.norm_eps));
     k_norm_ = register_module("k_norm",
                               std::make_shared<Norm>(NormKind::kRms, spec.head_dim, spec.norm_eps));
   }
-  o_ = projection("o", q_size, spec.hidden_size, spec.o_bias);
+  const int64_t q_size = spec.num_heads * spec.head_dim;
+  LinearShape shape{q_size, spec.hidden_size, spec.o_bias, layout_of(spec), {}, ranks_};
+  if (ranks_) {
+    shape.cut = {Side::kIn, first_head_ * head_dim_, num_heads_ * head_dim_, q_size};
+  }
+  o_ = register_module("o", std::make_shared<Linear>(shape));
 }
 
-Attention::Heads Attention::project(const Tensor& x) const {
-  const auto heads = [&](const Tensor& y) { return y.view({x.size(0), x.size(1), -1, head_dim_}); };
+// Megatron-LM's rule: whole heads, of keys and values each with its queries.
+Attention::HeadRange Attention::queries(const ModelSpec& spec) const {
+  const int64_t heads = spec.num_heads / size_of(ranks_);
+  return {ranks_ ? ranks_->rank() * heads : 0, heads, 1};
+}
+
+Attention::HeadRange Attention::keys(const ModelSpec& spec) const {
+  const int64_t ranks = size_of(ranks_), all = spec.num_kv_heads;
+  if (!ranks_) return {0, all, 1};
+  if (all >= ranks) return {ranks_->rank() * (all / ranks), all / ranks, 1};
+  const int64_t copies = ranks / all;
+  return {ranks_->rank() / copies, 1, static_cast<int>(copies)};
+}
+
+void Attention::register_inputs(const ModelSpec& spec) {
+  const int64_t q_size = spec.num_heads * spec.head_dim;
+  const int64_t kv_size = spec.num_kv_heads * spec.head_dim;
+  const auto projection = [&](const char* name, int64_t out, const Cut& cut) {
+    return register_module(
+        name, std::make_shared<Linear>(
+                  LinearShape{spec.hidden_size, out, spec.qkv_bias, layout_of(spec), cut, ranks_}));
+  };
+  // One product where one rank has all of it; the parts of three are no part of it.
+  if (spec.conv1d && !ranks_) {
+    qkv_ = projection("qkv", q_size + 2 * kv_size, {});
+    return;
+  }
+  const auto cut = [&](const HeadRange& part, int64_t before, int64_t out) -> Cut {
+    if (!ranks_) return {};
+    const int64_t begin = part.first * head_dim_, extent = part.heads * head_dim_;
+    if (!spec.conv1d) return {Side::kOut, begin, extent, out, part.copies};
+    return {Side::kOut, before + begin, extent, q_size + 2 * kv_size, part.copies, "qkv"};
+  };
+  const HeadRange kv = keys(spec);
+  q_ = projection("q", q_size, cut(queries(spec), 0, q_size));
+  k_ = projection("k", kv_size, cut(kv, q_size, kv_size));
+  v_ = projection("v", kv_size, cut(kv, q_size + kv_size, kv_size));
+}
+
+Attention::Heads Attention::project(const Tensor& x, const MicroBatch& batch) const {
+  const Tensor& like = ranks_ ? batch.tokens : x;
+  const int64_t rows = like.size(0), seq = like.size(1);
+  const auto heads = [&](const Tensor& y) {
+    return (ranks_ ? y.narrow(0, 0, rows * seq) : y).view({rows, seq, -1, head_dim_});
+  };
   if (!qkv_) {
     const std::vector<Tensor> y = linear(x, *q_, *k_, *v_);
     return {heads(y[0]), heads(y[1]), heads(y[2])};
@@ -101,12 +148,16 @@ Tensor Attention::attend_dropping(const Heads& heads, const MicroBatch& batch) {
   }
   WindowMask& mask = window_ > 0 ? tables_->window : tables_->causal;
   return dropped_attention(heads.q, heads.k, heads.v, mask.get(heads.q.size(1), heads.q),
-                           {.scale = scale_, .site = drop_, .row_seeds = batch.row_seeds})
+                           {.scale = scale_,
+                            .site = drop_,
+                            .row_seeds = batch.row_seeds,
+                            .first_head = first_head_,
+                            .all_heads = all_heads_})
       .flatten(2);
 }
 
 Tensor Attention::forward(const Tensor& x, const MicroBatch& batch) {
-  Heads heads = project(x);
+  Heads heads = project(x, batch);
   if (q_norm_) {
     heads.q = q_norm_->forward(heads.q);
     heads.k = k_norm_->forward(heads.k);
@@ -114,11 +165,12 @@ Tensor Attention::forward(const Tensor& x, const MicroBatch& batch) {
   if (rotary_) {
     const RopeTable::Angles& angles = batch.positions.defined()
                                           ? tables_->rope.at(batch.positions, x)
-                                          : tables_->rope.sequence(x.size(1), x);
+                                          : tables_->rope.sequence(heads.q.size(1), x);
     heads.q = rotate(heads.q, angles);
     heads.k = rotate(heads.k, angles);
   }
-  return linear(drops(drop_, batch) ? attend_dropping(heads, batch) : attend(heads), *o_);
+  const Tensor y = drops(drop_, batch) ? attend_dropping(heads, batch) : attend(heads);
+  return linear(ranks_ ? filled_up(y.flatten(0, 1), *ranks_) : y, *o_);
 }
 
 }  // namespace zeroth::model

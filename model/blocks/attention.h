@@ -13,6 +13,7 @@
 #include "model/kernels/dropout.h"
 #include "model/micro_batch.h"
 #include "model/spec.h"
+#include "model/tensor_ranks.h"
 
 namespace zeroth::model {
 
@@ -45,11 +46,11 @@ struct SequenceTables {
 
 class Attention : public torch::nn::Module {
  public:
-  // `drop` is where probabilities are dropped.
+  // `drop` is where probabilities are dropped. Several `ranks` share the heads.
   Attention(const ModelSpec& spec, int64_t layer, std::shared_ptr<SequenceTables> tables,
-            const DropSite& drop = {});
+            const DropSite& drop = {}, TensorRanksPtr ranks = nullptr);
 
-  // x [batch, seq, hidden] -> the same shape.
+  // x [batch, seq, hidden], or this rank's run of tokens [rows, hidden] -> the same shape.
   torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch);
 
  private:
@@ -57,12 +58,23 @@ class Attention : public torch::nn::Module {
     torch::Tensor q, k, v;  // [batch, seq, heads, head_dim]
     Heads widened() const;  // in fp32
   };
-  Heads project(const torch::Tensor& x) const;
+  // How a product's outputs, whole heads each, are cut: `heads` of them from `first` on.
+  struct HeadRange {
+    int64_t first, heads;
+    int copies;  // as Split::copies
+  };
+  HeadRange queries(const ModelSpec& spec) const;
+  HeadRange keys(const ModelSpec& spec) const;
+  void register_inputs(const ModelSpec& spec);
+  Heads project(const torch::Tensor& x, const MicroBatch& batch) const;
   // [batch, seq, heads * head_dim]
   torch::Tensor attend(const Heads& heads);
   torch::Tensor attend_dropping(const Heads& heads, const MicroBatch& batch);
 
-  int64_t num_heads_;
+  TensorRanksPtr ranks_;
+  int64_t num_heads_;   // this rank's
+  int64_t first_head_;  // of all
+  int64_t all_heads_;
   int64_t head_dim_;
   int64_t window_;
   double scale_;

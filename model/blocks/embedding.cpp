@@ -2,6 +2,8 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <utility>
+
 #include "base/error.h"
 #include "model/blocks/open_gradient.h"
 #include "model/kernels/fused.h"
@@ -24,12 +26,40 @@ struct Lookup : torch::autograd::Function<Lookup> {
   static variable_list backward(AutogradContext* ctx, variable_list dys) {
     const torch::NoGradGuard no_grad;
     const variable_list saved = ctx->get_saved_variables();
-    const Tensor& table = saved[0];
+    return {add_to_rows(saved[0], saved[1], dys[0]), Tensor()};
+  }
+
+  // Delivers the gradient of these rows of a table, or returns it.
+  static Tensor add_to_rows(const Tensor& table, const Tensor& rows, const Tensor& dy) {
     const Tensor open = open_gradient(table);
-    Tensor gradient = open.defined() ? open : at::zeros(table.sizes(), dys[0].options());
+    Tensor gradient = open.defined() ? open : at::zeros(table.sizes(), dy.options());
     if (open.defined() && is_fresh(open)) gradient.zero_();
-    add_rows_(gradient, saved[1].reshape({-1}), dys[0].reshape({-1, table.size(1)}));
-    return {open.defined() ? Tensor() : gradient, Tensor()};
+    add_rows_(gradient, rows.reshape({-1}), dy.reshape({-1, table.size(1)}));
+    return open.defined() ? Tensor() : gradient;
+  }
+};
+
+// Tokens [n] of a vocabulary that ranks share -> this rank's run of their vectors, each from the
+// one rank that has it.
+struct SharedLookup : torch::autograd::Function<SharedLookup> {
+  static constexpr const char* kWhat = "embeddings";
+
+  static Tensor forward(AutogradContext* ctx, const Tensor& table, const Tensor& tokens,
+                        const Vocabulary& vocabulary) {
+    const auto [rows, here] = vocabulary.rows_of(tokens);
+    ctx->save_for_backward({table, rows, here});
+    save_ranks(ctx, vocabulary.ranks);
+    const Tensor found = at::embedding(table, rows).mul_(here.unsqueeze(1));
+    return vocabulary.ranks->scatter_sum(filled_up(found, *vocabulary.ranks), kWhat);
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list dys) {
+    const torch::NoGradGuard no_grad;
+    const variable_list saved = ctx->get_saved_variables();
+    const Tensor &rows = saved[1], &here = saved[2];
+    const Tensor dy =
+        saved_ranks(ctx)->gather(dys[0], "gradients of embeddings").narrow(0, 0, rows.size(0));
+    return {Lookup::add_to_rows(saved[0], rows, dy * here.unsqueeze(1)), Tensor(), Tensor()};
   }
 };
 
@@ -39,27 +69,53 @@ Tensor meta_parameter(int64_t rows, int64_t size) {
 
 }  // namespace
 
-Embedding::Embedding(const ModelSpec& spec)
-    : Block("embedding"), drop_(drop_site(spec.embedding_dropout, label())) {
-  weight_ = register_parameter("weight", meta_parameter(spec.vocab_size, spec.hidden_size));
+Embedding::Embedding(const ModelSpec& spec, TensorRanksPtr ranks)
+    : Block("embedding"),
+      vocabulary_(spec.vocab_size, std::move(ranks)),
+      drop_(drop_site(spec.embedding_dropout, label())) {
+  weight_ = register_parameter("weight", meta_parameter(vocabulary_.own, spec.hidden_size));
   if (spec.learned_positions) {
     positions_ =
         register_parameter("positions", meta_parameter(spec.max_positions, spec.hidden_size));
   }
 }
 
+std::optional<Splits> Embedding::splits() const {
+  if (!vocabulary_.ranks) return std::nullopt;
+  return Splits{{"weight", vocabulary_.split("weight", weight_.size(1))}};
+}
+
 Tensor Embedding::forward(const Tensor&, const MicroBatch& batch) {
-  const Tensor y = Lookup::apply(weight_, batch.tokens);
-  if (!positions_.defined()) return dropout(y, drop_, batch);
   const int64_t seq = batch.tokens.size(1);
-  if (seq > positions_.size(0)) {
+  if (positions_.defined() && seq > positions_.size(0)) {
     throw Error("a sequence of {} tokens is longer than the model's {} positions", seq,
                 positions_.size(0));
   }
+  if (vocabulary_.ranks) return own_run(batch);
+  const Tensor y = Lookup::apply(weight_, batch.tokens);
+  if (!positions_.defined()) return dropout(y, drop_, batch);
   const Tensor positions = batch.positions.defined()
                                ? batch.positions
                                : torch::arange(seq, batch.tokens.options()).unsqueeze(0);
   return dropout(y + Lookup::apply(positions_, positions), drop_, batch);
+}
+
+Tensor Embedding::own_run(const MicroBatch& batch) const {
+  const TokenRun run = token_run(batch.tokens.numel(), *vocabulary_.ranks);
+  Tensor y = SharedLookup::apply(weight_, batch.tokens.flatten(), vocabulary_);
+  if (positions_.defined()) y = y + positions_of(batch, run);
+  return dropout(y, drop_, batch, run.first);
+}
+
+// Rows that fill the run up have the last token's position: any will do.
+Tensor Embedding::positions_of(const MicroBatch& batch, const TokenRun& run) const {
+  const int64_t last = batch.tokens.numel() - 1;
+  const Tensor tokens =
+      torch::arange(run.first, run.first + run.rows, batch.tokens.options()).clamp_max_(last);
+  const Tensor positions = batch.positions.defined()
+                               ? batch.positions.flatten().index_select(0, tokens)
+                               : tokens.remainder(batch.tokens.size(1));
+  return Lookup::apply(positions_, positions);
 }
 
 }  // namespace zeroth::model

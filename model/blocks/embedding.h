@@ -2,9 +2,10 @@
 // them.
 #pragma once
 
-#include <cstdint>
+#include <optional>
 
 #include "model/block.h"
+#include "model/blocks/vocabulary.h"
 #include "model/kernels/dropout.h"
 #include "model/spec.h"
 
@@ -12,16 +13,23 @@ namespace zeroth::model {
 
 class Embedding : public Block {
  public:
-  explicit Embedding(const ModelSpec& spec);
+  // Several `ranks` share the vocabulary; each returns its run of the tokens.
+  explicit Embedding(const ModelSpec& spec, TensorRanksPtr ranks = nullptr);
 
   // Reads batch.tokens and batch.positions; x is not used. Throws an Error when a row is longer
   // than the position table.
   torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) override;
   bool delivers_gradients() const override { return true; }
+  std::optional<Splits> splits() const override;
 
   const torch::Tensor& weight() const { return weight_; }  // [vocab, hidden]
 
  private:
+  // The vectors of the positions of a run of tokens, [rows, hidden].
+  torch::Tensor positions_of(const MicroBatch& batch, const TokenRun& run) const;
+  torch::Tensor own_run(const MicroBatch& batch) const;
+
+  Vocabulary vocabulary_;
   DropSite drop_;
   torch::Tensor weight_;
   torch::Tensor positions_;  // [max_positions, hidden]; undefined with rotary embeddings

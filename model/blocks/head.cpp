@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "model/blocks/linear.h"
@@ -18,14 +19,43 @@ using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Sum over rows, fp64.
-Tensor negative_log_likelihood(const Tensor& logits, const Tensor& lse, const Tensor& targets) {
-  const Tensor chosen = logits.gather(1, targets.unsqueeze(1)).squeeze(1);
-  return lse.sub(chosen).sum(torch::kFloat64);
+// Of the rows of a chunk, [rows] fp32: log(sum(exp)) of their logits, and those at the targets.
+struct RowSums {
+  Tensor lse, chosen;
+  // Sum of negative log-likelihoods, fp64.
+  Tensor loss() const { return lse.sub(chosen).sum(torch::kFloat64); }
+};
+
+RowSums sums_of(const Tensor& logits, const Tensor& targets) {
+  return {log_sum_exp(logits), logits.gather(1, targets.unsqueeze(1)).squeeze(1)};
 }
 
-int64_t chunk_rows(const Tensor& x, int64_t vocab, int64_t max_logits) {
-  if (max_logits > 0) return std::max<int64_t>(1, max_logits / vocab);
+// The same over the parts of all ranks: each has summed its own, and one of them has the target.
+RowSums sums_of(const Tensor& logits, const Tensor& targets, const Vocabulary& vocabulary) {
+  const auto [rows, here] = vocabulary.rows_of(targets);
+  const Tensor own = log_sum_exp(logits);
+  const Tensor most = own.clone();
+  vocabulary.ranks->all_reduce(most, comm::Reduce::kMax, "largest logits");
+  const Tensor chosen = logits.gather(1, rows.unsqueeze(1)).squeeze(1).to(torch::kFloat32);
+  const Tensor sums = at::stack({own.sub(most).exp_(), chosen.mul(here)});
+  vocabulary.ranks->all_reduce(sums, comm::Reduce::kSum, "sums of logits");
+  return {sums[0].log().add_(most), sums[1]};
+}
+
+RowSums sums_of(const Tensor& logits, const Tensor& targets,
+                const std::optional<Vocabulary>& shared) {
+  return shared ? sums_of(logits, targets, *shared) : sums_of(logits, targets);
+}
+
+// As rows of this rank's logits.
+Tensor own_targets(const Tensor& targets, const std::optional<Vocabulary>& shared) {
+  return shared ? targets - shared->begin : targets;
+}
+
+// The same on all ranks that share the vocabulary.
+int64_t chunk_rows(const Tensor& x, const Tensor& weight, const HeadLossOptions& options) {
+  const int64_t vocab = options.shared ? options.shared->most : weight.size(0);
+  if (options.max_logits > 0) return std::max<int64_t>(1, options.max_logits / vocab);
   return usual_chunk_rows(x.device().type(), x.scalar_type(), vocab);
 }
 
@@ -72,7 +102,7 @@ struct HeadLoss : torch::autograd::Function<HeadLoss> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight,
                         const Tensor& targets, const HeadLossOptions& options,
                         const Wanted& wanted) {
-    const int64_t chunk = chunk_rows(x, weight.size(0), options.max_logits);
+    const int64_t chunk = chunk_rows(x, weight, options);
     const bool at_once =
         (wanted.dx || wanted.dweight) && options.gradient != 0 && x.size(0) > chunk;
     Gradients gradients(x, weight, at_once ? wanted : Wanted());
@@ -85,15 +115,16 @@ struct HeadLoss : torch::autograd::Function<HeadLoss> {
       const int64_t rows = std::min(chunk, x.size(0) - begin);
       const Tensor part = x.narrow(0, begin, rows), of_rows = targets.narrow(0, begin, rows);
       const Tensor logits = logits_of(part, weight);
-      const Tensor part_lse = log_sum_exp(logits);
-      lse.narrow(0, begin, rows).copy_(part_lse);
-      sum += negative_log_likelihood(logits, part_lse, of_rows);
+      const RowSums sums = sums_of(logits, of_rows, options.shared);
+      lse.narrow(0, begin, rows).copy_(sums.lse);
+      sum += sums.loss();
       if (rows == x.size(0)) kept = logits;
       if (!at_once) continue;
-      logit_gradient_(logits, part_lse, of_rows, scale);
+      logit_gradient_(logits, sums.lse, own_targets(of_rows, options.shared), scale);
       gradients.add(logits, part, weight, begin);
     }
-    ctx->save_for_backward({x, weight, targets, lse, kept, gradients.dx, gradients.dweight});
+    ctx->save_for_backward({x, weight, own_targets(targets, options.shared), lse, kept,
+                            gradients.dx, gradients.dweight});
     ctx->saved_data["chunk"] = chunk;
     ctx->saved_data["divisor"] = options.divisor;
     ctx->saved_data["gradient"] = at_once ? options.gradient : 0.0;
@@ -155,27 +186,49 @@ Tensor of_all(const Tensor& x, const Tensor& weight, const Tensor& targets,
 
 using torch::Tensor;
 
-Head::Head(const ModelSpec& spec, const Tensor& tied_weight, int64_t max_logits)
-    : Block("head"), max_logits_(max_logits) {
+Head::Head(const ModelSpec& spec, const Tensor& tied_weight, int64_t max_logits,
+           TensorRanksPtr ranks)
+    : Block("head"), vocabulary_(spec.vocab_size, std::move(ranks)), max_logits_(max_logits) {
   norm_ =
       register_module("norm", std::make_shared<Norm>(spec.norm, spec.hidden_size, spec.norm_eps));
   weight_ = tied_weight.defined()
                 ? tied_weight
-                : torch::empty({spec.vocab_size, spec.hidden_size},
+                : torch::empty({vocabulary_.own, spec.hidden_size},
                                torch::dtype(torch::kFloat32).device(torch::kMeta));
   weight_ = register_parameter("weight", weight_);
 }
 
+std::optional<Splits> Head::splits() const {
+  if (!vocabulary_.ranks) return std::nullopt;
+  return Splits{{"weight", vocabulary_.split("weight", weight_.size(1))}};
+}
+
+Tensor Head::all_logits(const Tensor& x) const {
+  const torch::NoGradGuard no_grad;  // all ranks have them: gradients would count more than once
+  const Tensor own = project(x, weight_).t();
+  const Tensor parts =
+      gather_runs(at::constant_pad_nd(own, {0, 0, 0, vocabulary_.most - vocabulary_.own}),
+                  vocabulary_.ranks, "logits");
+  return parts.narrow(0, 0, vocabulary_.all).t();
+}
+
 Tensor Head::forward(const Tensor& x, const MicroBatch& batch) {
-  const Tensor y = norm_->forward(x);
-  if (!batch.targets.defined()) return project(y, weight_);
+  Tensor y = norm_->forward(x);
+  if (vocabulary_.ranks) {
+    y = gather_runs(y, vocabulary_.ranks, "inputs of the head").narrow(0, 0, batch.tokens.numel());
+  }
+  if (!batch.targets.defined()) {
+    if (!vocabulary_.ranks) return project(y, weight_);
+    return all_logits(y).reshape({batch.tokens.size(0), batch.tokens.size(1), -1});
+  }
   HeadLossOptions options;
   options.divisor = batch.loss_divisor;
   options.max_logits = max_logits_;
   options.trained_rows = batch.trained_rows;
+  if (vocabulary_.ranks) options.shared = vocabulary_;
   // On the CPU memory is worth more than a quarter of these products.
   if (x.is_cuda()) options.gradient = batch.grad_scale;
-  return head_loss(y.flatten(0, 1), weight_, batch.targets.flatten(), options);
+  return head_loss(y.flatten(0, -2), weight_, batch.targets.flatten(), options);
 }
 
 int64_t usual_chunk_rows(torch::DeviceType device, torch::Dtype dtype, int64_t vocab) {

@@ -6,9 +6,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "model/block.h"
 #include "model/blocks/norm.h"
+#include "model/blocks/vocabulary.h"
 #include "model/spec.h"
 
 namespace zeroth::model {
@@ -31,26 +33,36 @@ struct HeadLossOptions {
   // [n] int64 on the device of targets: those that are trained, ascending. Undefined: they are
   // looked for, and a GPU has to be waited for.
   torch::Tensor trained_rows = {};
+  // Where ranks share the vocabulary: `weight` is this rank's part of it, x is the same on all, and
+  // so is the loss; the gradient of x is this rank's addend. Unset: `weight` is all.
+  std::optional<Vocabulary> shared = {};
 };
 
 // x [tokens, hidden] and weight [vocab, hidden] of one dtype, targets [tokens] int64 or kUntrained.
 // Returns the fp32 scalar loss: exactly 0 with zero gradients when no token is trained. Its
-// backward runs once and adds to an open gradient of `weight` in place.
+// backward runs once and adds to an open gradient of `weight` in place. With a shared vocabulary
+// three numbers for each token cross the ranks, and never logits.
 torch::Tensor head_loss(const torch::Tensor& x, const torch::Tensor& weight,
                         const torch::Tensor& targets, const HeadLossOptions& options);
 
 class Head : public Block {
  public:
   // tied_weight: the embedding's weight, which the head then registers too; undefined: the head has
-  // its own. max_logits: of HeadLossOptions.
-  Head(const ModelSpec& spec, const torch::Tensor& tied_weight, int64_t max_logits = 0);
+  // its own. max_logits: of HeadLossOptions. Several `ranks` share the vocabulary.
+  Head(const ModelSpec& spec, const torch::Tensor& tied_weight, int64_t max_logits = 0,
+       TensorRanksPtr ranks = nullptr);
 
   // The loss does not contain batch.grad_scale: that is the gradient which its backward starts
   // from.
   torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) override;
   bool delivers_gradients() const override { return true; }
+  std::optional<Splits> splits() const override;
 
  private:
+  // Tokens of all ranks [tokens, hidden] -> their logits [tokens, vocab].
+  torch::Tensor all_logits(const torch::Tensor& x) const;
+
+  Vocabulary vocabulary_;
   std::shared_ptr<Norm> norm_;
   torch::Tensor weight_;  // [vocab, hidden]
   int64_t max_logits_;

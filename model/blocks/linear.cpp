@@ -2,6 +2,8 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <utility>
+
 #include "base/error.h"
 #include "model/blocks/open_gradient.h"
 #include "model/kernels/product.h"
@@ -28,8 +30,10 @@ Tensor product(const Tensor& x, const Tensor& weight, const Tensor& bias, Weight
 
 // What the products of one input have in common.
 struct Form {
-  WeightLayout layout;
-  bool bias;
+  WeightLayout layout = WeightLayout::kOutIn;
+  bool bias = false;
+  Side side = Side::kNone;
+  TensorRanksPtr ranks = nullptr;
 };
 
 // Any number of products of one input: `parameters` is weight, weight, ... or weight, bias, weight,
@@ -40,14 +44,20 @@ struct Products : torch::autograd::Function<Products> {
     ctx->set_materialize_grads(false);
     ctx->saved_data["in_out"] = form.layout == WeightLayout::kInOut;
     ctx->saved_data["bias"] = form.bias;
+    ctx->saved_data["side"] = static_cast<int64_t>(form.side);
+    if (form.ranks) save_ranks(ctx, form.ranks);
     variable_list saved = {x};
     saved.insert(saved.end(), parameters.begin(), parameters.end());
     ctx->save_for_backward(saved);
+    const Tensor input = form.side == Side::kOut ? form.ranks->gather(x, kInputs) : x;
     variable_list outputs;
     const size_t stride = form.bias ? 2 : 1;
     for (size_t i = 0; i < parameters.size(); i += stride) {
+      const Tensor bias = form.bias ? parameters[i + 1] : Tensor();
       outputs.push_back(
-          product(x, parameters[i], form.bias ? parameters[i + 1] : Tensor(), form.layout));
+          form.side == Side::kIn
+              ? summed(product(input, parameters[i], Tensor(), form.layout), bias, *form.ranks)
+              : product(input, parameters[i], bias, form.layout));
     }
     return outputs;
   }
@@ -55,36 +65,78 @@ struct Products : torch::autograd::Function<Products> {
   static variable_list backward(AutogradContext* ctx, variable_list dys) {
     const torch::NoGradGuard no_grad;
     const variable_list saved = ctx->get_saved_variables();
-    const Tensor& x = saved[0];
-    const bool in_out = ctx->saved_data["in_out"].toBool();
-    const bool has_bias = ctx->saved_data["bias"].toBool();
+    const auto side = static_cast<Side>(ctx->saved_data["side"].toInt());
+    const size_t stride = ctx->saved_data["bias"].toBool() ? 2 : 1;
     variable_list gradients(saved.size() + 1);  // x, parameters ..., form
-    Tensor dx;
-    for (size_t i = 0; i < dys.size(); ++i) {
-      if (!dys[i].defined()) continue;
-      const Tensor dy = rows(dys[i]);
-      const size_t at = 1 + i * (has_bias ? 2 : 1);
-      const Tensor& weight = saved[at];
-      if (ctx->needs_input_grad(at)) {
-        gradients[at] =
-            in_out ? deliver_product(weight, rows(x), dy) : deliver_product(weight, dy, rows(x));
-      }
-      if (has_bias && ctx->needs_input_grad(at + 1)) {
-        gradients[at + 1] = deliver_sum(saved[at + 1], dy);
-      }
-      if (!ctx->needs_input_grad(0)) continue;
-      const Tensor out_in = in_out ? weight.t() : weight;
-      if (dx.defined()) {
-        add_matrix_product(dx, dy, out_in);
-      } else {
-        dx = matrix_product(dy, out_in);
-      }
+    // Of a rank's run of tokens where inputs are cut: a bias is added to that.
+    for (size_t i = 0; stride == 2 && i < dys.size(); ++i) {
+      const size_t at = 2 + 2 * i;
+      if (dys[i].defined() && ctx->needs_input_grad(at))
+        gradients[at] = deliver_sum(saved[at], rows(dys[i]));
     }
-    if (dx.defined()) gradients[0] = dx.view(x.sizes());
+    if (side == Side::kIn && dys[0].defined()) {
+      dys[0] = saved_ranks(ctx)->gather(rows(dys[0]), kOutputGradients);
+    }
+    Arriving again;  // the input, of which this rank has kept its own run
+    if (side == Side::kOut && delivers_any(ctx, dys, stride)) {
+      again = saved_ranks(ctx)->begin_gather(saved[0], kInputs);
+    }
+    const Tensor dx = ctx->needs_input_grad(0) ? input_gradient(ctx, saved, dys, stride) : Tensor();
+    Arriving own;
+    if (side == Side::kOut && dx.defined())
+      own = saved_ranks(ctx)->begin_scatter_sum(dx, kInputGradients);
+    const Tensor input = side == Side::kOut ? again.wait() : saved[0];
+    for (size_t i = 0; i < dys.size(); ++i) {
+      const size_t at = 1 + i * stride;
+      if (dys[i].defined() && ctx->needs_input_grad(at))
+        gradients[at] = weight_gradient(ctx, saved[at], rows(input), rows(dys[i]));
+    }
+    if (dx.defined()) gradients[0] = side == Side::kOut ? own.wait() : dx.view(saved[0].sizes());
     return gradients;
   }
 
  private:
+  // How messages call what crosses the ranks.
+  static constexpr const char* kInputs = "inputs of products";
+  static constexpr const char* kOutputs = "outputs of products";
+  static constexpr const char* kInputGradients = "gradients of inputs of products";
+  static constexpr const char* kOutputGradients = "gradients of outputs of products";
+
+  // Whether any of the weights gets a gradient.
+  static bool delivers_any(AutogradContext* ctx, const variable_list& dys, size_t stride) {
+    for (size_t i = 0; i < dys.size(); ++i) {
+      if (dys[i].defined() && ctx->needs_input_grad(1 + i * stride)) return true;
+    }
+    return false;
+  }
+
+  static Tensor summed(const Tensor& addend, const Tensor& bias, const TensorRanks& ranks) {
+    Tensor own = ranks.scatter_sum(addend, kOutputs);
+    return bias.defined() ? own.add_(bias) : own;
+  }
+
+  static Tensor input_gradient(AutogradContext* ctx, const variable_list& saved,
+                               const variable_list& dys, size_t stride) {
+    Tensor dx;
+    for (size_t i = 0; i < dys.size(); ++i) {
+      if (!dys[i].defined()) continue;
+      const Tensor& weight = saved[1 + i * stride];
+      const Tensor out_in = ctx->saved_data["in_out"].toBool() ? weight.t() : weight;
+      if (dx.defined()) {
+        add_matrix_product(dx, rows(dys[i]), out_in);
+      } else {
+        dx = matrix_product(rows(dys[i]), out_in);
+      }
+    }
+    return dx;
+  }
+
+  static Tensor weight_gradient(AutogradContext* ctx, const Tensor& weight, const Tensor& x,
+                                const Tensor& dy) {
+    return ctx->saved_data["in_out"].toBool() ? deliver_product(weight, x, dy)
+                                              : deliver_product(weight, dy, x);
+  }
+
   static Tensor deliver_sum(const Tensor& bias, const Tensor& dy) {
     const Tensor open = open_gradient(bias);
     const auto dtype = (open.defined() ? open : bias).scalar_type();
@@ -93,11 +145,13 @@ struct Products : torch::autograd::Function<Products> {
 };
 
 variable_list products(const Tensor& x, std::initializer_list<const Linear*> layers) {
-  const Form form{(*layers.begin())->layout, (*layers.begin())->bias.defined()};
+  const Linear& first = **layers.begin();
+  const Form form{first.layout, first.bias.defined(), first.cut.side, first.ranks};
   std::vector<Tensor> parameters;
   for (const Linear* layer : layers) {
-    ZEROTH_CHECK(layer->layout == form.layout && layer->bias.defined() == form.bias,
-                 "one layout and one kind of bias for all products of an input");
+    ZEROTH_CHECK(layer->layout == form.layout && layer->bias.defined() == form.bias &&
+                     layer->cut.side == form.side,
+                 "one layout, one kind of bias and one cut for all products of an input");
     parameters.push_back(layer->weight);
     if (form.bias) parameters.push_back(layer->bias);
   }
@@ -110,11 +164,34 @@ Tensor meta_parameter(at::IntArrayRef sizes) {
 
 }  // namespace
 
-Linear::Linear(const LinearShape& shape) : layout(shape.layout) {
+Linear::Linear(const LinearShape& shape)
+    : layout(shape.layout), cut(shape.cut), ranks(shape.ranks) {
+  const int64_t in = cut.side == Side::kIn ? cut.extent : shape.in;
+  const int64_t out = cut.side == Side::kOut ? cut.extent : shape.out;
   const bool out_in = layout == WeightLayout::kOutIn;
-  weight = register_parameter(
-      "weight", meta_parameter({out_in ? shape.out : shape.in, out_in ? shape.in : shape.out}));
-  if (shape.bias) bias = register_parameter("bias", meta_parameter({shape.out}));
+  weight = register_parameter("weight", meta_parameter({out_in ? out : in, out_in ? in : out}));
+  if (shape.bias) bias = register_parameter("bias", meta_parameter({out}));
+}
+
+void Linear::add_splits(const std::string& path, Splits& splits) const {
+  if (cut.side == Side::kNone) return;
+  const size_t last = path.rfind('.') + 1;
+  const std::string whole = cut.product.empty() ? path : path.substr(0, last) + cut.product;
+  const size_t dim = (cut.side == Side::kOut) == (layout == WeightLayout::kOutIn) ? 0 : 1;
+  Split split{whole + ".weight", weight.sizes().vec(), {0, 0}, cut.copies};
+  split.shape[dim] = cut.whole;
+  split.begin[dim] = cut.begin;
+  splits[path + ".weight"] = split;
+  if (bias.defined() && cut.side == Side::kOut)
+    splits[path + ".bias"] = {whole + ".bias", {cut.whole}, {cut.begin}, cut.copies};
+}
+
+Splits splits_of_products(const torch::nn::Module& block) {
+  Splits splits;
+  for (const auto& item : block.named_modules("", /*include_self=*/false)) {
+    if (const auto* const layer = item.value()->as<Linear>()) layer->add_splits(item.key(), splits);
+  }
+  return splits;
 }
 
 Tensor linear(const Tensor& x, const Linear& layer) {
@@ -131,7 +208,7 @@ std::vector<Tensor> linear(const Tensor& x, const Linear& a, const Linear& b, co
 
 Tensor project(const Tensor& x, const Tensor& weight) {
   const std::vector<Tensor> parameters = {weight};
-  return Products::apply(x, at::TensorList(parameters), Form{WeightLayout::kOutIn, false})[0];
+  return Products::apply(x, at::TensorList(parameters), Form())[0];
 }
 
 }  // namespace zeroth::model

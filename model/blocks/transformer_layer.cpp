@@ -46,8 +46,10 @@ struct SwiGlu : torch::autograd::Function<SwiGlu> {
 }  // namespace
 
 TransformerLayer::TransformerLayer(const ModelSpec& spec, int64_t index,
-                                   std::shared_ptr<SequenceTables> tables)
+                                   std::shared_ptr<SequenceTables> tables,
+                                   const TensorRanksPtr& ranks)
     : Block(fmt::format("layers.{}", index)),
+      ranks_(ranks),
       drop_attention_(drop_site(spec.residual_dropout, label() + ".attention")),
       drop_mlp_(drop_site(spec.residual_dropout, label() + ".mlp")) {
   const auto norm = [&] {
@@ -55,28 +57,33 @@ TransformerLayer::TransformerLayer(const ModelSpec& spec, int64_t index,
   };
   attention_norm_ = register_module("attention_norm", norm());
   attention_ = register_module(
-      "attention", std::make_shared<Attention>(
-                       spec, index, std::move(tables),
-                       drop_site(spec.attention_dropout, label() + ".attention.probabilities")));
+      "attention",
+      std::make_shared<Attention>(
+          spec, index, std::move(tables),
+          drop_site(spec.attention_dropout, label() + ".attention.probabilities"), ranks));
   mlp_norm_ = register_module("mlp_norm", norm());
-  mlp_ = register_module("mlp", std::make_shared<Mlp>(spec));
+  mlp_ = register_module("mlp", std::make_shared<Mlp>(spec, ranks));
 }
 
 torch::Tensor TransformerLayer::forward(const torch::Tensor& x, const MicroBatch& batch) {
-  const torch::Tensor y =
-      x + dropout(attention_->forward(attention_norm_->forward(x), batch), drop_attention_, batch);
-  return y + dropout(mlp_->forward(mlp_norm_->forward(y)), drop_mlp_, batch);
+  const int64_t first = ranks_ ? token_run(batch.tokens.numel(), *ranks_).first : 0;
+  const torch::Tensor y = x + dropout(attention_->forward(attention_norm_->forward(x), batch),
+                                      drop_attention_, batch, first);
+  return y + dropout(mlp_->forward(mlp_norm_->forward(y)), drop_mlp_, batch, first);
 }
 
-Mlp::Mlp(const ModelSpec& spec) : activation_(spec.activation) {
+Mlp::Mlp(const ModelSpec& spec, const TensorRanksPtr& ranks) : activation_(spec.activation) {
   const WeightLayout layout = spec.conv1d ? WeightLayout::kInOut : WeightLayout::kOutIn;
-  const auto projection = [&](const char* name, int64_t in, int64_t out) {
-    return register_module(name,
-                           std::make_shared<Linear>(LinearShape{in, out, spec.mlp_bias, layout}));
+  const int64_t hidden = spec.hidden_size, all = spec.intermediate_size;
+  const int64_t own = all / size_of(ranks);
+  const auto projection = [&](const char* name, int64_t in, int64_t out, Side side) {
+    LinearShape shape{in, out, spec.mlp_bias, layout, {}, ranks};
+    if (ranks) shape.cut = {side, ranks->rank() * own, own, all};
+    return register_module(name, std::make_shared<Linear>(shape));
   };
-  if (spec.gated_mlp) gate_ = projection("gate", spec.hidden_size, spec.intermediate_size);
-  up_ = projection("up", spec.hidden_size, spec.intermediate_size);
-  down_ = projection("down", spec.intermediate_size, spec.hidden_size);
+  if (spec.gated_mlp) gate_ = projection("gate", hidden, all, Side::kOut);
+  up_ = projection("up", hidden, all, Side::kOut);
+  down_ = projection("down", all, hidden, Side::kIn);
 }
 
 Tensor Mlp::forward(const Tensor& x) const {

@@ -7,18 +7,21 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "model/block.h"
 #include "model/blocks/attention.h"
 #include "model/blocks/linear.h"
 #include "model/blocks/norm.h"
 #include "model/spec.h"
+#include "model/tensor_ranks.h"
 
 namespace zeroth::model {
 
 class Mlp : public torch::nn::Module {
  public:
-  explicit Mlp(const ModelSpec& spec);
+  // Several `ranks` share the intermediate size.
+  explicit Mlp(const ModelSpec& spec, const TensorRanksPtr& ranks = nullptr);
 
   // x [..., hidden] -> the same shape.
   torch::Tensor forward(const torch::Tensor& x) const;
@@ -32,12 +35,17 @@ class Mlp : public torch::nn::Module {
 
 class TransformerLayer : public Block {
  public:
-  TransformerLayer(const ModelSpec& spec, int64_t index, std::shared_ptr<SequenceTables> tables);
+  TransformerLayer(const ModelSpec& spec, int64_t index, std::shared_ptr<SequenceTables> tables,
+                   const TensorRanksPtr& ranks = nullptr);
 
   torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) override;
   bool delivers_gradients() const override { return true; }
+  std::optional<Splits> splits() const override {
+    return ranks_ ? std::optional(splits_of_products(*this)) : std::nullopt;
+  }
 
  private:
+  TensorRanksPtr ranks_;
   DropSite drop_attention_, drop_mlp_;  // of what the halves add to the residual stream
   std::shared_ptr<Norm> attention_norm_;
   std::shared_ptr<Attention> attention_;

@@ -29,6 +29,25 @@ bool is_finite(const torch::Tensor& values) {
   return std::isfinite(low.item<double>()) && std::isfinite(high.item<double>());
 }
 
+// Their bytes, one row behind the other; nothing in a file need be aligned.
+void copy_rows(std::span<const std::byte> tensor, const BoxRows& rows, size_t width,
+               std::byte* to) {
+  rows.for_each_run(0, rows.elements(), [&](int64_t at, int64_t whole, int64_t size) {
+    std::memcpy(to + at * width, tensor.data() + whole * width, size * width);
+  });
+}
+
+// What was read, with what lies between its rows.
+void forget(const SafetensorsFile& file, std::span<const std::byte> tensor, const Part& part,
+            int64_t count, size_t width) {
+  if (count == 0) return;
+  const auto place_of = [&](int64_t element) {
+    return rows_of_box(part.box, element, 1, 1).front().whole * width;
+  };
+  const size_t begin = place_of(part.first);
+  file.forget(tensor.subspan(begin, place_of(part.first + count - 1) + width - begin));
+}
+
 std::set<std::string> parameter_names(const ModelSpec& spec) {
   std::set<std::string> names;
   for (const auto& block : build_blocks(spec)) {
@@ -85,28 +104,27 @@ void CheckpointSource::check(const std::string& name, const std::vector<int64_t>
   }
 }
 
-void CheckpointSource::read(const std::string& name, int64_t begin, torch::Tensor out) {
-  const Found& found = find(name);
+void CheckpointSource::read(const Part& part, torch::Tensor out) {
+  const Found& found = find(part.name);
   const SafetensorsFile& file = *found.entry.file;
   const auto dtype = dtype_of_word(found.entry.tensor->dtype);
-  ZEROTH_CHECK(dtype.has_value(), "{} was not checked", name);
+  ZEROTH_CHECK(dtype && found.entry.tensor->shape == part.box.shape, "{} was not checked",
+               part.name);
   const size_t width = c10::elementSize(*dtype);
   const std::span<const std::byte> all = file.bytes(*found.entry.tensor);
-  ZEROTH_CHECK((begin + out.numel()) * width <= all.size(), "{} + {} of {}", begin, out.numel(),
-               name);
-  const auto range = all.subspan(begin * width, out.numel() * width);
-  torch::Tensor stored = torch::empty({std::min(kChunk, out.numel())}, *dtype);
-  for (int64_t done = 0; done < out.numel(); done += kChunk) {
-    const int64_t count = std::min(kChunk, out.numel() - done);
-    std::memcpy(stored.data_ptr(), range.data() + done * width, count * width);
-    torch::Tensor part = out.narrow(0, done, count);
-    part.copy_(stored.narrow(0, 0, count));
-    if (!is_finite(part)) {
+  const torch::Tensor stored = torch::empty({std::min(kChunk, out.numel())}, *dtype);
+  int64_t done = 0;
+  for (const BoxRows& rows : rows_of_box(part.box, part.first, out.numel(), kChunk)) {
+    copy_rows(all, rows, width, static_cast<std::byte*>(stored.data_ptr()));
+    torch::Tensor values = out.narrow(0, done, rows.elements());
+    values.copy_(stored.narrow(0, 0, rows.elements()));
+    if (!is_finite(values)) {
       throw Error("{}: tensor {} has a value that is NaN, infinite or too large for {}",
                   file.path().string(), found.stored_name, c10::toString(out.scalar_type()));
     }
+    done += rows.elements();
   }
-  file.forget(range);
+  forget(file, all, part, out.numel(), width);
 }
 
 std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& folder,

@@ -20,7 +20,7 @@ class CheckpointSource : public WeightSource {
   CheckpointSource(const std::filesystem::path& folder, const ModelSpec& spec);
 
   void check(const std::string& name, const std::vector<int64_t>& shape) override;
-  void read(const std::string& name, int64_t begin, torch::Tensor out) override;
+  void read(const Part& part, torch::Tensor out) override;
 
  private:
   struct Found {

@@ -2,8 +2,10 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <vector>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -60,34 +62,52 @@ Tensor mask_on_host(int64_t row_seed, const DropSite& site, const std::vector<in
   return mask;
 }
 
-// All rows: [batch, lines, size].
-Tensor apply_masks(const Tensor& x, const std::vector<int64_t>& row_seeds, const DropSite& site) {
-  std::vector<int64_t> lines(static_cast<size_t>(x.size(1)));
-  std::iota(lines.begin(), lines.end(), 0);
+// Which rows of the batch the rows of an x belong to.
+struct Tokens {
+  std::vector<int64_t> row_seeds;
+  int64_t seq = 0;    // tokens in each row of the batch
+  int64_t first = 0;  // x's first row, of all tokens
+};
+
+// x [rows, size].
+Tensor apply_masks(const Tensor& x, const Tokens& tokens, const DropSite& site) {
   Tensor y = at::empty_like(x, at::MemoryFormat::Contiguous);
-  for (int64_t row = 0; row < x.size(0); ++row) {
-    const Tensor keep = keep_mask(row_seeds[row], site, lines, x.size(2), x.device());
-    Tensor out = y.select(0, row);
-    at::mul_out(out, x.select(0, row), keep);
+  const int64_t all = tokens.seq * std::ssize(tokens.row_seeds) - tokens.first;
+  const int64_t rows = std::clamp<int64_t>(all, 0, x.size(0));
+  for (int64_t done = 0; done < rows;) {
+    const int64_t token = tokens.first + done, line = token % tokens.seq;
+    std::vector<int64_t> lines(static_cast<size_t>(std::min(tokens.seq - line, rows - done)));
+    std::iota(lines.begin(), lines.end(), line);
+    const int64_t row_seed = tokens.row_seeds[static_cast<size_t>(token / tokens.seq)];
+    const Tensor keep = keep_mask(row_seed, site, lines, x.size(1), x.device());
+    Tensor out = y.narrow(0, done, std::ssize(lines));
+    at::mul_out(out, x.narrow(0, done, std::ssize(lines)), keep);
+    done += std::ssize(lines);
   }
+  y.narrow(0, rows, x.size(0) - rows).zero_();
   return y.div_(1 - site.p);  // mul_ would round the factor to bf16
 }
 
 struct Dropout : torch::autograd::Function<Dropout> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& x,
-                        const std::vector<int64_t>& row_seeds, const DropSite& site) {
-    ctx->saved_data["row_seeds"] = row_seeds;
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tokens& tokens,
+                        const DropSite& site) {
+    ctx->saved_data["row_seeds"] = tokens.row_seeds;
+    ctx->saved_data["seq"] = tokens.seq;
+    ctx->saved_data["first"] = tokens.first;
     ctx->saved_data["p"] = site.p;
     ctx->saved_data["key"] = static_cast<int64_t>(site.key);
-    return apply_masks(x, row_seeds, site);
+    return apply_masks(x.reshape({-1, x.size(-1)}), tokens, site).view(x.sizes());
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list dys) {
     const torch::NoGradGuard no_grad;
     const DropSite site{ctx->saved_data["p"].toDouble(),
                         static_cast<uint64_t>(ctx->saved_data["key"].toInt())};
-    const std::vector<int64_t> row_seeds = ctx->saved_data["row_seeds"].toIntVector();
-    return {apply_masks(dys[0], row_seeds, site), Tensor(), Tensor()};
+    const Tokens tokens{.row_seeds = ctx->saved_data["row_seeds"].toIntVector(),
+                        .seq = ctx->saved_data["seq"].toInt(),
+                        .first = ctx->saved_data["first"].toInt()};
+    const Tensor dy = dys[0].reshape({-1, dys[0].size(-1)});
+    return {apply_masks(dy, tokens, site).view(dys[0].sizes()), Tensor(), Tensor()};
   }
 };
 
@@ -131,9 +151,11 @@ bool drops(const DropSite& site, const MicroBatch& batch) {
   return true;
 }
 
-Tensor dropout(const Tensor& x, const DropSite& site, const MicroBatch& batch) {
+Tensor dropout(const Tensor& x, const DropSite& site, const MicroBatch& batch,
+               int64_t first_token) {
   if (!drops(site, batch)) return x;
-  return Dropout::apply(x, batch.row_seeds, site);
+  const int64_t seq = x.dim() == 3 ? x.size(1) : batch.tokens.size(1);
+  return Dropout::apply(x, Tokens{batch.row_seeds, seq, first_token}, site);
 }
 
 }  // namespace zeroth::model

@@ -37,7 +37,9 @@ torch::Tensor keep_mask_by_tensors(int64_t row_seed, const DropSite& site,
 bool drops(const DropSite& site, const MicroBatch& batch);
 
 // x [batch, seq, size]: what stays is divided by 1 - p; line = position. x itself where p is 0 and
-// where nothing is dropped (see drops). The backward makes the mask again.
-torch::Tensor dropout(const torch::Tensor& x, const DropSite& site, const MicroBatch& batch);
+// where nothing is dropped (see drops). The backward makes the mask again. Or x [rows, size] of the
+// flattened tokens from `first_token` on: rows behind the last token are finite.
+torch::Tensor dropout(const torch::Tensor& x, const DropSite& site, const MicroBatch& batch,
+                      int64_t first_token = 0);
 
 }  // namespace zeroth::model

@@ -29,9 +29,10 @@ class Row {
 
   // [heads, seq, seq] bool
   Tensor keep(int64_t row_seed) const {
+    const int64_t all = options_.all_heads > 0 ? options_.all_heads : heads_;
     std::vector<int64_t> lines;
-    for (int64_t head = 0; head < heads_; ++head) {
-      for (int64_t t = 0; t < seq_; ++t) lines.push_back(t * heads_ + head);
+    for (int64_t head = options_.first_head; head < options_.first_head + heads_; ++head) {
+      for (int64_t t = 0; t < seq_; ++t) lines.push_back(t * all + head);
     }
     return keep_mask(row_seed, options_.site, lines, seq_, q_.device()).view({heads_, seq_, seq_});
   }
@@ -84,6 +85,8 @@ struct DroppedAttention : torch::autograd::Function<DroppedAttention> {
     ctx->saved_data["p"] = options.site.p;
     ctx->saved_data["key"] = static_cast<int64_t>(options.site.key);
     ctx->saved_data["row_seeds"] = options.row_seeds;
+    ctx->saved_data["first_head"] = options.first_head;
+    ctx->saved_data["all_heads"] = options.all_heads;
     Tensor y = at::empty(q.sizes(), q.options());
     for (int64_t b = 0; b < q.size(0); ++b) {
       const Row row(q[b], k[b], v[b], options);
@@ -102,7 +105,9 @@ struct DroppedAttention : torch::autograd::Function<DroppedAttention> {
         .scale = ctx->saved_data["scale"].toDouble(),
         .site = {ctx->saved_data["p"].toDouble(),
                  static_cast<uint64_t>(ctx->saved_data["key"].toInt())},
-        .row_seeds = ctx->saved_data["row_seeds"].toIntVector()};
+        .row_seeds = ctx->saved_data["row_seeds"].toIntVector(),
+        .first_head = ctx->saved_data["first_head"].toInt(),
+        .all_heads = ctx->saved_data["all_heads"].toInt()};
     variable_list gradients = {at::empty(q.sizes(), q.options()), at::empty(k.sizes(), k.options()),
                                at::empty(v.sizes(), v.options()), Tensor(), Tensor()};
     for (int64_t b = 0; b < q.size(0); ++b) {

@@ -14,13 +14,16 @@ struct DroppedAttentionOptions {
   double scale = 1;
   DropSite site;
   std::vector<int64_t> row_seeds;  // one per row of the batch
+  // Those of q where other ranks have the rest; 0: they are all.
+  int64_t first_head = 0;
+  int64_t all_heads = 0;
 };
 
 // q [batch, seq, heads, head_dim], k and v [batch, seq, kv_heads, head_dim], mask [seq, seq] added
 // to the scores, in q's dtype. dropout(softmax(q k^T scale + mask)) v as [batch, seq, heads,
 // head_dim]; the softmax in fp32. Line t * heads + h of the site's mask belongs to query t of head
-// h. Keeps its inputs only; scores of one row of the batch [heads, seq, seq] stand in memory at
-// once.
+// h of all heads. Keeps its inputs only; scores of one row of the batch [heads, seq, seq] stand in
+// memory at once.
 torch::Tensor dropped_attention(const torch::Tensor& q, const torch::Tensor& k,
                                 const torch::Tensor& v, const torch::Tensor& mask,
                                 const DroppedAttentionOptions& options);

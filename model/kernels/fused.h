@@ -50,7 +50,8 @@ void add_rows_(torch::Tensor table, const torch::Tensor& rows, const torch::Tens
 // Logits [rows, vocab] -> log(sum(exp(row))) [rows] fp32.
 torch::Tensor log_sum_exp(const torch::Tensor& logits);
 // Turns logits into the gradient of the rows' negative log-likelihoods times `scale` (fp32 scalar):
-// (exp(logit - lse) - 1 at the target) * scale, in place. targets [rows] int64.
+// (exp(logit - lse) - 1 at the target) * scale, in place. targets [rows] int64; one outside of
+// [0, vocab) is no element's: other ranks have it.
 void logit_gradient_(torch::Tensor logits, const torch::Tensor& lse, const torch::Tensor& targets,
                      const torch::Tensor& scale);
 

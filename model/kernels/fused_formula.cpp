@@ -65,8 +65,10 @@ Tensor log_sum_exp(const Tensor& logits) {
 
 void logit_gradient_(Tensor logits, const Tensor& lse, const Tensor& targets, const Tensor& scale) {
   const Tensor wide = at::sub(logits, lse.unsqueeze(1)).exp_();  // fp32
-  const Tensor ones = torch::ones({targets.size(0), 1}, wide.options());
-  at::mul_out(logits, wide.scatter_add_(1, targets.unsqueeze(1), ones.neg()), scale);
+  const Tensor inside = targets.ge(0).logical_and_(targets.lt(logits.size(1)));
+  const Tensor at_target = targets.clamp(0, logits.size(1) - 1).unsqueeze(1);
+  const Tensor ones = inside.to(wide.scalar_type()).unsqueeze(1);
+  at::mul_out(logits, wide.scatter_add_(1, at_target, ones.neg()), scale);
 }
 
 }  // namespace zeroth::model::formula

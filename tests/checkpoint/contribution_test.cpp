@@ -37,6 +37,32 @@ TEST_CASE("a report comes over as it was given") {
         "parts[0][0] is \"../x\", expected the name of a file within the checkpoint");
 }
 
+TEST_CASE("rows of a matrix take eight bytes each in a report") {
+  Report report = report_of("a");
+  auto& parts = report.contribution.parts;
+  const auto rows = [&](const std::string& file, int64_t offset, int64_t count, int64_t stride) {
+    for (int64_t i = 0; i < count; ++i, offset += stride) {
+      parts.push_back({file, offset, 100, static_cast<uint32_t>(parts.size() * 0x9e3779b9)});
+    }
+  };
+  rows("m", 500, 1000, 400);
+  rows("m", 500'000, 2, 300);  // too few to be told together
+  parts.push_back({"m", 600'000, 7, 3});
+  rows("m", 600'100, 50, 200);
+  rows("n", 610'100, 50, 200);  // as if it went on in another file
+  rows("n", 8, 40, 0);
+  const std::string text = text_of(report);
+  CHECK(text.find('\n') < 10'000);
+  CHECK(parse_report(text).contribution.parts == parts);
+  const auto refused = [](const std::string& line) {
+    return message_of<Error>([&] { (void)parse_report(line + text_of(Report{}).substr(2)); });
+  };
+  CHECK(refused(R"([["m",0,4,8,"0123"]])") ==
+        "parts[0][4] is \"0123\", expected CRCs of eight digits");
+  CHECK(
+      refused(R"([["m",0,4,4611686018427387903,"0000000000000000"]])").starts_with("parts[0][3]"));
+}
+
 TEST_CASE("reports become one list, parts of a file in the order of their bytes") {
   Report first = report_of("a"), second = report_of("b");
   const std::string text = "0123456789";

@@ -217,9 +217,9 @@ TEST_CASE("sections that are off may say what they like, and are refused when th
        "zero_optimization.zero_quantized_gradients: true is refused: not supported yet: it rounds "
        "the reduced gradients; set it to false, and communication_data_type says how they cross "
        "the wire; accepted: false"},
-      {R"({"zero_optimization": {"zero_hpz_partition_size": 8}})",
-       "zero_optimization.zero_hpz_partition_size: 8 is refused: not supported yet: set it to 1, "
-       "and parameters are sharded over all ranks; accepted: 1 | 0"},
+      {R"({"zero_optimization": {"mics_shard_size": 8}})",
+       "zero_optimization.mics_shard_size: 8 is refused: not supported, by DeepSpeed neither: "
+       "zero_hpz_partition_size took its place; accepted: -1"},
   };
   for (const auto& [text, complaint] : cases) CHECK(complaints_of(text) == complaint);
 }

@@ -214,4 +214,24 @@ TEST_CASE("a file of the kind in DeepSpeed's documentation loads as it is") {
             "zero_optimization.offload_param.device is \"nvme\""});
 }
 
+TEST_CASE("near ranks of stage 3 divide the data ranks, and keep their shards on the device") {
+  const auto text = [](const std::string& more) {
+    return fmt::format(R"({{"zero_optimization": {{"zero_hpz_partition_size": {}}}}})", more);
+  };
+  constexpr RunFacts kFour{.world_size = 4, .hidden_size = 64, .total_steps = 100};
+  CHECK(config_of("{}").zero.hpz_partition_size == 1);
+  CHECK(config_of(text(R"(0, "stage": 3)")).zero.hpz_partition_size == 1);
+  CHECK(config_of(text(R"(2, "stage": 3)")).zero.hpz_partition_size == 2);
+  CHECK(error_of(text(R"(2, "stage": 3)"), {}, kFour) == "");
+  CHECK(
+      error_of(text(R"(3, "stage": 3)"), {}, kFour) ==
+      "test.json: zero_optimization.zero_hpz_partition_size: 3 does not divide the number of data "
+      "ranks, 4");
+  CHECK(
+      error_of(text(R"(2, "stage": 3, "offload_param": {"device": "cpu"})"), {}, kFour) ==
+      "test.json: zero_optimization.zero_hpz_partition_size: 2 keeps a second shard on the device, "
+      "beside zero_optimization.offload_param.device \"cpu\": set one of them back (1, \"none\")");
+  CHECK(error_of(text(R"(2, "stage": 2)"), {}, kFour) == "");  // a note
+}
+
 }  // namespace zeroth::configs

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "tests/engine/chain_config.h"
+#include "tests/engine/split_chain.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
 #include "tests/support/temp_folder.h"
@@ -59,6 +60,29 @@ std::vector<double> train(const configs::Config& config, int ranks, const Run& r
   return losses;
 }
 
+// The same for ranks of a grid and the chain that they share; without steps it saves what it took.
+std::vector<double> train_shared(const comm::GridShape& shape, int stage, const Run& run) {
+  std::vector<double> losses;
+  testing::RankOptions options;
+  options.grid = shape;
+  testing::run_ranks(
+      shape.ranks(),
+      [&](std::shared_ptr<comm::Mesh> mesh) {
+        const configs::Config config = config_of(stage, shape[comm::Axis::kData]);
+        const auto engine = testing::make_engine(make_split_chain(*mesh), config, mesh);
+        if (!run.from.empty()) REQUIRE(engine->load_checkpoint(run.from));
+        testing::ChainLoader loader({.rank = 0, .world_size = 1});
+        for (int i = 0; i < run.first; ++i) loader.next();
+        for (int i = 0; i < run.steps; ++i) {
+          const double loss = engine->train_batch(loader).loss;
+          if (mesh->rank() == 0) losses.push_back(loss);
+        }
+        if (!run.to.empty()) engine->save_checkpoint(run.to);
+      },
+      options);
+  return losses;
+}
+
 // One byte in the middle of a rank's pieces becomes another.
 void damage(const fs::path& checkpoint, const char* file) {
   const fs::path path = checkpoint / "zeroth" / file;
@@ -84,6 +108,19 @@ TEST_CASE(
       for (size_t i = 0; i < rest.size(); ++i)
         CHECK(seen[i] == doctest::Approx(rest[i]).epsilon(2e-5));
     }
+  }
+}
+
+TEST_CASE("a run goes on with the same bits from what ranks that share layers have saved") {
+  const TempFolder folder;
+  const comm::GridShape one = comm::GridShape::data(1);
+  const comm::GridShape grid = comm::GridShape::data(2).with(comm::Axis::kTensor, 2);
+  train_shared(one, 0, {.steps = 3, .to = folder / "a"});
+  const auto expected = train_shared(one, 0, {.first = 3, .steps = 2, .from = folder / "a"});
+  for (const int stage : {0, 2, 3}) {
+    const fs::path to = folder / ("b" + std::to_string(stage));
+    train_shared(grid, stage, {.from = folder / "a", .to = to});
+    CHECK(train_shared(one, 1, {.first = 3, .steps = 2, .from = to}) == expected);
   }
 }
 

@@ -66,6 +66,26 @@ TEST_CASE("the example learns on two ranks, saves its model, and one rank sees t
   }
 }
 
+TEST_CASE("the example learns the same where two ranks share every layer") {
+  const TempFolder folder;
+  std::ifstream file(ZEROTH_SOURCE_DIR "/examples/custom_model/ds_config.json");
+  std::string config{std::istreambuf_iterator<char>(file), {}};
+  config.insert(config.find('{') + 1, "\"tensor_parallel\": {\"autotp_size\": 2},");
+  std::ofstream(folder / "config.json") << config;
+  const std::string run =
+      fmt::format("'{}' examples/quickstart/train.jsonl", (folder / "config.json").string());
+  const Outcome shared = run_example(2, fmt::format("{} '{}'", run, (folder / "out").string()));
+  REQUIRE_MESSAGE(shared.code == 0, shared.output);
+  REQUIRE(shared.losses.size() == 6);
+  CHECK(shared.losses.front() == doctest::Approx(std::log(256.0)).epsilon(0.05));
+  CHECK(shared.losses[4] < 0.5 * shared.losses.front());
+  CHECK(shared.losses[5] < 0.5 * std::log(256.0));
+  const Outcome alone = run_example(1, kRun);
+  REQUIRE(alone.losses.size() == 6);
+  CHECK(shared.losses[4] == doctest::Approx(alone.losses[4]).epsilon(0.05));  // other first values
+  CHECK(fs::file_size(folder / "out/model.safetensors") > 1'000'000);
+}
+
 TEST_CASE("the example explains itself, once, and says what is wrong with its arguments") {
   const Outcome help = run_example(2, "--help");
   CHECK(help.code == 0);

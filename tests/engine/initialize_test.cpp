@@ -5,8 +5,10 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/regular_file.h"
 #include "engine/engine.h"
 #include "engine/initial_values.h"
+#include "tests/engine/split_chain.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
 
@@ -38,15 +40,27 @@ std::filesystem::path fresh_folder(const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("an engine refuses a mesh whose ranks are not all on axis data") {
+TEST_CASE("an engine refuses ranks on an axis that it knows nothing of") {
   testing::RankOptions options;
-  options.grid = comm::GridShape::data(2).with(comm::Axis::kTensor, 2);
+  options.grid = comm::GridShape::data(2).with(comm::Axis::kPipe, 2);
   testing::run_ranks(
       4,
       [](std::shared_ptr<comm::Mesh> mesh) {
+        CHECK_THROWS_WITH_AS(
+            initialize(testing::make_chain({}), stage_config(0), mesh),
+            "an engine trains on ranks of axes data and tensor, not on pipe 2 x data 2", Error);
+      },
+      options);
+}
+
+TEST_CASE("blocks that do not say how ranks share them are refused by name where ranks would") {
+  testing::RankOptions options;
+  options.grid = comm::GridShape().with(comm::Axis::kTensor, 2);
+  testing::run_ranks(
+      2,
+      [](std::shared_ptr<comm::Mesh> mesh) {
         CHECK_THROWS_WITH_AS(initialize(testing::make_chain({}), stage_config(0), mesh),
-                             "an engine trains on ranks of axis data alone, which are 2 of 4",
-                             Error);
+                             doctest::Contains("block embedding does not say how 2 ranks"), Error);
       },
       options);
 }
@@ -79,6 +93,49 @@ TEST_CASE(
           }
         }
       });
+    }
+  }
+}
+
+TEST_CASE("ranks that share layers save the model that one rank saves, in the same bytes") {
+  const auto saved = [](const comm::GridShape& shape, configs::Config config, SavedValues values) {
+    config.batch = {2 * shape[comm::Axis::kData], 2, 1};
+    Collected sink;
+    testing::RankOptions options;
+    options.grid = shape;
+    const auto folder = fresh_folder("zeroth_shared_");
+    testing::run_ranks(
+        shape.ranks(),
+        [&](std::shared_ptr<comm::Mesh> mesh) {
+          const auto engine = initialize(make_split_chain(*mesh), config, mesh);
+          Collected others;
+          engine->save_model(mesh->rank() == 0 ? sink : others, values);
+          CHECK(others.values.empty());
+          engine->save_model(folder);
+        },
+        options);
+    const std::string bytes = read_file(folder / "model.safetensors", 1 << 20);
+    std::filesystem::remove_all(folder);
+    return std::pair(sink, bytes);
+  };
+  for (const int stage : {0, 2, 3}) {
+    for (const auto precision : {configs::Precision::kFp32, configs::Precision::kBf16}) {
+      configs::Config config = stage_config(stage);
+      config.precision = precision;
+      for (const auto values : {SavedValues::kWorking, SavedValues::kMasters}) {
+        const auto [expected, file] = saved(comm::GridShape::data(1), config, values);
+        for (const auto& [data, tensor] : {std::pair{2, 2}, {1, 4}}) {
+          CAPTURE(stage);
+          CAPTURE(tensor);
+          const auto shape = comm::GridShape::data(data).with(comm::Axis::kTensor, tensor);
+          const auto [found, same_file] = saved(shape, config, values);
+          CHECK(same_file == file);
+          REQUIRE(found.values.size() == expected.values.size());
+          for (const auto& [name, value] : expected.values) {
+            CHECK_MESSAGE(at::equal(found.values.at(name), value), name);
+          }
+        }
+      }
     }
   }
 }

@@ -107,7 +107,7 @@ TEST_CASE("values that blocks hold count while weights are loaded, and are left 
   held -= static_cast<int64_t>(blocks[0]->parameters()[0].nbytes());  // the head has it too
   const auto run_beside = [&](const configs::Config& config, int64_t kib, int here = 2) {
     system.write("proc/meminfo", fmt::format("MemAvailable: {} kB\n", kib));
-    return run_memory(blocks, config, {.world_size = 2}, here, system.root());
+    return run_memory(blocks, config, {.shape = comm::GridShape::data(2)}, here, system.root());
   };
   configs::Config config;  // AdamW at stage 0: far more than what is held
   const zero::MemoryPlan training = plan_memory(zero::plan_units(blocks, 2), config, {});

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "base/error.h"
@@ -39,7 +40,8 @@ std::vector<checkpoint::FilePart> write(const checkpoint::Save& save,
   std::vector<StatePiece> pieces;
   for (const Part& part : parts) {
     const auto& [name, shape] = kParameters[part.parameter];
-    pieces.push_back({name, part.state, torch::kFloat, shape, part.begin, part.end});
+    pieces.push_back(
+        {name, part.state, torch::kFloat, TensorBox::whole(shape), part.begin, part.end});
   }
   ranges.begin(pieces);
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -84,6 +86,42 @@ TEST_CASE("ranges of several ranks make up the file that one writer makes") {
     checkpoint::Reader reader = checkpoint::Reader::open(at.folder / "c/step-3");
     CHECK(reader.read_text("model.safetensors", 1 << 20).size() ==
           static_cast<size_t>(layout.bytes()));
+  }
+}
+
+TEST_CASE("boxes of ranks that share a matrix make up the file of one writer") {
+  Fixture at;
+  const std::vector<int64_t> shape = {9, 7};
+  model::ModelSpec spec;
+  spec.family = "llama";
+  const std::string name = "layers.0.attention.o.weight";
+  const torch::Tensor matrix = torch::randn(shape);
+  for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
+    const model::ModelLayout layout = model::plan_model(spec, dtype, {{name, shape}});
+    checkpoint::Save save = at.saver.begin(3, layout.bytes());
+    checkpoint::Contribution all;
+    all.parts = make_model_files(save, layout);
+    for (const auto& [column, columns] : {std::pair{0, 4}, {4, 3}}) {
+      const torch::Tensor own = matrix.narrow(1, column, columns).reshape(-1);
+      // Two shards, of which each ends within a row; written in uneven portions.
+      for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{0, 10}, {10, own.numel()}}) {
+        ModelRanges ranges(save, layout);
+        ranges.begin(
+            {{name, "master", torch::kFloat, {shape, {0, column}, {9, columns}}, begin, end}});
+        for (int64_t first = 0; first < end - begin; first += 6) {
+          const int64_t last = std::min(begin + first + 6, end);
+          ranges.write(0, first, own.slice(0, begin + first, last));
+        }
+        append(all.parts, ranges.finish());
+      }
+    }
+    save.commit(all, {});
+
+    model::SafetensorsWriter alone(at.folder / "alone", dtype, layout.files[0].tensors);
+    alone.write(layout.files[0].tensors[0].name, matrix);
+    alone.finish();
+    CHECK(read_file(at.folder / "c/step-3/model.safetensors", 1 << 20) ==
+          read_file(at.folder / "alone", 1 << 20));
   }
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 zero::PlaceBytes kept_inputs(const model::Blocks& blocks, const configs::Config& config,
                              const OutlineOptions& options) {
-  return plan_memory(zero::plan_units(blocks, options.world_size), config, options).kept_inputs;
+  return plan_memory(plan_of(blocks, options), config, options).kept_inputs;
 }
 
 }  // namespace
@@ -25,9 +25,9 @@ TEST_CASE("an outline says of blocks what an engine of them says, and leaves the
   config.recompute.every_nth_block = 1;
   const model::Blocks blocks = testing::make_chain({.frozen = true});
   const torch::Tensor before = blocks[1]->parameters()[0].clone();
-  const Outline known = outline(blocks, config, {.world_size = 2});
+  const Outline known = outline(blocks, config, {.shape = comm::GridShape::data(2)});
   const zero::MemoryPlan memory =
-      plan_memory(zero::plan_units(blocks, 2), config, {.world_size = 2});
+      plan_memory(zero::plan_units(blocks, 2), config, {.shape = comm::GridShape::data(2)});
   CHECK(at::equal(blocks[1]->parameters()[0], before));
   testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
     const auto engine = testing::make_engine(testing::make_chain({.frozen = true}), config, mesh);
@@ -76,12 +76,12 @@ TEST_CASE("copies for checkpoints are counted where a run saves beside training"
       config.precision = precision;
       const model::Blocks blocks = testing::make_chain({.hidden = 64, .frozen = true});
       const zero::UnitPlan plan = zero::plan_units(blocks, 2);
-      const OutlineOptions options{.world_size = 2, .saves_beside = true};
+      const OutlineOptions options{.shape = comm::GridShape::data(2), .saves_beside = true};
       const zero::PlaceBytes saving = plan_memory(plan, config, options).saving;
       testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
         const auto engine =
             testing::make_engine(testing::make_chain({.hidden = 64, .frozen = true}), config, mesh);
-        const HeldValues held{engine->plan(), engine->store(), engine->optimizer(), mesh->rank()};
+        const HeldValues held{engine->plan(), engine->store(), engine->optimizer()};
         const int64_t all = saving.total() - snapshot_memory(bytes_to_save(held));
         CHECK(all >= 0);
         CHECK(all < 12 * 64 * std::ssize(plan.units));  // padding
@@ -104,13 +104,14 @@ TEST_CASE("bytes of a checkpoint's states are as many as the optimizer has, on a
       config.optimizer.kind = kind;
       config.precision = precision;
       const model::Blocks blocks = testing::make_chain({.frozen = true});
-      const int64_t known = outline(blocks, config, {.world_size = 1}).state_bytes;
+      const int64_t known =
+          outline(blocks, config, {.shape = comm::GridShape::data(1)}).state_bytes;
       testing::run_ranks(1, [&](std::shared_ptr<comm::Mesh> mesh) {
         const auto engine =
             testing::make_engine(testing::make_chain({.frozen = true}), config, mesh);
-        CHECK(bytes_to_save({engine->plan(), engine->store(), engine->optimizer(), 0}) == known);
+        CHECK(bytes_to_save({engine->plan(), engine->store(), engine->optimizer()}) == known);
       });
-      CHECK(outline(blocks, config, {.world_size = 3}).state_bytes == known);
+      CHECK(outline(blocks, config, {.shape = comm::GridShape::data(3)}).state_bytes == known);
     }
   }
 }
@@ -120,7 +121,7 @@ TEST_CASE("a configuration that cannot work with the blocks is refused") {
   config.zero.stage = 3;
   config.zero.param_persistence_threshold_elements = 0;
   config.zero.max_live_elements = 1;
-  CHECK_THROWS_WITH_AS(outline(testing::make_chain(), config, {.world_size = 2}),
+  CHECK_THROWS_WITH_AS(outline(testing::make_chain(), config, {.shape = comm::GridShape::data(2)}),
                        doctest::Contains("stage3_max_live_parameters"), std::exception);
 }
 

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "tests/engine/chain_config.h"
 #include "tests/engine/saved_run.h"
+#include "tests/engine/split_chain.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
 #include "tests/support/temp_folder.h"
@@ -83,7 +84,53 @@ void check_goes_on(const configs::Config& config, int ranks) {
   CHECK(end == whole);
 }
 
+// What one rank has after some steps of the chain that ranks of axis tensor can share.
+void train_shared_chain(SavedRun& to) {
+  testing::run_ranks(1, [&](std::shared_ptr<comm::Mesh> mesh) {
+    const auto engine = testing::make_engine(make_split_chain(*mesh), config_of(0, 1), mesh);
+    testing::ChainLoader loader({.rank = 0, .world_size = 1});
+    for (int i = 0; i < 3; ++i) engine->train_batch(loader);
+    SavedRun::Sink sink(to);
+    engine->save_states(sink);
+  });
+  to.check_complete();
+}
+
+// Takes them over on other ranks and saves them again.
+void pass_on(SavedRun& from, SavedRun& to, int stage, const comm::GridShape& shape) {
+  testing::RankOptions options;
+  options.grid = shape;
+  testing::run_ranks(
+      shape.ranks(),
+      [&](std::shared_ptr<comm::Mesh> mesh) {
+        const configs::Config config = config_of(stage, shape[comm::Axis::kData]);
+        const auto engine = testing::make_engine(make_split_chain(*mesh), config, mesh);
+        SavedRun::Source source(from);
+        engine->load_states(source, {});
+        SavedRun::Sink sink(to);
+        engine->save_states(sink);
+      },
+      options);
+  to.check_complete();
+}
+
 }  // namespace
+
+TEST_CASE("states go from one rank to ranks that share layers, and back, bit by bit the same") {
+  SavedRun one;
+  train_shared_chain(one);
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const auto& [data, tensor] : {std::pair{2, 2}, {1, 4}, {2, 4}}) {
+      CAPTURE(stage);
+      CAPTURE(tensor);
+      SavedRun shared, back;
+      pass_on(one, shared, stage, comm::GridShape::data(data).with(comm::Axis::kTensor, tensor));
+      CHECK(shared == one);
+      pass_on(shared, back, 3 - stage, comm::GridShape::data(3));
+      CHECK(back == one);
+    }
+  }
+}
 
 TEST_CASE("a run that takes over another's states goes on with the same bits, at every stage") {
   for (int stage = 0; stage <= 3; ++stage) {

@@ -36,7 +36,7 @@ class SavedRun {
       const std::lock_guard lock(run_.mutex_);
       const auto found = run_.values_.find(name_of(piece));
       if (found == run_.values_.end()) throw Error("nothing is saved of {}", name_of(piece));
-      values.copy_(found->second.narrow(0, piece.begin, piece.size()));
+      values.copy_(found->second.index_select(0, elements_of(piece, 0, piece.size())));
     }
 
    private:
@@ -65,15 +65,25 @@ class SavedRun {
     return piece.parameter + ":" + piece.state;
   }
 
+  // The piece's elements, as they are numbered in the whole parameter.
+  static at::Tensor elements_of(const StatePiece& piece, int64_t first, int64_t count) {
+    at::Tensor box = at::arange(piece.box.elements_of_whole()).view(piece.box.shape);
+    for (size_t i = 0; i < piece.box.shape.size(); ++i) {
+      box = box.narrow(static_cast<int64_t>(i), piece.box.begin[i], piece.box.extent[i]);
+    }
+    return box.reshape(-1).narrow(0, piece.begin + first, count);
+  }
+
   void put(const StatePiece& piece, int64_t first, const torch::Tensor& values) {
     const std::lock_guard lock(mutex_);
     const std::string name = name_of(piece);
     if (!values_.contains(name)) {
-      values_[name] = at::zeros({c10::multiply_integers(piece.shape)}, piece.dtype);
+      values_[name] = at::zeros({piece.box.elements_of_whole()}, piece.dtype);
       written_[name] = at::zeros_like(values_[name]);
     }
-    values_[name].narrow(0, piece.begin + first, values.numel()).copy_(values);
-    written_[name].narrow(0, piece.begin + first, values.numel()).add_(1);
+    const at::Tensor elements = elements_of(piece, first, values.numel());
+    values_[name].index_copy_(0, elements, values);
+    written_[name].index_add_(0, elements, at::ones_like(values));
   }
 
   std::mutex mutex_;

@@ -58,7 +58,7 @@ class PacedSink final : public StateSink {
 };
 
 HeldValues held_by(TrainEngine& engine) {
-  return {engine.plan(), engine.store(), engine.optimizer(), engine.mesh().rank()};
+  return {engine.plan(), engine.store(), engine.optimizer()};
 }
 
 testing::ChainLoader loader_of(const comm::Mesh& mesh) {

@@ -40,7 +40,7 @@ TEST_CASE("blocks make up all pieces, each element once, and none crosses a tile
         config.zero.sub_group_size_elements = 192;
         const auto engine =
             testing::make_engine(testing::make_chain({.frozen = true}), config, mesh);
-        const HeldValues held{engine->plan(), engine->store(), engine->optimizer(), mesh->rank()};
+        const HeldValues held{engine->plan(), engine->store(), engine->optimizer()};
         const std::vector<StatePiece> pieces = pieces_to_save(held);
         std::vector<std::vector<int>> times;
         for (const StatePiece& piece : pieces) times.emplace_back(piece.size(), 0);
@@ -76,7 +76,7 @@ TEST_CASE("a block's values are the same in place and as its tile is lent") {
       const auto engine = testing::make_engine(testing::make_chain({.frozen = true}), config, mesh);
       testing::ChainLoader loader({.rank = mesh->rank(), .world_size = 2});
       engine->train_batch(loader);
-      const HeldValues held{engine->plan(), engine->store(), engine->optimizer(), mesh->rank()};
+      const HeldValues held{engine->plan(), engine->store(), engine->optimizer()};
       Collected there, lent;
       for (const StateBlock& block : blocks_to_save(held, 256)) {
         REQUIRE(in_place(held, block).defined());
@@ -100,7 +100,7 @@ TEST_CASE("what rests in files is not read in place") {
     config.zero.offload_optimizer.device = configs::RestingPlace::kNvme;
     config.zero.offload_optimizer.nvme_path = folder.path().string();
     const auto engine = testing::make_engine(testing::make_chain({.frozen = true}), config, mesh);
-    const HeldValues held{engine->plan(), engine->store(), engine->optimizer(), 0};
+    const HeldValues held{engine->plan(), engine->store(), engine->optimizer()};
     for (const StateBlock& block : blocks_to_save(held)) {
       const bool weights = block.array == 0;  // in fp32 they are the master
       CHECK(in_place(held, block).defined() == weights);

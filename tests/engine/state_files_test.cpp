@@ -47,7 +47,7 @@ TEST_CASE("a piece is the range of a whole tensor, under the file's name for it"
   const StatePiece piece = {.parameter = "layers.3.w",
                             .state = "exp_avg",
                             .dtype = torch::kBFloat16,
-                            .shape = {4, 6},
+                            .box = TensorBox::whole({4, 6}),
                             .begin = 5,
                             .end = 17};
   const checkpoint::Piece stored =
@@ -55,6 +55,17 @@ TEST_CASE("a piece is the range of a whole tensor, under the file's name for it"
   CHECK(checkpoint::key_of(stored) == "model.layers.3.w|exp_avg|0:4,0:6|5:17");
   CHECK(stored.dtype == "BF16");
   CHECK(stored.bytes() == 24);
+}
+
+TEST_CASE("where ranks share a layer it is a range of a box") {
+  const StatePiece piece = {.parameter = "w",
+                            .state = "master",
+                            .dtype = torch::kFloat32,
+                            .box = {{4, 6}, {0, 3}, {4, 3}},
+                            .begin = 2,
+                            .end = 12};
+  const auto own_name = [](const std::string& name) { return name; };
+  CHECK(checkpoint::key_of(stored_piece(piece, own_name)) == "w|master|0:4,3:6|2:12");
 }
 
 }  // namespace zeroth::engine

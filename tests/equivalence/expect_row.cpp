@@ -42,9 +42,11 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 }
 
 // How far losses may be from the reference's: in 16 bits twice as far as rounding to bf16 takes the
-// reference itself from fp32, since ours may go as far the other way, and fp16 rounds finer.
+// reference itself from fp32, since ours may go as far the other way, and fp16 rounds finer. Ranks
+// that share layers round their addends, too.
 double most_loss_difference(const Row& row) {
   if (row.precision == Precision::kFp32) return 2e-5;
+  if (row.tensor > 1) return 2.5e-3;
   const nlohmann::json runs = load_fixture(row.model);
   return 2 * largest_difference(runs.at(row.masked ? "bf16_masked" : "bf16")["losses"],
                                 runs.at(row.masked ? "masked" : "fp32")["losses"]);
@@ -145,7 +147,17 @@ void RowChecker::check_unclipped_losses(const Row& row, const RowResult& own) {
   CHECK(own.losses != result(clipped).losses);
 }
 
+// A model without a reference of its own: the same on one rank, whose layers are transformers'.
+void RowChecker::check_shared_losses(const Row& row, const RowResult& own) {
+  const RowResult& alone = result(single(row));
+  CHECK(largest_difference(own.losses, alone.losses) <= most_loss_difference(row));
+  if (row.precision == Precision::kFp32)
+    CHECK(largest_ratio(own.grad_norms, alone.grad_norms) <= 1e-4);
+}
+
 void RowChecker::check_losses(const Row& row, const RowResult& result) {
+  const bool of_family = row.model != "qwen2" && load_fixture(row.model).contains(fixture_run(row));
+  if (row.tensor > 1 && !of_family) return check_shared_losses(row, result);
   if (row.dropout > 0) return check_dropped_losses(row, result);
   if (row.clipping != 1) return check_unclipped_losses(row, result);
   const nlohmann::json run = load_fixture(row.model).at(fixture_run(row));
@@ -166,8 +178,12 @@ void RowChecker::check_parameters(const Row& row, const RowResult& own) {
   const RowResult& reference = result(single(row));
   REQUIRE_FALSE(reference.parameters.empty());
   REQUIRE(own.parameters.size() == reference.parameters.size());
-  note(kind(row.precision) + " first gradient", largest_gap(gradients(row), gradients(single(row))),
-       first_noise(row));
+  // Where layers are shared in 16 bits, each layer works on sums of rounded addends, whose noise
+  // grows with the depth: the losses have a bound.
+  if (row.tensor == 1 || row.precision == Precision::kFp32) {
+    note(kind(row.precision) + " first gradient",
+         largest_gap(gradients(row), gradients(single(row))), first_noise(row));
+  }
   if (row.precision != Precision::kFp32) return;
   REQUIRE(own.states.size() == reference.states.size());
   for (size_t i = 0; i < own.states.size(); ++i) {

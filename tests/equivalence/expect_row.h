@@ -31,6 +31,7 @@ class RowChecker {
  private:
   void check_losses(const Row& row, const RowResult& result);
   void check_dropped_losses(const Row& row, const RowResult& result);
+  void check_shared_losses(const Row& row, const RowResult& result);
   void check_unclipped_losses(const Row& row, const RowResult& result);
   void check_parameters(const Row& row, const RowResult& result);
   void note(const std::string& what, double value, double most);

@@ -27,7 +27,7 @@ struct Parts {
       : config(config_of(row)),
         mesh(std::move(ranks)),
         blocks(std::move(chain)),
-        plan(zero::plan_units(blocks, mesh->data().size())),
+        plan(zero::plan_units(blocks, *mesh)),
         strategy(zero::make_strategy(plan, config, *mesh)),
         rule(optim::make_update_rule(config.optimizer, mesh->device())),
         optimizer(*strategy.optimizer),

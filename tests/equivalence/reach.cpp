@@ -34,7 +34,7 @@ double largest_gap(const Tensors& gradients, const Tensors& reference) {
 }
 
 double first_noise(const Row& row) {
-  if (row.precision == configs::Precision::kFp32) return kNoise;
+  if (row.precision == configs::Precision::kFp32) return row.tensor > 1 ? kSharedNoise : kNoise;
   const double rounding = row.precision == configs::Precision::kBf16 ? 0x1p-8 : 0x1p-11;
   return rounding * static_cast<double>(2 * row.ranks * row.accumulation + 1);
 }

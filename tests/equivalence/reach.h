@@ -24,6 +24,10 @@ using Tensors = std::map<std::string, torch::Tensor>;  // by parameter
 // parameter. A sum that lacks an addend, or has one in a wrong place, differs by far more.
 inline constexpr double kNoise = 2.3e-6;  // 768 tokens
 
+// Where ranks share layers the sums over features within a layer have another order, too, in
+// forward and backward. A missing addend of one of t ranks is 1 / t of a gradient.
+inline constexpr double kSharedNoise = 1e-5;
+
 // The same for a first gradient in the row's precision. In 16 bits each rank's gradient of each
 // micro-batch is rounded, and what they add up to after each of them, by half a unit in the last
 // place each time: up to 2^-8 of it in bf16, which has 8 bits, and 2^-11 in fp16. Once more for the

@@ -25,6 +25,8 @@ std::string zero_name(const configs::ZeroConfig& zero) {
     name += fmt::format(", prefetch {}", zero.prefetch_bucket_elements);
   if (zero.max_live_elements != usual.max_live_elements)
     name += fmt::format(", max live {}", zero.max_live_elements);
+  if (zero.hpz_partition_size != usual.hpz_partition_size)
+    name += fmt::format(", {} near ranks", zero.hpz_partition_size);
   if (!zero.overlap_comm) name += ", no overlap";
   if (!zero.reduce_scatter) name += ", no reduce-scatter";
   if (zero.reduce_bucket_elements != usual.reduce_bucket_elements)
@@ -134,10 +136,11 @@ std::string name_of(Training training) {
 }
 
 std::string name_of(const Row& row) {
-  return fmt::format("{}, {}, {}, stage {}, {} ranks, accumulation {}, rate {}{}{}{}{}{}{}{}{}{}",
+  return fmt::format("{}, {}, {}, stage {}, {} ranks{}, accumulation {}, rate {}{}{}{}{}{}{}{}{}{}",
                      row.model, name_of(row.training), name_of(row.precision), row.zero.stage,
-                     row.ranks, row.accumulation, row.lr, recompute_name(row.recompute),
-                     zero_name(row.zero), offload_name(row.zero), gradients_name(row.gradients),
+                     row.ranks, row.tensor > 1 ? fmt::format(" x tensor {}", row.tensor) : "",
+                     row.accumulation, row.lr, recompute_name(row.recompute), zero_name(row.zero),
+                     offload_name(row.zero), gradients_name(row.gradients),
                      row.masked ? ", masked" : "", row.cosine ? ", cosine" : "",
                      row.micro_batch_mean ? ", mean of micro-batches" : "",
                      row.dropout > 0 ? fmt::format(", dropout {}", row.dropout) : "",
@@ -158,6 +161,7 @@ configs::Config config_of(const Row& row) {
   if (row.micro_batch_mean) config.loss_mean = configs::LossMean::kMicroBatch;
   config.zero = row.zero;
   config.recompute = row.recompute;
+  config.tensor_parallel = {.size = row.tensor, .overlap_comm = row.zero.overlap_comm};
   return config;
 }
 

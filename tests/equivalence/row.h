@@ -32,7 +32,8 @@ struct Row {
   configs::Precision precision = configs::Precision::kFp32;
   int64_t accumulation = 1;
   configs::RecomputeConfig recompute = {};
-  int ranks = 1;
+  int ranks = 1;                // that see different samples
+  int tensor = 1;               // for each of these so many that share every layer
   std::string model = "llama";  // a folder of tests/model/fixtures
   bool masked = false;          // some targets are not trained, more in some rows than in others
   double lr = 1e-3;

@@ -11,6 +11,9 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "engine/box_joiner.h"
+#include "engine/catalogue.h"
+#include "engine/tensor_ranks.h"
 #include "model/blocks/build.h"
 #include "model/hf/checkpoint_source.h"
 #include "tests/equivalence/samples.h"
@@ -40,8 +43,8 @@ class StoredInBf16 final : public model::WeightSource {
   void check(const std::string& name, const std::vector<int64_t>& shape) override {
     source_->check(name, shape);
   }
-  void read(const std::string& name, int64_t begin, torch::Tensor out) override {
-    source_->read(name, begin, out);
+  void read(const model::Part& part, torch::Tensor out) override {
+    source_->read(part, out);
     out.copy_(out.to(torch::kBFloat16));
   }
 
@@ -71,8 +74,8 @@ bool only_shards(const Row& row, engine::TrainEngine& engine) {
 
 Split split_of(const Row& row, const comm::Mesh& mesh) {
   return {.accumulation = row.accumulation,
-          .rank = mesh.rank(),
-          .world_size = mesh.world_size(),
+          .rank = mesh.coordinate(comm::Axis::kData),
+          .world_size = row.ranks,
           .masked = row.masked};
 }
 
@@ -83,23 +86,40 @@ void cut(const zero::FlatLayout& layout, const torch::Tensor& whole, Tensors& pa
   }
 }
 
-// Each state of the optimizer, whole. Collective.
-std::vector<Tensors> whole_states(engine::TrainEngine& engine) {
-  const auto rule = optim::make_update_rule(engine.config().optimizer, engine.mesh().device());
-  std::vector<Tensors> states(rule->state_names().size());
+// A state of the optimizer, of this rank's part of the model. Collective.
+Tensors own_state(engine::TrainEngine& engine, size_t index) {
+  Tensors state;
   const std::vector<zero::Unit>& units = engine.plan().units;
   for (size_t unit = 0; unit < units.size(); ++unit) {
-    for (size_t i = 0; i < states.size(); ++i) {
-      const torch::Tensor own = engine.optimizer().state(unit, i).to(engine.mesh().device());
-      torch::Tensor whole = own;
-      if (own.numel() < units[unit].layout.numel()) {
-        whole = at::empty({units[unit].layout.numel()}, own.options());
-        engine.mesh().data().all_gather(whole, own, "states").wait();
+    const torch::Tensor own = engine.optimizer().state(unit, index).to(engine.mesh().device());
+    torch::Tensor whole = own;
+    if (own.numel() < units[unit].layout.numel()) {
+      whole = at::empty({units[unit].layout.numel()}, own.options());
+      engine.mesh().sharing(units[unit].copies).all_gather(whole, own, "states").wait();
+    }
+    whole = whole.cpu();
+    ZEROTH_CHECK(has_clean_padding(units[unit].layout, whole), "padding of {} has a gradient",
+                 units[unit].name);
+    cut(units[unit].layout, whole, state);
+  }
+  return state;
+}
+
+// Each state of the optimizer, whole, by the names of whole parameters. Collective.
+std::vector<Tensors> whole_states(engine::TrainEngine& engine) {
+  const auto rule = optim::make_update_rule(engine.config().optimizer, engine.mesh().device());
+  const auto parameters = engine::whole_parameters(engine.plan());
+  const engine::BoxJoiner joiner(engine.plan(), parameters, engine.mesh());
+  std::vector<Tensors> states(rule->state_names().size());
+  for (size_t i = 0; i < states.size(); ++i) {
+    const Tensors own = own_state(engine, i);
+    for (size_t p = 0; p < parameters.size(); ++p) {
+      std::vector<torch::Tensor> boxes;
+      for (const auto& [unit, at] : parameters[p].boxes) {
+        const zero::Slot& slot = engine.plan().units[unit].layout.slots()[at];
+        boxes.push_back(own.at(slot.name).view(slot.shape).to(engine.mesh().device()));
       }
-      whole = whole.cpu();
-      ZEROTH_CHECK(has_clean_padding(units[unit].layout, whole), "padding of {} has a gradient",
-                   units[unit].name);
-      cut(units[unit].layout, whole, states[i]);
+      states[i][parameters[p].name] = joiner.join(p, boxes).cpu().flatten();
     }
   }
   return states;
@@ -146,7 +166,7 @@ RowResult train(const Row& row, const std::shared_ptr<comm::Mesh>& mesh) {
     if (step % 2 == 1) result.masters_rounded = result.masters_rounded && masters_rounded(*engine);
     result.only_shards = result.only_shards && only_shards(row, *engine);
     result.skipped += stats.skipped;
-    if (fp32 && row.ranks == 1) reaches.add(*engine, stats.lr);
+    if (fp32 && row.ranks * row.tensor == 1) reaches.add(*engine, stats.lr);
   }
   if (fp32) result.states = whole_states(*engine);
   result.reach = reaches.distances();
@@ -187,6 +207,11 @@ void merge(RowResult& all, RowResult rank) {
   all.parameters.merge(rank.parameters);
   all.states = std::move(rank.states);
   all.reach = std::move(rank.reach);
+}
+
+void on_ranks(const Row& row, const std::function<void(std::shared_ptr<comm::Mesh>)>& fn) {
+  const auto grid = comm::GridShape::data(row.ranks).with(comm::Axis::kTensor, row.tensor);
+  testing::run_ranks(grid.ranks(), fn, {.grid = grid});
 }
 
 size_t bits_of(const Tensors& values) {
@@ -230,7 +255,9 @@ std::unique_ptr<engine::TrainEngine> make_row_engine(const Row& row,
                                                      std::shared_ptr<comm::Mesh> mesh) {
   model::ModelSpec spec = model::read_model_spec(checkpoint_of(row));
   model::override_dropout(spec, row.dropout);
-  auto engine = engine::initialize(model::build_blocks(spec), config_of(row), std::move(mesh),
+  const configs::Config config = config_of(row);
+  model::Blocks blocks = model::build_blocks(spec, engine::tensor_ranks(*mesh, config));
+  auto engine = engine::initialize(std::move(blocks), config, std::move(mesh),
                                    {.weights = weights_of(row, spec)});
   return std::unique_ptr<engine::TrainEngine>(dynamic_cast<engine::TrainEngine*>(engine.release()));
 }
@@ -238,7 +265,7 @@ std::unique_ptr<engine::TrainEngine> make_row_engine(const Row& row,
 RowResult run_row(const Row& row) {
   RowResult all;
   std::mutex mutex;
-  testing::run_ranks(row.ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+  on_ranks(row, [&](std::shared_ptr<comm::Mesh> mesh) {
     RowResult own = train(row, mesh);
     const std::lock_guard lock(mutex);
     merge(all, std::move(own));
@@ -250,7 +277,7 @@ RowResult run_row(const Row& row) {
 Tensors first_gradients(const Row& row) {
   Tensors gradients;
   std::mutex mutex;
-  testing::run_ranks(row.ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+  on_ranks(row, [&](std::shared_ptr<comm::Mesh> mesh) {
     Tensors own = step_gradients(row, mesh, split_of(row, *mesh));
     const std::lock_guard lock(mutex);
     gradients = std::move(own);

@@ -68,7 +68,7 @@ void train(const Case& c, bool saves, Trained& trained) {
   const auto step = [&] { trained.losses.push_back(engine->train_batch(loader).loss); };
   step();
   step();
-  const HeldValues held{engine->plan(), engine->store(), engine->optimizer(), 0};
+  const HeldValues held{engine->plan(), engine->store(), engine->optimizer()};
   if (saves) {
     SavedRun::Sink expected(trained.expected);
     engine->save_states(expected);

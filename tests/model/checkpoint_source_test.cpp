@@ -45,13 +45,70 @@ TEST_CASE("a range is read, converted, without the rest of the tensor") {
     CheckpointSource source(folder.path(), llama());
     source.check("head.norm.weight", {600, 1000});
     Tensor out = torch::empty({590'000});
-    source.read("head.norm.weight", 5000, out);
+    source.read({"head.norm.weight", TensorBox::whole({600, 1000}), 5000}, out);
     CHECK(
         torch::equal(out, weight.to(dtype).to(torch::kFloat32).view(-1).narrow(0, 5000, 590'000)));
     Tensor narrow = torch::empty({3}, torch::kBFloat16);
-    source.read("head.norm.weight", 599'997, narrow);
+    source.read({"head.norm.weight", TensorBox::whole({600, 1000}), 599'997}, narrow);
     CHECK(
         torch::equal(narrow, weight.view(-1).narrow(0, 599'997, 3).to(dtype).to(torch::kBFloat16)));
+  }
+}
+
+// The box of a matrix, as it stands in memory.
+Tensor slice_of(const Tensor& matrix, const TensorBox& box) {
+  return matrix.narrow(0, box.begin[0], box.extent[0])
+      .narrow(1, box.begin[1], box.extent[1])
+      .reshape(-1);
+}
+
+TEST_CASE("a box of a matrix is read, from any element on, and nothing beside it") {
+  const TempFolder folder;
+  constexpr int64_t kRows = 701, kColumns = 1500;
+  const std::vector<TensorBox> boxes = {
+      {{kRows, kColumns}, {0, 0}, {351, kColumns}},    // rows: an uneven half of a vocabulary
+      {{kRows, kColumns}, {351, 0}, {350, kColumns}},  // and the other one
+      {{kRows, kColumns}, {0, 750}, {kRows, 750}},     // columns, more than one chunk
+      {{kRows, kColumns}, {0, 500}, {kRows, 1}},       // one of them
+      {{kRows, kColumns}, {100, 1499}, {600, 1}}};
+  for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
+    for (const TensorBox& box : boxes) {
+      Tensor weight = torch::randn({kRows, kColumns});
+      const Tensor expected = slice_of(weight.to(dtype).to(torch::kFloat32), box);
+      const Tensor outside = torch::ones({kRows, kColumns}, torch::kBool);
+      outside.narrow(0, box.begin[0], box.extent[0])
+          .narrow(1, box.begin[1], box.extent[1])
+          .fill_(false);
+      weight.masked_fill_(outside, std::nanf(""));  // an Error, were it read
+      save(folder.path(), {{"model.norm.weight", weight}}, dtype);
+      CheckpointSource source(folder.path(), llama());
+      source.check("head.norm.weight", {kRows, kColumns});
+      for (const int64_t first : {int64_t{0}, int64_t{333}, box.elements() - 1}) {
+        for (const int64_t count : {box.elements() - first, int64_t{1}}) {
+          const Tensor out = torch::empty({count});
+          source.read({"head.norm.weight", box, first}, out);
+          CHECK(torch::equal(out, expected.narrow(0, first, count)));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("GPT-2's queries, keys and values are boxes of one matrix and one bias") {
+  const TempFolder folder;
+  ModelSpec spec = llama();
+  spec.family = "gpt2";
+  const Tensor weight = torch::randn({64, 192}), bias = torch::randn({192});
+  const std::string in_file = "transformer.h.0.attn.c_attn.";
+  save(folder.path(), {{in_file + "weight", weight}, {in_file + "bias", bias}});
+  spec.conv1d = spec.qkv_bias = true;
+  CheckpointSource source(folder.path(), spec);
+  for (const int64_t begin : {32, 96, 160}) {  // of the second of two ranks
+    const Tensor out = torch::empty({64 * 32}), of_bias = torch::empty({32});
+    source.read({"layers.0.attention.qkv.weight", {{64, 192}, {0, begin}, {64, 32}}}, out);
+    CHECK(torch::equal(out.view({64, 32}), weight.narrow(1, begin, 32)));
+    source.read({"layers.0.attention.qkv.bias", {{192}, {begin}, {32}}}, of_bias);
+    CHECK(torch::equal(of_bias, bias.narrow(0, begin, 32)));
   }
 }
 
@@ -79,10 +136,11 @@ TEST_CASE("NaN, infinity and what a narrow precision cannot hold are refused whe
     save(folder.path(), {{"model.norm.weight", weight}});
     CheckpointSource source(folder.path(), llama());
     Tensor out = torch::empty({8}, torch::kFloat16);
-    const std::string said = message_of<Error>([&] { source.read("head.norm.weight", 0, out); });
+    const Part part{"head.norm.weight", TensorBox::whole({8})};
+    const std::string said = message_of<Error>([&] { source.read(part, out); });
     CHECK(said.find("tensor model.norm.weight has a value that is NaN") != std::string::npos);
     Tensor before = torch::empty({5}, torch::kFloat16);
-    CHECK_NOTHROW(source.read("head.norm.weight", 0, before));
+    CHECK_NOTHROW(source.read(part, before));
   }
 }
 
@@ -111,7 +169,7 @@ TEST_CASE("a tied weight is found under either name") {
     CheckpointSource source(folder.path(), llama(true));
     Tensor out = torch::empty({8});
     source.check("embedding.weight", {4, 2});
-    source.read("embedding.weight", 0, out);
+    source.read({"embedding.weight", TensorBox::whole({4, 2})}, out);
     CHECK(torch::equal(out.view({4, 2}), table));
   }
   save(folder.path(), {{"model.embed_tokens.weight", table}});
@@ -140,7 +198,7 @@ TEST_CASE("a folder without weights starts from random ones") {
   ModelSpec spec = llama();
   const auto source = open_weights(folder.path(), spec, 7);
   Tensor out = torch::zeros({16});
-  source->read("layers.0.mlp.up.weight", 0, out);
+  source->read({"layers.0.mlp.up.weight", TensorBox::whole({16})}, out);
   CHECK(out.abs().min().item<float>() > 0);
 }
 

@@ -20,7 +20,7 @@ Parameters materialize(const Blocks& blocks, WeightSource& source, torch::Scalar
       const std::string name = block->label() + "." + item.key();
       const Tensor memory = torch::empty(parameter.sizes(), dtype);
       source.check(name, parameter.sizes().vec());
-      source.read(name, 0, memory.view(-1));
+      source.read({name, TensorBox::whole(parameter.sizes().vec())}, memory.view(-1));
       give_memory(parameter, memory);
       parameters[name] = parameter;
     }

@@ -16,7 +16,7 @@ Tensor read(const std::string& name, int64_t begin, int64_t count, uint64_t seed
   spec.num_layers = 8;
   RandomSource source(spec, seed);
   Tensor out = torch::empty({count}, dtype);
-  source.read(name, begin, out);
+  source.read({name, TensorBox::whole({begin + count}), begin}, out);
   return out;
 }
 
@@ -48,6 +48,25 @@ TEST_CASE("a value depends on seed, name and index, not on the range that is rea
   CHECK_FALSE(torch::equal(read("layers.0.mlp.up.weight", 0, 1001, 2), whole));
   CHECK(torch::equal(read("layers.0.mlp.up.weight", 0, 1001, 1, "gpt2", torch::kBFloat16),
                      whole.to(torch::kBFloat16)));
+}
+
+TEST_CASE("a box has the values of the whole parameter") {
+  RandomSource source({}, 3);
+  const auto read = [&](const TensorBox& box, int64_t first, int64_t count, torch::Dtype dtype) {
+    const Tensor out = torch::empty({count}, dtype);
+    source.read({"layers.0.mlp.down.weight", box, first}, out);
+    return out;
+  };
+  constexpr int64_t kRows = 300, kColumns = 411;
+  for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
+    const Tensor whole = read(TensorBox::whole({kRows, kColumns}), 0, kRows * kColumns, dtype);
+    for (const int64_t begin : {0, 137, 274}) {
+      const Tensor slice = whole.view({kRows, kColumns}).narrow(1, begin, 137).reshape(-1);
+      const TensorBox box{{kRows, kColumns}, {0, begin}, {kRows, 137}};
+      CHECK(torch::equal(read(box, 0, slice.numel(), dtype), slice));
+      CHECK(torch::equal(read(box, 200, 30'000, dtype), slice.narrow(0, 200, 30'000)));
+    }
+  }
 }
 
 TEST_CASE("norms begin at 1, biases at 0, GPT-2's residual products smaller") {

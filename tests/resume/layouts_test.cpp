@@ -58,6 +58,13 @@ TEST_CASE("a run goes on with other ranks, in another stage, from another place"
        {.stage = 3, .rests = RestingPlace::kCpu, .ranks = 2}},
       {{.stage = 3, .ranks = 2}, {.stage = 3, .ranks = 5}},  // 24 samples, not 25
       {{.stage = 0, .ranks = 1}, {.stage = 2, .accumulation = 2, .ranks = 5}},
+      {{.stage = 2, .ranks = 2}, {.stage = 2, .ranks = 1, .tensor = 2}},
+      {{.stage = 1, .ranks = 1, .tensor = 4}, {.stage = 3, .ranks = 3, .tensor = 2}},
+      {{.stage = 3, .ranks = 2, .tensor = 2}, {.stage = 0, .ranks = 1}},
+      {{.stage = 3, .ranks = 3, .tensor = 2},
+       {.stage = 2, .rests = RestingPlace::kNvme, .ranks = 1, .tensor = 4}},
+      {{.stage = 0, .dropout = 0.1, .ranks = 2, .tensor = 2},
+       {.stage = 1, .dropout = 0.1, .ranks = 3}},
   };
   double most = 0;
   for (const auto& [before, after] : ways) {

@@ -6,6 +6,7 @@
 
 #include "base/regular_file.h"
 #include "engine/engine.h"
+#include "engine/tensor_ranks.h"
 #include "model/blocks/build.h"
 #include "model/hf/checkpoint_source.h"
 #include "tests/support/ranks.h"
@@ -46,6 +47,7 @@ configs::Config config_of(const Row& row, const TempFolder& disk) {
     config.zero.offload_param.device = row.rests;
     config.zero.offload_param.nvme_path = disk.path();
   }
+  config.tensor_parallel.size = row.tensor;
   config.seed = kSeed;
   return config;
 }
@@ -75,15 +77,16 @@ Seen run_rank(const Row& row, const Part& part, const TempFolder& disk,
   model::ModelSpec spec = model::read_model_spec(folder);
   model::override_dropout(spec, row.dropout);
   const configs::Config config = config_of(row, disk);
-  const auto engine = engine::initialize(model::build_blocks(spec), config, mesh,
-                                         {.weights = model::open_weights(folder, spec, /*seed=*/0),
-                                          .saved_model = engine::SavedModel{spec}});
+  const auto engine = engine::initialize(
+      model::build_blocks(spec, engine::tensor_ranks(*mesh, config)), config, mesh,
+      {.weights = model::open_weights(folder, spec, /*seed=*/0),
+       .saved_model = engine::SavedModel{spec}});
   const trainer::CountingDataset dataset(kSamples, 12);
   trainer::TrainLoader loader(dataset, data::SampleOrder(kSamples, kSeed, /*shuffle=*/true),
                               {.micro_batch = config.batch.micro_batch_size,
                                .micro_steps = row.accumulation,
                                .world = row.ranks,
-                               .rank = mesh->rank(),
+                               .rank = mesh->coordinate(comm::Axis::kData),
                                .step_samples = kGlobalBatch},
                               kSeed);
   if (!part.load.empty()) {
@@ -93,7 +96,8 @@ Seen run_rank(const Row& row, const Part& part, const TempFolder& disk,
   }
   loader.seek({.step = part.from, .sample = part.from * kGlobalBatch});
   Seen seen;
-  NotingLoader noting(loader, seen);
+  Seen again;  // by ranks that share layers with another one
+  NotingLoader noting(loader, mesh->coordinate(comm::Axis::kTensor) == 0 ? seen : again);
   for (int64_t step = part.from + 1; step <= part.to; ++step) {
     const engine::StepStats stats = engine->train_batch(noting);
     seen.losses.push_back(stats.loss);
@@ -116,17 +120,19 @@ std::string name_of(const Row& row) {
   const size_t precision = row.precision == Precision::kFp32   ? 0
                            : row.precision == Precision::kBf16 ? 1
                                                                : 2;
-  return fmt::format("stage {}, on {}, {}, accumulation {}, {} ranks{}{}", row.stage,
+  return fmt::format("stage {}, on {}, {}, accumulation {}, {} ranks{}{}{}", row.stage,
                      kPlaces[static_cast<size_t>(row.rests)], kPrecisions[precision],
-                     row.accumulation, row.ranks, row.recompute ? ", recompute" : "",
-                     row.dropout > 0 ? ", dropout" : "");
+                     row.accumulation, row.ranks,
+                     row.tensor > 1 ? fmt::format(" x tensor {}", row.tensor) : "",
+                     row.recompute ? ", recompute" : "", row.dropout > 0 ? ", dropout" : "");
 }
 
 Seen run(const Row& row, const Part& part) {
   Seen all;
   std::mutex mutex;
   const TempFolder disk;
-  testing::run_ranks(row.ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
+  const auto grid = comm::GridShape::data(row.ranks).with(comm::Axis::kTensor, row.tensor);
+  const auto one_rank = [&](std::shared_ptr<comm::Mesh> mesh) {
     Seen own = run_rank(row, part, disk, mesh);
     const std::lock_guard lock(mutex);
     for (const auto& [step, samples] : own.samples) {
@@ -135,7 +141,8 @@ Seen run(const Row& row, const Part& part) {
     all.losses = std::move(own.losses);
     all.norms = std::move(own.norms);
     all.skipped = std::move(own.skipped);
-  });
+  };
+  testing::run_ranks(grid.ranks(), one_rank, {.grid = grid});
   return all;
 }
 

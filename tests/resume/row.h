@@ -22,7 +22,8 @@ struct Row {
   int64_t accumulation = 1;
   bool recompute = false;
   double dropout = 0;
-  int ranks = 1;
+  int ranks = 1;   // that see different samples
+  int tensor = 1;  // for each of these so many that share every layer
 };
 
 std::string name_of(const Row& row);

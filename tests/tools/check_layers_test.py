@@ -167,6 +167,14 @@ class CheckerTest(unittest.TestCase):
         self.source("configs/zero.cpp", text)
         self.assert_breaches(("trainer/loop.cpp", 2, "stage"), ("zero/store.cpp", 2, "stage"))
 
+    def test_few_files_know_that_ranks_share_layers(self):
+        text = "// TensorRanks\nint n = shape[Axis::kTensor];\nint m = config.tensor_parallel.size;\n"
+        for path in ("model/blocks/linear.cpp", "comm/mesh.cpp", "configs/print.cpp", "zero/unit.cpp"):
+            self.source(path, text)
+        self.source("zero/store.cpp", text)
+        self.source("engine/loop.cpp", text)
+        self.assert_breaches(*((path, line, "axis") for path in ("engine/loop.cpp", "zero/store.cpp") for line in (2, 3)))
+
     def test_optional_parts_are_files(self):
         text = "#ifdef USE_CUDA\n#endif\n"
         self.source("model/a.cpp", "\n  # if X\n#endif\n")

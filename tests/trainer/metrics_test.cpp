@@ -33,12 +33,13 @@ TEST_CASE("a step's line holds exactly the documented keys in their order") {
   const auto json = nlohmann::ordered_json::parse(to_json(sample_row(3, 0.5, 12.25)));
   std::string keys;
   for (const auto& [key, value] : json.items()) keys += key + " ";
-  CHECK(keys ==
-        "step loss grad_norm lr loss_scale skipped tokens trained_tokens tokens_per_s step_s "
-        "since_start_s peak_rss_mib peak_gpu_mib peak_share data_s forward_s backward_s reduce_s "
-        "update_s compute_s communication_s waiting_s overlap offload_read_bytes "
-        "offload_written_bytes offload_reading_s offload_writing_s offload_under_way_s "
-        "offload_waited_s offload_hidden ");
+  CHECK(
+      keys ==
+      "step loss grad_norm lr loss_scale skipped tokens trained_tokens tokens_per_s step_s "
+      "since_start_s peak_rss_mib peak_gpu_mib peak_share data_s forward_s backward_s reduce_s "
+      "update_s compute_s communication_s waiting_s overlap communication_bytes offload_read_bytes "
+      "offload_written_bytes offload_reading_s offload_writing_s offload_under_way_s "
+      "offload_waited_s offload_hidden ");
   CHECK(json["step"] == 3);
   CHECK(json["loss"] == 2.5);
   CHECK(json["lr"] == 5e-5);

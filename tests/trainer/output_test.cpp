@@ -103,7 +103,7 @@ TEST_CASE("what the engine hands over becomes a folder that is read again") {
   for (const auto& info : infos) {
     saved->check(info.name, info.shape);
     const torch::Tensor values = torch::zeros({4});
-    saved->read(info.name, 2, values);
+    saved->read({info.name, TensorBox::whole(info.shape), 2}, values);
     CHECK_MESSAGE((values == 0.25).all().item<bool>(), info.name);
   }
 }

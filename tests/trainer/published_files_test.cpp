@@ -39,13 +39,18 @@ TEST_CASE("published files that load train a small model") {
   for (const auto& file : files) {
     CAPTURE(file.stem().string());
     const bool for_trainer = !file.stem().string().starts_with("deepspeed");
-    const auto result = bench.finetune(
-        fmt::format("{} --seq-len 16 --max_steps 2 --accept-uncompressed "
-                    "--metrics m.jsonl --deepspeed {}",
-                    for_trainer ? "--model_name_or_path model --train_file train.bin "
-                                  "--per_device_train_batch_size 2 --warmup_steps 1"
-                                : "--model model --data train.bin",
-                    file.string()));
+    const auto arguments = fmt::format(
+        "{} --seq-len 16 --max_steps 2 --accept-uncompressed "
+        "--metrics m.jsonl --deepspeed {}",
+        for_trainer ? "--model_name_or_path model --train_file train.bin "
+                      "--per_device_train_batch_size 2 --warmup_steps 1"
+                    : "--model model --data train.bin",
+        file.string());
+    const bool splits = has(bench.read(file), "\"tensor_parallel\"");  // over two ranks
+    const auto result =
+        splits ? bench.shell(fmt::format("DS_ACCELERATOR=cpu '{}/zeroth' --num_gpus 2 finetune {}",
+                                         ZEROTH_BIN_DIR, arguments))
+               : bench.finetune(arguments);
     REQUIRE_MESSAGE(result.code == 0, result.out << result.err);
     const auto rows = bench.steps("m.jsonl");
     REQUIRE(rows.size() == 2);

@@ -74,6 +74,33 @@ TEST_CASE("a rank that is killed is known to be gone long before the time limit"
   CHECK(has(result.err, ", has ended) last "));
 }
 
+TEST_CASE("a rank that shares layers with others is named with their axis, and nobody waits on") {
+  for (const char* signal : {"STOP", "KILL"}) {
+    const Workbench bench;
+    bench.write("shared.json", R"({"tensor_parallel": {"autotp_size": 2}})");
+    const auto result = bench.shell(fmt::format(
+        "export WORLD_SIZE=4 LOCAL_SIZE=4 MASTER_PORT={0}\n"
+        "for rank in 3 2 1 0; do\n"
+        "  RANK=$rank LOCAL_RANK=$rank \"$FINETUNE\" --model model --data train.bin --seq-len 16 "
+        "--steps 1000000 --global-batch 2 --micro-batch 1 --deepspeed shared.json --timeout {1} "
+        "> $rank 2> errors$rank & eval ids$rank=$!\n"
+        "done\n"
+        "while ! grep -q 'step 3' 0 2> /dev/null && kill -0 $ids0; do sleep 0.05; done\n"
+        "kill -{2} $ids3\n"
+        "wait $ids2; code=$?; wait $ids0 $ids1\n"
+        "kill -KILL $ids3; cat errors2 >&2; exit $code",
+        free_port(), 2 * kTimeout, signal));
+    CHECK(result.code == 1);
+    CAPTURE(result.err);
+    CHECK(has(result.err, "finetune: rank 2: error: rank 2"));
+    CHECK(has(result.err, "rank 3 (process "));
+    // In a layer it is the axis; at the end of a step, or with data ranks, what they wait in then.
+    CHECK((has(result.err, "over 'tensor' (ranks 2, 3) failed: ") ||
+           has(result.err, "over 'data' (ranks 0, 2) failed: ") ||
+           has(result.err, "over 'world' ")));
+  }
+}
+
 TEST_CASE("over TCP a rank that is stopped ends the run within the time limit, too") {
   const Workbench bench;
   const auto result = signal_rank_1(bench, "STOP", {.hosts = 2});

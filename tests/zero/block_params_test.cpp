@@ -15,8 +15,8 @@
 namespace zeroth::zero {
 namespace {
 
-UnitPlan chain_units(const model::Blocks& blocks, int ranks, Retention retention) {
-  UnitPlan plan = plan_units(blocks, ranks);
+UnitPlan chain_units(const model::Blocks& blocks, const comm::Mesh& mesh, Retention retention) {
+  UnitPlan plan = plan_units(blocks, mesh);
   for (Unit& unit : plan.units) unit.retention = retention;
   return plan;
 }
@@ -27,11 +27,10 @@ const std::vector<size_t> kStep = {0, 1, 2, 3, 4, 4, 3, 2, 1, 0};
 struct Chain {
   Chain(comm::Mesh& mesh, Retention retention, const BlockParams::Options& options,
         std::vector<offload::ShardStore*> rests = {})
-      : plan(chain_units(blocks, mesh.world_size(), retention)),
-        store(plan, mesh.data(), torch::kCPU,
-              {.dtype = torch::kBFloat16, .rests = std::move(rests)}),
-        grads(retention == Retention::kWhole ? make_whole_reducer(plan, mesh.data(), {})
-                                             : make_scatter_reducer(plan, mesh.data(), {})),
+      : plan(chain_units(blocks, mesh, retention)),
+        store(plan, mesh, torch::kCPU, {.dtype = torch::kBFloat16, .rests = std::move(rests)}),
+        grads(retention == Retention::kWhole ? make_whole_reducer(plan, mesh, {})
+                                             : make_scatter_reducer(plan, mesh, {})),
         optimizer(plan, store, *grads,
                   std::vector(plan.units.size(), UpdatePlace{&states, rule.get()}), {}),
         params(plan, store, optimizer, options) {

@@ -17,7 +17,11 @@ constexpr Update kOverwrites = Update::kOverwrites;
 UnitPlan one_each(size_t blocks, Retention retention = Retention::kRelease) {
   UnitPlan plan;
   for (size_t block = 0; block < blocks; ++block) {
-    Unit unit{std::to_string(block), true, FlatLayout(2), {}, {}, false, retention};
+    Unit unit{.name = std::to_string(block),
+              .layout = FlatLayout(2),
+              .params = {},
+              .blocks = {},
+              .retention = retention};
     unit.layout.add("weight", {128});
     plan.units.push_back(unit);
     plan.block_units.push_back({block});

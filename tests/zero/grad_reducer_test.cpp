@@ -14,7 +14,7 @@
 namespace zeroth::zero {
 namespace {
 
-using Make = std::unique_ptr<GradReducer> (*)(const UnitPlan&, comm::Group&,
+using Make = std::unique_ptr<GradReducer> (*)(const UnitPlan&, const comm::Mesh&,
                                               const GradReducerOptions&);
 
 struct Case {
@@ -112,13 +112,13 @@ TEST_CASE("every reducer gives the sum over ranks and micro-batches, step after 
           testing::run_ranks(ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
             const model::Blocks blocks =
                 testing::make_chain({.hidden = 20, .tied = tied, .frozen = true});
-            UnitPlan plan = plan_units(blocks, ranks);
+            UnitPlan plan = plan_units(blocks, *mesh);
             // Some begin their gradients in what lies there, others in zeros.
             for (size_t unit = 0; unit < plan.units.size(); ++unit) {
               plan.units[unit].begins_gradients = unit % 2 == 0;
             }
-            ParamStore params(plan, mesh->data(), torch::kCPU, {});
-            const auto grads = reducer.make(plan, mesh->data(), options_of(options, mesh->rank()));
+            ParamStore params(plan, *mesh, torch::kCPU, {});
+            const auto grads = reducer.make(plan, *mesh, options_of(options, mesh->rank()));
             for (const int64_t micros : {1, 3, 2}) {
               run_step(plan, *grads, mesh->rank(), micros);
               double owned = grads->finish().item<double>();
@@ -154,10 +154,10 @@ TEST_CASE("a parameter that backward leaves out has a gradient of zero and is kn
       testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
         const torch::NoGradGuard no_grad;
         const model::Blocks blocks = testing::make_chain({.layers = 1});
-        UnitPlan plan = plan_units(blocks, 2);
+        UnitPlan plan = plan_units(blocks, *mesh);
         for (Unit& unit : plan.units) unit.begins_gradients = begins;
-        ParamStore params(plan, mesh->data(), torch::kCPU, {});
-        const auto grads = reducer.make(plan, mesh->data(), {});
+        ParamStore params(plan, *mesh, torch::kCPU, {});
+        const auto grads = reducer.make(plan, *mesh, {});
         for (const bool bias_used : {true, false, true}) {
           for (size_t block = 3; block-- > 0;) {
             grads->open(block);
@@ -190,15 +190,14 @@ TEST_CASE("a parameter that backward leaves out has a gradient of zero and is kn
 TEST_CASE("two ranks sum to the same bits in pieces of any size, scattered or not") {
   testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
     const model::Blocks blocks = testing::make_chain({.hidden = 24});
-    const UnitPlan plan = plan_units(blocks, 2);
-    ParamStore params(plan, mesh->data(), torch::kCPU, {});
+    const UnitPlan plan = plan_units(blocks, *mesh);
+    ParamStore params(plan, *mesh, torch::kCPU, {});
     std::vector<torch::Tensor> first;
     for (const OptionsCase& options : kOptions) {
       if (options.options.wire != torch::kFloat || options.options.accumulation != torch::kFloat)
         continue;
       CAPTURE(options.name);
-      const auto grads =
-          make_scatter_reducer(plan, mesh->data(), options_of(options, mesh->rank()));
+      const auto grads = make_scatter_reducer(plan, *mesh, options_of(options, mesh->rank()));
       const torch::NoGradGuard no_grad;
       for (size_t block = blocks.size(); block-- > 0;) {
         grads->open(block);
@@ -220,9 +219,9 @@ TEST_CASE("two ranks sum to the same bits in pieces of any size, scattered or no
 TEST_CASE("a gradient that accumulates keeps small additions that bf16 would lose") {
   testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
     const model::Blocks blocks = testing::make_chain();
-    const UnitPlan plan = plan_units(blocks, 1);
-    ParamStore params(plan, mesh->data(), torch::kCPU, {.dtype = torch::kBFloat16});
-    const auto grads = make_whole_reducer(plan, mesh->data(), {});
+    const UnitPlan plan = plan_units(blocks, *mesh);
+    ParamStore params(plan, *mesh, torch::kCPU, {.dtype = torch::kBFloat16});
+    const auto grads = make_whole_reducer(plan, *mesh, {});
     const torch::NoGradGuard no_grad;
     for (int micro = 0; micro < 3; ++micro) {
       grads->open(1);
@@ -238,10 +237,10 @@ TEST_CASE("a gradient that accumulates keeps small additions that bf16 would los
 TEST_CASE("the scatter reducer holds whole gradients for a few blocks only") {
   testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
     const model::Blocks blocks = testing::make_chain({.layers = 40});
-    const UnitPlan plan = plan_units(blocks, 2);
-    ParamStore params(plan, mesh->data(), torch::kCPU, {});
-    const auto scatter = make_scatter_reducer(plan, mesh->data(), {});
-    const auto late = make_late_scatter_reducer(plan, mesh->data(), {});
+    const UnitPlan plan = plan_units(blocks, *mesh);
+    ParamStore params(plan, *mesh, torch::kCPU, {});
+    const auto scatter = make_scatter_reducer(plan, *mesh, {});
+    const auto late = make_late_scatter_reducer(plan, *mesh, {});
     run_step(plan, *scatter, mesh->rank(), 1);
     scatter->finish();
     CHECK(scatter->resting_bytes() < late->resting_bytes() * 3 / 4);

@@ -112,13 +112,13 @@ constexpr int kBlocks = 8;
 // The chain's gradients on the first of `ranks`, beside a slow device.
 struct BesideSlowDevice {
   explicit BesideSlowDevice(int ranks)
-      : plan(plan_units(blocks, ranks)), group(group_of(ranks, &device)) {}
+      : plan(plan_units(blocks, ranks)), mesh(torch::kCPU, group_of(ranks, &device)) {}
 
   model::Blocks blocks = testing::make_chain(kChain);
   UnitPlan plan;
   std::shared_ptr<device::HostLink> link = link_of(std::make_unique<SlowDevice>());
   SlowDevice& device = dynamic_cast<SlowDevice&>(*link->copies);
-  std::unique_ptr<comm::Group> group;
+  comm::Mesh mesh;
 };
 
 }  // namespace
@@ -134,7 +134,7 @@ TEST_CASE("a gradient leaves behind its own block's work, and the device has wor
       options.wire = torch::kBFloat16;
       options.landing = std::make_shared<GradLanding>(
           beside.link, GradLanding::Options{.piece_bytes = piece_bytes});
-      const auto grads = make_scatter_reducer(beside.plan, *beside.group, options);
+      const auto grads = make_scatter_reducer(beside.plan, beside.mesh, options);
       for (const bool last : {false, false, true}) {
         run_backward(beside.plan, *grads, last, &device);
         for (const int blocks_left : device.left) CHECK(blocks_left >= 1);
@@ -157,7 +157,7 @@ TEST_CASE("without accumulation the host waits for no copy before the end of bac
     SlowDevice& device = beside.device;
     GradReducerOptions options;
     options.landing = std::make_shared<GradLanding>(beside.link);
-    const auto grads = make_scatter_reducer(beside.plan, *beside.group, options);
+    const auto grads = make_scatter_reducer(beside.plan, beside.mesh, options);
     run_backward(beside.plan, *grads, /*last=*/true, &device);
     CHECK(device.left.empty());
     grads->finish();

@@ -70,7 +70,7 @@ struct Case {
 void check_case(const Case& row) {
   testing::run_ranks(row.ranks, [&](std::shared_ptr<comm::Mesh> mesh) {
     const model::Blocks blocks = testing::make_chain(row.chain);
-    UnitPlan plan = plan_units(blocks, row.ranks);
+    UnitPlan plan = plan_units(blocks, *mesh);
     const int64_t micros = row.config.batch.accumulation_steps;
     const MemoryPlan memory =
         plan_memory(plan, row.config, torch::kCPU, {.visits = visits_of(blocks.size(), micros)});
@@ -124,6 +124,15 @@ configs::Config config_of(int stage, RestingPlace optimizer, RestingPlace parame
 }
 
 }  // namespace
+
+TEST_CASE("shares that near ranks keep are planned") {
+  const TempFolder folder;
+  for (const int64_t near : {2, 4}) {
+    Case row{4, config_of(3, RestingPlace::kDevice, RestingPlace::kDevice, folder)};
+    row.config.zero.hpz_partition_size = near;
+    check_case(row);
+  }
+}
 
 TEST_CASE("what is planned is what training allocates, wherever it rests") {
   const TempFolder folder;
@@ -192,7 +201,7 @@ TEST_CASE(
     for (const auto precision : {Precision::kFp32, Precision::kBf16}) {
       testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
         const model::Blocks blocks = testing::make_chain({.hidden = 40});
-        UnitPlan plan = plan_units(blocks, 2, /*trains=*/false);
+        UnitPlan plan = plan_units(blocks, *mesh, /*trains=*/false);
         configs::Config config = config_of(3, place, RestingPlace::kDevice, folder);
         config.precision = precision;
         config.batch.accumulation_steps = 2;

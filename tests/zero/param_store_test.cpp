@@ -11,8 +11,8 @@
 namespace zeroth::zero {
 namespace {
 
-UnitPlan released_units(const model::Blocks& blocks, int ranks) {
-  UnitPlan plan = plan_units(blocks, ranks);
+UnitPlan released_units(const model::Blocks& blocks, const comm::Mesh& mesh) {
+  UnitPlan plan = plan_units(blocks, mesh);
   for (Unit& unit : plan.units) unit.retention = Retention::kRelease;
   return plan;
 }
@@ -29,8 +29,8 @@ Lease gather(const UnitPlan& plan, ParamStore& store, size_t block) {
 TEST_CASE("a released unit has no memory between uses") {
   testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
     const model::Blocks blocks = testing::make_chain();
-    const UnitPlan plan = released_units(blocks, 2);
-    ParamStore store(plan, mesh->data(), torch::kCPU, {});
+    const UnitPlan plan = released_units(blocks, *mesh);
+    ParamStore store(plan, *mesh, torch::kCPU, {});
     CHECK(store.buffers().live_elements() == 0);
     {
       const Lease lease = gather(plan, store, 1);
@@ -49,9 +49,9 @@ TEST_CASE("a share is gathered whole, from wherever it rests") {
   testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
     const torch::NoGradGuard no_grad;
     const model::Blocks blocks = testing::make_chain();
-    const UnitPlan plan = released_units(blocks, 2);
+    const UnitPlan plan = released_units(blocks, *mesh);
     Elsewhere elsewhere;
-    ParamStore store(plan, mesh->data(), torch::kCPU,
+    ParamStore store(plan, *mesh, torch::kCPU,
                      {.rests = {nullptr, &elsewhere, nullptr, &elsewhere, nullptr}});
     for (const size_t unit : {0, 1}) {
       store.share(unit, torch::kCPU, offload::Access::kWrite)
@@ -67,21 +67,53 @@ TEST_CASE("a share is gathered whole, from wherever it rests") {
   });
 }
 
+TEST_CASE(
+    "near ranks gather from each other, and are refreshed from the others once after an update") {
+  testing::run_ranks(4, [](std::shared_ptr<comm::Mesh> mesh) {
+    const torch::NoGradGuard no_grad;
+    const model::Blocks blocks = testing::make_chain();
+    const UnitPlan plan = released_units(blocks, *mesh);
+    ParamStore store(plan, *mesh, torch::kCPU, {.near_ranks = 2});
+    const int64_t share = store.range(1).size(), width = sizeof(float);
+    const auto crossed = [&](const auto& action) {
+      const int64_t before = mesh->times().bytes;
+      action();
+      return mesh->times().bytes - before;
+    };
+    for (int update = 0; update < 2; ++update) {
+      const double first = 10.0 * update;
+      store.share(1, torch::kCPU, offload::Access::kWrite).tensor().fill_(first + mesh->rank());
+      store.updated(1);
+      // Two shares across, and all four within the run; then only the latter.
+      for (const int64_t shares : {6, 4}) {
+        CHECK(crossed([&] {
+                const Lease lease = gather(plan, store, 1);
+                const torch::Tensor whole = store.buffers().whole(1);
+                for (int rank = 0; rank < 4; ++rank) {
+                  CHECK(whole.narrow(0, rank * share, share).eq(first + rank).all().item<bool>());
+                }
+              }) == shares * share * width);
+        store.release_all_but({});
+      }
+    }
+  });
+}
+
 TEST_CASE("reads are told to every store, in order") {
   testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
     const model::Blocks blocks = testing::make_chain();
-    const UnitPlan plan = released_units(blocks, 1);
+    const UnitPlan plan = released_units(blocks, *mesh);
     Elsewhere elsewhere;
-    const ParamStore store(plan, mesh->data(), torch::kCPU,
+    const ParamStore store(plan, *mesh, torch::kCPU,
                            {.rests = {nullptr, &elsewhere, nullptr, &elsewhere, nullptr}});
     const Reads reads = store.reads({3, 0, 1});
     REQUIRE(reads.size() == 2);
     const std::vector<offload::Tile>& tiles = reads.at(&elsewhere);
     REQUIRE(tiles.size() == 2);
     CHECK(tiles[0].shard == 1);
-    CHECK(tiles[0].end == plan.units[3].share(0).size());
+    CHECK(tiles[0].end == plan.units[3].share().size());
     CHECK(tiles[1].shard == 0);
-    const ParamStore here(plan, mesh->data(), torch::kCPU, {});
+    const ParamStore here(plan, *mesh, torch::kCPU, {});
     CHECK(here.reads({3, 0, 1}).empty());
   });
 }
@@ -89,9 +121,9 @@ TEST_CASE("reads are told to every store, in order") {
 TEST_CASE("a gather that failed counts nothing, and can be made again") {
   testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
     const model::Blocks blocks = testing::make_chain();
-    const UnitPlan plan = released_units(blocks, 2);
+    const UnitPlan plan = released_units(blocks, *mesh);
     Elsewhere elsewhere;
-    ParamStore store(plan, mesh->data(), torch::kCPU,
+    ParamStore store(plan, *mesh, torch::kCPU,
                      {.rests = {nullptr, &elsewhere, nullptr, &elsewhere, nullptr}});
     elsewhere.fails_in = 0;
     CHECK_THROWS_AS(gather(plan, store, 1), Error);
@@ -105,8 +137,8 @@ TEST_CASE("a gather that failed counts nothing, and can be made again") {
 TEST_CASE("a unit that is updated while leased is a broken invariant") {
   testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
     const model::Blocks blocks = testing::make_chain();
-    const UnitPlan plan = released_units(blocks, 1);
-    ParamStore store(plan, mesh->data(), torch::kCPU, {});
+    const UnitPlan plan = released_units(blocks, *mesh);
+    ParamStore store(plan, *mesh, torch::kCPU, {});
     const Lease lease = gather(plan, store, 1);
     CHECK_THROWS_AS(store.updated(1), InternalError);
   });

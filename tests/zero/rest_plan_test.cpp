@@ -22,7 +22,7 @@ using Places = std::vector<RestingPlace>;
 UnitPlan units_of(const std::vector<int64_t>& numels, Retention retention = Retention::kRelease) {
   UnitPlan plan;
   for (const int64_t numel : numels) {
-    Unit unit{"unit", true, FlatLayout(2), {}, {}, false};
+    Unit unit{.name = "unit", .layout = FlatLayout(2), .params = {}, .blocks = {}};
     unit.layout.add("weight", {numel});
     unit.retention = retention;
     plan.units.push_back(unit);

@@ -127,9 +127,9 @@ TEST_CASE("decay that leaves norms and biases out shrinks matrices only") {
 TEST_CASE("a tile never gets an update twice: one that failed in between is not begun again") {
   testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
     const model::Blocks blocks = testing::make_chain({.hidden = 64});
-    const UnitPlan plan = plan_units(blocks, 1);
-    ParamStore shares(plan, mesh->data(), torch::kCPU, {});
-    const auto grads = make_whole_reducer(plan, mesh->data(), {});
+    const UnitPlan plan = plan_units(blocks, *mesh);
+    ParamStore shares(plan, *mesh, torch::kCPU, {});
+    const auto grads = make_whole_reducer(plan, *mesh, {});
     const configs::OptimizerConfig config = {.lr = 0.5, .weight_decay = 1};
     const auto rule = optim::make_update_rule(config, torch::kCPU);
     Elsewhere store;

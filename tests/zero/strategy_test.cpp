@@ -23,7 +23,7 @@ Rest rest(int stage, int64_t persistence_threshold) {
     config.zero.param_persistence_threshold_elements = persistence_threshold;
     config.batch.accumulation_steps = 2;
     const model::Blocks blocks = testing::make_chain({.hidden = 32});
-    UnitPlan plan = plan_units(blocks, 2);
+    UnitPlan plan = plan_units(blocks, *mesh);
     const Strategy strategy = make_strategy(plan, config, *mesh);
     if (mesh->rank() == 0) {
       result = {strategy.store->resting_bytes(), strategy.grads->resting_bytes(),
@@ -67,8 +67,8 @@ TEST_CASE("the dtype that is told of opened gradients is that of what backward w
             config.batch.accumulation_steps = micro_batches;
             config.gradients.accumulation = accumulation;
             const torch::Dtype told =
-                opened_gradient_dtype(plan_units(blocks, ranks), config, torch::kCPU);
-            UnitPlan plan = plan_units(blocks, ranks);
+                opened_gradient_dtype(plan_units(blocks, *mesh), config, torch::kCPU);
+            UnitPlan plan = plan_units(blocks, *mesh);
             const Strategy strategy = make_strategy(plan, config, *mesh);
             strategy.grads->open(0);
             CAPTURE(stage);
@@ -85,7 +85,7 @@ TEST_CASE("the dtype that is told of opened gradients is that of what backward w
 TEST_CASE("gradients are divided before or after they cross four ranks as DeepSpeed divides them") {
   testing::run_ranks(4, [](std::shared_ptr<comm::Mesh> mesh) {
     const model::Blocks blocks = testing::make_chain();
-    UnitPlan plan = plan_units(blocks, 4);
+    UnitPlan plan = plan_units(blocks, *mesh);
     const auto check = [&](const configs::GradientConfig& gradients, bool scatter,
                            double all_reduced, double scattered) {
       for (const int stage : {0, 1, 2, 3}) {
@@ -115,7 +115,7 @@ TEST_CASE("one rank is not sharded whatever the stage") {
     configs::Config config;
     config.zero.stage = 3;
     const model::Blocks blocks = testing::make_chain();
-    UnitPlan plan = plan_units(blocks, 1);
+    UnitPlan plan = plan_units(blocks, *mesh);
     const Strategy strategy = make_strategy(plan, config, *mesh);
     CHECK((strategy.store->range(0) == Range{0, plan.units[0].layout.numel()}));
     CHECK(strategy.description.find("stage 3 (one rank)") != std::string::npos);

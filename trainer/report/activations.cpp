@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "engine/activation_probe.h"
+#include "engine/tensor_ranks.h"
 #include "model/blocks/build.h"
 #include "model/blocks/head.h"
+#include "model/blocks/vocabulary.h"
 #include "zero/dtype.h"
 
 namespace zeroth::trainer {
@@ -28,7 +30,10 @@ class Estimate {
 
   engine::ChainBytes chain() const {
     const int64_t vocabulary = plan_.spec.vocab_size;
-    const int64_t large = std::min(vocabulary, kVocabulary), small = (large + 1) / 2;
+    // As many as any number of ranks can share evenly.
+    const int64_t ranks = plan_.config.tensor_parallel.size;
+    const auto even = [ranks](int64_t size) { return (size + ranks - 1) / ranks * ranks; };
+    const int64_t large = even(std::min(vocabulary, kVocabulary)), small = even((large + 1) / 2);
     const auto whole = engine::probe_blocks(blocks(large, 1), options_);
     const auto ends = engine::probe_blocks(blocks(small, 0), options_);
     engine::ChainBytes chain;
@@ -45,7 +50,8 @@ class Estimate {
                    .per_token = least.per_token - each.per_token * static_cast<double>(small)};
       (chain.chunked.*bytes).per_token = each.per_token * static_cast<double>(vocabulary);
     }
-    chain.chunk_tokens = model::usual_chunk_rows(plan_.device, options_.dtype, vocabulary);
+    const model::Vocabulary own(vocabulary, engine::rehearsed_tensor_ranks(plan_.config));
+    chain.chunk_tokens = model::usual_chunk_rows(plan_.device, options_.dtype, own.most);
     return chain;
   }
 
@@ -58,7 +64,7 @@ class Estimate {
     model::ModelSpec spec = plan_.spec;
     spec.vocab_size = vocabulary;
     spec.num_layers = layers;
-    return model::build_blocks(spec);
+    return model::build_blocks(spec, engine::rehearsed_tensor_ranks(plan_.config));
   }
 
   const RunPlan& plan_;

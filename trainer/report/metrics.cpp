@@ -100,6 +100,8 @@ std::string to_json(const StepRow& row) {
   const engine::StepTimes& times = stats.times;
   const StepSplit split = split_of(stats);
   const double rate = static_cast<double>(stats.tokens) / row.step_s;
+  Json bytes = Json::object();
+  for (const auto& [group, comm] : stats.comm_by_group) bytes[group] = comm.bytes;
   return Json{{"step", stats.step},
               {"loss", finite(stats.loss)},
               {"grad_norm", finite(stats.grad_norm)},
@@ -123,6 +125,7 @@ std::string to_json(const StepRow& row) {
               {"communication_s", finite(split.communication_s)},
               {"waiting_s", finite(split.waiting_s)},
               {"overlap", finite(split.overlap)},
+              {"communication_bytes", bytes},
               {"offload_read_bytes", stats.offload.traffic.bytes_read},
               {"offload_written_bytes", stats.offload.traffic.bytes_written},
               {"offload_reading_s", finite(stats.offload.traffic.reading_s)},

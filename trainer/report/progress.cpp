@@ -1,9 +1,11 @@
 #include "trainer/report/progress.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -57,6 +59,17 @@ std::string joined(const std::vector<Part>& parts) {
   return line;
 }
 
+// What crossed which ranks, where there are several groups of them.
+std::string by_group_text(const engine::StepStats& stats) {
+  if (stats.comm_by_group.size() < 2) return "";
+  std::vector<std::string> parts;
+  for (const auto& [group, comm] : stats.comm_by_group) {
+    parts.push_back(fmt::format("{} {} in {:.3f} s", group, format_bytes(comm.bytes),
+                                comm.working_s + comm.waiting_s));
+  }
+  return fmt::format(" ({})", fmt::join(parts, ", "));
+}
+
 }  // namespace
 
 std::string progress_text(const StepRow& row, int64_t total_steps, double seconds_left,
@@ -78,6 +91,7 @@ std::string breakdown_text(const engine::StepStats& stats) {
     const StepSplit split = split_of(stats);
     text += fmt::format(" = compute {:.3f} communication {:.3f} waiting {:.3f} s", split.compute_s,
                         split.communication_s, split.waiting_s);
+    text += by_group_text(stats);
   }
   const offload::Traffic& traffic = stats.offload.traffic;
   if (traffic.under_way_s > 0) {

@@ -161,7 +161,7 @@ float log_sum_exp(const LogitRow<T>& row) {
 template <typename T>
 void logit_gradient(const LogitRow<T>& row, float lse, int64_t target, float scale) {
   T* x = row.logits;
-  const int64_t start = target / kLanes * kLanes;
+  const int64_t start = target < 0 ? -1 : target / kLanes * kLanes;
   const auto value = [&](int64_t i, Vec v) {
     Vec p = exponential(v - lse);
     if (i == start) p[target - start] -= 1;

@@ -1,0 +1,32 @@
+// The parameters of the whole model, each once, whatever ranks share it: what is counted, saved and
+// planned in files.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/box_rows.h"
+#include "zero/unit.h"
+
+namespace zeroth::engine {
+
+// What a slot holds of its whole parameter.
+TensorBox box_of(const zero::Slot& slot);
+
+struct WholeParameter {
+  std::string name;
+  std::vector<int64_t> shape;
+  bool trainable = true;
+  size_t block = 0;                    // the first that uses it
+  std::vector<zero::SlotPlace> boxes;  // this rank's of it: one, or those of a fused matrix
+
+  int64_t numel() const;
+};
+
+// In the order in which one rank that shares nothing has them, unit by unit. The same on all ranks,
+// but for what the boxes are.
+std::vector<WholeParameter> whole_parameters(const zero::UnitPlan& plan);
+
+}  // namespace zeroth::engine

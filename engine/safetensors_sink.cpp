@@ -1,0 +1,28 @@
+#include "engine/safetensors_sink.h"
+
+#include "base/error.h"
+
+namespace zeroth::engine {
+
+void SafetensorsSink::begin(const std::vector<ParameterInfo>& parameters) {
+  ZEROTH_CHECK(!parameters.empty(), "a model without parameters goes to {}", dir_.string());
+  std::vector<model::PlannedTensor> planned;
+  for (const ParameterInfo& info : parameters) planned.push_back({info.name, info.shape});
+  model::OutputFolder::clear_leftovers(dir_);
+  model::OutputFolder::check(dir_, /*overwrite=*/false);
+  folder_.emplace(dir_, /*overwrite=*/false);
+  writer_.emplace(folder_->path() / "model.safetensors", parameters.front().dtype, planned);
+}
+
+void SafetensorsSink::write(const std::string& name, const torch::Tensor& value) {
+  model::require_finite(dir_, name, value);
+  writer_->write(name, value);
+}
+
+void SafetensorsSink::commit() {
+  writer_->finish();
+  writer_.reset();
+  folder_->commit();
+}
+
+}  // namespace zeroth::engine

@@ -1,0 +1,52 @@
+#include "engine/same_draw.h"
+
+#include <ATen/ATen.h>
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "base/error.h"
+#include "tests/support/ranks.h"
+
+namespace zeroth::engine {
+namespace {
+
+StepBatches step_of(int64_t sample, int64_t token) {
+  StepBatches step;
+  step.samples = {sample};
+  model::MicroBatch batch;
+  batch.tokens = torch::full({1, 3}, token, torch::kLong);
+  batch.targets = torch::full({1, 3}, 5, torch::kLong);
+  step.micro_batches = {batch};
+  return step;
+}
+
+}  // namespace
+
+TEST_CASE("a fingerprint tells samples, tokens and their order apart") {
+  CHECK(fingerprint(step_of(1, 2)) == fingerprint(step_of(1, 2)));
+  CHECK(fingerprint(step_of(1, 2)) != fingerprint(step_of(1, 3)));
+  CHECK(fingerprint(step_of(1, 2)) != fingerprint(step_of(2, 2)));
+  StepBatches ends = step_of(1, 2), begins = step_of(1, 2);
+  ends.micro_batches.front().tokens[0][2] = 9;
+  begins.micro_batches.front().tokens[0][0] = 9;
+  CHECK(fingerprint(ends) != fingerprint(begins));
+}
+
+TEST_CASE("ranks that share layers and draw different samples are named, on all ranks") {
+  const auto grid = comm::GridShape().with(comm::Axis::kData, 2).with(comm::Axis::kTensor, 2);
+  testing::run_ranks(
+      4,
+      [](std::shared_ptr<comm::Mesh> mesh) {
+        const int64_t own = mesh->coordinate(comm::Axis::kData);
+        CHECK_NOTHROW(require_same_draw(own, 1, *mesh));
+        CHECK_THROWS_WITH_AS(
+            require_same_draw(mesh->rank() == 3 ? 0xbad : 0x600d, 7, *mesh),
+            "ranks 2 and 3 share every layer (tensor_parallel.autotp_size 2) but have drawn "
+            "different samples for step 7: hashes 600d and bad",
+            Error);
+      },
+      {.grid = grid});
+}
+
+}  // namespace zeroth::engine

@@ -1,0 +1,119 @@
+#include "model/tensor_ranks.h"
+
+#include <doctest/doctest.h>
+
+#include "model/blocks/linear.h"
+#include "tests/model/materialize.h"
+#include "tests/support/ranks.h"
+
+namespace zeroth::model {
+namespace {
+
+using torch::Tensor;
+
+TensorRanksPtr rehearsed(int rank, int size) {
+  return c10::make_intrusive<TensorRanks>(rank, size, TensorRanks::Options{});
+}
+
+}  // namespace
+
+TEST_CASE("tokens are cut into equal runs, of which the last ones are filled up") {
+  const auto run = [](int64_t tokens, int rank) { return token_run(tokens, *rehearsed(rank, 4)); };
+  CHECK(run(8, 3).first == 6);
+  CHECK(run(8, 3).tokens == 2);
+  CHECK(run(9, 2).rows == 3);
+  CHECK(run(9, 2).tokens == 3);
+  CHECK(run(9, 3).tokens == 0);
+  CHECK(run(1, 0).tokens == 1);
+  CHECK(run(1, 1).tokens == 0);
+  const Tensor x = torch::ones({5, 2});
+  CHECK(filled_up(x, *rehearsed(0, 2)).size(0) == 6);
+  CHECK(filled_up(x, *rehearsed(0, 2))[5].abs().sum().item<double>() == 0);
+  CHECK(filled_up(x, *rehearsed(0, 5)).is_same(x));
+}
+
+TEST_CASE("gathering runs and summing them are each other's backward") {
+  for (const int count : {2, 4}) {
+    testing::run_ranks(count, [&](std::shared_ptr<comm::Mesh> mesh) {
+      const auto ranks = c10::make_intrusive<TensorRanks>(
+          mesh->rank(), count, TensorRanks::Options{.group = &mesh->world()});
+      const Tensor own = torch::full({2, 3}, mesh->rank() + 1.0).requires_grad_();
+      const Tensor all = gather_runs(own, ranks, "runs");
+      for (int rank = 0; rank < count; ++rank) CHECK(all[2 * rank][1].item<double>() == rank + 1);
+      all.backward(torch::full({2 * count, 3}, mesh->rank() + 1.0));
+      CHECK(own.grad()[0][0].item<double>() == count * (count + 1) / 2);
+      CHECK(own.grad().sizes() == own.sizes());
+
+      const Tensor addend = torch::full({2 * count, 3}, mesh->rank() + 1.0).requires_grad_();
+      const Tensor sum = sum_runs(addend, ranks, "addends");
+      CHECK(sum[1][2].item<double>() == count * (count + 1) / 2);
+      sum.backward(torch::full({2, 3}, mesh->rank() + 1.0));
+      for (int rank = 0; rank < count; ++rank)
+        CHECK(addend.grad()[2 * rank][1].item<double>() == rank + 1);
+    });
+  }
+}
+
+TEST_CASE("a rehearsal has the shapes of one rank and asks nobody") {
+  const auto ranks = rehearsed(1, 3);
+  const Tensor own = torch::ones({2, 4});
+  CHECK(ranks->gather(own, "x").sizes().vec() == Sizes{6, 4});
+  const Tensor addend = torch::arange(12, torch::kFloat32).view({6, 2});
+  CHECK(at::equal(ranks->scatter_sum(addend, "x"), addend.narrow(0, 2, 2)));
+  const Tensor sum = torch::ones({3});
+  ranks->all_reduce(sum, comm::Reduce::kSum, "x");
+  CHECK(at::equal(sum, torch::ones({3})));
+}
+
+TEST_CASE("a product cut by outputs and one by inputs behind it are two whole products") {
+  torch::manual_seed(5);
+  const Tensor first = torch::randn({12, 6}), second = torch::randn({5, 12});
+  const Tensor biases[] = {torch::randn({12}), torch::randn({5})};
+  const Tensor x = torch::randn({8, 6}).requires_grad_();
+  const Tensor y = at::addmm(biases[1], at::addmm(biases[0], x, first.t()), second.t());
+  const Tensor dy = torch::randn({8, 5});
+  y.backward(dy);
+  for (const int count : {2, 4}) {
+    testing::run_ranks(count, [&](std::shared_ptr<comm::Mesh> mesh) {
+      const auto ranks = c10::make_intrusive<TensorRanks>(
+          mesh->rank(), count,
+          TensorRanks::Options{.group = &mesh->world(), .overlap = count == 4});
+      const int64_t part = 12 / count, at = mesh->rank() * part, rows = 8 / count;
+      const Cut out{Side::kOut, at, part, 12}, in{Side::kIn, at, part, 12};
+      Linear a({6, 12, true, WeightLayout::kOutIn, out, ranks});
+      Linear b({12, 5, true, WeightLayout::kOutIn, in, ranks});
+      give_memory(a.weight, first.narrow(0, at, part).clone());
+      give_memory(a.bias, biases[0].narrow(0, at, part).clone());
+      give_memory(b.weight, second.narrow(1, at, part).contiguous());
+      give_memory(b.bias, biases[1].clone());
+      const auto own = [&](const Tensor& all) {
+        return all.detach().narrow(0, mesh->rank() * rows, rows);
+      };
+      const Tensor input = own(x).clone().requires_grad_();
+      const Tensor output = linear(linear(input, a), b);
+      CHECK(difference(output, own(y)) < 1e-5);
+      output.backward(own(dy).contiguous());
+      CHECK(difference(input.grad(), own(x.grad())) < 1e-5);
+      CHECK(difference(b.bias.grad(), own(dy).sum({0})) < 1e-5);
+    });
+  }
+}
+
+TEST_CASE("products say which box of a whole weight they are") {
+  const auto ranks = rehearsed(1, 2);
+  Splits splits;
+  const Cut cut{Side::kOut, 36, 4, 96, 2, "qkv"};
+  Linear({6, 16, true, WeightLayout::kInOut, cut, ranks}).add_splits("attention.k", splits);
+  Linear({8, 6, true, WeightLayout::kOutIn, {Side::kIn, 4, 4, 8}, ranks}).add_splits("o", splits);
+  CHECK(splits.size() == 3);
+  const Split& k = splits.at("attention.k.weight");
+  CHECK(k.whole == "attention.qkv.weight");
+  CHECK(k.shape == Sizes{6, 96});
+  CHECK(k.begin == Sizes{0, 36});
+  CHECK(k.copies == 2);
+  CHECK(splits.at("attention.k.bias").begin == Sizes{36});
+  CHECK(splits.at("o.weight").shape == Sizes{6, 8});
+  CHECK(splits.at("o.weight").begin == Sizes{0, 4});
+}
+
+}  // namespace zeroth::model

@@ -1,0 +1,269 @@
+// Units that differ in which ranks hold them, through stores, reducers and updates.
+#include <ATen/ATen.h>
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "model/blocks/open_gradient.h"
+#include "tests/support/ranks.h"
+#include "tests/zero/split_block.h"
+#include "zero/memory_plan.h"
+#include "zero/strategy.h"
+
+namespace zeroth::zero {
+namespace {
+
+using comm::Axis;
+using comm::GridShape;
+using Kind = configs::OptimizerConfig::Kind;
+
+const GridShape kGrids[] = {GridShape::data(2).with(Axis::kTensor, 2),
+                            GridShape::data(2).with(Axis::kTensor, 4),
+                            GridShape().with(Axis::kTensor, 4)};
+
+void on_grid(const GridShape& shape, const std::function<void(const comm::Mesh&)>& run) {
+  testing::RankOptions options;
+  options.grid = shape;
+  testing::run_ranks(
+      shape.ranks(), [&](std::shared_ptr<comm::Mesh> mesh) { run(*mesh); }, options);
+}
+
+model::Blocks blocks_on(const comm::Mesh& mesh) {
+  return {std::make_shared<SplitBlock>("first", mesh), std::make_shared<SplitBlock>("last", mesh)};
+}
+
+configs::Config config_of(int stage, int64_t micros) {
+  configs::Config config;
+  config.zero.stage = stage;
+  config.zero.param_persistence_threshold_elements = 0;
+  config.batch.accumulation_steps = micros;
+  return config;
+}
+
+// The unit's whole buffer, of which `value_of` gives each whole parameter.
+torch::Tensor flat(const Unit& unit, const std::function<torch::Tensor(const Whole&)>& value_of) {
+  const torch::Tensor buffer = torch::zeros({unit.layout.numel()});
+  for (const Slot& slot : unit.layout.slots()) {
+    torch::Tensor box = value_of(slot.whole);
+    for (size_t d = 0; d < slot.shape.size(); ++d) {
+      box = box.narrow(static_cast<int64_t>(d), slot.whole.begin[d], slot.shape[d]);
+    }
+    buffer.narrow(0, slot.offset, slot.numel).copy_(box.flatten());
+  }
+  return buffer;
+}
+
+// Each element another value; those of one parameter near to each other.
+torch::Tensor weights_of(const Whole& whole) {
+  const auto salt = static_cast<double>(whole.name.size());
+  return (torch::arange(whole.numel(), torch::kFloat) / 512 + salt).reshape(whole.shape);
+}
+
+// Exact in every order of sums.
+torch::Tensor gradient_of(const Whole& whole) {
+  return (torch::arange(whole.numel(), torch::kFloat) % 13 - 4).reshape(whole.shape);
+}
+
+// Gives every holder's part of the gradient of `micros` micro-batches, which adds up to it.
+void run_step(const UnitPlan& plan, const Strategy& strategy, int64_t micros) {
+  const torch::NoGradGuard no_grad;
+  for (int64_t micro = 0; micro < micros; ++micro) {
+    for (size_t block = plan.block_units.size(); block-- > 0;) {
+      strategy.grads->open(block);
+      for (const size_t u : plan.block_units[block]) {
+        const Unit& unit = plan.units[u];
+        const auto addends = static_cast<double>(unit.layout.num_shards() * micros);
+        const torch::Tensor whole = flat(unit, gradient_of) / addends;
+        for (size_t i = 0; i < unit.params.size(); ++i) {
+          const Slot& slot = unit.layout.slots()[i];
+          const torch::Tensor own = whole.narrow(0, slot.offset, slot.numel).view(slot.shape);
+          model::deliver_gradient(unit.params[i], own);
+        }
+      }
+      strategy.grads->add(block, micro + 1 == micros);
+    }
+  }
+}
+
+void set_weights(const UnitPlan& plan, const Strategy& strategy) {
+  for (size_t u = 0; u < plan.units.size(); ++u) {
+    const Range range = strategy.store->range(u);
+    strategy.optimizer->set_master(
+        u, flat(plan.units[u], weights_of).narrow(0, range.begin, range.size()));
+  }
+}
+
+// The block's parameters by the whole one's name, once gathered.
+std::map<std::string, torch::Tensor> gathered(const UnitPlan& plan, const Strategy& strategy,
+                                              size_t block) {
+  std::map<std::string, torch::Tensor> values;
+  const Lease lease = strategy.params->gather(block);
+  for (const size_t u : plan.block_units[block]) {
+    const Unit& unit = plan.units[u];
+    for (size_t i = 0; i < unit.params.size(); ++i) {
+      values[unit.layout.slots()[i].whole.name] = unit.params[i].detach().clone();
+    }
+  }
+  return values;
+}
+
+// What one rank makes of the whole parameters of block 1.
+std::map<std::string, torch::Tensor> updated_whole(const configs::Config& config) {
+  std::map<std::string, torch::Tensor> values;
+  on_grid(GridShape(), [&](const comm::Mesh& mesh) {
+    // Its parameters have the names of the whole ones on the grid.
+    struct WholeBlock final : model::Block {
+      explicit WholeBlock(const std::string& label) : Block(label) {
+        register_parameter("whole_columns", torch::zeros({5, 16}));
+        register_parameter("whole_keys", torch::zeros({12, 7}));
+        register_parameter("norm", torch::zeros({9}));
+      }
+      torch::Tensor forward(const torch::Tensor& x, const model::MicroBatch&) override { return x; }
+    };
+    const model::Blocks blocks = {std::make_shared<WholeBlock>("first"),
+                                  std::make_shared<WholeBlock>("last")};
+    UnitPlan plan = plan_units(blocks, mesh);
+    const Strategy strategy = make_strategy(plan, config, mesh);
+    set_weights(plan, strategy);
+    run_step(plan, strategy, config.batch.accumulation_steps);
+    strategy.grads->finish();
+    strategy.params->update(optim::usual_step(config.optimizer, 1));
+    values = gathered(plan, strategy, 1);
+  });
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("a gather brings the whole box from the ranks that hold it, at every stage") {
+  for (const GridShape& grid : kGrids) {
+    for (const int stage : {0, 1, 2, 3}) {
+      CAPTURE(grid.str());
+      CAPTURE(stage);
+      on_grid(grid, [&](const comm::Mesh& mesh) {
+        const model::Blocks blocks = blocks_on(mesh);
+        UnitPlan plan = plan_units(blocks, mesh);
+        const Strategy strategy = make_strategy(plan, config_of(stage, 1), mesh);
+        set_weights(plan, strategy);
+        for (size_t block = 0; block < blocks.size(); ++block) {
+          const Lease lease = strategy.params->gather(block);
+          for (const size_t unit : plan.block_units[block]) {
+            CHECK(at::equal(strategy.store->buffers().whole(unit),
+                            flat(plan.units[unit], weights_of)));
+          }
+        }
+      });
+    }
+  }
+}
+
+TEST_CASE("gradients are sums over the ranks that hold the same, and squares count once") {
+  for (const GridShape& grid : kGrids) {
+    for (const int stage : {0, 1, 2, 3}) {
+      for (const int64_t micros : {1, 2}) {
+        CAPTURE(grid.str());
+        CAPTURE(stage);
+        CAPTURE(micros);
+        on_grid(grid, [&](const comm::Mesh& mesh) {
+          const model::Blocks blocks = blocks_on(mesh);
+          UnitPlan plan = plan_units(blocks, mesh);
+          const Strategy strategy = make_strategy(plan, config_of(stage, micros), mesh);
+          run_step(plan, strategy, micros);
+          const torch::Tensor squares = strategy.grads->finish();
+          for (size_t unit = 0; unit < plan.units.size(); ++unit) {
+            const Range range = strategy.grads->range(unit);
+            CHECK(at::equal(
+                strategy.grads->grad(unit),
+                flat(plan.units[unit], gradient_of).narrow(0, range.begin, range.size())));
+          }
+          mesh.world().all_reduce(squares).wait();
+          double once = 0;
+          for (const Whole& whole : {Whole{"", {5, 16}, {}}, {"", {12, 7}, {}}, {"", {9}, {}}}) {
+            once += 2 * gradient_of(whole).square().sum().item<double>();  // of two blocks
+          }
+          CHECK(squares.item<double>() == doctest::Approx(once).epsilon(1e-6));
+        });
+      }
+    }
+  }
+}
+
+TEST_CASE("an update is that of one rank which holds all, norms of whole parameters included") {
+  for (const Kind kind : {Kind::kAdamW, Kind::kLamb}) {
+    for (const int stage : {0, 1, 2, 3}) {
+      configs::Config config = config_of(stage, 1);
+      config.optimizer.kind = kind;
+      config.optimizer.lr = 0.1;
+      config.optimizer.weight_decay = 0.1;
+      const auto whole = updated_whole(config);
+      for (const GridShape& grid : kGrids) {
+        CAPTURE(static_cast<int>(kind));
+        CAPTURE(stage);
+        CAPTURE(grid.str());
+        on_grid(grid, [&](const comm::Mesh& mesh) {
+          const model::Blocks blocks = blocks_on(mesh);
+          UnitPlan plan = plan_units(blocks, mesh);
+          const Strategy strategy = make_strategy(plan, config, mesh);
+          set_weights(plan, strategy);
+          run_step(plan, strategy, 1);
+          strategy.grads->finish();
+          strategy.params->update(optim::usual_step(config.optimizer, 1));
+          const Lease lease = strategy.params->gather(1);
+          for (const size_t unit : plan.block_units[1]) {
+            const auto updated = [&](const Whole& of) { return whole.at(of.name); };
+            const torch::Tensor values = strategy.store->buffers().whole(unit);
+            const torch::Tensor expected = flat(plan.units[unit], updated);
+            for (const Slot& slot : plan.units[unit].layout.slots()) {
+              CHECK(at::allclose(values.narrow(0, slot.offset, slot.numel),
+                                 expected.narrow(0, slot.offset, slot.numel), 1e-6, 1e-6));
+            }
+          }
+        });
+      }
+    }
+  }
+}
+
+TEST_CASE("what is planned is what a rank of a grid holds") {
+  for (const int stage : {0, 1, 2, 3}) {
+    CAPTURE(stage);
+    on_grid(kGrids[1], [&](const comm::Mesh& mesh) {
+      const model::Blocks blocks = blocks_on(mesh);
+      UnitPlan plan = plan_units(blocks, mesh);
+      const configs::Config config = config_of(stage, 2);
+      const MemoryPlan memory = plan_memory(plan, config, torch::kCPU, {.visits = {0, 1, 1, 0}});
+      const Strategy strategy = make_strategy(plan, config, mesh);
+      run_step(plan, strategy, 2);
+      strategy.grads->finish();
+      CHECK(memory.parameters.device == strategy.store->resting_bytes());
+      CHECK(memory.gradients.device ==
+            strategy.grads->resting_bytes() - strategy.grads->buffer_bytes());
+      CHECK(memory.gradient_buffers.device == strategy.grads->buffer_bytes());
+    });
+  }
+}
+
+TEST_CASE("what a rank holds alone is whole there, while what others hold too is cut") {
+  on_grid(kGrids[2], [](const comm::Mesh& mesh) {
+    const model::Blocks blocks = blocks_on(mesh);
+    UnitPlan plan = plan_units(blocks, mesh);
+    const Strategy strategy = make_strategy(plan, config_of(3, 1), mesh);
+    CHECK(strategy.description.find("(one rank)") == std::string::npos);
+    for (const Unit& unit : plan.units) {
+      CHECK(unit.retention == (unit.copies == 1 ? Retention::kWhole : Retention::kRelease));
+    }
+    CHECK(strategy.factors.before == 1);
+  });
+}
+
+TEST_CASE("gradients are divided by the ranks that have a loss of their own") {
+  on_grid(kGrids[1], [](const comm::Mesh& mesh) {
+    const model::Blocks blocks = blocks_on(mesh);
+    UnitPlan plan = plan_units(blocks, mesh);
+    CHECK(make_strategy(plan, config_of(0, 1), mesh).factors.before == 2);
+  });
+}
+
+}  // namespace zeroth::zero
