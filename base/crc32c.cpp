@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstring>
+
+#include "base/crc32c_fold.h"
+#include "base/crc32c_polynomial.h"
 
 #if defined(__x86_64__)
 #include <nmmintrin.h>
@@ -13,31 +17,18 @@
 namespace zeroth {
 namespace {
 
-// Bits are reflected: the highest one is the coefficient of x^0.
-constexpr uint32_t kPolynomial = 0x82f63b78;
-
-// The product of two polynomials, modulo the one above.
-constexpr uint32_t times(uint32_t a, uint32_t b) {
-  uint32_t product = 0;
-  for (uint32_t bit = uint32_t{1} << 31; bit != 0; bit >>= 1) {
-    if ((a & bit) != 0) product ^= b;
-    b = (b >> 1) ^ ((b & 1) != 0 ? kPolynomial : 0);
-  }
-  return product;
-}
-
 // x^(8 * 2^i): what a byte, two, four, ... behind a text make of its CRC. One for each bit of a
 // size.
 constexpr auto kPowers = [] {
   std::array<uint32_t, 64> powers{};
   powers[0] = uint32_t{1} << 23;
-  for (size_t i = 1; i < powers.size(); ++i) powers[i] = times(powers[i - 1], powers[i - 1]);
+  for (size_t i = 1; i < powers.size(); ++i) powers[i] = product_of(powers[i - 1], powers[i - 1]);
   return powers;
 }();
 
 constexpr uint32_t behind(uint32_t crc, uint64_t bytes) {
   for (size_t i = 0; bytes != 0; ++i, bytes >>= 1) {
-    if ((bytes & 1) != 0) crc = times(kPowers[i], crc);
+    if ((bytes & 1) != 0) crc = product_of(kPowers[i], crc);
   }
   return crc;
 }
@@ -47,7 +38,7 @@ constexpr auto kTables = [] {
   std::array<std::array<uint32_t, 256>, 8> tables{};
   for (uint32_t byte = 0; byte < 256; ++byte) {
     uint32_t crc = byte;
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? kPolynomial : 0);
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? kCastagnoli : 0);
     tables[0][byte] = crc;
   }
   for (size_t i = 1; i < tables.size(); ++i) {
@@ -73,7 +64,7 @@ constexpr auto kSkip = [] {
   std::array<std::array<uint32_t, 256>, 4> skip{};
   const uint32_t power = behind(uint32_t{1} << 31, kStream);
   for (size_t i = 0; i < skip.size(); ++i) {
-    for (uint32_t byte = 0; byte < 256; ++byte) skip[i][byte] = times(power, byte << (8 * i));
+    for (uint32_t byte = 0; byte < 256; ++byte) skip[i][byte] = product_of(power, byte << (8 * i));
   }
   return skip;
 }();
@@ -149,9 +140,47 @@ bool has_crc_instruction() {
 
 }  // namespace detail
 
-uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before) {
+namespace {
+
+// Of as many bytes as can be folded, which it takes away; they are copied to `to` unless it is
+// null.
+uint32_t fold_most(std::span<const std::byte>& bytes, std::byte* to, uint32_t before) {
+  const size_t size = bytes.size() / kCrcFold * kCrcFold;
+  if (size < 2 * kCrcFold || !can_fold_crc()) return before;
+  const uint32_t crc = ~fold_crc(bytes.first(size), to, ~before);
+  bytes = bytes.subspan(size);
+  return crc;
+}
+
+uint32_t without_folding(std::span<const std::byte> bytes, uint32_t before) {
   return detail::has_crc_instruction() ? detail::crc32c_by_instruction(bytes, before)
                                        : detail::crc32c_by_table(bytes, before);
+}
+
+}  // namespace
+
+uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before) {
+  const uint32_t crc = fold_most(bytes, nullptr, before);
+  return without_folding(bytes, crc);
+}
+
+uint32_t copy_with_crc32c(std::span<std::byte> to, std::span<const std::byte> from,
+                          uint32_t before) {
+  const auto copy_some = [&](size_t size, uint32_t crc) {
+    crc = without_folding(from.first(size), crc);
+    if (size > 0) std::memcpy(to.data(), from.data(), size);
+    from = from.subspan(size);
+    to = to.subspan(size);
+    return crc;
+  };
+  const size_t unaligned = -reinterpret_cast<uintptr_t>(to.data()) % kCrcFoldAlignment;
+  uint32_t crc = copy_some(std::min(unaligned, from.size()), before);
+  crc = fold_most(from, to.data(), crc);
+  to = to.last(from.size());
+  // A part at a time, so that it is copied while it is in the cache.
+  constexpr size_t kPart = size_t{24} << 10;
+  while (!from.empty()) crc = copy_some(std::min(kPart, from.size()), crc);
+  return crc;
 }
 
 uint32_t crc32c(std::string_view text, uint32_t before) {

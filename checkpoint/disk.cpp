@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/crc32c.h"
 #include "base/process_limits.h"
 
 namespace zeroth::checkpoint {
@@ -22,6 +23,22 @@ void write_all(NewFile& file, std::span<const std::byte> bytes, int64_t offset) 
     bytes = bytes.subspan(done);
     offset += static_cast<int64_t>(done);
   }
+}
+
+size_t NewFile::write_and_sum(std::span<const std::byte> bytes, int64_t offset, uint32_t& crc) {
+  const size_t done = write(bytes, offset);
+  crc = crc32c(bytes.first(done), crc);
+  return done;
+}
+
+uint32_t write_and_sum_all(NewFile& file, std::span<const std::byte> bytes, int64_t offset) {
+  uint32_t crc = 0;
+  while (!bytes.empty()) {
+    const size_t done = file.write_and_sum(bytes, offset, crc);
+    bytes = bytes.subspan(done);
+    offset += static_cast<int64_t>(done);
+  }
+  return crc;
 }
 
 void read_all(OldFile& file, std::span<std::byte> bytes, int64_t offset,

@@ -36,6 +36,8 @@ class NewFile {
   virtual ~NewFile() = default;
   // Returns how many bytes were written: at least one, perhaps fewer than given.
   virtual size_t write(std::span<const std::byte> bytes, int64_t offset) = 0;
+  // As write(); `crc` goes on over what was written (base/crc32c.h).
+  virtual size_t write_and_sum(std::span<const std::byte> bytes, int64_t offset, uint32_t& crc);
   virtual void sync() = 0;
   virtual void close() = 0;
 };
@@ -88,6 +90,8 @@ class Disk {
 
 // Of several calls each.
 void write_all(NewFile& file, std::span<const std::byte> bytes, int64_t offset);
+// The same. Returns the CRC of `bytes`.
+uint32_t write_and_sum_all(NewFile& file, std::span<const std::byte> bytes, int64_t offset);
 // Throws where the file ends before.
 void read_all(OldFile& file, std::span<std::byte> bytes, int64_t offset,
               const std::filesystem::path& path);

@@ -130,14 +130,7 @@ void PieceFile::write_at(size_t index, int64_t offset, std::span<const std::byte
   ZEROTH_CHECK(state_->file != nullptr, "{} is finished", state_->path.string());
   written.next = end;
   if (bytes.empty()) return;
-  // A part at a time, so that it is copied while it is in the cache.
-  constexpr size_t kChunk = size_t{256} << 10;
-  uint32_t crc = 0;
-  for (size_t at = 0; at < bytes.size(); at += kChunk) {
-    const auto chunk = bytes.subspan(at, std::min(kChunk, bytes.size() - at));
-    crc = crc32c(chunk, crc);
-    write_all(*state_->file, chunk, written.offset + offset + static_cast<int64_t>(at));
-  }
+  const uint32_t crc = write_and_sum_all(*state_->file, bytes, written.offset + offset);
   std::vector<Part>& parts = written.parts;
   if (!parts.empty() && parts.back().end == offset) {
     parts.back().crc = crc32c_of_both(parts.back().crc, crc, bytes.size());

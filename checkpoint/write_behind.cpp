@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/crc32c.h"
 #include "checkpoint/transfer_buffer.h"
 
 namespace zeroth::checkpoint {
@@ -21,6 +22,7 @@ class WriteBehind final : public NewFile {
   explicit WriteBehind(std::unique_ptr<NewFile> file) : file_(std::move(file)) {}
   ~WriteBehind() override;
   size_t write(std::span<const std::byte> bytes, int64_t offset) override;
+  size_t write_and_sum(std::span<const std::byte> bytes, int64_t offset, uint32_t& crc) override;
   void sync() override;
   void close() override;
 
@@ -36,6 +38,8 @@ class WriteBehind final : public NewFile {
   };
 
   Part& filled() { return parts_[filled_]; }
+  std::span<std::byte> room_for(size_t most, int64_t offset);
+  void took(size_t size);
   void hand_over();
   void drain();
   void write_out(Part& part);
@@ -63,20 +67,40 @@ WriteBehind::~WriteBehind() {
   if (thread_.joinable()) thread_.join();
 }
 
-size_t WriteBehind::write(std::span<const std::byte> bytes, int64_t offset) {
-  const std::lock_guard one_writer(writers_);
-  if (filled().memory.bytes().empty()) return file_->write(bytes, offset);
+// Where bytes at `offset` of the file go: up to `most`, at least one. Of who holds writers_.
+std::span<std::byte> WriteBehind::room_for(size_t most, int64_t offset) {
   if (filled().size > 0 && offset != filled().begin + static_cast<int64_t>(filled().size)) {
     hand_over();
   }
   Part& part = filled();
   if (part.size == 0) part.begin = offset;
   const size_t at = part.first() + part.size;
-  const size_t done = std::min(bytes.size(), kBlock - at);
-  std::memcpy(part.memory.bytes().data() + at, bytes.data(), done);
-  part.size += done;
-  if (at + done == kBlock) hand_over();
-  return done;
+  return part.memory.bytes().subspan(at, std::min(most, kBlock - at));
+}
+
+// What room_for() gave has been filled.
+void WriteBehind::took(size_t size) {
+  Part& part = filled();
+  part.size += size;
+  if (part.first() + part.size == kBlock) hand_over();
+}
+
+size_t WriteBehind::write(std::span<const std::byte> bytes, int64_t offset) {
+  const std::lock_guard one_writer(writers_);
+  if (filled().memory.bytes().empty()) return file_->write(bytes, offset);
+  const std::span<std::byte> room = room_for(bytes.size(), offset);
+  std::memcpy(room.data(), bytes.data(), room.size());
+  took(room.size());
+  return room.size();
+}
+
+size_t WriteBehind::write_and_sum(std::span<const std::byte> bytes, int64_t offset, uint32_t& crc) {
+  const std::lock_guard one_writer(writers_);
+  if (filled().memory.bytes().empty()) return file_->write_and_sum(bytes, offset, crc);
+  const std::span<std::byte> room = room_for(bytes.size(), offset);
+  crc = copy_with_crc32c(room, bytes.first(room.size()), crc);
+  took(room.size());
+  return room.size();
 }
 
 // Waits until the other part is written.

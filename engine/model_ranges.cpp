@@ -100,8 +100,8 @@ void ModelRanges::write(size_t index, int64_t first, const torch::Tensor& values
     rows.for_each_run(0, rows.elements(), [&](int64_t, int64_t whole, int64_t size) {
       const auto run = bytes.first(static_cast<size_t>(size * width));
       const int64_t offset = region->offset + whole * width;
-      checkpoint::write_all(file, run, offset);
-      parts_.push_back({layout_.files[region->file].name, offset, std::ssize(run), crc32c(run)});
+      const uint32_t crc = checkpoint::write_and_sum_all(file, run, offset);
+      parts_.push_back({layout_.files[region->file].name, offset, std::ssize(run), crc});
       bytes = bytes.subspan(run.size());
     });
   }

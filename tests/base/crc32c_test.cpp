@@ -57,17 +57,23 @@ TEST_CASE("CRC32C has the values of RFC 3720, B.4") {
   CHECK(crc32c("") == 0);
 }
 
-TEST_CASE("table and instruction agree with the definition at every length and alignment") {
+TEST_CASE(
+    "table, instructions and copies agree with the definition at every length and alignment") {
   const Bytes bytes = random_bytes(40'000, 1);
   const std::span<const std::byte> all(bytes);
-  for (size_t length :
-       {0, 1, 7, 8, 9, 63, 64, 4095, 4096, 12'287, 12'288, 12'289, 24'581, 39'990}) {
+  for (size_t length : {0,   1,   7,    8,    9,    63,     64,     255,    256,    511,   512,
+                        513, 768, 1000, 4095, 4096, 12'287, 12'288, 12'289, 24'581, 39'990}) {
     for (size_t begin = 0; begin < 9; ++begin) {
       const auto part = all.subspan(begin, length);
       const uint32_t expected = by_definition(part);
       CHECK(crc32c(part) == expected);
       CHECK(detail::crc32c_by_table(part, 0) == expected);
       if (detail::has_crc_instruction()) CHECK(detail::crc32c_by_instruction(part, 0) == expected);
+      Bytes copy(length + 2, std::byte{7});
+      CHECK(copy_with_crc32c(std::span(copy).subspan(1, length), part) == expected);
+      CHECK(std::equal(part.begin(), part.end(), copy.begin() + 1));
+      CHECK(copy.front() == std::byte{7});
+      CHECK(copy.back() == std::byte{7});
     }
   }
 }
@@ -79,6 +85,8 @@ TEST_CASE("a CRC goes on where another one ended, and two are combined") {
   for (const size_t cut : {0, 1, 5, 4096, 15'000, 29'999, 30'000}) {
     const uint32_t first = crc32c(all.first(cut)), second = crc32c(all.subspan(cut));
     CHECK(crc32c(all.subspan(cut), first) == whole);
+    Bytes copy(bytes.size() - cut);
+    CHECK(copy_with_crc32c(copy, all.subspan(cut), first) == whole);
     CHECK(detail::crc32c_by_table(all.subspan(cut), first) == whole);
     CHECK(crc32c_of_both(first, second, bytes.size() - cut) == whole);
   }
