@@ -23,6 +23,8 @@ struct WholeParameter {
   std::vector<zero::SlotPlace> boxes;  // this rank's of it: one, or those of a fused matrix
 
   int64_t numel() const;
+  // As zero::Whole: with two dimensions or more.
+  bool is_matrix() const { return shape.size() > 1; }
 };
 
 // In the order in which one rank that shares nothing has them, unit by unit. The same on all ranks,

@@ -1,10 +1,9 @@
 #include "engine/outline.h"
 
 #include <algorithm>
-#include <functional>
-#include <set>
 #include <string>
 
+#include "engine/catalogue.h"
 #include "engine/schedule.h"
 #include "engine/snapshot.h"
 #include "zero/dtype.h"
@@ -36,17 +35,6 @@ int64_t activation_bytes(const MicroBatchSize& size, const std::vector<Segment>&
                                   token_bytes(tokens, micro_batches));
 }
 
-// Each parameter of the model once, though several slots hold boxes of it.
-void for_each_whole(const zero::UnitPlan& plan,
-                    const std::function<void(const zero::Unit&, const zero::Whole&)>& visit) {
-  std::set<std::string> seen;
-  for (const zero::Unit& unit : plan.units) {
-    for (const zero::Slot& slot : unit.layout.slots()) {
-      if (seen.insert(slot.whole.name).second) visit(unit, slot.whole);
-    }
-  }
-}
-
 // That a checkpoint holds: in a rank's shards, and of the whole model.
 struct StateBytes {
   int64_t shard = 0, whole = 0;
@@ -63,9 +51,9 @@ StateBytes state_bytes(zero::UnitPlan plan, const configs::Config& config,
   StateBytes bytes;
   for (const zero::Unit& unit : plan.units)
     bytes.shard += unit.layout.shard_numel() * element(unit);
-  for_each_whole(plan, [&](const zero::Unit& unit, const zero::Whole& whole) {
-    bytes.whole += whole.numel() * element(unit);
-  });
+  for (const WholeParameter& parameter : whole_parameters(plan)) {
+    bytes.whole += parameter.numel() * element(plan.units[parameter.boxes.front().unit]);
+  }
   return bytes;
 }
 
@@ -77,18 +65,17 @@ zero::UnitPlan plan_of(const model::Blocks& blocks, const OutlineOptions& option
 
 int64_t count_parameters(const zero::UnitPlan& plan) {
   int64_t count = 0;
-  for_each_whole(plan,
-                 [&](const zero::Unit&, const zero::Whole& whole) { count += whole.numel(); });
+  for (const WholeParameter& parameter : whole_parameters(plan)) count += parameter.numel();
   return count;
 }
 
 DecayCounts count_decay(const zero::UnitPlan& plan, const configs::OptimizerConfig& optimizer) {
   DecayCounts counts;
-  for_each_whole(plan, [&](const zero::Unit& unit, const zero::Whole& whole) {
-    if (!unit.trainable) return;
-    const bool decays = whole.is_matrix() || !optimizer.no_decay;
-    (decays ? counts.decayed : counts.not_decayed) += whole.numel();
-  });
+  for (const WholeParameter& parameter : whole_parameters(plan)) {
+    if (!parameter.trainable) continue;
+    const bool decays = parameter.is_matrix() || !optimizer.no_decay;
+    (decays ? counts.decayed : counts.not_decayed) += parameter.numel();
+  }
   return counts;
 }
 

@@ -28,6 +28,11 @@ comm::GridShape grid_shape(const configs::Config& config, int ranks) {
       .with(comm::Axis::kTensor, static_cast<int>(config.tensor_parallel.size));
 }
 
+void arrange(comm::Mesh& mesh, const configs::Config& config) {
+  mesh.arrange(grid_shape(config, mesh.world_size()));
+  if (config.comms_logger.enabled) mesh.log_collectives(config.comms_logger);
+}
+
 Start start(const std::string& ds_config, const StartOptions& options) {
   open_standard_streams();
   const comm::RankEnv env = comm::RankEnv::from_environment();
@@ -41,9 +46,7 @@ Start start(const std::string& ds_config, const comm::RankEnv& env, const StartO
                                                  .hidden_size = options.hidden_size,
                                                  .total_steps = options.total_steps});
   Start run{.config = resolved.config, .mesh = comm::make_mesh(env), .notes = {}};
-  run.mesh->arrange(grid_shape(run.config, run.mesh->world_size()));
-  // Before anything keeps a reference to a group.
-  if (run.config.comms_logger.enabled) run.mesh->log_collectives(run.config.comms_logger);
+  arrange(*run.mesh, run.config);
   run.notes = configs::lines_of(resolved.notes);
   const auto& of_mesh = run.mesh->notes();
   run.notes.insert(run.notes.end(), of_mesh.begin(), of_mesh.end());

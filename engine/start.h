@@ -28,6 +28,11 @@ struct StartOptions {
 // Where the ranks of a run stand: those that split layers are neighbours.
 comm::GridShape grid_shape(const configs::Config& config, int ranks);
 
+// Gives the ranks of a mesh these places, and has their collectives written down where comms_logger
+// asks for it. To be called before anything keeps a reference to a group, as blocks that ranks
+// share do.
+void arrange(comm::Mesh& mesh, const configs::Config& config);
+
 // An error should leave a program without destroying `mesh`: its destructor may wait for peers that
 // wait for this rank. Declare it outside the try block whose handler ends the process.
 struct Start {

@@ -77,9 +77,7 @@ int Run::go(const RunPlan& plan, const engine::RunMemory& memory, const comm::Ra
             const RunClock& clock, StopSignal& stop) {
   if (plan.flags.deterministic) repeat_bits();
   mesh_ = comm::make_mesh(env, on_stuck_);
-  mesh_->arrange(engine::grid_shape(plan.config, mesh_->world_size()));
-  // Before anything keeps a reference to a group.
-  if (plan.config.comms_logger.enabled) mesh_->log_collectives(plan.config.comms_logger);
+  engine::arrange(*mesh_, plan.config);
   comm::set_num_threads(env, *mesh_);
   // As many as before: sums of another number of threads may have other bits.
   if (const int64_t threads = plan.kept.threads; threads > 0 && !env.num_threads) {
