@@ -6,6 +6,7 @@
 #include "engine/memory_check.h"
 #include "engine/parameter_order.h"
 #include "engine/same_level.h"
+#include "engine/same_split.h"
 #include "engine/train_engine.h"
 
 namespace zeroth::engine {
@@ -38,9 +39,8 @@ void require_axes(const comm::GridShape& shape, const configs::Config& config) {
   const int64_t size = config.tensor_parallel.size;
   if (size == 1 || size == shape[Axis::kTensor]) return;
   throw Error(
-      "tensor_parallel.autotp_size: {}, but the ranks stand as {}: "
-      "Mesh::arrange(grid_shape(config, "
-      "ranks)) gives them their places, as zeroth::start does",
+      "tensor_parallel.autotp_size: {}, but the ranks stand as {}: engine::arrange gives them "
+      "their places, as zeroth::start does",
       size, shape.str());
 }
 
@@ -64,6 +64,7 @@ std::unique_ptr<Engine> initialize(model::Blocks blocks, const configs::Config& 
   if (blocks.size() < 2) throw Error("a model needs at least two blocks, {} given", blocks.size());
   require_axes(mesh->grid().shape(), config);
   require_same_level({}, *mesh);
+  require_same_split(blocks, *mesh);
   if (options.checks_memory) require_room(blocks, config, *mesh, options);
   if (config.comms_logger.enabled) mesh->log_collectives(config.comms_logger);
   std::shared_ptr<model::WeightSource> weights = options.weights;

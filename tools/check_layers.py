@@ -46,9 +46,10 @@ READS_ENVIRONMENT = ("base/cpu.cpp", "comm/bootstrap.cpp", "model/hf/model_folde
 READS_STAGE = ("zero/strategy.cpp", "engine/fitting_config.cpp", "engine/memory_remedies.cpp")
 # What knows that ranks share layers, beside comm, which has the axis, and configs, which has the key.
 KNOWS_SHARED_LAYERS = (
-    "engine/box_joiner", "engine/initialize", "engine/same_draw", "engine/start", "engine/step_batches",
-    "engine/tensor_ranks", "model/blocks/", "model/tensor_ranks", "trainer/flags/flags", "trainer/report/activations",
-    "trainer/report/summary", "trainer/run", "zero/sharded_optimizer", "zero/unit", "zero/whole_sums")
+    "engine/box_joiner", "engine/initialize", "engine/same_draw", "engine/same_split", "engine/start",
+    "engine/step_batches", "engine/tensor_ranks", "model/blocks/", "model/tensor_ranks", "trainer/flags/flags",
+    "trainer/report/activations", "trainer/report/summary", "trainer/run", "zero/sharded_optimizer", "zero/unit",
+    "zero/whole_sums")
 PARSES_JSON = "base/json"  # the beginning of these files' paths
 TOUR = "docs/tour.md"
 TEXT_FOLDERS = ("tests", "tools")  # scripts here have the file budget too

@@ -30,8 +30,9 @@ void check_box(const std::string& name, const std::vector<int64_t>& own, const W
   for (size_t d = 0; d < dimensions && lies_in; ++d) {
     lies_in = whole.begin[d] >= 0 && whole.begin[d] + own[d] <= whole.shape[d];
   }
-  ZEROTH_CHECK(lies_in, "{} of shape [{}] from [{}] on is no box of [{}]", name,
-               fmt::join(own, ", "), fmt::join(whole.begin, ", "), fmt::join(whole.shape, ", "));
+  if (lies_in) return;
+  throw Error("{} of shape [{}] from [{}] on is no box of [{}] (Block::splits)", name,
+              fmt::join(own, ", "), fmt::join(whole.begin, ", "), fmt::join(whole.shape, ", "));
 }
 
 // Where the rank's tensor lies in the whole parameter; `splits` are those of its block.

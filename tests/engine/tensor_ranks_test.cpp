@@ -2,9 +2,43 @@
 
 #include <doctest/doctest.h>
 
+#include "engine/outline.h"
+#include "model/blocks/build.h"
 #include "tests/support/ranks.h"
 
 namespace zeroth::engine {
+namespace {
+
+constexpr int64_t kHidden = 256;
+
+model::ModelSpec spec_of_llama() {
+  model::ModelSpec spec;
+  spec.family = "llama";
+  spec.vocab_size = 1001;
+  spec.hidden_size = kHidden;
+  spec.intermediate_size = 688;
+  spec.num_layers = 4;
+  spec.num_heads = 8;
+  spec.num_kv_heads = 4;
+  spec.head_dim = 32;
+  spec.max_positions = 64;
+  return spec;
+}
+
+// Of the first rank of `data` x `tensor`.
+zero::MemoryPlan memory_of(int data, int tensor, int stage) {
+  configs::Config config;
+  config.precision = configs::Precision::kBf16;
+  config.zero.stage = stage;
+  config.zero.param_persistence_threshold_elements = 0;
+  config.tensor_parallel.size = tensor;
+  const OutlineOptions options{.shape =
+                                   comm::GridShape::data(data).with(comm::Axis::kTensor, tensor)};
+  const model::Blocks blocks = model::build_blocks(spec_of_llama(), rehearsed_tensor_ranks(config));
+  return plan_memory(plan_of(blocks, options), config, options);
+}
+
+}  // namespace
 
 TEST_CASE("neighbours share layers; one rank alone shares none") {
   configs::Config config;
@@ -25,6 +59,27 @@ TEST_CASE("neighbours share layers; one rank alone shares none") {
   });
   CHECK(rehearsed_tensor_ranks(config)->size() == 2);
   CHECK_FALSE(rehearsed_tensor_ranks(configs::Config()));
+}
+
+TEST_CASE("where two ranks share layers, each takes half of what one rank takes, and all norms") {
+  const int64_t norms = (2 * spec_of_llama().num_layers + 1) * kHidden;
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const int data : {1, 2}) {
+      CAPTURE(stage);
+      CAPTURE(data);
+      const zero::MemoryPlan one = memory_of(data, 1, stage), two = memory_of(data, 2, stage);
+      const auto is_half = [&](zero::PlaceBytes zero::MemoryPlan::*kind, int64_t width) {
+        const auto half = static_cast<double>((one.*kind).total()) / 2;
+        const auto shared = static_cast<double>((two.*kind).total());
+        CHECK(shared <= 1.03 * half + static_cast<double>(width * norms));
+        CHECK(shared >= half);
+      };
+      is_half(&zero::MemoryPlan::parameters, 2);
+      is_half(&zero::MemoryPlan::gradients, 4);
+      is_half(&zero::MemoryPlan::masters, 4);
+      is_half(&zero::MemoryPlan::states, 8);
+    }
+  }
 }
 
 }  // namespace zeroth::engine

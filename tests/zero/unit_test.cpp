@@ -86,7 +86,7 @@ TEST_CASE("a part that lies beside the whole parameter is refused") {
   CHECK_THROWS_WITH_AS(
       plan_units(blocks, grid, 0),
       doctest::Contains("layer.columns of shape [5, 4] from [0, 16] on is no box of [5, 16]"),
-      InternalError);
+      Error);
 }
 
 TEST_CASE("a block that does not say how ranks share it is refused by name where they would") {

@@ -1,0 +1,204 @@
+#include "engine/same_split.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/box_rows.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "comm/agreement.h"
+#include "engine/catalogue.h"
+#include "zero/unit.h"
+
+namespace zeroth::engine {
+namespace {
+
+using Json = nlohmann::json;
+
+// What a rank says of its blocks: {"refused": why} where they cannot be planned.
+Json describe(const model::Blocks& blocks, const comm::Mesh& mesh) {
+  zero::UnitPlan plan;
+  try {
+    plan = zero::plan_units(blocks, mesh);
+  } catch (const Error& error) {
+    return {{"refused", error.what()}};
+  }
+  Json units = Json::array(), parameters = Json::array();
+  for (const zero::Unit& unit : plan.units) {
+    Json slots = Json::array();
+    for (const zero::Slot& slot : unit.layout.slots()) slots.push_back({slot.name, slot.offset});
+    units.push_back({{"name", unit.name}, {"numel", unit.layout.numel()}, {"slots", slots}});
+  }
+  for (const WholeParameter& parameter : whole_parameters(plan)) {
+    Json boxes = Json::array();
+    for (const auto& [unit, slot] : parameter.boxes) {
+      const TensorBox box = box_of(plan.units[unit].layout.slots()[slot]);
+      boxes.push_back({box.begin, box.extent, plan.units[unit].copies});
+    }
+    parameters.push_back({{"name", parameter.name}, {"shape", parameter.shape}, {"boxes", boxes}});
+  }
+  return {{"units", units}, {"parameters", parameters}};
+}
+
+std::string text_of(const Json& tree) {
+  return tree.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// A box with the rank that holds it.
+struct Held {
+  int rank = 0;
+  TensorBox box;
+  int copies = 1;
+
+  std::string str() const {
+    return fmt::format("rank {} holds [{}] from [{}] on", rank, fmt::join(box.extent, ", "),
+                       fmt::join(box.begin, ", "));
+  }
+};
+
+bool meet(const TensorBox& one, const TensorBox& other) {
+  for (size_t i = 0; i < one.shape.size(); ++i) {
+    if (one.begin[i] + one.extent[i] <= other.begin[i]) return false;
+    if (other.begin[i] + other.extent[i] <= one.begin[i]) return false;
+  }
+  return true;
+}
+
+class Group {
+ public:
+  // `told` is what the ranks say that share layers, the first of which is rank `first` of all.
+  Group(const std::vector<Json>& told, int first) : told_(told), first_(first) {}
+
+  void check() const {
+    check_units();
+    for (size_t i = 0; i < told_.front().at("parameters").size(); ++i) check_parameter(i);
+  }
+
+ private:
+  template <typename... Args>
+  [[noreturn]] void refuse(int rank, fmt::format_string<Args...> text, Args&&... args) const {
+    throw Error("ranks {} and {} share every layer, but {} (Block::splits)", first_, first_ + rank,
+                fmt::format(text, std::forward<Args>(args)...));
+  }
+
+  void check_units() const {
+    const Json& expected = told_.front().at("units");
+    for (size_t rank = 1; rank < told_.size(); ++rank) {
+      const Json& own = told_[rank].at("units");
+      const int number = static_cast<int>(rank);
+      for (size_t u = 0; u < std::min(own.size(), expected.size()); ++u) {
+        if (own[u] != expected[u]) check_unit(number, expected[u], own[u]);
+      }
+      if (own.size() != expected.size()) {
+        refuse(number, "have {} and {} units of parameters", expected.size(), own.size());
+      }
+    }
+  }
+
+  void check_unit(int rank, const Json& expected, const Json& own) const {
+    if (own.at("name") != expected.at("name")) {
+      refuse(rank, "where one has unit {}, the other has {}", expected.at("name").dump(),
+             own.at("name").dump());
+    }
+    const Json &slots = own.at("slots"), &expected_slots = expected.at("slots");
+    for (size_t s = 0; s < std::min(slots.size(), expected_slots.size()); ++s) {
+      if (slots[s] == expected_slots[s]) continue;
+      if (slots[s][0] != expected_slots[s][0]) {
+        refuse(rank, "where one has {}, the other has {}", expected_slots[s][0].dump(),
+               slots[s][0].dump());
+      }
+      refuse(
+          rank,
+          "{} begins at element {} of unit {} there, and at {}: where boxes differ in size, each "
+          "rank gives the largest one as Split::most",
+          slots[s][0].dump(), expected_slots[s][1].dump(), own.at("name").dump(),
+          slots[s][1].dump());
+    }
+    refuse(rank,
+           "unit {} has {} parameters in {} elements there, and {} in {}: where boxes differ in "
+           "size, each rank gives the largest one as Split::most",
+           own.at("name").dump(), expected_slots.size(), expected.at("numel").dump(), slots.size(),
+           own.at("numel").dump());
+  }
+
+  void check_parameter(size_t index) const {
+    const Json& expected = told_.front().at("parameters")[index];
+    const auto name = expected.at("name").get<std::string>();
+    const auto shape = expected.at("shape").get<std::vector<int64_t>>();
+    std::vector<Held> held;
+    for (size_t rank = 0; rank < told_.size(); ++rank) {
+      const Json& own = told_[rank].at("parameters").at(index);
+      if (own.at("name") != expected.at("name") || own.at("shape") != expected.at("shape")) {
+        refuse(static_cast<int>(rank), "one lists {} {}, the other {} {}", name,
+               expected.at("shape").dump(), own.at("name").dump(), own.at("shape").dump());
+      }
+      for (const Json& box : own.at("boxes")) {
+        held.push_back({first_ + static_cast<int>(rank), {shape, box[0], box[1]}, box[2]});
+      }
+    }
+    check_boxes(name, held);
+  }
+
+  void check_boxes(const std::string& name, const std::vector<Held>& held) const {
+    int64_t elements = 0;
+    for (size_t i = 0; i < held.size(); ++i) {
+      const Held& one = held[i];
+      if (one.box.elements() == 0) continue;
+      int copies = 0;
+      bool is_first = true;
+      for (size_t j = 0; j < held.size(); ++j) {
+        const Held& other = held[j];
+        if (other.box == one.box) {
+          ++copies;
+          is_first &= j >= i;
+        } else if (meet(one.box, other.box)) {
+          throw Error("{}: {}, and {}: some elements are in both (Block::splits)", name, one.str(),
+                      other.str());
+        }
+      }
+      if (copies != one.copies) {
+        throw Error(
+            "{}: {}, which is in {} copies as it says, and {} ranks hold it (Block::splits)", name,
+            one.str(), one.copies, copies);
+      }
+      if (is_first) elements += one.box.elements();
+    }
+    const int64_t whole = held.front().box.elements_of_whole();
+    if (elements == whole) return;
+    std::vector<std::string> all;
+    for (const Held& one : held) all.push_back(one.str());
+    throw Error("{}: the ranks that share it hold {} of its {} elements: {} (Block::splits)", name,
+                elements, whole, fmt::join(all, ", "));
+  }
+
+  const std::vector<Json>& told_;
+  int first_;
+};
+
+}  // namespace
+
+void require_same_split(const model::Blocks& blocks, const comm::Mesh& mesh) {
+  const int shared_by = mesh.grid().shape()[comm::Axis::kTensor];
+  if (shared_by == 1) return;
+  std::vector<Json> told;
+  for (const std::string& text :
+       comm::gather_texts(text_of(describe(blocks, mesh)), "how layers are shared", mesh.host())) {
+    told.push_back(parse_json(text, {.name = "what a rank says of its blocks"}));
+  }
+  for (size_t rank = 0; rank < told.size(); ++rank) {
+    const auto refused = told[rank].find("refused");
+    if (refused == told[rank].end()) continue;
+    throw Error("rank {}: {}", rank, refused->get<std::string>());
+  }
+  // Axis tensor is the last one: ranks that share layers are neighbours.
+  for (int first = 0; first < mesh.world_size(); first += shared_by) {
+    Group({told.begin() + first, told.begin() + first + shared_by}, first).check();
+  }
+}
+
+}  // namespace zeroth::engine

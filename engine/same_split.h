@@ -1,0 +1,15 @@
+// Ranks that share every layer have to agree on how: a block says it for its own rank alone.
+#pragma once
+
+#include "comm/mesh.h"
+#include "model/block.h"
+
+namespace zeroth::engine {
+
+// Throws an Error on every rank unless those that share layers hold each whole parameter together,
+// every element of it once (or in as many copies as each says), and lay out alike what they gather
+// together. It names two ranks, the parameter, and what each says of it. Collective over all ranks;
+// nothing where none share layers.
+void require_same_split(const model::Blocks& blocks, const comm::Mesh& mesh);
+
+}  // namespace zeroth::engine
