@@ -36,7 +36,7 @@ SEAMS = {
     "configs": ["schema", "resolve"],
     "model": ["kernels", "blocks", "hf"],
     "trainer": ["flags", "report"],
-    "launcher": ["flags", "machine", "run"],
+    "launcher": ["flags", "machine", "run", "cluster"],
 }
 WITHOUT_TORCH = ("base", "configs", "checkpoint", "monitor", "launcher")
 UNRESTRICTED = ("bench", "examples", "tests")  # these use any folder
