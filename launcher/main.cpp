@@ -75,6 +75,7 @@ PlanRequest look_around(const LaunchOptions& options, double launch_time) {
   request.choice = choose_slots(options, request.accelerator, machine);
   request.machine = machine;
   check_master_addr(options.master_addr);
+  request.master_addr = options.master_addr;
   request.master_port = resolve_master_port(options.master_port);
   request.launch_time = launch_time;
   request.user_sets_nccl_socket = environment.nccl_socket_ifname.has_value();

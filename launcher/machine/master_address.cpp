@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/process_limits.h"
+#include "launcher/machine/this_machine.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -34,16 +35,6 @@ bool means_no_ipv6(const boost::system::error_code& error) {
          error == errc::protocol_not_supported;
 }
 
-// The system binds to no address but its own.
-bool is_own(boost::asio::io_context& io, const boost::asio::ip::address& address) {
-  tcp::acceptor probe(io);
-  const tcp::endpoint endpoint(address, 0);
-  boost::system::error_code error;
-  probe.open(endpoint.protocol(), error);
-  if (!error) probe.bind(endpoint, error);
-  return !error;
-}
-
 }  // namespace
 
 int resolve_master_port(std::optional<int> given) {
@@ -58,18 +49,17 @@ int resolve_master_port(std::optional<int> given) {
   throw Error("--master_port {} cannot be used: {}", *given, system_reason(error.value()));
 }
 
-void check_master_addr(const std::string& address) {
+void check_master_addr(const std::string& address, bool all_ranks_here) {
   boost::asio::io_context io;
   boost::system::error_code error;
   const auto found = tcp::resolver(io).resolve(address, "", error);
   if (error)
     throw Error("--master_addr {} cannot be resolved: {}", shortened(address), error.message());
-  const auto own = [&](const auto& entry) { return is_own(io, entry.endpoint().address()); };
+  const auto own = [](const auto& entry) { return is_own_address(entry.endpoint().address()); };
   if (std::any_of(found.begin(), found.end(), own)) return;
-  throw Error(
-      "--master_addr {} is not an address of this machine, where all ranks run; leave it out for "
-      "127.0.0.1",
-      shortened(address));
+  throw Error("--master_addr {} is not an address of this machine, where {}", shortened(address),
+              all_ranks_here ? "all ranks run; leave it out for 127.0.0.1"
+                             : "rank 0 runs: it is host 0 of the hostfile");
 }
 
 }  // namespace zeroth::launcher

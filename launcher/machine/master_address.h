@@ -9,7 +9,7 @@ namespace zeroth::launcher {
 
 // Throws an Error unless `address`, a number or a name, belongs to this machine: with any other,
 // ranks would wait in silence for a store that never comes.
-void check_master_addr(const std::string& address);
+void check_master_addr(const std::string& address, bool all_ranks_here = true);
 
 // The given port if it can be listened on, else an Error that names it; without one, a port that is
 // free now.

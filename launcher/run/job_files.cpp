@@ -19,10 +19,10 @@ constexpr int kMostJobs = 100'000;  // in one second and one folder
 
 // Empty where one of the files exists, of which none is left then. Throws Error.
 std::vector<FileDescriptor> open_new_files(const std::filesystem::path& folder,
-                                           const std::string& job, int num_ranks) {
+                                           const std::string& job, int num_ranks, int first_rank) {
   std::vector<FileDescriptor> logs;
   std::vector<std::string> files;
-  for (int rank = 0; rank < num_ranks; ++rank) {
+  for (int rank = first_rank; rank < first_rank + num_ranks; ++rank) {
     const std::string file = (folder / fmt::format("{}_rank{}.log", job, rank)).string();
     logs.emplace_back(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (logs.back().get() < 0 && errno != EEXIST)
@@ -63,7 +63,7 @@ PidFile::~PidFile() {
 }
 
 std::vector<FileDescriptor> open_rank_logs(const std::filesystem::path& folder, std::time_t now,
-                                           int num_ranks) {
+                                           int num_ranks, int first_rank) {
   refuse_strangers_links(folder);
   std::error_code error;
   if (std::filesystem::exists(folder, error) && !std::filesystem::is_directory(folder, error))
@@ -75,7 +75,7 @@ std::vector<FileDescriptor> open_rank_logs(const std::filesystem::path& folder, 
   const std::string second = fmt::format("{:%Y%m%d%H%M%S}", fmt::localtime(now));
   for (int job = 1; job <= kMostJobs; ++job) {
     const std::string name = job == 1 ? second : fmt::format("{}-{}", second, job);
-    auto logs = open_new_files(folder, name, num_ranks);
+    auto logs = open_new_files(folder, name, num_ranks, first_rank);
     if (!logs.empty()) return logs;
   }
   throw Error("--enable_each_rank_log {}: there are {} jobs of one second, {}", folder.string(),

@@ -12,11 +12,12 @@
 
 namespace zeroth::launcher {
 
-// Opens FOLDER/<YYYYmmddHHMMSS>_rank<N>.log for each rank, named as DeepSpeed does, in local time;
-// where another job of that second was first, <YYYYmmddHHMMSS>-2_rank<N>.log and so on. Makes the
-// folder where it is missing; never writes over a file. Throws Error with the path.
+// Opens FOLDER/<YYYYmmddHHMMSS>_rank<N>.log for each rank, N from `first_rank`, named as DeepSpeed
+// does, in local time; where another job of that second was first, <YYYYmmddHHMMSS>-2_rank<N>.log
+// and so on. Makes the folder where it is missing; never writes over a file. Throws Error with the
+// path.
 std::vector<FileDescriptor> open_rank_logs(const std::filesystem::path& folder, std::time_t now,
-                                           int num_ranks);
+                                           int num_ranks, int first_rank = 0);
 
 // FOLDER/<pid>.deepspeed, DeepSpeed's name, with the pid in it, for as long as this object lives.
 // What an earlier process of this number left there is replaced. Throws Error.

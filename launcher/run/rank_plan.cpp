@@ -10,16 +10,18 @@
 namespace zeroth::launcher {
 namespace {
 
-void add_identity(RankSpec& spec, const LaunchOptions& options, const PlanRequest& request) {
-  const std::string rank = std::to_string(spec.rank);
-  const std::string size = std::to_string(request.choice.num_ranks);
-  spec.env = {{"RANK", rank},
+int world_size(const PlanRequest& request) {
+  return request.part.world_size == 0 ? request.choice.num_ranks : request.part.world_size;
+}
+
+void add_identity(RankSpec& spec, const PlanRequest& request) {
+  spec.env = {{"RANK", std::to_string(spec.rank)},
               {"LOCAL_RANK", std::to_string(spec.local_rank)},
-              {"WORLD_SIZE", size},
-              {"LOCAL_SIZE", size},
-              {"CROSS_RANK", "0"},
-              {"CROSS_SIZE", "1"},
-              {"MASTER_ADDR", options.master_addr},
+              {"WORLD_SIZE", std::to_string(world_size(request))},
+              {"LOCAL_SIZE", std::to_string(request.choice.num_ranks)},
+              {"CROSS_RANK", std::to_string(request.part.host)},
+              {"CROSS_SIZE", std::to_string(request.part.num_hosts)},
+              {"MASTER_ADDR", request.master_addr},
               {"MASTER_PORT", std::to_string(request.master_port)},
               {"DS_ACCELERATOR", name_of(request.accelerator)},
               {"ZEROTH_LAUNCH_TIME", fmt::format("{:.6f}", request.launch_time)}};
@@ -35,13 +37,14 @@ void add_device(RankSpec& spec, const PlanRequest& request) {
   if (request.accelerator != Accelerator::kCuda) return;
   spec.env.emplace_back("CUDA_VISIBLE_DEVICES",
                         fmt::format("{}", fmt::join(request.choice.slots, ",")));
-  if (!request.user_sets_nccl_socket) spec.env.emplace_back("NCCL_SOCKET_IFNAME", "lo");
+  if (!request.user_sets_nccl_socket && request.part.num_hosts == 1)
+    spec.env.emplace_back("NCCL_SOCKET_IFNAME", "lo");
   if (request.choice.shared) spec.env.emplace_back("ZEROTH_SHARE_GPUS", "1");
 }
 
 void add_terminal(RankSpec& spec, const PlanRequest& request) {
   if (spec.rank != 0 || !request.terminal_columns) return;
-  const int prefix = static_cast<int>(line_prefix(spec.rank, request.choice.num_ranks).size());
+  const int prefix = static_cast<int>(line_prefix(spec.rank, world_size(request)).size());
   spec.env.emplace_back("ZEROTH_TTY", "1");
   spec.env.emplace_back("ZEROTH_COLUMNS",
                         std::to_string(std::max(1, *request.terminal_columns - prefix)));
@@ -87,9 +90,9 @@ std::string line_prefix(int rank, int num_ranks) {
 
 RankPlan plan_ranks(const LaunchOptions& options, const PlanRequest& request) {
   RankPlan plan;
-  for (int rank = 0; rank < request.choice.num_ranks; ++rank) {
-    RankSpec spec{rank, rank, {}, {}};
-    add_identity(spec, options, request);
+  for (int local = 0; local < request.choice.num_ranks; ++local) {
+    RankSpec spec{request.part.first_rank + local, local, {}, {}};
+    add_identity(spec, request);
     add_timeout(spec, options);
     add_device(spec, request);
     add_terminal(spec, request);

@@ -25,10 +25,20 @@ struct RankPlan {
   std::vector<std::string> notes;  // to be shown, one line each
 };
 
+// The ranks of this machine among those of all hosts.
+struct HostPart {
+  int host = 0;
+  int num_hosts = 1;
+  int first_rank = 0;
+  int world_size = 0;  // 0: all ranks are here
+};
+
 struct PlanRequest {
   Accelerator accelerator = Accelerator::kCpu;
   SlotChoice choice;
   Machine machine;
+  HostPart part = {};
+  std::string master_addr = "127.0.0.1";
   int master_port = 0;     // the resolved one
   std::string meeting;     // ticket of the memory in which the ranks meet; empty: they do not
   double launch_time = 0;  // seconds since the epoch when the launcher began
@@ -45,7 +55,7 @@ std::string line_prefix(int rank, int num_ranks);
 // ZEROTH_LAUNCH_TIME (seconds since the epoch); ZEROTH_MEETING, unless it is empty; ZEROTH_TIMEOUT
 // (seconds) with
 // --timeout; on CUDA CUDA_VISIBLE_DEVICES (all chosen GPUs, the same for each rank) and
-// NCCL_SOCKET_IFNAME=lo, because all ranks are here; OMP_NUM_THREADS when bound, one thread when
+// NCCL_SOCKET_IFNAME=lo, where all ranks are here; OMP_NUM_THREADS when bound, one thread when
 // cores are shared; ZEROTH_SHARE_GPUS=1 when ranks share GPUs; ZEROTH_TTY=1 and ZEROTH_COLUMNS for
 // rank 0 on a terminal.
 RankPlan plan_ranks(const LaunchOptions& options, const PlanRequest& request);

@@ -91,8 +91,7 @@ SlotChoice first_cpu_slots(const LaunchOptions& options) {
 
 }  // namespace
 
-SlotChoice choose_slots(const LaunchOptions& options, Accelerator accelerator,
-                        const Machine& machine) {
+void check_filters_agree(const LaunchOptions& options) {
   const bool include = !options.include.empty();
   const bool exclude = !options.exclude.empty();
   if (include && exclude)
@@ -101,13 +100,40 @@ SlotChoice choose_slots(const LaunchOptions& options, Accelerator accelerator,
   if ((include || exclude) && options.num_ranks)
     throw UsageError("--num_gpus {} and {} cannot be combined", *options.num_ranks,
                      include ? "--include" : "--exclude");
-  if (include || exclude) {
+}
+
+SlotChoice choose_slots(const LaunchOptions& options, Accelerator accelerator,
+                        const Machine& machine) {
+  check_filters_agree(options);
+  if (!options.include.empty() || !options.exclude.empty()) {
     SlotChoice choice{filter_slots(options, slots_of(accelerator, machine)), 0, false};
     choice.num_ranks = static_cast<int>(choice.slots.size());
     return choice;
   }
   return accelerator == Accelerator::kCuda ? first_gpus(options, machine.gpus)
                                            : first_cpu_slots(options);
+}
+
+SlotChoice take_slots(const std::vector<int>& slots, Accelerator accelerator,
+                      const Machine& machine, bool share) {
+  SlotChoice choice{{}, static_cast<int>(slots.size()), false};
+  const auto num_gpus = static_cast<int>(machine.gpus.size());
+  for (const int slot : slots) {
+    if (accelerator == Accelerator::kCpu) {
+      choice.slots.push_back(std::to_string(slot));
+    } else if (slot < num_gpus) {
+      choice.slots.push_back(machine.gpus[static_cast<size_t>(slot)]);
+    } else if (!share || num_gpus == 0) {
+      throw UsageError(
+          "slot {}, but only {} GPU{} visible on this host (--share-gpus lets several ranks use "
+          "one)",
+          slot, num_gpus, num_gpus == 1 ? " is" : "s are");
+    } else {
+      choice.shared = true;
+    }
+  }
+  if (choice.slots.empty()) choice.slots = machine.gpus;
+  return choice;
 }
 
 }  // namespace zeroth::launcher

@@ -46,8 +46,8 @@ class Supervisor {
   JobOutcome run(const Program& program, const std::vector<RankSpec>& ranks);
 
  private:
-  void start_rank(const Program& program, const RankSpec& spec, size_t num_ranks);
-  void open_streams(RunningRank& rank, const RankSpec& spec, size_t num_ranks);
+  void start_rank(const Program& program, const RankSpec& spec);
+  void open_streams(RunningRank& rank, const RankSpec& spec);
   void wait_for_signals();
   void suspend();
 
@@ -68,6 +68,7 @@ class Supervisor {
   std::string with_last_words(const Death& death);
 
   SupervisorOptions options_;
+  int first_rank_ = 0;  // the job counts from 0 what is started here
   Job job_;
   std::optional<Guard> guard_;
   OomWatch oom_;
@@ -104,7 +105,9 @@ Supervisor::Supervisor(size_t num_ranks, const SupervisorOptions& options)
 }
 
 JobOutcome Supervisor::run(const Program& program, const std::vector<RankSpec>& ranks) {
-  for (const RankSpec& spec : ranks) start_rank(program, spec, ranks.size());
+  first_rank_ = ranks.front().rank;
+  if (options_.world_size == 0) options_.world_size = static_cast<int>(ranks.size());
+  for (const RankSpec& spec : ranks) start_rank(program, spec);
   wait_for_signals();
   look_at_ranks();
   io_.run();
@@ -112,20 +115,19 @@ JobOutcome Supervisor::run(const Program& program, const std::vector<RankSpec>& 
                       oom_.take_new_kills());
 }
 
-void Supervisor::start_rank(const Program& program, const RankSpec& spec, size_t num_ranks) {
+void Supervisor::start_rank(const Program& program, const RankSpec& spec) {
   RankSpec marked = spec;
   marked.env.emplace_back(Guard::kVariable, guard_->mark());
   ranks_.push_back(std::make_unique<RunningRank>(
       RunningRank{RankProcess::start(program, marked), {}, {}, {}, {}}));
-  open_streams(*ranks_.back(), spec, num_ranks);
+  open_streams(*ranks_.back(), spec);
 }
 
-void Supervisor::open_streams(RunningRank& rank, const RankSpec& spec, size_t num_ranks) {
-  const std::string prefix =
-      options_.bare_lines ? "" : line_prefix(spec.rank, static_cast<int>(num_ranks));
+void Supervisor::open_streams(RunningRank& rank, const RankSpec& spec) {
+  const std::string prefix = options_.bare_lines ? "" : line_prefix(spec.rank, options_.world_size);
   const bool progress = options_.progress_on_terminal && spec.rank == 0;
   if (!options_.rank_logs.empty()) {
-    const int file = options_.rank_logs[static_cast<size_t>(spec.rank)];
+    const int file = options_.rank_logs[ranks_.size() - 1];
     rank.log = std::make_unique<OutputSink>(io_, file, [this, number = spec.rank](int error) {
       carry_out(Say{
           fmt::format("warning: the log of rank {} ends here: {}", number, system_reason(error))});
@@ -235,7 +237,7 @@ std::vector<StoppedRank> Supervisor::find_stopped() const {
   for (size_t i = 0; i < ranks_.size(); ++i) {
     const RankProcess& process = ranks_[i]->process;
     if (process.pid() > 0 && process.is_stopped()) {
-      stopped.push_back({static_cast<int>(i), process.pid()});
+      stopped.push_back({first_rank_ + static_cast<int>(i), process.pid()});
     }
   }
   return stopped;
@@ -272,7 +274,9 @@ std::string Supervisor::with_last_words(const Death& death) {
   const Tail& tail = ranks_[static_cast<size_t>(death.rank)]->tail;
   const bool repeat = death.ending.by_signal && ranks_.size() > 1;
   const bool shown = !repeat && tail.ends(console_.err());
-  return describe_death(death) + (shown ? "" : describe_last_lines(tail.lines()));
+  Death told = death;
+  told.rank += first_rank_;
+  return describe_death(told) + (shown ? "" : describe_last_lines(tail.lines()));
 }
 
 }  // namespace

@@ -48,6 +48,30 @@ TEST_CASE("a rank's environment is exactly this") {
                                  {"OMP_NUM_THREADS", "2"}});
 }
 
+TEST_CASE("ranks of one host among several are numbered behind those before it") {
+  PlanRequest request = cpu_request(2);
+  request.accelerator = Accelerator::kCuda;
+  request.choice = {{"0", "1"}, 2, false};
+  request.part = {.host = 1, .num_hosts = 3, .first_rank = 4, .world_size = 7};
+  request.master_addr = "10.0.0.1";
+  request.terminal_columns = 80;
+  const RankPlan plan = plan_ranks(options_of({}), request);
+  CHECK(plan.ranks[1].rank == 5);
+  CHECK(plan.ranks[1].local_rank == 1);
+  const std::vector<std::pair<std::string, std::string>> expected = {{"RANK", "5"},
+                                                                     {"LOCAL_RANK", "1"},
+                                                                     {"WORLD_SIZE", "7"},
+                                                                     {"LOCAL_SIZE", "2"},
+                                                                     {"CROSS_RANK", "1"},
+                                                                     {"CROSS_SIZE", "3"},
+                                                                     {"MASTER_ADDR", "10.0.0.1"},
+                                                                     {"MASTER_PORT", "29500"}};
+  for (const auto& [name, text] : expected) CHECK(value(plan.ranks[1], name) == text);
+  CHECK(value(plan.ranks[0], "NCCL_SOCKET_IFNAME") == "unset");
+  CHECK(value(plan.ranks[0], "ZEROTH_TTY") == "unset");
+  CHECK(plan.ranks[0].cores == std::vector<int>{0, 1});
+}
+
 TEST_CASE("--timeout reaches every rank in seconds") {
   const RankPlan plan = plan_ranks(options_of({"--timeout=90"}), cpu_request(2));
   CHECK(value(plan.ranks[0], "ZEROTH_TIMEOUT") == "90");

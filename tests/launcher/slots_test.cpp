@@ -74,6 +74,26 @@ TEST_CASE("include and exclude select slots in the machine's order") {
   CHECK(choose({"-e", "localhost:0"}, Accelerator::kCpu, kTwoCores).slots == Slots{"1"});
 }
 
+TEST_CASE("the slots of a hostfile are numbers of visible GPUs, on the CPU just numbers") {
+  const auto take = [](const std::vector<int>& slots, bool share = false) {
+    return take_slots(slots, Accelerator::kCuda, Machine{{0}, {"4", "GPU-7", "6"}}, share);
+  };
+  CHECK(take({0, 2}).slots == Slots{"4", "6"});
+  CHECK(take({0, 2}).num_ranks == 2);
+  CHECK_FALSE(take({0, 2}).shared);
+  CHECK_THROWS_WITH_AS(take({1, 3}),
+                       "slot 3, but only 3 GPUs are visible on this host (--share-gpus lets "
+                       "several ranks use one)",
+                       UsageError);
+  CHECK(take({0, 1, 2, 3}, true).slots == Slots{"4", "GPU-7", "6"});
+  CHECK(take({0, 1, 2, 3}, true).num_ranks == 4);
+  CHECK(take({0, 1, 2, 3}, true).shared);
+  CHECK(take({7, 8}, true).slots == Slots{"4", "GPU-7", "6"});
+  const SlotChoice cpu = take_slots({0, 9}, Accelerator::kCpu, kTwoCores, false);
+  CHECK(cpu.num_ranks == 2);
+  CHECK(cpu.slots == Slots{"0", "9"});
+}
+
 TEST_CASE("slots are the ids that CUDA_VISIBLE_DEVICES leaves") {
   const Machine machine{{0}, {"4", "GPU-ab12"}};
   CHECK(choose({"--num_gpus=1"}, Accelerator::kCuda, machine).slots == Slots{"4"});
