@@ -36,6 +36,7 @@ _zeroth_flag_or_value() {
     DIR) compopt -o filenames 2>/dev/null; _zeroth_words -d ;;
     FILE) compopt -o filenames 2>/dev/null; _zeroth_words -f ;;
     BOOL) _zeroth_words -W "true false" ;;
+    LAUNCHER) _zeroth_words -W "pdsh ssh openmpi mpich impi slurm" ;;
     LEVEL) _zeroth_words -W "debug info warning error critical" ;;
     ?*) COMPREPLY=() ;;
     *) [[ $cur == -* ]] && _zeroth_words -W "$(_zeroth_flags "$1")" ;;

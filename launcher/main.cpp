@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "base/complaints.h"
 #include "base/memory_file.h"
@@ -17,6 +18,8 @@
 #include "base/standard_streams.h"
 #include "launcher/check_config.h"
 #include "launcher/checkpoint_command.h"
+#include "launcher/cluster/cluster_plan.h"
+#include "launcher/cluster/dry_run.h"
 #include "launcher/export_command.h"
 #include "launcher/flags/cli.h"
 #include "launcher/machine/master_address.h"
@@ -66,17 +69,33 @@ int report() {
   return 0;
 }
 
-PlanRequest look_around(const LaunchOptions& options, double launch_time) {
+// Zeroth's port where it is agreed on by nobody, as DeepSpeed has it.
+constexpr int kPortByHand = 29500;
+
+// Where rank 0 listens, if that is here; else what the user has given.
+void resolve_master(const LaunchOptions& options, PlanRequest& request) {
+  const HostPart& part = request.part;
+  request.master_addr = options.master_addr.value_or("127.0.0.1");
+  request.master_port = options.master_port.value_or(kPortByHand);
+  if (part.host > 0) return;
+  check_master_addr(request.master_addr, part.num_hosts == 1);
+  request.master_port = part.num_hosts == 1 ? resolve_master_port(options.master_port)
+                                            : resolve_master_port(request.master_port);
+}
+
+PlanRequest look_around(const LaunchOptions& options, const Placement& placement,
+                        double launch_time) {
   const LaunchEnvironment environment = LaunchEnvironment::from_process();
   check_timeout(environment.deepspeed_timeout);
   const Machine machine = probe_machine(environment);
   PlanRequest request;
   request.accelerator = resolve_accelerator(environment.ds_accelerator, machine);
-  request.choice = choose_slots(options, request.accelerator, machine);
+  request.choice = placement.slots.empty() ? choose_slots(options, request.accelerator, machine)
+                                           : take_slots(placement.slots, request.accelerator,
+                                                        machine, options.share_gpus);
   request.machine = machine;
-  check_master_addr(options.master_addr);
-  request.master_addr = options.master_addr;
-  request.master_port = resolve_master_port(options.master_port);
+  request.part = placement.part;
+  resolve_master(options, request);
   request.launch_time = launch_time;
   request.user_sets_nccl_socket = environment.nccl_socket_ifname.has_value();
   request.user_sets_threads = environment.omp_num_threads.has_value();
@@ -85,8 +104,6 @@ PlanRequest look_around(const LaunchOptions& options, double launch_time) {
 }
 
 void tell(const LaunchOptions& options, const Program& program, const RankPlan& plan) {
-  if (options.verbosity >= Verbosity::kNotes)
-    for (const std::string& note : options.notes) say(note);
   if (options.verbosity >= Verbosity::kWarnings)
     for (const std::string& note : plan.notes) say(note);
   if (options.verbosity < Verbosity::kDebug) return;
@@ -98,20 +115,13 @@ void tell(const LaunchOptions& options, const Program& program, const RankPlan& 
   }
 }
 
-int launch(const LaunchOptions& options, double launch_time) {
-  if (options.verbosity >= Verbosity::kWarnings && !options.warnings.empty())
-    say("warning: " + listed(options.warnings));
-  require_open_files(kOpenFiles);
-  const PrintingCommand prints = printing_command(options.command);
-  if (prints.output_is_all && standard_output_was_closed())
-    throw Error("standard output is closed");
-  const std::string path = LaunchEnvironment::from_process().path;
-  const Program program{find_program(options.command[0], own_folder(), path), options.command};
-  PlanRequest request = look_around(options, launch_time);
-  if (prints.one_rank) request.choice.num_ranks = 1;
-  require_open_files(kOpenFiles + kOpenFilesOfRank * request.choice.num_ranks);
+// Runs the ranks of this machine.
+int run_ranks(const LaunchOptions& options, const Program& program, PlanRequest request,
+              const PrintingCommand& prints) {
+  const int num_ranks = request.choice.num_ranks;
+  require_open_files(kOpenFiles + kOpenFilesOfRank * num_ranks);
   const MemoryFile meeting = MemoryFile::create("zeroth-meeting");  // open for as long as ranks run
-  if (request.choice.num_ranks > 1) request.meeting = meeting.ticket();
+  if (num_ranks > 1 && request.part.num_hosts == 1) request.meeting = meeting.ticket();
   const RankPlan plan = plan_ranks(options, request);
   tell(options, program, plan);
   SupervisorOptions supervision{
@@ -119,11 +129,12 @@ int launch(const LaunchOptions& options, double launch_time) {
               .output_is_all = prints.output_is_all,
               .signal_grace = std::chrono::seconds(options.grace_seconds)},
       .bare_lines = prints.bare_lines,
-      .progress_on_terminal = request.terminal_columns.has_value()};
+      .progress_on_terminal = request.terminal_columns.has_value(),
+      .world_size = request.part.world_size};
   std::vector<FileDescriptor> logs;
   if (!options.rank_log_folder.empty())
-    logs = open_rank_logs(options.rank_log_folder, static_cast<std::time_t>(launch_time),
-                          request.choice.num_ranks);
+    logs = open_rank_logs(options.rank_log_folder, static_cast<std::time_t>(request.launch_time),
+                          num_ranks, request.part.first_rank);
   for (const FileDescriptor& log : logs) supervision.rank_logs.push_back(log.get());
   std::optional<PidFile> pid_file;
   if (options.save_pid) pid_file.emplace(::getpid());
@@ -132,6 +143,41 @@ int launch(const LaunchOptions& options, double launch_time) {
   if (!outcome.message.empty())
     write_all(STDERR_FILENO, fmt::format("zeroth: {}\n", outcome.message));
   return outcome.status;
+}
+
+// Ranks on hosts, started by agents.
+int run_on_hosts(const LaunchOptions& options, const ClusterPlan& plan) {
+  if (!options.dry_run)
+    throw UsageError("several hosts: only --dry-run works yet, which prints how agents start");
+  print_answer(agent_lines(options, plan));
+  return 0;
+}
+
+void note(const LaunchOptions& options, const Placement& placement) {
+  if (options.verbosity < Verbosity::kNotes) return;
+  for (const auto* notes : {&options.notes, &placement.notes})
+    for (const std::string& line : *notes) say(line);
+}
+
+int launch(const LaunchOptions& options, double launch_time) {
+  if (options.verbosity >= Verbosity::kWarnings && !options.warnings.empty())
+    say("warning: " + listed(options.warnings));
+  require_open_files(kOpenFiles);
+  const PrintingCommand prints = printing_command(options.command);
+  const Placement placement = prints.one_rank ? Placement{} : find_placement(options);
+  note(options, placement);
+  if (placement.cluster) return run_on_hosts(options, *placement.cluster);
+  if (prints.output_is_all && standard_output_was_closed())
+    throw Error("standard output is closed");
+  const std::string path = LaunchEnvironment::from_process().path;
+  const Program program{find_program(options.command[0], own_folder(), path), options.command};
+  PlanRequest request = look_around(options, placement, launch_time);
+  if (prints.one_rank) request.choice.num_ranks = 1;
+  if (!options.dry_run) return run_ranks(options, program, std::move(request), prints);
+  const RankPlan plan = plan_ranks(options, request);
+  for (const std::string& note : plan.notes) say(note);
+  print_answer(rank_lines(program, plan));
+  return 0;
 }
 
 }  // namespace

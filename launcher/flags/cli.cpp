@@ -65,7 +65,8 @@ void add_ranks(CLI::App& app, LaunchOptions& options) {
       ->option_text("N");
   app.add_option("-i,--include", options.include,
                  "Use only these slots, as localhost:0,2 or localhost (a slot is a GPU id; on the "
-                 "CPU a node has as many slots as cores)")
+                 "CPU a node has as many slots as cores), with a hostfile as "
+                 "worker-0@worker-1:0,2")
       ->option_text("SLOTS");
   app.add_option("-e,--exclude", options.exclude, "Use all slots but these, written as above")
       ->option_text("SLOTS");
@@ -94,11 +95,13 @@ void add_cores(CLI::App& app, LaunchOptions& options) {
 
 void add_connection(CLI::App& app, LaunchOptions& options) {
   app.option_defaults()->group("Connection of the ranks");
-  app.add_option("--master_addr", options.master_addr,
-                 "Address on which rank 0 is reached (default: 127.0.0.1)")
+  app.add_option(
+         "--master_addr", options.master_addr,
+         "Address on which rank 0 is reached (default: 127.0.0.1, on several machines the one "
+         "of rank 0's host)")
       ->option_text("ADDRESS");
   app.add_option("--master_port", options.master_port,
-                 "Port on which rank 0 listens (default: a free one)")
+                 "Port on which rank 0 listens (default: a free one; with --no_ssh 29500)")
       ->option_text("PORT");
   app.add_option("--timeout", options.timeout_seconds,
                  "A collective that waits longer ends the run (default: DEEPSPEED_TIMEOUT, in "
@@ -120,6 +123,8 @@ void add_end(CLI::App& app, LaunchOptions& options) {
       ->option_text("DIR");
   app.add_flag("--save_pid", options.save_pid,
                "Keep this process's number in /tmp/<number>.deepspeed while it runs");
+  app.add_flag("--dry-run,--dry_run", options.dry_run,
+               "Print the command lines that would be started, and start nothing");
   app.add_option("--grace", options.grace_seconds,
                  "How long ranks may take to finish and save after SIGTERM or SIGINT (default: "
                  "300); a second signal ends them at once")
@@ -138,14 +143,14 @@ void add_end(CLI::App& app, LaunchOptions& options) {
 void add_flags(CLI::App& app, LaunchOptions& options, ForeignFlags& foreign) {
   app.formatter(std::make_shared<Formatter>());
   add_ranks(app, options);
+  add_host_flags(app, options.hosts);
   add_cores(app, options);
   add_connection(app, options);
   add_end(app, options);
   app.option_defaults()->group("Flags of DeepSpeed's launcher that change nothing here");
   add_foreign_flags(app, foreign);
   app.footer(
-      "Flags of DeepSpeed's launcher that are about several machines, Python or tuning are refused "
-      "with a reason.\n"
+      "Flags of DeepSpeed's launcher that are about Python or tuning are refused with a reason.\n"
       "DS_ACCELERATOR=cpu|cuda in the environment chooses the device. "
       "ZEROTH_CPU=plain|avx2|avx512|avx512_bf16|avx512_fp16 holds the CPU's kernels down.");
 }
@@ -188,11 +193,13 @@ std::vector<std::string> misplaced_flag_warnings(const CLI::App& app,
 }
 
 void check_values(const LaunchOptions& options) {
+  check_host_values(options.hosts);
   if (options.num_ranks && *options.num_ranks < 1)
     throw UsageError("--num_gpus {}: at least one rank is needed", *options.num_ranks);
   if (options.master_port && (*options.master_port < 1 || *options.master_port > 65535))
     throw UsageError("--master_port {}: a port lies between 1 and 65535", *options.master_port);
-  if (options.master_addr.empty()) throw UsageError("--master_addr is empty");
+  if (options.master_addr && options.master_addr->empty())
+    throw UsageError("--master_addr is empty");
   if (options.timeout_seconds && *options.timeout_seconds < 1)
     throw UsageError("--timeout {}: at least one second is needed", *options.timeout_seconds);
   if (options.grace_seconds < 0)
@@ -238,8 +245,9 @@ std::string without_double_gaps(std::string text) {
 LaunchOptions parse_command_line(const std::vector<std::string>& arguments) {
   LaunchOptions options;
   ForeignFlags foreign;
-  CLI::App app("Starts one rank of PROGRAM per GPU, or per group of CPU cores, of this machine.",
-               "zeroth");
+  CLI::App app(
+      "Starts one rank of PROGRAM per GPU, or per group of CPU cores, of this machine or several.",
+      "zeroth");
   add_flags(app, options, foreign);
   const size_t program = program_position(app, arguments);
   const auto split = arguments.begin() + static_cast<std::ptrdiff_t>(program);
@@ -257,7 +265,7 @@ LaunchOptions parse_command_line(const std::vector<std::string>& arguments) {
     throw UsageError("{} (zeroth --help lists the flags)", flag_complaint(app, error));
   }
   if (!foreign.refusals.empty()) throw UsageError("{}", listed(foreign.refusals));
-  if (app.count("--num_nodes") > 0 && !(options.include + options.exclude).empty())
+  if (options.hosts.num_nodes && !(options.include + options.exclude).empty())
     throw UsageError("--num_nodes and --include or --exclude cannot be combined");
   options.notes = foreign.notes;
   options.command.assign(split, arguments.end());

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "launcher/flags/host_flags.h"
 
 namespace zeroth::launcher {
 
@@ -21,10 +22,11 @@ enum class Verbosity { kErrors, kWarnings, kNotes, kDebug };
 
 struct LaunchOptions {
   std::optional<int> num_ranks;  // --num_gpus; unset: every GPU, or one rank on the CPU
-  std::string include;           // NODE[:slot,slot]; empty: not given
+  std::string include;           // NODE[:slot,slot][@NODE...]; empty: not given
   std::string exclude;
-  std::string master_addr = "127.0.0.1";
-  std::optional<int> master_port;      // unset: a free one
+  HostOptions hosts;
+  std::optional<std::string> master_addr;  // unset: 127.0.0.1, or what reaches rank 0's host
+  std::optional<int> master_port;          // unset: a free one
   std::optional<int> timeout_seconds;  // of every collective; unset: what ranks take by themselves
   std::optional<bool> bind_cores;      // unset: bound
   std::string bind_core_list;          // "0-3,8"; empty: all cores this process may use
@@ -32,6 +34,7 @@ struct LaunchOptions {
   int grace_seconds = 300;      // from a forwarded signal to SIGKILL
   std::string rank_log_folder;  // empty: no logs
   bool save_pid = false;
+  bool dry_run = false;  // tells what would be started, and starts nothing
   Verbosity verbosity = Verbosity::kNotes;
   std::vector<std::string> command;   // PROGRAM and its arguments, unchanged
   std::vector<std::string> warnings;  // to be shown, one line each

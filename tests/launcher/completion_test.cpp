@@ -94,7 +94,8 @@ TEST_CASE("exactly the flags that zeroth --help lists are offered, and the parse
     CHECK(contains(flags, flag));
   }
   CHECK(programs.offered("--num_g") == Words{"--num_gpus"});
-  CHECK_FALSE(contains(flags, "--hostfile"));
+  CHECK(contains(flags, "--hostfile"));
+  CHECK_FALSE(contains(flags, "--autotuning"));
 }
 
 TEST_CASE("values are offered by their kind, after a space and after =") {
@@ -104,6 +105,9 @@ TEST_CASE("values are offered by their kind, after a space and after =") {
   CHECK(programs.offered("--log_level = w") == Words{"warning"});
   CHECK(programs.offered("--log_level =") == levels);
   CHECK(programs.offered("--num_gpus ''").empty());
+  CHECK(programs.offered("--launcher s") == Words{"slurm", "ssh"});
+  std::ofstream(programs.folder() / "hosts") << "worker-0 slots=1\n";
+  CHECK(programs.offered("--hostfile ho") == Words{"hosts"});
   std::filesystem::create_directory(programs.folder() / "logs");
   CHECK(programs.offered("--enable_each_rank_log lo") == Words{"logs"});
 }

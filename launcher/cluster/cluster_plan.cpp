@@ -1,0 +1,184 @@
+#include "launcher/cluster/cluster_plan.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+
+#include "base/printable.h"
+#include "base/units.h"
+#include "launcher/cluster/shell_words.h"
+#include "launcher/machine/this_machine.h"
+#include "launcher/run/find_program.h"
+
+namespace zeroth::launcher {
+namespace {
+
+// Flags by which hosts are reached, where none is.
+void note_unused(const HostOptions& flags, std::string_view reason, Placement& placement) {
+  const auto note = [&](bool given, std::string_view flag) {
+    if (given) placement.notes.push_back(fmt::format("{} changes nothing: {}", flag, reason));
+  };
+  note(flags.ssh_port.has_value(), "--ssh_port");
+  note(flags.launcher.has_value(), "--launcher");
+  note(!flags.launcher_args.empty(), "--launcher_args");
+  note(flags.no_ssh_check, "--no_ssh_check");
+}
+
+void note_one_machine(const HostOptions& flags, Placement& placement) {
+  if (flags.launcher) find_backend(*flags.launcher);  // no wrong name goes unseen
+  const auto note = [&](bool given, std::string_view flag, std::string_view reason) {
+    if (given) placement.notes.push_back(fmt::format("{} changes nothing: {}", flag, reason));
+  };
+  note(flags.no_ssh, "--no_ssh", "one machine needs no ssh");
+  note(flags.node_rank.has_value(), "--node_rank 0", "this machine is the only host");
+  note_unused(flags, "one machine needs no ssh", placement);
+}
+
+Placement without_hostfile(const HostOptions& flags) {
+  const auto alone = [](std::string_view flag) {
+    return UsageError(
+        "{}: without a hostfile this machine is the only host; --hostfile FILE names others", flag);
+  };
+  if (flags.num_nodes.value_or(1) != 1)
+    throw alone(fmt::format("--num_nodes {}", *flags.num_nodes));
+  if (flags.node_rank.value_or(0) != 0)
+    throw alone(fmt::format("--node_rank {}", *flags.node_rank));
+  if (flags.force_multi) throw alone("--force_multi");
+  Placement placement;
+  if (flags.num_nodes)
+    placement.notes.emplace_back("--num_nodes 1 changes nothing: this machine is the only host");
+  note_one_machine(flags, placement);
+  return placement;
+}
+
+HostPart part_of(const std::vector<HostSlots>& hosts, int host) {
+  return {.host = host,
+          .num_hosts = static_cast<int>(hosts.size()),
+          .first_rank = first_rank_of(hosts, host),
+          .world_size = count_ranks(hosts)};
+}
+
+// A person starts zeroth on each host.
+Placement by_hand(const LaunchOptions& options, const std::vector<HostSlots>& hosts) {
+  const HostOptions& flags = options.hosts;
+  const int last = static_cast<int>(hosts.size()) - 1;
+  if (!flags.node_rank)
+    throw UsageError(
+        "--no_ssh needs --node_rank: nobody else can tell which of the {} of the hostfile this "
+        "machine is (0 to {}, as they stand there)",
+        counted(std::ssize(hosts), "host"), last);
+  if (*flags.node_rank > last)
+    throw UsageError("--node_rank {}: the hostfile and the flags leave hosts 0 to {}",
+                     *flags.node_rank, last);
+  if (!options.master_addr && last > 0)
+    throw UsageError(
+        "--no_ssh needs --master_addr: the address of host 0, {}, at which the other hosts reach "
+        "rank 0",
+        hosts[0].host);
+  Placement placement;
+  placement.slots = hosts[static_cast<size_t>(*flags.node_rank)].slots;
+  placement.part = part_of(hosts, *flags.node_rank);
+  if (flags.launcher) find_backend(*flags.launcher);
+  note_unused(flags, "with --no_ssh no host is reached", placement);
+  return placement;
+}
+
+Placement alone_here(const HostOptions& flags, const std::vector<HostSlots>& hosts) {
+  if (flags.node_rank.value_or(0) != 0)
+    throw UsageError("--node_rank {}: the hostfile and the flags leave host 0 alone",
+                     *flags.node_rank);
+  Placement placement;
+  placement.slots = hosts[0].slots;
+  placement.part = part_of(hosts, 0);
+  note_one_machine(flags, placement);
+  return placement;
+}
+
+Placement by_agents(const LaunchOptions& options, const std::vector<HostSlots>& hosts,
+                    bool has_pdsh) {
+  const HostOptions& flags = options.hosts;
+  Placement placement;
+  const std::string backend = flags.launcher.value_or(has_pdsh ? "pdsh" : "ssh");
+  if (!flags.launcher && !has_pdsh)
+    placement.notes.emplace_back(
+        "pdsh is not installed: hosts are reached by ssh (--launcher ssh)");
+  if (flags.node_rank)
+    placement.notes.push_back(fmt::format(
+        "--node_rank {} changes nothing: without --no_ssh each host gets its number from here",
+        *flags.node_rank));
+  if (flags.no_ssh_check)
+    placement.notes.emplace_back(
+        "--no_ssh_check changes nothing: hosts are not tried before their agents are started");
+  placement.cluster = {.hosts = hosts,
+                       .backend = &find_backend(backend),
+                       .launcher_args = split_like_shell(flags.launcher_args, "--launcher_args")};
+  return placement;
+}
+
+std::optional<std::string> variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+bool is_installed(const std::string& tool) {
+  try {
+    find_program(tool, "/nonexistent", variable("PATH").value_or(""));
+  } catch (const ProgramError&) {
+    return false;
+  }
+  return true;
+}
+
+std::vector<HostEntry> hostfile_of(const HostOptions& flags) {
+  if (!flags.hostfile && !std::filesystem::exists(kDefaultHostfile)) return {};
+  return read_hostfile(flags.hostfile.value_or(kDefaultHostfile));
+}
+
+void complete(ClusterPlan& plan, const LaunchOptions& options, std::vector<std::string>& notes) {
+  const Variables own = own_variables();
+  plan.environment = carried_environment(own, variable("HOME"), std::filesystem::current_path());
+  for (const std::string& name : secrets_kept(own))
+    notes.push_back(fmt::format(
+        "{} is not carried to the hosts: it sounds like a secret; a line of {} carries it, "
+        "unencrypted",
+        shortened(name), kEnvironmentFile));
+  plan.zeroth = std::filesystem::read_symlink("/proc/self/exe").string();
+  plan.pdsh_ssh_args = variable("PDSH_SSH_ARGS_APPEND").value_or("");
+  if (variable("DS_ACCELERATOR") != "cpu") plan.gpus_per_node = options.num_ranks;
+}
+
+}  // namespace
+
+Placement place_ranks(const LaunchOptions& options, const Surroundings& surroundings) {
+  const HostOptions& flags = options.hosts;
+  if (surroundings.hostfile.empty()) return without_hostfile(flags);
+  const std::vector<HostSlots> hosts = choose_hosts(surroundings.hostfile, options);
+  const bool here =
+      hosts.size() == 1 && !flags.force_multi && surroundings.is_this_machine(hosts[0].host);
+  if (here) return alone_here(flags, hosts);
+  if (flags.no_ssh) return by_hand(options, hosts);
+  return by_agents(options, hosts, surroundings.has_pdsh);
+}
+
+Placement find_placement(const LaunchOptions& options) {
+  Placement placement = place_ranks(options, {.hostfile = hostfile_of(options.hosts),
+                                              .is_this_machine = is_this_machine,
+                                              .has_pdsh = is_installed("pdsh")});
+  if (placement.cluster) complete(*placement.cluster, options, placement.notes);
+  return placement;
+}
+
+AgentRequest agent_request(const LaunchOptions& options, const ClusterPlan& plan) {
+  AgentRequest request;
+  request.hosts = plan.hosts;
+  request.zeroth = plan.zeroth;
+  request.launcher_args = plan.launcher_args;
+  request.ssh_port = options.hosts.ssh_port;
+  request.pdsh_ssh_args = plan.pdsh_ssh_args;
+  request.gpus_per_node = plan.gpus_per_node;
+  return request;
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,58 @@
+// Where ranks run: here, on one of several machines that are started by hand, or on hosts whose
+// agents start them.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/cluster/carried_environment.h"
+#include "launcher/cluster/node_backend.h"
+#include "launcher/cluster/nodes.h"
+#include "launcher/flags/cli.h"
+#include "launcher/run/rank_plan.h"
+
+namespace zeroth::launcher {
+
+// Ranks on hosts, of which each has an agent that starts them.
+struct ClusterPlan {
+  std::vector<HostSlots> hosts;          // their ranks are numbered in this order
+  const NodeBackend* backend = nullptr;  // one of the table, which outlives all
+  std::vector<std::string> launcher_args = {};
+  std::string zeroth = {};         // the launcher's own file, absolute
+  Variables environment = {};      // for all ranks, beside what each host's agent has
+  std::string pdsh_ssh_args = {};  // PDSH_SSH_ARGS_APPEND
+  std::optional<int> gpus_per_node = {};
+};
+
+struct Placement {
+  std::optional<ClusterPlan> cluster = {};  // agents start the ranks; else they start here:
+  std::vector<int> slots = {};              // of this machine by the hostfile; empty: there is none
+  HostPart part = {};                       // which ranks these are
+  std::vector<std::string> notes = {};      // to be shown, one line each
+};
+
+// What else the placement depends on.
+struct Surroundings {
+  std::vector<HostEntry> hostfile = {};  // empty: there is none
+  std::function<bool(const std::string& host)> is_this_machine;
+  bool has_pdsh = false;
+};
+
+// Pure but for `is_this_machine`, which is asked about a host that is alone. With --no_ssh this
+// machine is the host of --node_rank and starts its own ranks; a single host that is this machine
+// runs its ranks without an agent, unless --force_multi; else agents do. Flags that then mean
+// nothing are noted. Throws UsageError as choose_hosts and find_backend, where --no_ssh lacks
+// --node_rank or --master_addr, and where a flag needs a hostfile. A plan has no environment, file
+// and PDSH_SSH_ARGS_APPEND yet.
+Placement place_ranks(const LaunchOptions& options, const Surroundings& surroundings);
+
+// The same with the hostfile, this process's environment and the files on this machine. A default
+// hostfile that is missing is none. Throws also Error as read_hostfile and carried_environment.
+Placement find_placement(const LaunchOptions& options);
+
+// For agent_commands: what is left to add are the launcher's addresses, the secret and the token.
+AgentRequest agent_request(const LaunchOptions& options, const ClusterPlan& plan);
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,22 @@
+// What --dry-run prints: command lines for a person's shell, one in a line. Pure.
+#pragma once
+
+#include <string>
+
+#include "launcher/cluster/cluster_plan.h"
+#include "launcher/flags/cli.h"
+#include "launcher/run/rank_plan.h"
+#include "launcher/run/rank_process.h"
+
+namespace zeroth::launcher {
+
+// The lines that start agents, those that have to end before first. What is known only once a run
+// has started is named: ADDRESS:PORT of the launcher, $ZEROTH_RUN_SECRET, and TOKEN in the name of
+// a secret's file. Throws UsageError as agent_commands does.
+std::string agent_lines(const LaunchOptions& options, const ClusterPlan& plan);
+
+// A line per rank: its variables, its cores and the program. Without ZEROTH_MEETING, memory that
+// only a launcher holds, so that ranks meet at MASTER_ADDR, and without the time of the launch.
+std::string rank_lines(const Program& program, const RankPlan& plan);
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,214 @@
+#include "launcher/cluster/node_backend.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/printable.h"
+#include "launcher/cluster/shell_words.h"
+
+namespace zeroth::launcher {
+namespace {
+
+using Words = std::vector<std::string>;
+
+void append(Words& words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+}
+
+Words names_of(const AgentRequest& request) {
+  Words names;
+  for (const HostSlots& host : request.hosts) names.push_back(host.host);
+  return names;
+}
+
+std::string joined_names(const AgentRequest& request) {
+  return fmt::format("{}", fmt::join(names_of(request), ","));
+}
+
+std::string num_hosts(const AgentRequest& request) {
+  return std::to_string(request.hosts.size());
+}
+
+std::vector<int> all_hosts(const AgentRequest& request) {
+  std::vector<int> hosts(request.hosts.size());
+  std::iota(hosts.begin(), hosts.end(), 0);
+  return hosts;
+}
+
+Words agent_words(const AgentRequest& request, const Words& more) {
+  Words words = {request.zeroth, "agent", "--launcher", request.launcher};
+  append(words, more);
+  return words;
+}
+
+// One line for the shell of whoever logs in, whatever shell that is.
+std::string remote_line(const Words& words) {
+  return "exec " + joined_for_shell(words);
+}
+
+// What runs `line` on one host with the secret as its input. BatchMode: a question would wait for
+// an answer that nobody can give.
+AgentCommand by_ssh(const AgentRequest& request, int host, const Words& args,
+                    const std::string& line) {
+  Words argv = {"ssh", "-o", "BatchMode=yes"};
+  if (request.ssh_port) append(argv, {"-p", std::to_string(*request.ssh_port)});
+  append(argv, args);
+  append(argv, {"--", request.hosts[static_cast<size_t>(host)].host, line});
+  return {.argv = argv, .input = request.secret + "\n", .hosts = {host}};
+}
+
+AgentStart start_by_ssh(const AgentRequest& request) {
+  AgentStart start;
+  for (const int host : all_hosts(request)) {
+    const Words words = agent_words(request, {"--node", std::to_string(host), "--secret-stdin"});
+    start.agents.push_back(by_ssh(request, host, request.launcher_args, remote_line(words)));
+  }
+  return start;
+}
+
+// pdsh hands on no input, and its command line is for everyone to see: the secret is in a file
+// before it comes. `set -C` makes the file anew or fails, so nobody can have laid one there. pdsh
+// puts the host's number for %n, and a % for %%.
+AgentStart start_by_pdsh(const AgentRequest& request) {
+  AgentStart start;
+  const std::string file = fmt::format("/tmp/zeroth-{}-", request.token);
+  const Words user_args = split_like_shell(request.pdsh_ssh_args, "PDSH_SSH_ARGS_APPEND");
+  for (const int host : all_hosts(request)) {
+    const auto shell = [&](std::string_view script) {
+      const Words words = {"/bin/sh", "-c", fmt::format("{} {}{}", script, file, host)};
+      return by_ssh(request, host, user_args, remote_line(words));
+    };
+    start.before.push_back(shell("umask 077 && set -C && cat >"));
+    start.clean_up.push_back(shell("rm -f"));
+    start.clean_up.back().input.clear();
+  }
+  std::string line = remote_line(agent_words(request, {"--secret-file"}));
+  for (size_t at = 0; (at = line.find('%', at)) != std::string::npos; at += 2) line.insert(at, "%");
+  line += fmt::format(" {}%n --node %n", file);
+  std::string ssh_args =
+      request.pdsh_ssh_args + (request.pdsh_ssh_args.empty() ? "" : " ") + "-o BatchMode=yes";
+  if (request.ssh_port) ssh_args += fmt::format(" -p {}", *request.ssh_port);
+  AgentCommand command{.env = {{"PDSH_RCMD_TYPE", "ssh"}, {"PDSH_SSH_ARGS_APPEND", ssh_args}},
+                       .hosts = all_hosts(request)};
+  command.argv = {"pdsh", "-S", "-f", "1024", "-w", joined_names(request)};
+  append(command.argv, request.launcher_args);
+  command.argv.push_back(line);
+  start.agents.push_back(std::move(command));
+  return start;
+}
+
+// One agent on each host, in the order of the hosts: it takes its number from MPI or Slurm, and the
+// secret from a variable of which the command line has the name.
+AgentStart start_at_once(const AgentRequest& request, Words argv, const Words& own) {
+  append(argv, request.launcher_args);
+  append(argv, own);
+  append(argv, agent_words(request, {"--secret-env", kRunSecretVariable}));
+  AgentStart start;
+  start.agents.push_back({.argv = std::move(argv),
+                          .env = {{kRunSecretVariable, request.secret}},
+                          .hosts = all_hosts(request)});
+  return start;
+}
+
+// `seq` keeps the order: other mappings put this machine first. An agent that is bound to a core
+// would have no others for its ranks. DeepSpeed's settings of btl are for ranks that talk by MPI.
+AgentStart start_by_openmpi(const AgentRequest& request) {
+  return start_at_once(request,
+                       {"mpirun", "-n", num_hosts(request), "--host", joined_names(request),
+                        "--map-by", "seq", "--bind-to", "none"},
+                       {"-x", kRunSecretVariable});
+}
+
+AgentStart start_by_mpich(const AgentRequest& request) {
+  return start_at_once(request, {"mpirun", "-n", num_hosts(request), "-ppn", "1"},
+                       {"-genvlist", kRunSecretVariable, "-hosts", joined_names(request)});
+}
+
+AgentStart start_by_impi(const AgentRequest& request) {
+  return start_at_once(request, {"mpirun", "-n", num_hosts(request), "-ppn", "1"},
+                       {"-genv", "I_MPI_PIN", "0", "-genvlist", kRunSecretVariable, "-hosts",
+                        joined_names(request)});
+}
+
+// Slurm chooses the devices itself.
+void check_slots_for_slurm(const std::vector<HostSlots>& hosts) {
+  for (const HostSlots& host : hosts) {
+    if (host.slots.back() != static_cast<int>(host.slots.size()) - 1)
+      throw UsageError(
+          "--launcher slurm: slots {} of {} are not the first ones, and Slurm cannot be asked for "
+          "certain GPUs; use --num_gpus, or another launcher",
+          shortened(fmt::format("{}", fmt::join(host.slots, ","))), host.host);
+    if (host.slots.size() != hosts[0].slots.size())
+      throw UsageError(
+          "--launcher slurm: {} has {} slots, but {} has {}: each host has to have as many",
+          hosts[0].host, hosts[0].slots.size(), host.host, host.slots.size());
+  }
+}
+
+// `arbitrary` keeps the order, where Slurm has one of its own. Where an agent fails, the launcher
+// ends the others itself, with words.
+AgentStart start_by_slurm(const AgentRequest& request) {
+  check_slots_for_slurm(request.hosts);
+  Words argv = {"srun", "-n", num_hosts(request), "--ntasks-per-node=1"};
+  append(argv, {"--nodes", num_hosts(request), "--nodelist", joined_names(request)});
+  append(argv, {"--distribution=arbitrary", "--cpu-bind=none", "--kill-on-bad-exit=0"});
+  if (request.gpus_per_node)
+    append(argv, {"--gpus-per-node", std::to_string(*request.gpus_per_node)});
+  return start_at_once(request, argv, {fmt::format("--export=ALL,{}", kRunSecretVariable)});
+}
+
+constexpr NodeBackend kBackends[] = {
+    {"ssh", "ssh", true, true, start_by_ssh},
+    {"pdsh", "pdsh", true, false, start_by_pdsh},
+    {"openmpi", "mpirun", false, false, start_by_openmpi},
+    {"mpich", "mpirun", false, false, start_by_mpich},
+    {"impi", "mpirun", false, false, start_by_impi},
+    {"slurm", "srun", false, false, start_by_slurm},
+};
+
+void check_hosts(const NodeBackend& backend, const std::vector<HostSlots>& hosts) {
+  for (const HostSlots& host : hosts) {
+    if (!backend.takes_users && host.host.find('@') != std::string::npos)
+      throw UsageError(
+          "--launcher {}: it takes no user with a host, as in {}; name the user in ~/.ssh/config, "
+          "or use --launcher ssh",
+          backend.name, host.host);
+    if (!backend.takes_ipv6 && is_ipv6(host.host))
+      throw UsageError(
+          "--launcher {}: it takes no IPv6 address as a host, as {}; give the host a name, or use "
+          "--launcher ssh",
+          backend.name, host.host);
+  }
+}
+
+}  // namespace
+
+const NodeBackend& find_backend(std::string_view name) {
+  for (const NodeBackend& backend : kBackends)
+    if (backend.name == name) return backend;
+  if (name == "mvapich")
+    throw UsageError(
+        "--launcher mvapich: ranks do not talk by MPI here, so nothing of it would be used; "
+        "--launcher mpich starts agents by the same kind of mpirun, --launcher ssh without any");
+  Words names;
+  for (const NodeBackend& backend : kBackends) names.emplace_back(backend.name);
+  throw UsageError("--launcher {}: must be one of {}", shortened(name), fmt::join(names, ", "));
+}
+
+AgentStart agent_commands(const NodeBackend& backend, const AgentRequest& request) {
+  check_hosts(backend, request.hosts);
+  return backend.start(request);
+}
+
+std::string pasteable(const AgentCommand& command, std::string_view secret) {
+  const std::string placeholder = fmt::format("\"${}\"", kRunSecretVariable);
+  std::string text;
+  if (!command.input.empty()) text += fmt::format("printf '%s\\n' {} | ", placeholder);
+  for (const auto& [name, value] : command.env)
+    text += fmt::format("{}={} ", name, value == secret ? placeholder : quoted_for_shell(value));
+  return text + joined_for_shell(command.argv);
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,134 @@
+#include "launcher/cluster/cluster_plan.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/support/temp_folder.h"
+
+namespace zeroth::launcher {
+namespace {
+
+using Words = std::vector<std::string>;
+
+const std::vector<HostEntry> kThree = {{"worker-0", 2, 1}, {"worker-1", 1, 2}, {"worker-2", 3, 3}};
+
+Placement place(Words flags, const std::vector<HostEntry>& hostfile = kThree,
+                bool has_pdsh = true) {
+  flags.push_back("prog");
+  return place_ranks(parse_command_line(flags),
+                     {.hostfile = hostfile,
+                      .is_this_machine = [](const std::string& host) { return host == "here"; },
+                      .has_pdsh = has_pdsh});
+}
+
+std::string error_of(const Words& flags, const std::vector<HostEntry>& hostfile = kThree) {
+  return message_of<UsageError>([&] { place(flags, hostfile); });
+}
+
+}  // namespace
+
+TEST_CASE("hosts of a hostfile get agents") {
+  const Placement placement = place({"--launcher_args=-v 'a b'", "--exclude", "worker-1"});
+  REQUIRE(placement.cluster);
+  CHECK(placement.cluster->hosts ==
+        std::vector<HostSlots>{{"worker-0", {0, 1}}, {"worker-2", {0, 1, 2}}});
+  CHECK(placement.cluster->backend == &find_backend("pdsh"));
+  CHECK(placement.cluster->launcher_args == Words{"-v", "a b"});
+  CHECK(placement.notes.empty());
+  CHECK(error_of({"--launcher=mvapich"}).starts_with("--launcher mvapich: "));
+  CHECK(error_of({"--launcher_args='"}).starts_with("--launcher_args ': a single quote"));
+}
+
+TEST_CASE("without pdsh ssh is the default, and that is said") {
+  const Placement placement = place({}, kThree, false);
+  CHECK(placement.cluster->backend == &find_backend("ssh"));
+  CHECK(placement.notes ==
+        Words{"pdsh is not installed: hosts are reached by ssh (--launcher ssh)"});
+  CHECK(place({"--launcher=ssh"}, kThree, false).notes.empty());
+  CHECK(place({"--launcher=pdsh"}, kThree, false).cluster->backend == &find_backend("pdsh"));
+}
+
+TEST_CASE("a single host is reached by an agent, unless it is this machine") {
+  const std::vector<HostEntry> there = {{"there", 2, 1}};
+  const std::vector<HostEntry> here = {{"here", 2, 1}};
+  CHECK(place({}, there).cluster);
+  CHECK(place({"--force_multi"}, here).cluster);
+  const Placement local = place({}, here);
+  CHECK_FALSE(local.cluster);
+  CHECK(local.slots == std::vector<int>{0, 1});
+  CHECK(local.part.num_hosts == 1);
+  CHECK(local.part.world_size == 2);
+  CHECK(local.notes.empty());
+  CHECK(place({"--include", "here:1"}, here).slots == std::vector<int>{1});
+  CHECK(place({"--include", "here"}, {{"here", 1, 1}, {"there", 1, 2}}).slots ==
+        std::vector<int>{0});
+  CHECK(error_of({"--node_rank=1"}, here).starts_with("--node_rank 1: "));
+}
+
+TEST_CASE("without a hostfile this machine is alone, and flags about hosts are noted") {
+  const Placement placement = place({"--num_nodes=1", "--node_rank=0", "--no_ssh", "--no_ssh_check",
+                                     "--launcher=slurm", "--launcher_args=-v", "--ssh_port=22"},
+                                    {});
+  CHECK_FALSE(placement.cluster);
+  CHECK(placement.slots.empty());
+  CHECK(placement.notes == Words{"--num_nodes 1 changes nothing: this machine is the only host",
+                                 "--no_ssh changes nothing: one machine needs no ssh",
+                                 "--node_rank 0 changes nothing: this machine is the only host",
+                                 "--ssh_port changes nothing: one machine needs no ssh",
+                                 "--launcher changes nothing: one machine needs no ssh",
+                                 "--launcher_args changes nothing: one machine needs no ssh",
+                                 "--no_ssh_check changes nothing: one machine needs no ssh"});
+  CHECK(place({}, {}).notes.empty());
+  for (const Words& flags : {Words{"--num_nodes=2"}, Words{"--node_rank=1"}, {"--force_multi"}})
+    CHECK(error_of(flags, {}).find("without a hostfile this machine is the only host") !=
+          std::string::npos);
+  CHECK(error_of({"--launcher=rsh"}, {}).starts_with("--launcher rsh: must be one of"));
+}
+
+TEST_CASE("with --no_ssh this machine has the ranks of its host among all") {
+  const auto part = [](const char* rank) {
+    return place({"--no_ssh", "--master_addr=10.0.0.1", "--node_rank", rank});
+  };
+  CHECK_FALSE(part("1").cluster);
+  CHECK(part("0").part.first_rank == 0);
+  CHECK(part("1").part.first_rank == 2);
+  CHECK(part("1").part.host == 1);
+  CHECK(part("2").part.first_rank == 3);
+  CHECK(part("2").part.num_hosts == 3);
+  CHECK(part("2").part.world_size == 6);
+  CHECK(part("2").slots == std::vector<int>{0, 1, 2});
+  CHECK(place({"--no_ssh", "--master_addr=a", "--node_rank=0", "--ssh_port=22"}).notes ==
+        Words{"--ssh_port changes nothing: with --no_ssh no host is reached"});
+}
+
+TEST_CASE("--no_ssh needs to know which host this is, and where rank 0 is") {
+  CHECK(
+      error_of({"--no_ssh", "--master_addr=a"}) ==
+      "--no_ssh needs --node_rank: nobody else can tell which of the 3 hosts of the hostfile this "
+      "machine is (0 to 2, as they stand there)");
+  CHECK(error_of({"--no_ssh", "--node_rank=0"}) ==
+        "--no_ssh needs --master_addr: the address of host 0, worker-0, at which the other hosts "
+        "reach rank 0");
+  CHECK(error_of({"--no_ssh", "--node_rank=3", "--master_addr=a"}) ==
+        "--node_rank 3: the hostfile and the flags leave hosts 0 to 2");
+  CHECK(error_of({"--no_ssh", "--node_rank=-1"}) == "--node_rank -1: hosts are counted from 0");
+  CHECK(error_of({"--no_ssh", "--force_multi"}) ==
+        "--no_ssh and --force_multi contradict each other");
+}
+
+TEST_CASE("flags that mean nothing to agents are noted") {
+  CHECK(place({"--node_rank=1", "--no_ssh_check"}).notes ==
+        Words{"--node_rank 1 changes nothing: without --no_ssh each host gets its number from here",
+              "--no_ssh_check changes nothing: hosts are not tried before their agents are "
+              "started"});
+}
+
+TEST_CASE("the flags reach the commands of agents") {
+  Placement placement = place({"--launcher=ssh", "--ssh_port=2222", "--launcher_args=-v"});
+  const AgentRequest request =
+      agent_request(parse_command_line({"--ssh_port=2222", "prog"}), *placement.cluster);
+  CHECK(request.ssh_port == 2222);
+  CHECK(request.launcher_args == Words{"-v"});
+  CHECK(request.hosts.size() == 3);
+}
+
+}  // namespace zeroth::launcher
