@@ -18,6 +18,9 @@
 #include "configs/schema/json_text.h"
 #include "data/dataset.h"
 #include "data/tokenizer.h"
+#include "launcher/cluster/carried_environment.h"
+#include "launcher/cluster/nodes.h"
+#include "launcher/cluster/shell_words.h"
 #include "launcher/flags/cli.h"
 #include "launcher/machine/cores.h"
 #include "launcher/run/slots.h"
@@ -213,6 +216,20 @@ void read_launch(std::string_view bytes) {
   (void)launcher::choose_slots(options, launcher::Accelerator::kCuda, machine);
 }
 
+// The first line: a filter of hosts.
+void read_hosts(std::string_view bytes) {
+  const size_t end = std::min(bytes.find('\n'), bytes.size());
+  launcher::LaunchOptions options;
+  options.include = bytes.substr(0, end);
+  (void)launcher::split_like_shell(bytes, "--launcher_args");
+  (void)launcher::choose_hosts(
+      launcher::parse_hostfile(bytes.substr(std::min(end + 1, bytes.size())), "hosts"), options);
+}
+
+void read_variables(std::string_view bytes) {
+  (void)launcher::parse_environment_file(bytes, ".deepspeed_env");
+}
+
 void check_message(std::string_view raw, std::string_view bytes) {
   constexpr size_t kMostBytes = 20'000;
   const std::string shown = printable_message(raw);
@@ -254,7 +271,9 @@ const std::vector<Reader>& readers() {
                                           {"text", read_text_file},
                                           {"bin", read_bin},
                                           {"flags", read_flags},
-                                          {"launch", read_launch}};
+                                          {"launch", read_launch},
+                                          {"hostfile", read_hosts},
+                                          {"variables", read_variables}};
   return all;
 }
 
