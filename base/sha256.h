@@ -1,0 +1,60 @@
+// SHA-256 (FIPS 180-4) and HMAC with it (RFC 2104), for what must be known to be whole and from
+// whom. Where only speed counts: base/hash.h and base/crc32c.h.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace zeroth {
+
+class Sha256 {
+ public:
+  using Digest = std::array<uint8_t, 32>;
+  static constexpr size_t kBlockBytes = 64;
+
+  void add(std::string_view bytes);
+  Digest finish();  // once, as the last call
+
+  static Digest of(std::string_view bytes);
+
+ private:
+  void take_block(const uint8_t* block);
+
+  std::array<uint32_t, 8> state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  std::array<uint8_t, kBlockBytes> block_{};
+  uint64_t num_bytes_ = 0;
+};
+
+// A key for HMAC over SHA-256; it has been mixed in once for all messages.
+class HmacKey {
+ public:
+  explicit HmacKey(std::string_view key);
+
+  // Of all parts behind each other; whoever has several must see to it that they cannot be cut
+  // otherwise.
+  template <typename... Parts>
+  Sha256::Digest digest(const Parts&... parts) const {
+    Sha256 inner = inner_;
+    (inner.add(parts), ...);
+    return finish(inner);
+  }
+
+ private:
+  Sha256::Digest finish(Sha256& inner) const;
+
+  Sha256 inner_;
+  Sha256 outer_;
+};
+
+// A digest as the bytes that it is, and as 64 hexadecimal digits.
+std::string_view bytes_of(const Sha256::Digest& digest);
+std::string hex_of(const Sha256::Digest& digest);
+
+// Compares them in a time that does not tell where they differ.
+bool same_secret(std::string_view one, std::string_view other);
+
+}  // namespace zeroth
