@@ -78,6 +78,7 @@ TESTED_BY = {
     "engine/initial_values.cpp": "tests/engine/initialize_test.cpp",
     "engine/parameter_order.cpp": "tests/engine/unused_test.cpp",
     "engine/safetensors_sink.cpp": "tests/engine/train_engine_test.cpp",
+    "launcher/cluster/channel.cpp": "tests/launcher/listener_test.cpp",
     "model/kernels/cpu/kernels.cpp": "tests/model/fused_test.cpp",
     "model/kernels/cpu/select.cpp": "tests/model/product_test.cpp",
     "model/kernels/cpu/select_other.cpp": "tests/model/product_test.cpp",

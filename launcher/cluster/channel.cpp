@@ -1,0 +1,107 @@
+#include "launcher/cluster/channel.h"
+
+#include <array>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/error.hpp>
+#include <utility>
+
+#include "base/error.h"
+
+namespace zeroth::launcher {
+namespace {
+
+using boost::asio::ip::tcp;
+
+constexpr size_t kReadBytes = size_t{64} << 10;
+
+std::string reason_of(const boost::system::error_code& error) {
+  if (error == boost::asio::error::eof) return "the connection ended";
+  return "the connection ended: " + error.message();
+}
+
+}  // namespace
+
+Channel::Channel(tcp::socket socket, Seals seals)
+    : socket_(std::move(socket)), seals_(std::move(seals)) {
+  boost::system::error_code ignored;
+  local_ = socket_.local_endpoint(ignored).address();
+  remote_ = socket_.remote_endpoint(ignored).address();
+  socket_.non_blocking(true, ignored);
+  socket_.set_option(tcp::no_delay(true), ignored);
+}
+
+void Channel::start(Handlers handlers) {
+  handlers_ = std::move(handlers);
+  read();
+}
+
+// Waits and then reads itself, so that no buffer rests with a connection that is silent.
+void Channel::read() {
+  socket_.async_wait(
+      tcp::socket::wait_read, [self = shared_from_this()](boost::system::error_code error) {
+        if (!self->is_open()) return;
+        if (error) return self->end(reason_of(error));
+        std::array<char, kReadBytes> buffer;
+        const size_t count = self->socket_.read_some(boost::asio::buffer(buffer), error);
+        if (error && error != boost::asio::error::would_block) return self->end(reason_of(error));
+        self->take({buffer.data(), count});
+        if (self->is_open()) self->read();
+      });
+}
+
+void Channel::take(std::string_view bytes) {
+  std::string broken;
+  try {
+    seals_.opener.feed(bytes, [this](std::string_view payload) {
+      if (is_open()) handlers_.on_message(payload);
+    });
+  } catch (const Error& error) {
+    broken = error.what();
+  }
+  if (!broken.empty() && is_open()) end(broken);
+}
+
+void Channel::send(std::string_view payload) {
+  if (!is_open()) return;
+  pending_ += seals_.sealer.seal(payload);
+  if (!waiting_) flush();
+}
+
+void Channel::flush() {
+  boost::system::error_code error;
+  size_t written = 0;
+  while (written < pending_.size() && !error)
+    written += socket_.write_some(
+        boost::asio::buffer(pending_.data() + written, pending_.size() - written), error);
+  pending_.erase(0, written);
+  // Another failure is told by the reader, once it has read what came before.
+  if (error && error != boost::asio::error::would_block) pending_.clear();
+  if (pending_.empty()) {
+    if (on_sent_) std::exchange(on_sent_, nullptr)();
+    return;
+  }
+  waiting_ = true;
+  socket_.async_wait(tcp::socket::wait_write,
+                     [self = shared_from_this()](boost::system::error_code failed) {
+                       self->waiting_ = false;
+                       if (!failed && self->is_open()) self->flush();
+                     });
+}
+
+void Channel::when_sent(std::function<void()> callback) {
+  if (pending_.empty() || !is_open()) return callback();
+  on_sent_ = std::move(callback);
+}
+
+void Channel::close() {
+  boost::system::error_code ignored;
+  socket_.close(ignored);
+  on_sent_ = nullptr;
+}
+
+void Channel::end(const std::string& why) {
+  close();
+  if (handlers_.on_end) std::exchange(handlers_.on_end, nullptr)(why);
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,143 @@
+#include "launcher/cluster/connect.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
+#include <functional>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "base/units.h"
+
+namespace zeroth::launcher {
+namespace {
+
+using boost::asio::ip::tcp;
+using boost::system::error_code;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kAttempt{3000};  // a launcher that is there answers in a moment
+constexpr milliseconds kPause{100};
+
+struct Endpoint {
+  std::string text;
+  tcp::endpoint where;
+};
+
+Endpoint parse_endpoint(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  if (colon != std::string::npos) {
+    std::string address = text.substr(0, colon);
+    if (address.size() > 2 && address.front() == '[' && address.back() == ']')
+      address = address.substr(1, address.size() - 2);
+    const auto port = parse_number<unsigned short>(text.substr(colon + 1));
+    error_code error;
+    const auto parsed = boost::asio::ip::make_address(address, error);
+    if (!error && port && *port != 0) return {text, {parsed, *port}};
+  }
+  throw Error("--launcher: '{}' is not ADDRESS:PORT", shortened(text));
+}
+
+std::vector<Endpoint> parse_endpoints(const std::string& texts) {
+  std::vector<Endpoint> endpoints;
+  size_t begin = 0;
+  for (size_t end = 0; end != std::string::npos; begin = end + 1) {
+    end = texts.find(',', begin);
+    endpoints.push_back(parse_endpoint(texts.substr(begin, end - begin)));
+  }
+  return endpoints;
+}
+
+// One attempt. Each step is asynchronous only so that it can be ended.
+class Attempt {
+ public:
+  Attempt(boost::asio::io_context& io, const HmacKey& secret)
+      : io_(io), socket_(io), secret_(secret) {}
+
+  // Null with the reason where nobody answers as a launcher does.
+  std::shared_ptr<Channel> run(const tcp::endpoint& endpoint, std::string& reason) {
+    std::string greeting(kGreetingBytes, '\0');
+    reason = step(
+        [&] { socket_.async_connect(endpoint, [this](error_code error) { result_ = error; }); });
+    if (reason.empty()) reason = step([&] { read(greeting); });
+    if (!reason.empty()) return nullptr;
+    try {
+      return shake_hands(AgentHandshake(secret_, greeting), reason);
+    } catch (const Error& error) {
+      reason = error.what();
+      return nullptr;
+    }
+  }
+
+ private:
+  std::shared_ptr<Channel> shake_hands(const AgentHandshake& handshake, std::string& reason) {
+    std::string proof(kProofBytes, '\0');
+    reason = step([&] {
+      boost::asio::async_write(socket_, boost::asio::buffer(handshake.answer()),
+                               [this](error_code error, size_t) { result_ = error; });
+    });
+    if (reason.empty()) reason = step([&] { read(proof); });
+    if (!reason.empty()) return nullptr;
+    const auto seals = handshake.accept(proof);
+    if (seals) return std::make_shared<Channel>(std::move(socket_), *seals);
+    reason = "what answers there does not know the run's secret";
+    return nullptr;
+  }
+
+  void read(std::string& into) {
+    boost::asio::async_read(socket_, boost::asio::buffer(into),
+                            [this](error_code error, size_t) { result_ = error; });
+  }
+
+  // What went wrong; empty: nothing.
+  std::string step(const std::function<void()>& begin) {
+    result_.reset();
+    begin();
+    io_.restart();
+    const auto end = std::chrono::steady_clock::now() + kAttempt;
+    while (!result_ && io_.run_one_until(end) > 0) {
+    }
+    if (result_) return *result_ ? result_->message() : "";
+    error_code ignored;
+    socket_.close(ignored);
+    io_.restart();
+    io_.run();  // what was waited for ends now
+    return fmt::format("no answer within {} s", kAttempt.count() / 1000);
+  }
+
+  boost::asio::io_context& io_;
+  tcp::socket socket_;
+  HmacKey secret_;
+  std::optional<error_code> result_;
+};
+
+}  // namespace
+
+std::shared_ptr<Channel> connect_to_launcher(boost::asio::io_context& io,
+                                             const std::string& endpoints, const HmacKey& secret,
+                                             milliseconds limit) {
+  const std::vector<Endpoint> all = parse_endpoints(endpoints);
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (true) {
+    std::vector<std::string> reasons;
+    for (const Endpoint& endpoint : all) {
+      std::string reason;
+      auto channel = Attempt(io, secret).run(endpoint.where, reason);
+      io.restart();
+      if (channel) return channel;
+      reasons.push_back(fmt::format("{}: {}", endpoint.text, reason));
+    }
+    if (std::chrono::steady_clock::now() >= end)
+      throw Error("the launcher cannot be reached: {}", fmt::join(reasons, "; "));
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,77 @@
+// Where agents reach the launcher.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/cluster/channel.h"
+
+namespace zeroth::launcher {
+
+struct ListenerOptions {
+  // For a connection to prove that it knows the secret.
+  std::chrono::milliseconds handshake_limit{5000};
+  // Connections that have not yet; one more ends the oldest. Nobody can take more than these.
+  size_t most_strangers = 64;
+};
+
+// How many connections were refused, by what they did.
+struct Refused {
+  int64_t wrong = 0;    // said something, but not what one says who knows the secret
+  int64_t silent = 0;   // went, or were sent away when their time was over
+  int64_t crowded = 0;  // were the oldest of too many
+
+  int64_t all() const { return wrong + silent + crowded; }
+  bool operator==(const Refused&) const = default;
+};
+// "3 connections to the launcher were refused: ..."; empty where none was.
+std::string describe(const Refused& refused);
+
+// Callbacks run in the io_context's thread. Listens until close(); `io` must not run after its end.
+class Listener {
+ public:
+  using OnAgent = std::function<void(std::shared_ptr<Channel>)>;
+
+  // Listens at a free port of each address; throws Error with the address. `on_agent` gets every
+  // connection that has proved itself.
+  Listener(boost::asio::io_context& io, const std::vector<boost::asio::ip::address>& addresses,
+           const HmacKey& secret, OnAgent on_agent, const ListenerOptions& options = {});
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+  ~Listener() { close(); }
+
+  // "10.0.0.1:4711,[fd00::1]:4712"
+  std::string endpoints() const;
+  const Refused& refused() const { return refused_; }
+  size_t num_strangers() const { return strangers_.size(); }
+
+  void close();
+
+ private:
+  using Acceptor = boost::asio::ip::tcp::acceptor;
+  struct Stranger;
+
+  void accept(Acceptor& acceptor);
+  void welcome(boost::asio::ip::tcp::socket socket);
+  void judge(Stranger& stranger);
+  void dismiss(Stranger& stranger, int64_t& count);
+
+  boost::asio::io_context& io_;
+  HmacKey secret_;
+  OnAgent on_agent_;
+  ListenerOptions options_;
+  std::list<Acceptor> acceptors_;
+  std::list<std::shared_ptr<Stranger>> strangers_;  // the oldest first
+  boost::asio::steady_timer pause_;                 // where no more descriptors are to be had
+  Refused refused_;
+};
+
+}  // namespace zeroth::launcher

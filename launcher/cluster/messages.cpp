@@ -1,0 +1,71 @@
+#include "launcher/cluster/messages.h"
+
+#include <array>
+#include <concepts>
+
+#include "launcher/cluster/message_bytes.h"
+
+namespace zeroth::launcher {
+
+// The fields of each message, in the order of their bytes. `Record` is const where they are read.
+template <typename Record, typename Visit>
+void visit_fields(Record& r, Visit& visit) {
+  using T = std::remove_const_t<Record>;
+  if constexpr (std::same_as<T, Hello>) visit(r.version, r.host, r.boot_id, r.node);
+  if constexpr (std::same_as<T, Problems>) visit(r.texts);
+  if constexpr (std::same_as<T, Ready>) visit(r.accelerator, r.model, r.master_port, r.notes);
+  if constexpr (std::same_as<T, Lines>) visit(r.lines);
+  if constexpr (std::same_as<T, Lines::Line>) visit(r.rank, r.error, r.redraws, r.text);
+  if constexpr (std::same_as<T, Warning>) visit(r.text);
+  if constexpr (std::same_as<T, Finished>) visit(r.oom_kills);
+  if constexpr (std::same_as<T, RanksLookedAt>) visit(r.ended, r.stopped);
+  if constexpr (std::same_as<T, RankEnded>) visit(r.rank, r.ending, r.reason);
+  if constexpr (std::same_as<T, Ending>) visit(r.by_signal, r.number);
+  if constexpr (std::same_as<T, StoppedRank>) visit(r.rank, r.pid);
+  if constexpr (std::same_as<T, Signalled>) visit(r.signal);
+  if constexpr (std::same_as<T, SignalRanks>) visit(r.signal);
+  if constexpr (std::same_as<T, Suspend>) visit(r.stop);
+  if constexpr (std::same_as<T, Taken>) visit(r.bytes);
+  if constexpr (std::same_as<T, RemoteJob>) {
+    visit(r.command, r.folder, r.env, r.slots, r.share_gpus, r.bind_cores, r.bind_core_list);
+    visit(r.timeout_seconds, r.master_port, r.silence, r.failure_grace);
+  }
+  if constexpr (std::same_as<T, Start>) {
+    visit(r.first_rank, r.world_size, r.host, r.num_hosts, r.master_addr, r.master_port);
+    visit(r.launch_time, r.terminal_columns);
+  }
+}
+
+namespace {
+
+template <size_t kKind = 0>
+Message read_kind(uint64_t kind, ByteReader& reader) {
+  if constexpr (kKind < std::variant_size_v<Message>) {
+    if (kind != kKind) return read_kind<kKind + 1>(kind, reader);
+    std::variant_alternative_t<kKind, Message> message;
+    reader(message);
+    return message;
+  } else {
+    throw Error("a message of kind {}, which is not known", kind);
+  }
+}
+
+}  // namespace
+
+std::string encode(const Message& message) {
+  ByteWriter writer;
+  writer(message.index());
+  std::visit([&](const auto& what) { writer(what); }, message);
+  return writer.take();
+}
+
+Message decode(std::string_view bytes) {
+  ByteReader reader(bytes);
+  uint64_t kind = 0;
+  reader(kind);
+  Message message = read_kind(kind, reader);
+  if (!reader.at_end()) throw Error("a message with more behind its end");
+  return message;
+}
+
+}  // namespace zeroth::launcher

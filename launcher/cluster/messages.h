@@ -1,0 +1,115 @@
+// What launcher and agent tell each other, and its bytes. Arguments, paths and environment are
+// bytes, whatever they mean. Pure.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "launcher/run/job.h"
+
+namespace zeroth::launcher {
+
+// --- from the agent ---
+
+struct Hello {          // the first one
+  std::string version;  // of Zeroth
+  std::string host;     // its own name
+  std::string boot_id;  // of its kernel
+  int node = 0;         // which host of the job it is
+  bool operator==(const Hello&) const = default;
+};
+struct Problems {  // why no rank can start there
+  std::vector<std::string> texts;
+  bool operator==(const Problems&) const = default;
+};
+struct Ready {  // all that ranks need is there
+  std::string accelerator;
+  std::string
+      model;  // digest of the model's folder; empty: the program has none, or it is not there
+  int master_port = 0;             // free, should rank 0 be there
+  std::vector<std::string> notes;  // to be shown
+  bool operator==(const Ready&) const = default;
+};
+struct Lines {  // what ranks printed, in order
+  struct Line {
+    int rank = 0;
+    bool error = false;    // of standard error
+    bool redraws = false;  // it ended with '\r', see LineEnd::kReturn
+    std::string text;
+    bool operator==(const Line&) const = default;
+  };
+  std::vector<Line> lines;
+  bool operator==(const Lines&) const = default;
+};
+struct Warning {
+  std::string text;
+  bool operator==(const Warning&) const = default;
+};
+struct Finished {  // the last one: no process of the job is left there
+  std::optional<int64_t> oom_kills;
+  bool operator==(const Finished&) const = default;
+};
+
+// --- from the launcher ---
+
+struct RemoteJob {                                       // what is to be started there, later
+  std::vector<std::string> command;                      // the program and its arguments
+  std::string folder;                                    // to work in
+  std::vector<std::pair<std::string, std::string>> env;  // carried over from the launcher's
+  std::vector<int> slots;
+  bool share_gpus = false;
+  std::optional<bool> bind_cores;
+  std::string bind_core_list;
+  std::optional<int> timeout_seconds;
+  std::optional<int> master_port;             // as it was asked for
+  std::chrono::milliseconds silence{15'000};  // without a word the other side is lost
+  std::chrono::milliseconds failure_grace{3'000};
+  bool operator==(const RemoteJob&) const = default;
+};
+struct Start {
+  int first_rank = 0;
+  int world_size = 0;
+  int host = 0;  // without those that take no part
+  int num_hosts = 0;
+  std::string master_addr;
+  int master_port = 0;
+  double launch_time = 0;               // seconds since the epoch
+  std::optional<int> terminal_columns;  // of the launcher's output, where rank 0 is there
+  bool operator==(const Start&) const = default;
+};
+struct Suspend {  // ranks stop, or go on, with the launcher
+  bool stop = false;
+  bool operator==(const Suspend&) const = default;
+};
+struct Taken {  // so much of the lines' text went on its way, and as much may come
+  uint64_t bytes = 0;
+  bool operator==(const Taken&) const = default;
+};
+struct FinishUp {  // no rank is left: end what they left behind, tell what they printed
+  bool operator==(const FinishUp&) const = default;
+};
+
+// --- from both ---
+
+struct Heartbeat {
+  bool operator==(const Heartbeat&) const = default;
+};
+
+// Beside these: RanksLookedAt, and Signalled from an agent that was sent a signal; SignalRanks from
+// the launcher.
+using Message =
+    std::variant<Hello, Problems, Ready, Lines, Warning, Finished, RanksLookedAt, Signalled,
+                 RemoteJob, Start, Suspend, Taken, FinishUp, SignalRanks, Heartbeat>;
+
+std::string encode(const Message& message);
+
+// Throws Error on anything but the bytes of one message.
+Message decode(std::string_view bytes);
+
+}  // namespace zeroth::launcher

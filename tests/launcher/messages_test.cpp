@@ -1,0 +1,116 @@
+#include "launcher/cluster/messages.h"
+
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <random>
+
+#include "base/error.h"
+
+namespace zeroth::launcher {
+namespace {
+
+const std::string kBytes("a 'quoted' \"text\"\n\0\xff\xfe", 22);
+
+RemoteJob some_job() {
+  RemoteJob job;
+  job.command = {"finetune", "--prompt", kBytes, ""};
+  job.folder = "/work/" + kBytes;
+  job.env = {{"NCCL_DEBUG", "INFO"}, {"PYTHONPATH", kBytes}};
+  job.slots = {0, 3, 1};
+  job.bind_cores = false;
+  job.timeout_seconds = 60;
+  job.silence = std::chrono::milliseconds(1500);
+  return job;
+}
+
+std::vector<Message> examples() {
+  const RanksLookedAt seen{
+      .ended = {{.rank = 5, .ending = {true, SIGKILL}, .reason = "out of memory"},
+                {.rank = 0, .ending = {false, 3}}},
+      .stopped = {{.rank = 2, .pid = 4711}}};
+  return {Hello{"0.1.0", "host-a", "6d3c", 7},
+          Problems{{"no program", kBytes}},
+          Ready{"cuda", "00ff", 29500, {"a note"}},
+          Lines{{{3, true, false, kBytes}, {0, false, true, ""}}},
+          Warning{"careful"},
+          Finished{std::nullopt},
+          Finished{2},
+          seen,
+          Signalled{SIGTERM},
+          some_job(),
+          Start{4, 8, 1, 2, "10.0.0.1", 29500, 1.7e9 + 0.25, 120},
+          Suspend{true},
+          Taken{uint64_t{1} << 63},
+          FinishUp{},
+          SignalRanks{SIGKILL},
+          Heartbeat{}};
+}
+
+// Endings and stopped ranks have no comparison of their own; their bytes do.
+bool same(const Message& one, const Message& other) {
+  return one.index() == other.index() && encode(one) == encode(other);
+}
+
+}  // namespace
+
+TEST_CASE("each message arrives as it was sent") {
+  for (const Message& message : examples()) {
+    CAPTURE(message.index());
+    CHECK(same(decode(encode(message)), message));
+  }
+}
+
+TEST_CASE("arguments, paths and environment arrive byte for byte") {
+  const Message got = decode(encode(some_job()));
+  CHECK(std::get<RemoteJob>(got) == some_job());
+  const auto seen = std::get<RanksLookedAt>(decode(encode(examples()[7])));
+  CHECK(seen.ended[0].reason == "out of memory");
+  CHECK(seen.ended[1].ending == Ending{false, 3});
+  CHECK(seen.stopped[0].pid == 4711);
+}
+
+TEST_CASE("a message that is cut anywhere, or has more behind it, is refused") {
+  for (const Message& message : examples()) {
+    CAPTURE(message.index());
+    const std::string bytes = encode(message);
+    for (size_t size = 0; size < bytes.size(); ++size)
+      CHECK_THROWS_AS(decode(std::string_view(bytes).substr(0, size)), Error);
+    CHECK_THROWS_AS(decode(bytes + '\0'), Error);
+  }
+}
+
+TEST_CASE("lengths and numbers that cannot be are refused before memory is taken for them") {
+  std::string lines = encode(Lines{{{0, false, false, "text"}}});
+  lines[8 + 6] = '\x7f';  // so many lines
+  CHECK_THROWS_WITH_AS(decode(lines), "a message that cannot be understood", Error);
+  std::string signal = encode(SignalRanks{SIGTERM});
+  signal[8 + 4] = '\1';  // beyond an int
+  CHECK_THROWS_AS(decode(signal), Error);
+  std::string flag = encode(Suspend{true});
+  flag[8] = '\2';
+  CHECK_THROWS_AS(decode(flag), Error);
+  CHECK_THROWS_WITH_AS(decode(std::string("\x63\0\0\0\0\0\0\0", 8)),
+                       "a message of kind 99, which is not known", Error);
+}
+
+TEST_CASE("changed bytes give another message or an Error, and nothing else") {
+  std::mt19937 random(11);
+  int refused = 0;
+  for (int trial = 0; trial < 20'000; ++trial) {
+    const std::vector<Message> all = examples();
+    std::string bytes = encode(all[random() % all.size()]);
+    for (unsigned i = 0; i <= random() % 4; ++i)
+      bytes[random() % bytes.size()] = static_cast<char>(random());
+    if (random() % 4 == 0) bytes.resize(random() % (bytes.size() + 1));
+    try {
+      const Message message = decode(bytes);
+      CHECK(encode(message) == bytes);
+    } catch (const Error&) {
+      ++refused;
+    }
+  }
+  CHECK(refused > 5'000);
+}
+
+}  // namespace zeroth::launcher
