@@ -66,7 +66,9 @@ void Job::note(const RankEnded& ended, milliseconds now) {
                      .ending = ended.ending,
                      .since_first = now - first_death_,
                      .ours = is_ours(ended.ending),
-                     .reason = ended.reason});
+                     .reason = ended.reason,
+                     .host = ended.host,
+                     .lost = ended.lost});
 }
 
 // While ranks finish on a signal, one that fails leaves the others waiting for it.
@@ -186,10 +188,11 @@ std::string StoppedRanks::tell(const std::vector<StoppedRank>& stopped, size_t r
   if (stopped == std::exchange(told_, stopped)) return "";
   if (stopped.empty()) return "all ranks go on";
   std::vector<int> ranks;
-  std::vector<pid_t> pids;
+  std::vector<std::string> pids;
   for (const StoppedRank& rank : stopped) {
     ranks.push_back(rank.rank);
-    pids.push_back(rank.pid);
+    pids.push_back(rank.host.empty() ? std::to_string(rank.pid)
+                                     : fmt::format("{} (on host {})", rank.pid, rank.host));
   }
   const bool all = stopped.size() == running;
   const bool one = ranks.size() == 1;

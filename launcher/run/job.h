@@ -1,4 +1,4 @@
-// The course of one job on this machine, from its first rank to its last: what is to be done when
+// The course of one job, from its first rank to its last: what is to be done when
 // something happens. Pure: it knows no process, no clock and no terminal (supervisor.h has these).
 #pragma once
 
@@ -21,6 +21,7 @@ namespace zeroth::launcher {
 struct StoppedRank {  // by SIGSTOP or a debugger
   int rank = 0;
   pid_t pid = 0;
+  std::string host = {};  // where it runs; empty: here
 
   bool operator==(const StoppedRank&) const = default;
 };
@@ -55,7 +56,9 @@ struct JobOutcome {
 struct RankEnded {
   int rank = 0;
   Ending ending;
-  std::string reason = {};  // of the signal, where more is known than its name
+  std::string reason = {};  // as Death has it, and these
+  std::string host = {};
+  std::string lost = {};
 };
 struct RanksLookedAt {  // some have ended, or been stopped, or go on; either list may be empty
   std::vector<RankEnded> ended;

@@ -1,6 +1,7 @@
 #include "launcher/run/output.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -113,70 +114,6 @@ void Tail::add(std::string_view line, const OutputSink& sink) {
 
 bool Tail::ends(const OutputSink& sink) const {
   return sink_ == &sink && line_number_ == sink.num_lines();
-}
-
-RankStream::RankStream(boost::asio::io_context& io, FileDescriptor source, Console& console,
-                       Route route)
-    : source_(io, source.give_away()),
-      console_(console),
-      route_(std::move(route)),
-      splitter_(route_.progress) {
-  source_.non_blocking(true);
-}
-
-void RankStream::start(std::function<void()> on_closed) {
-  on_closed_ = std::move(on_closed);
-  wait();
-}
-
-void RankStream::wait() {
-  // Waits and then reads itself: with no read of Asio's own in flight, drain() keeps the bytes in
-  // order.
-  source_.async_wait(stream_descriptor::wait_read, [this](boost::system::error_code error) {
-    if (error) return;
-    read_some();
-    if (!is_open()) return;
-    route_.sink.full() ? route_.sink.when_empty([this] {
-      if (is_open()) wait();
-    })
-                       : wait();
-  });
-}
-
-bool RankStream::read_some() {
-  if (!is_open()) return false;
-  std::array<char, 65536> buffer;
-  const ssize_t count = ::read(source_.native_handle(), buffer.data(), buffer.size());
-  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return errno == EINTR;
-  if (count <= 0) {
-    close();
-    return false;
-  }
-  splitter_.feed({buffer.data(), static_cast<size_t>(count)},
-                 [this](std::string_view text, LineEnd end) { emit(text, end); });
-  return true;
-}
-
-void RankStream::drain() {
-  constexpr int kMaxReads =
-      32;  // above any pipe's capacity: a process that still writes must not hold us here
-  for (int i = 0; i < kMaxReads && read_some(); ++i) {
-  }
-}
-
-void RankStream::close() {
-  if (!is_open()) return;
-  splitter_.flush([this](std::string_view text, LineEnd end) { emit(text, end); });
-  source_.close();
-  if (on_closed_) std::exchange(on_closed_, nullptr)();
-}
-
-void RankStream::emit(std::string_view text, LineEnd end) {
-  const std::string line = route_.prefix + std::string(text);
-  if (end == LineEnd::kReturn) return console_.write_progress(line);
-  console_.write_line(route_.sink, line);
-  if (route_.log != nullptr) route_.log->write_line(text);
-  route_.tail.add(text, route_.sink);
 }
 
 void LineSplitter::feed(std::string_view bytes, const Sink& sink) {

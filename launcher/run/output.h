@@ -12,8 +12,6 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/run/rank_process.h"
-
 namespace zeroth::launcher {
 
 enum class LineEnd { kNewline, kReturn };
@@ -115,38 +113,6 @@ class Tail {
   std::deque<std::string> lines_;
   const OutputSink* sink_ = nullptr;
   size_t line_number_ = 0;  // of the last line, in its sink
-};
-
-// One output of one rank. Reading pauses while the sink is full.
-class RankStream {
- public:
-  struct Route {
-    OutputSink& sink;
-    Tail& tail;
-    std::string prefix;
-    bool progress = false;      // '\r' redraws a progress line
-    OutputSink* log = nullptr;  // gets every line too, without the prefix
-  };
-
-  RankStream(boost::asio::io_context& io, FileDescriptor source, Console& console, Route route);
-
-  // Reads until the end of the stream, then calls back once.
-  void start(std::function<void()> on_closed);
-
-  void drain();  // takes what is there now, even if the sink is full
-  void close();  // ends the stream, its last partial line included
-  bool is_open() const { return source_.is_open(); }
-
- private:
-  void wait();
-  bool read_some();  // false: nothing there now, or closed
-  void emit(std::string_view text, LineEnd end);
-
-  boost::asio::posix::stream_descriptor source_;
-  Console& console_;
-  Route route_;
-  LineSplitter splitter_;
-  std::function<void()> on_closed_;
 };
 
 }  // namespace zeroth::launcher

@@ -32,9 +32,9 @@ Pipe make_pipe() {
 
 // Only rank 0 may read the launcher's input, and not from a terminal: a background group would be
 // stopped there.
-FileDescriptor open_input(int rank) {
-  if (rank == 0 && ::isatty(STDIN_FILENO) == 0) {
-    const int copy = ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+FileDescriptor open_input(int rank, int given) {
+  if (given >= 0 || (rank == 0 && ::isatty(STDIN_FILENO) == 0)) {
+    const int copy = ::fcntl(given >= 0 ? given : STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
     if (copy >= 0) return FileDescriptor(copy);
   }
   FileDescriptor null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -126,12 +126,12 @@ void throw_if_failed(int failure_pipe, const Program& program, const RankSpec& s
 
 }  // namespace
 
-RankProcess RankProcess::start(const Program& program, const RankSpec& spec) {
+RankProcess RankProcess::start(const Program& program, const RankSpec& spec, int given_input) {
   std::vector<std::string> command = program.command;
   std::vector<std::string> environment = merged_environment(spec);
   const std::vector<char*> arguments = pointers(command);
   const std::vector<char*> variables = pointers(environment);
-  const FileDescriptor input = open_input(spec.rank);
+  const FileDescriptor input = open_input(spec.rank, given_input);
   Pipe out = make_pipe();
   Pipe err = make_pipe();
   Pipe failure = make_pipe();
@@ -177,19 +177,6 @@ void RankProcess::kill_and_reap() {
   while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
   pid_ = -1;
-}
-
-void suspend_with(const std::vector<const RankProcess*>& ranks) {
-  std::vector<const RankProcess*> running = ranks;
-  std::erase_if(running, [](const RankProcess* rank) { return rank->is_stopped(); });
-  for (const RankProcess* rank : running) rank->signal_group(SIGSTOP);
-  struct sigaction by_default {
-  }, ours{};
-  by_default.sa_handler = SIG_DFL;
-  ::sigaction(SIGTSTP, &by_default, &ours);
-  ::raise(SIGTSTP);
-  ::sigaction(SIGTSTP, &ours, nullptr);
-  for (const RankProcess* rank : running) rank->signal_group(SIGCONT);
 }
 
 }  // namespace zeroth::launcher

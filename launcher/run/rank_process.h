@@ -24,9 +24,10 @@ struct Program {
 // never means somebody else.
 class RankProcess {
  public:
-  // Returns once the program runs. Throws ProgramError if it cannot be executed, Error if the rank
-  // cannot be set up.
-  static RankProcess start(const Program& program, const RankSpec& spec);
+  // Returns once the program runs. Its input is `input`, not owned; without one rank 0 has the
+  // launcher's, unless that is a terminal, and the others none. Throws ProgramError if it cannot be
+  // executed, Error if the rank cannot be set up.
+  static RankProcess start(const Program& program, const RankSpec& spec, int input = -1);
 
   RankProcess(RankProcess&& other) noexcept;
   RankProcess& operator=(RankProcess&&) = delete;
@@ -55,10 +56,5 @@ class RankProcess {
 
   pid_t pid_;
 };
-
-// Stops the ranks that run, then this process as SIGTSTP does by default (not where nobody could
-// continue it). When somebody has continued it, the ranks that it stopped go on. Ranks are in
-// groups of their own, which a terminal does not reach.
-void suspend_with(const std::vector<const RankProcess*>& ranks);
 
 }  // namespace zeroth::launcher

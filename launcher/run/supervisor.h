@@ -13,10 +13,10 @@ namespace zeroth::launcher {
 
 struct SupervisorOptions {
   JobOptions job = {};
-  bool bare_lines = false;            // without the ranks' numbers before them
-  bool progress_on_terminal = false;  // rank 0 redraws its progress line with '\r'
-  int world_size = 0;                 // ranks on all hosts, of which a run is started; 0: all are
-  std::vector<int> rank_logs = {};    // an open file per rank, not owned; empty: none
+  bool bare_lines = false;                      // without the ranks' numbers before them
+  bool progress_on_terminal = false;            // rank 0 redraws its progress line with '\r'
+  int world_size = 0;                           // ranks on all hosts; 0: those that are started
+  std::vector<int> rank_logs = {};              // an open file per rank, not owned; empty: none
   std::filesystem::path system_root = "/";      // see oom_watch.h
   std::chrono::milliseconds output_grace{500};  // for output that a process holds open
 };

@@ -31,8 +31,12 @@ bool obeyed(Ending ending, int signal) {
 }
 
 std::string describe_death(const Death& death) {
+  if (!death.lost.empty())
+    return fmt::format("host {} is lost: {}; rank {} ran there", death.host, death.lost,
+                       death.rank);
+  const std::string host = death.host.empty() ? "" : fmt::format(" on host {}", death.host);
   const std::string reason = death.reason.empty() ? "" : fmt::format(" ({})", death.reason);
-  return fmt::format("rank {} {}{}", death.rank, describe(death.ending), reason);
+  return fmt::format("rank {}{} {}{}", death.rank, host, describe(death.ending), reason);
 }
 
 std::string describe_last_lines(const std::deque<std::string>& lines) {

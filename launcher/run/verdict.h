@@ -22,7 +22,9 @@ struct Death {
   Ending ending;  // failed
   std::chrono::milliseconds since_first{0};
   bool ours = false;        // by SIGTERM or SIGKILL, which the launcher had sent by then
-  std::string reason = {};  // of the signal, where more is known than its name
+  std::string reason = {};  // of the ending, where more is known than its number
+  std::string host = {};    // where it ran; empty: here
+  std::string lost = {};    // not empty: why its host is lost, and nothing known of the ending
 };
 
 // The death to report, out of at least one in order of time. Peers of a dead rank often fail too,
@@ -37,7 +39,10 @@ int exit_status(Ending ending);       // as a shell has it: the code, or 128 + s
 // code that a shell has for it. Anything else is a failure on the way.
 bool obeyed(Ending ending, int signal);
 
-// The message for a person: rank and how.
+// What a rank on a lost host counts as ended with.
+inline constexpr Ending kLost{false, 1};
+
+// The message for a person: rank, host and how.
 std::string describe_death(const Death& death);
 
 // What the rank said last, to be put behind describe_death().

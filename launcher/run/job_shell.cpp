@@ -1,0 +1,154 @@
+#include "launcher/run/job_shell.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <utility>
+
+#include "base/process_limits.h"
+#include "launcher/run/rank_plan.h"
+#include "launcher/run/verdict.h"
+
+namespace zeroth::launcher {
+namespace {
+
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+// As SIGTSTP does by default, not where nobody could continue this process. Returns when somebody
+// has.
+void stop_here() {
+  struct sigaction by_default {
+  }, ours{};
+  by_default.sa_handler = SIG_DFL;
+  ::sigaction(SIGTSTP, &by_default, &ours);
+  ::raise(SIGTSTP);
+  ::sigaction(SIGTSTP, &ours, nullptr);
+}
+
+}  // namespace
+
+JobShell::JobShell(boost::asio::io_context& io, Ranks& ranks, const JobShellOptions& options)
+    : io_(io),
+      ranks_(ranks),
+      options_(options),
+      job_(static_cast<size_t>(options.num_ranks), options.job),
+      signals_(io, SIGINT, SIGTERM),
+      grace_timer_(io),
+      stopped_timer_(io),
+      console_(io, [this](int fd, int error) {
+        if (fd == STDOUT_FILENO) tell_job(OutputLost{error});
+      }) {
+  for (const int signal : {SIGHUP, SIGTSTP})  // nohup wants to outlive its terminal
+    if (!is_ignored(signal)) signals_.add(signal);
+  ::signal(SIGPIPE, SIG_IGN);
+  for (int i = 0; i < options_.num_ranks; ++i) outputs_.push_back(make_output(i));
+}
+
+std::unique_ptr<JobShell::RankOutput> JobShell::make_output(int index) {
+  const int number = options_.first_rank + index;
+  auto output = std::make_unique<RankOutput>();
+  if (!options_.rank_logs.empty()) {
+    const int file = options_.rank_logs[static_cast<size_t>(index)];
+    output->log = std::make_unique<OutputSink>(io_, file, [this, number](int error) {
+      on_warning(fmt::format("the log of rank {} ends here: {}", number, system_reason(error)));
+    });
+  }
+  const std::string prefix = options_.bare_lines ? "" : line_prefix(number, options_.world_size);
+  const auto lines = [&](OutputSink& sink, bool progress) {
+    return std::make_unique<ConsoleLines>(
+        console_, ConsoleLines::Route{sink, output->tail, prefix, progress, output->log.get()});
+  };
+  output->out = lines(console_.out(), options_.progress_on_terminal && number == 0);
+  output->err = lines(console_.err(), false);
+  return output;
+}
+
+JobOutcome JobShell::run() {
+  wait_for_signals();
+  io_.run();
+  return job_.outcome([this](const Death& death) { return with_last_words(death); },
+                      ranks_.take_new_oom_kills());
+}
+
+void JobShell::wait_for_signals() {
+  signals_.async_wait([this](boost::system::error_code error, int signal) {
+    if (error) return;
+    signal == SIGTSTP ? suspend() : tell_job(Signalled{signal});
+    wait_for_signals();
+  });
+}
+
+// Ranks are in groups of their own, which a terminal does not reach.
+void JobShell::suspend() {
+  ranks_.suspend();
+  stop_here();
+  ranks_.resume();
+}
+
+void JobShell::on_look(const RanksLookedAt& seen) {
+  RanksLookedAt of_job = seen;
+  for (RankEnded& ended : of_job.ended) ended.rank -= options_.first_rank;
+  tell_job(of_job);
+}
+
+LineTarget& JobShell::lines_of(int rank, bool error) {
+  const RankOutput& output = *outputs_.at(static_cast<size_t>(rank - options_.first_rank));
+  return error ? *output.err : *output.out;
+}
+
+void JobShell::tell_job(const JobEvent& event) {
+  const auto now = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::steady_clock::now().time_since_epoch());
+  for (const JobAction& action : job_.on(event, now)) {
+    std::visit([this](const auto& what) { carry_out(what); }, action);
+  }
+}
+
+void JobShell::carry_out(const Say& action) {
+  console_.write_line(console_.err(), "zeroth: " + action.text);
+}
+
+void JobShell::carry_out(const SignalRanks& action) {
+  ranks_.signal(action.signal);
+}
+
+void JobShell::carry_out(const Grant& action) {
+  grace_timer_.start(action.time, [this] { tell_job(GraceOver{}); });
+}
+
+void JobShell::carry_out(const LookForStopped& action) {
+  stopped_timer_.start(action.time, [this] { tell_job(StillStopped{ranks_.find_stopped()}); });
+}
+
+void JobShell::carry_out(const Finish& /*action*/) {
+  grace_timer_.cancel();
+  ranks_.finish([this] { end_output(); });
+}
+
+void JobShell::carry_out(const Leave& /*action*/) {
+  io_.stop();
+}
+
+// Once all is written, the loop has nothing left to wait for.
+void JobShell::end_output() {
+  console_.keep_progress();
+  console_.out().when_empty([this] { console_.err().when_empty([this] { io_.stop(); }); });
+}
+
+// Unless they are what stands right above on the same screen. Peers of a rank that was killed print
+// on without a word of it, so there they are always repeated.
+std::string JobShell::with_last_words(const Death& death) {
+  const Tail& tail = outputs_[static_cast<size_t>(death.rank)]->tail;
+  const bool repeat = death.ending.by_signal && outputs_.size() > 1;
+  const bool shown = !repeat && tail.ends(console_.err());
+  Death told = death;
+  told.rank += options_.first_rank;
+  return describe_death(told) + (shown ? "" : describe_last_lines(tail.lines()));
+}
+
+}  // namespace zeroth::launcher

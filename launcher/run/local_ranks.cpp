@@ -1,0 +1,143 @@
+#include "launcher/run/local_ranks.h"
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include "launcher/run/orphans.h"
+
+namespace zeroth::launcher {
+namespace {
+
+constexpr std::chrono::milliseconds kOrphanLimit{1000};  // only one stuck in the kernel takes it
+
+}  // namespace
+
+LocalRanks::LocalRanks(boost::asio::io_context& io, const LocalRanksOptions& options)
+    : io_(io),
+      options_(options),
+      guard_(std::in_place),
+      oom_(options.system_root),
+      children_(io, SIGCHLD),
+      output_timer_(io) {
+  ::signal(SIGPIPE, SIG_IGN);
+  adopt_orphans();
+}
+
+void LocalRanks::start(const Program& program, const std::vector<RankSpec>& specs,
+                       RanksListener& listener) {
+  listener_ = &listener;
+  for (const RankSpec& spec : specs) start_rank(program, spec);
+  wait_for_children();
+  look();
+}
+
+void LocalRanks::start_rank(const Program& program, const RankSpec& spec) {
+  RankSpec marked = spec;
+  marked.env.emplace_back(Guard::kVariable, guard_->mark());
+  ranks_.push_back(std::make_unique<Rank>(Rank{spec.rank, RankProcess::start(program, marked)}));
+  Rank& rank = *ranks_.back();
+  const auto open = [&](FileDescriptor& source, bool error) {
+    auto stream =
+        std::make_unique<RankStream>(io_, std::move(source), listener_->lines_of(spec.rank, error));
+    stream->start([this] { finish_output(); });
+    return stream;
+  };
+  rank.out = open(rank.process.out, false);
+  rank.err = open(rank.process.err, true);
+}
+
+void LocalRanks::wait_for_children() {
+  children_.async_wait([this](boost::system::error_code error, int) {
+    if (error) return;
+    look();
+    wait_for_children();
+  });
+}
+
+void LocalRanks::look() {
+  if (std::none_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank->runs(); }))
+    return;
+  const std::string warning = guard_->renew_if_ended();
+  if (!warning.empty()) listener_->on_warning(warning);
+  RanksLookedAt seen;
+  std::vector<pid_t> known = {guard_->pid()};
+  for (const auto& rank : ranks_) {
+    if (!rank->runs()) continue;
+    if (const auto ending = rank->process.poll_ending()) {
+      seen.ended.push_back(take_ending(*rank, *ending));
+    } else {
+      known.push_back(rank->process.pid());
+    }
+  }
+  reap_orphans(known);
+  seen.stopped = find_stopped();
+  listener_->on_look(seen);
+}
+
+RankEnded LocalRanks::take_ending(Rank& rank, Ending ending) {
+  rank.process.kill_and_reap();
+  rank.out->drain();
+  rank.err->drain();
+  RankEnded ended{.rank = rank.number, .ending = ending};
+  if (ending.failed() && !killed_) ended.reason = oom_.explain(ending);
+  return ended;
+}
+
+std::vector<StoppedRank> LocalRanks::find_stopped() const {
+  std::vector<StoppedRank> stopped;
+  for (const auto& rank : ranks_)
+    if (rank->runs() && rank->process.is_stopped())
+      stopped.push_back({rank->number, rank->process.pid()});
+  return stopped;
+}
+
+void LocalRanks::signal(int number) {
+  if (number == SIGKILL) killed_ = true;
+  for (const auto& rank : ranks_)
+    if (rank->runs()) rank->process.signal_group(number);
+}
+
+void LocalRanks::suspend() {
+  for (const auto& rank : ranks_)
+    if (rank->runs() && !rank->process.is_stopped()) suspended_.push_back(&rank->process);
+  for (const RankProcess* process : suspended_) process->signal_group(SIGSTOP);
+}
+
+void LocalRanks::resume() {
+  for (const RankProcess* process : std::exchange(suspended_, {})) process->signal_group(SIGCONT);
+}
+
+void LocalRanks::finish(std::function<void()> done) {
+  on_finished_ = std::move(done);
+  end_processes();
+  output_timer_.start(options_.output_grace, [this] { close_output(); });
+  finish_output();
+}
+
+void LocalRanks::end_processes() {
+  for (const auto& rank : ranks_) rank->process.kill_and_reap();
+  guard_.reset();
+  kill_orphans(kOrphanLimit);
+}
+
+void LocalRanks::close_output() {
+  for (const auto& rank : ranks_) {
+    for (RankStream* stream : {rank->out.get(), rank->err.get()}) {
+      stream->drain();
+      stream->close();
+    }
+  }
+}
+
+// Once all is read.
+void LocalRanks::finish_output() {
+  const auto is_open = [](const auto& rank) {
+    return rank->out->is_open() || rank->err->is_open();
+  };
+  if (!on_finished_ || std::any_of(ranks_.begin(), ranks_.end(), is_open)) return;
+  output_timer_.cancel();
+  std::exchange(on_finished_, nullptr)();
+}
+
+}  // namespace zeroth::launcher

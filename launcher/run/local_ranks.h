@@ -1,0 +1,76 @@
+// The ranks that are processes of this machine.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "launcher/run/guard.h"
+#include "launcher/run/oom_watch.h"
+#include "launcher/run/rank_plan.h"
+#include "launcher/run/rank_process.h"
+#include "launcher/run/ranks.h"
+#include "launcher/run/running_timer.h"
+
+namespace zeroth::launcher {
+
+struct LocalRanksOptions {
+  std::filesystem::path system_root = "/";      // see oom_watch.h
+  std::chrono::milliseconds output_grace{500};  // for output that a process holds open
+};
+
+// Ranks die with the calling thread, which must be the main thread, and what they started with the
+// calling process, whose children all belong to the job. Its end ends them too.
+class LocalRanks final : public Ranks {
+ public:
+  LocalRanks(boost::asio::io_context& io, const LocalRanksOptions& options);
+  LocalRanks(const LocalRanks&) = delete;
+  LocalRanks& operator=(const LocalRanks&) = delete;
+  ~LocalRanks() override { end_processes(); }
+
+  // Once. Throws ProgramError or Error if a rank cannot be started.
+  void start(const Program& program, const std::vector<RankSpec>& specs, RanksListener& listener);
+
+  void signal(int number) override;
+  std::vector<StoppedRank> find_stopped() const override;
+  void suspend() override;
+  void resume() override;
+  void finish(std::function<void()> done) override;
+  std::optional<int64_t> take_new_oom_kills() override { return oom_.take_new_kills(); }
+
+ private:
+  struct Rank {
+    int number;
+    RankProcess process;
+    std::unique_ptr<RankStream> out = {};
+    std::unique_ptr<RankStream> err = {};
+
+    bool runs() const { return process.pid() > 0; }
+  };
+
+  void start_rank(const Program& program, const RankSpec& spec);
+  void wait_for_children();
+  void look();
+  RankEnded take_ending(Rank& rank, Ending ending);
+  void end_processes();
+  void close_output();
+  void finish_output();
+
+  boost::asio::io_context& io_;
+  LocalRanksOptions options_;
+  std::optional<Guard> guard_;
+  OomWatch oom_;
+  boost::asio::signal_set children_;
+  RunningTimer output_timer_;
+  RanksListener* listener_ = nullptr;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::vector<const RankProcess*> suspended_;
+  bool killed_ = false;  // ranks that end from now on were killed by us
+  std::function<void()> on_finished_;
+};
+
+}  // namespace zeroth::launcher
