@@ -18,6 +18,7 @@
 #include "base/standard_streams.h"
 #include "launcher/check_config.h"
 #include "launcher/checkpoint_command.h"
+#include "launcher/cluster/agent.h"
 #include "launcher/cluster/cluster_plan.h"
 #include "launcher/cluster/dry_run.h"
 #include "launcher/export_command.h"
@@ -62,6 +63,11 @@ int tell_of_checkpoints(const std::vector<std::string>& arguments) {
 int export_a_model(const std::vector<std::string>& arguments) {
   write_all(STDOUT_FILENO, export_command(arguments));
   return 0;
+}
+
+// What a launcher starts on each of several hosts.
+int agent(const std::vector<std::string>& arguments) {
+  return run_agent(parse_agent_options(arguments, own_variable), own_folder());
 }
 
 int report() {
@@ -192,6 +198,7 @@ int main(int argc, char** argv) {
       return tell_of_checkpoints({argv + 2, argv + argc});
     if (argc > 1 && std::string_view(argv[1]) == "export")
       return export_a_model({argv + 2, argv + argc});
+    if (argc > 1 && std::string_view(argv[1]) == "agent") return agent({argv + 2, argv + argc});
     const LaunchOptions options = parse_command_line({argv + 1, argv + argc});
     if (options.report) return report();
     if (options.answer.empty()) return launch(options, now.count());

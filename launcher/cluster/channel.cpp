@@ -1,5 +1,7 @@
 #include "launcher/cluster/channel.h"
 
+#include <fcntl.h>
+
 #include <array>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/error.hpp>
@@ -20,6 +22,10 @@ std::string reason_of(const boost::system::error_code& error) {
 }
 
 }  // namespace
+
+void keep_from_children(int socket) {
+  ::fcntl(socket, F_SETFD, FD_CLOEXEC);
+}
 
 Channel::Channel(tcp::socket socket, Seals seals)
     : socket_(std::move(socket)), seals_(std::move(seals)) {

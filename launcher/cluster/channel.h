@@ -12,6 +12,10 @@
 
 namespace zeroth::launcher {
 
+// Keeps a socket from the processes that are started here: one that held it would hold the
+// connection too. Asio does not.
+void keep_from_children(int socket);
+
 // Callbacks run in the io_context's thread, and none after close().
 class Channel : public std::enable_shared_from_this<Channel> {
  public:

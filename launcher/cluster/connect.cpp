@@ -86,7 +86,10 @@ class Attempt {
     if (reason.empty()) reason = step([&] { read(proof); });
     if (!reason.empty()) return nullptr;
     const auto seals = handshake.accept(proof);
-    if (seals) return std::make_shared<Channel>(std::move(socket_), *seals);
+    if (seals) {
+      keep_from_children(socket_.native_handle());
+      return std::make_shared<Channel>(std::move(socket_), *seals);
+    }
     reason = "what answers there does not know the run's secret";
     return nullptr;
   }

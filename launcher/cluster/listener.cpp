@@ -59,6 +59,7 @@ Listener::Listener(boost::asio::io_context& io,
     const tcp::endpoint endpoint(address, 0);
     error_code error;
     acceptor.open(endpoint.protocol(), error);
+    if (!error) keep_from_children(acceptor.native_handle());
     if (!error) acceptor.bind(endpoint, error);
     if (!error) acceptor.listen(Acceptor::max_listen_connections, error);
     if (error)
@@ -93,6 +94,7 @@ void Listener::accept(Acceptor& acceptor) {
 }
 
 void Listener::welcome(tcp::socket socket) {
+  keep_from_children(socket.native_handle());
   if (strangers_.size() >= options_.most_strangers) dismiss(*strangers_.front(), refused_.crowded);
   const auto stranger = std::make_shared<Stranger>(std::move(socket), secret_);
   strangers_.push_back(stranger);

@@ -19,7 +19,7 @@ void visit_fields(Record& r, Visit& visit) {
   if constexpr (std::same_as<T, Warning>) visit(r.text);
   if constexpr (std::same_as<T, Finished>) visit(r.oom_kills);
   if constexpr (std::same_as<T, RanksLookedAt>) visit(r.ended, r.stopped);
-  if constexpr (std::same_as<T, RankEnded>) visit(r.rank, r.ending, r.reason);
+  if constexpr (std::same_as<T, RankEnded>) visit(r.rank, r.ending, r.reason);  // the host is known
   if constexpr (std::same_as<T, Ending>) visit(r.by_signal, r.number);
   if constexpr (std::same_as<T, StoppedRank>) visit(r.rank, r.pid);
   if constexpr (std::same_as<T, Signalled>) visit(r.signal);

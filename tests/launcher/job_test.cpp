@@ -252,6 +252,24 @@ TEST_CASE("stopped ranks are named once, with the way to continue them") {
   CHECK(ranks.tell({{0, 40}, {1, 41}}, 2) == "");
 }
 
+TEST_CASE("stopped ranks of several hosts are named with where to continue them") {
+  StoppedRanks ranks;
+  CHECK(ranks.tell({{0, 40, "a"}, {5, 41, "b"}}, 8) ==
+        "ranks 0, 5 are stopped (SIGSTOP or a debugger): the others will wait for them; to let "
+        "them go on: kill -CONT 40 (on host a) 41 (on host b)");
+}
+
+TEST_CASE("a lost host ends the job with 1, and is told before what its loss did to others") {
+  Job job(2, {});
+  RanksLookedAt lost;
+  lost.ended.push_back({.rank = 1, .ending = kLost, .host = "b", .lost = "no word for 15 s"});
+  CHECK(job.on(lost, milliseconds(0)) == kEndAll);
+  CHECK(job.on(ended(0, kByTerm), milliseconds(5)) == kFinish);
+  const JobOutcome outcome = job.outcome(tell, std::nullopt);
+  CHECK(outcome.status == 1);
+  CHECK(outcome.message == "host b is lost: no word for 15 s; rank 1 ran there");
+}
+
 TEST_CASE("a job whose ranks are all stopped is told from one that waits for some of them") {
   StoppedRanks ranks;
   CHECK(ranks.tell({{0, 40}, {1, 41}}, 2) ==

@@ -20,13 +20,13 @@ void redirect(int output, const std::filesystem::path& file, int fd) {
   ::dup2(given ? output : ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600), fd);
 }
 
-[[noreturn]] void become_zeroth(const std::vector<std::string>& arguments,
-                                const Environment& environment) {
+[[noreturn]] void become(const std::string& program, const std::vector<std::string>& arguments,
+                         const Environment& environment) {
   ::signal(SIGHUP, SIG_DFL);  // also when the tests run under nohup
   ::setenv("DS_ACCELERATOR", "cpu", 1);
   ::unsetenv("OMP_NUM_THREADS");
   for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
-  std::vector<std::string> command = {ZEROTH_BIN_DIR "/zeroth"};
+  std::vector<std::string> command = {ZEROTH_BIN_DIR "/" + program};
   command.insert(command.end(), arguments.begin(), arguments.end());
   std::vector<char*> pointers;
   for (std::string& word : command) pointers.push_back(word.data());
@@ -38,7 +38,7 @@ void redirect(int output, const std::filesystem::path& file, int fd) {
 }  // namespace
 
 Launched::Launched(const std::vector<std::string>& arguments, const Environment& environment,
-                   int output)
+                   int output, const std::string& program)
     : since_(std::chrono::steady_clock::now()) {
   const std::filesystem::path pids = folder_.path() / "pids";
   std::filesystem::create_directory(pids);
@@ -48,7 +48,7 @@ Launched::Launched(const std::vector<std::string>& arguments, const Environment&
   if (pid_ != 0) return;
   redirect(output, folder_.path() / "out", STDOUT_FILENO);
   redirect(output, folder_.path() / "err", STDERR_FILENO);
-  become_zeroth(arguments, all);
+  become(program, arguments, all);
 }
 
 Launched::~Launched() {

@@ -16,7 +16,7 @@ namespace zeroth::launcher {
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
-// Starts `ZEROTH_BIN_DIR/zeroth arguments...` with outputs into files, or both into `output` where
+// Starts `ZEROTH_BIN_DIR/PROGRAM arguments...` with outputs into files, or both into `output` where
 // one is given (not owned). DS_ACCELERATOR is cpu and OMP_NUM_THREADS is not set unless
 // `environment` says otherwise.
 class Launched {
@@ -29,7 +29,7 @@ class Launched {
   };
 
   explicit Launched(const std::vector<std::string>& arguments, const Environment& environment = {},
-                    int output = -1);
+                    int output = -1, const std::string& program = "zeroth");
   Launched(const Launched&) = delete;
   Launched& operator=(const Launched&) = delete;
   ~Launched();  // kills what still runs

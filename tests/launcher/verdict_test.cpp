@@ -59,6 +59,18 @@ TEST_CASE("a death's message holds the rank, how, and the last lines") {
   CHECK(describe_death(explained) == "rank 1 was killed by SIGKILL (out of memory)");
 }
 
+TEST_CASE(
+    "a death on one of several hosts names it, and a lost host is the cause of its ranks' ends") {
+  Death there = killed(5, SIGKILL);
+  there.host = "node2";
+  there.reason = "out of memory";
+  CHECK(describe_death(there) == "rank 5 on host node2 was killed by SIGKILL (out of memory)");
+  there.ending = kLost;
+  there.lost = "no word for 15 s";
+  CHECK(describe_death(there) == "host node2 is lost: no word for 15 s; rank 5 ran there");
+  CHECK(exit_status(kLost) == 1);
+}
+
 TEST_CASE("a rank obeys a signal by 0, by dying of it, or by a shell's code for it") {
   CHECK(obeyed({false, 0}, SIGTERM));
   CHECK(obeyed({true, SIGTERM}, SIGTERM));

@@ -1,0 +1,239 @@
+#include "launcher/cluster/agent.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <csignal>
+#include <fstream>
+#include <optional>
+#include <utility>
+
+#include "base/printable.h"
+#include "base/standard_streams.h"
+#include "launcher/cluster/agent_lines.h"
+#include "launcher/cluster/connect.h"
+#include "launcher/cluster/host_job.h"
+#include "launcher/cluster/watched_channel.h"
+#include "launcher/run/find_program.h"
+#include "launcher/run/local_ranks.h"
+
+namespace zeroth::launcher {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kConnectLimit{60'000}, kSilence{15'000};
+constexpr milliseconds kGoodbye{5'000};  // for the launcher to take the last message
+
+void say(const std::string& line) {
+  write_all(STDERR_FILENO, printable_message(fmt::format("zeroth agent: {}\n", line)));
+}
+
+std::string own_name() {
+  char name[256] = {};
+  ::gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+std::string boot_id() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id;
+}
+
+class Agent final : public RanksListener {
+ public:
+  Agent(boost::asio::io_context& io, std::shared_ptr<Channel> channel, const HmacKey& secret,
+        std::filesystem::path own_folder);
+
+  int run(int node);
+
+  void on_look(const RanksLookedAt& seen) override;
+  void on_signal(int /*signal*/) override {}  // of other processes: there are none
+  void on_warning(const std::string& text) override { tell(Warning{text}); }
+  LineTarget& lines_of(int rank, bool error) override;
+
+ private:
+  void on(const RemoteJob& job);
+  void on(const Start& start);
+  void on(const SignalRanks& message);
+  void on(const Suspend& message);
+  void on(const Taken& message) { lines_.on_taken(message.bytes); }
+  void on(const FinishUp& message);
+  template <typename Other>
+  void on(const Other& /*message*/) {
+    throw Error("a message that is no launcher's");
+  }
+
+  void start_ranks(const RankPlan& plan);
+  void tell(const Message& message);
+  void wait_for_signals();
+  void on_own_signal(int signal);
+  void on_lost(const std::string& why);
+  void end(int status);
+
+  boost::asio::io_context& io_;
+  std::string rank_secret_;
+  std::filesystem::path own_folder_;
+  boost::asio::signal_set signals_;
+  RunningTimer timer_;
+  AgentLines lines_;
+  WatchedChannel launcher_;
+  std::optional<HostJob> job_;
+  std::optional<Start> start_;
+  std::optional<LocalRanks> ranks_;
+  size_t running_ = 0;
+  bool lost_ = false;
+  int status_ = 1;
+};
+
+Agent::Agent(boost::asio::io_context& io, std::shared_ptr<Channel> channel, const HmacKey& secret,
+             std::filesystem::path own_folder)
+    : io_(io),
+      rank_secret_(derive_rank_secret(secret)),
+      own_folder_(std::move(own_folder)),
+      signals_(io, SIGINT, SIGTERM),
+      timer_(io),
+      lines_(io, [this](const Lines& lines) { launcher_.send(lines); }),
+      launcher_(io, std::move(channel), kSilence,
+                {[this](const Message& message) {
+                   std::visit([this](const auto& what) { on(what); }, message);
+                 },
+                 [this](const std::string& why) { on_lost(why); }}) {}
+
+int Agent::run(int node) {
+  wait_for_signals();
+  tell(Hello{.version = ZEROTH_VERSION, .host = own_name(), .boot_id = boot_id(), .node = node});
+  io_.run();
+  return status_;
+}
+
+// Lines that came before stay before.
+void Agent::tell(const Message& message) {
+  lines_.flush();
+  launcher_.send(message);
+}
+
+void Agent::on(const RemoteJob& job) {
+  if (job_) throw Error("a second job");
+  launcher_.set_silence(job.silence);
+  job_.emplace(job, own_folder_);
+  std::visit([this](const auto& answer) { tell(answer); }, job_->look_around());
+}
+
+void Agent::on(const Start& start) {
+  if (!job_ || start_) throw Error("a start without its job");
+  start_ = start;
+  RankPlan plan;
+  int status = 1;
+  std::string reason;
+  try {
+    plan = job_->plan(start, rank_secret_);
+    start_ranks(plan);
+    return;
+  } catch (const ProgramError& error) {
+    status = error.status();
+    reason = error.what();
+  } catch (const Error& error) {
+    reason = error.what();
+  }
+  ranks_.reset();  // those that had started
+  running_ = 0;
+  RanksLookedAt failed;
+  const int num_ranks = static_cast<int>(job_->job().slots.size());
+  for (int i = 0; i < num_ranks; ++i)
+    failed.ended.push_back(
+        {.rank = start.first_rank + i, .ending = {false, status}, .reason = reason});
+  tell(failed);
+}
+
+void Agent::start_ranks(const RankPlan& plan) {
+  running_ = plan.ranks.size();
+  ranks_.emplace(io_, LocalRanksOptions{});
+  ranks_->start(job_->program(), plan.ranks, *this);
+}
+
+LineTarget& Agent::lines_of(int rank, bool error) {
+  return lines_.of(rank, error, rank == 0 && !error && start_->terminal_columns);
+}
+
+void Agent::on_look(const RanksLookedAt& seen) {
+  running_ -= std::min(running_, seen.ended.size());
+  tell(seen);
+  if (lost_ && running_ == 0) end(1);
+}
+
+void Agent::on(const SignalRanks& message) {
+  if (ranks_) ranks_->signal(message.signal);
+}
+
+void Agent::on(const Suspend& message) {
+  launcher_.excuse(message.stop);
+  if (!ranks_) return;
+  message.stop ? ranks_->suspend() : ranks_->resume();
+}
+
+void Agent::on(const FinishUp& /*message*/) {
+  const auto say_goodbye = [this] {
+    tell(Finished{ranks_ ? ranks_->take_new_oom_kills() : std::nullopt});
+    status_ = 0;  // the launcher may be gone once it has this
+    timer_.start(kGoodbye, [this] { io_.stop(); });
+  };
+  ranks_ ? ranks_->finish(say_goodbye) : say_goodbye();
+}
+
+void Agent::wait_for_signals() {
+  signals_.async_wait([this](boost::system::error_code error, int signal) {
+    if (error) return;
+    on_own_signal(signal);
+    wait_for_signals();
+  });
+}
+
+// Whoever ends this process, as a batch system does, means the job.
+void Agent::on_own_signal(int signal) {
+  if (running_ > 0 && !lost_) return tell(Signalled{signal});
+  if (running_ > 0) return ranks_->signal(SIGKILL);
+  status_ = 128 + signal;
+  io_.stop();
+}
+
+void Agent::on_lost(const std::string& why) {
+  if (status_ == 0) return io_.stop();
+  lost_ = true;
+  lines_.drop_all();
+  if (running_ == 0) {
+    say(start_ ? fmt::format("the launcher is lost: {}", why)
+               : fmt::format("the launcher has let this host go: {}", why));
+    return end(1);
+  }
+  say(fmt::format("the launcher is lost: {}; its ranks are ended", why));
+  ranks_->resume();
+  for (const int signal : {SIGTERM, SIGCONT}) ranks_->signal(signal);
+  timer_.start(job_->job().failure_grace, [this] { ranks_->signal(SIGKILL); });
+}
+
+void Agent::end(int status) {
+  status_ = status;
+  timer_.cancel();
+  if (!ranks_) return io_.stop();
+  ranks_->finish([this] { io_.stop(); });
+}
+
+}  // namespace
+
+int run_agent(const AgentOptions& options, const std::filesystem::path& own_folder) {
+  const HmacKey secret(take_secret(options));
+  // Ranks of several hosts have no input: that of their agents is the starter's.
+  const FileDescriptor null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  ::dup2(null.get(), STDIN_FILENO);
+  boost::asio::io_context io;
+  auto channel = connect_to_launcher(io, options.launcher, secret, kConnectLimit);
+  return Agent(io, std::move(channel), secret, own_folder).run(options.node);
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,127 @@
+#include "launcher/cluster/agent_options.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/file_descriptor.h"
+#include "base/printable.h"
+#include "base/process_limits.h"
+#include "base/units.h"
+#include "launcher/flags/cli.h"
+
+namespace zeroth::launcher {
+namespace {
+
+constexpr size_t kLeastSecret = 32, kMostSecret = 4096;
+// OpenMPI's own first: it sets those of PMI in some builds, and Slurm's are around it in a job.
+constexpr std::array<const char*, 4> kTaskNumbers = {"OMPI_COMM_WORLD_RANK", "PMI_RANK",
+                                                     "PMIX_RANK", "SLURM_PROCID"};
+
+int number_of(const std::string& text, const std::string& name) {
+  const auto number = parse_number<int>(text);
+  if (!number || *number < 0)
+    throw UsageError("agent: {} is '{}', not a number of a host", name, shortened(text));
+  return *number;
+}
+
+int task_number(const Lookup& lookup) {
+  for (const char* name : kTaskNumbers)
+    if (const auto text = lookup(name)) return number_of(*text, name);
+  throw UsageError(
+      "agent: --node is not given, and neither OMPI_COMM_WORLD_RANK, PMI_RANK, PMIX_RANK nor "
+      "SLURM_PROCID is set");
+}
+
+std::string read_line(int fd, const std::string& source) {
+  std::string line;
+  char byte = 0;
+  while (line.size() <= kMostSecret) {  // no more than the line: the rest is somebody else's
+    const ssize_t count = ::read(fd, &byte, 1);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw Error("the run's secret from {}: {}", source, system_reason(errno));
+    if (count == 0 || byte == '\n') break;
+    line.push_back(byte);
+  }
+  return line;
+}
+
+std::string take_file(const std::string& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (file.get() < 0) throw Error("--secret-file {}: {}", path, system_reason(errno));
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode))
+    throw Error("--secret-file {}: not a file", path);
+  if (status.st_uid != ::geteuid())
+    throw Error("--secret-file {}: it belongs to user {}, expected {}", path, status.st_uid,
+                ::geteuid());
+  if ((status.st_mode & 077) != 0)
+    throw Error("--secret-file {}: others may use it (mode {:03o}), expected 600", path,
+                status.st_mode & 0777);
+  std::string secret = read_line(file.get(), path);
+  if (::unlink(path.c_str()) != 0)
+    throw Error("--secret-file {} cannot be removed: {}", path, system_reason(errno));
+  return secret;
+}
+
+std::string take_variable(const std::string& name) {
+  const auto value = own_variable(name);
+  if (!value) throw Error("--secret-env {}: it is not set", shortened(name));
+  ::unsetenv(name.c_str());
+  return *value;
+}
+
+}  // namespace
+
+AgentOptions parse_agent_options(const std::vector<std::string>& arguments, const Lookup& lookup) {
+  AgentOptions options;
+  std::optional<int> node;
+  int sources = 0;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& flag = arguments[i];
+    if (flag == "--secret-stdin") {
+      options.secret_on_stdin = true;
+      ++sources;
+      continue;
+    }
+    const bool is_known = flag == "--launcher" || flag == "--node" || flag == "--secret-env" ||
+                          flag == "--secret-file";
+    if (!is_known) throw UsageError("agent: '{}' is not known", shortened(flag));
+    if (i + 1 == arguments.size()) throw UsageError("agent: {} takes a value", flag);
+    const std::string& value = arguments[++i];
+    if (flag == "--launcher") options.launcher = value;
+    if (flag == "--node") node = number_of(value, flag);
+    if (flag == "--secret-env") options.secret_variable = value;
+    if (flag == "--secret-file") options.secret_file = value;
+    if (flag.starts_with("--secret")) ++sources;
+  }
+  if (options.launcher.empty()) throw UsageError("agent: --launcher is missing");
+  if (sources != 1)
+    throw UsageError("agent: one of --secret-stdin, --secret-env and --secret-file, not {}",
+                     sources);
+  options.node = node ? *node : task_number(lookup);
+  return options;
+}
+
+std::optional<std::string> own_variable(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+std::string take_secret(const AgentOptions& options) {
+  const std::string secret = options.secret_on_stdin ? read_line(STDIN_FILENO, "standard input")
+                             : !options.secret_file.empty()
+                                 ? take_file(options.secret_file)
+                                 : take_variable(options.secret_variable);
+  if (secret.size() < kLeastSecret || secret.size() > kMostSecret)
+    throw Error("the run's secret has {} characters, expected {} to {}", secret.size(),
+                kLeastSecret, kMostSecret);
+  return secret;
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,96 @@
+#include "launcher/cluster/host_job.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <utility>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "base/process_limits.h"
+#include "launcher/cluster/model_digest.h"
+#include "launcher/machine/master_address.h"
+#include "launcher/run/find_program.h"
+
+namespace zeroth::launcher {
+namespace {
+
+constexpr int kOpenFiles = 24, kOpenFilesOfRank = 4;  // of an agent, at most, with room
+
+}  // namespace
+
+HostJob::HostJob(const RemoteJob& job, std::filesystem::path own_folder)
+    : job_(job), own_folder_(std::move(own_folder)) {
+  options_.timeout_seconds = job_.timeout_seconds;
+  options_.bind_cores = job_.bind_cores;
+  options_.bind_core_list = job_.bind_core_list;
+  options_.share_gpus = job_.share_gpus;
+}
+
+template <typename Step>
+void HostJob::attempt(const Step& step) {
+  try {
+    step();
+  } catch (const Error& error) {
+    problems_.texts.emplace_back(error.what());
+  }
+}
+
+std::variant<Ready, Problems> HostJob::look_around() {
+  Ready ready;
+  attempt([&] { take_surroundings(); });
+  attempt([&] { find_program_file(); });
+  attempt([&] { find_slots(); });
+  attempt([&] { ready.master_port = resolve_master_port(job_.master_port); });
+  attempt([&] { ready.model = model_digest(model_argument(job_.command)); });
+  if (!problems_.texts.empty()) return problems_;
+  ready.accelerator = name_of(request_.accelerator);
+  attempt([&] { ready.notes = plan_ranks(options_, request_).notes; });
+  if (!problems_.texts.empty()) return problems_;
+  return ready;
+}
+
+void HostJob::take_surroundings() {
+  for (const auto& [name, value] : job_.env) ::setenv(name.c_str(), value.c_str(), 1);
+  if (::chdir(job_.folder.c_str()) != 0)
+    throw Error("the working folder {}: {}", shortened(job_.folder, 1000), system_reason(errno));
+  ::setenv("PWD", job_.folder.c_str(), 1);
+}
+
+void HostJob::find_program_file() {
+  if (job_.command.empty()) throw Error("there is no program to start");
+  program_ = {find_program(job_.command[0], own_folder_, LaunchEnvironment::from_process().path),
+              job_.command};
+}
+
+void HostJob::find_slots() {
+  const LaunchEnvironment environment = LaunchEnvironment::from_process();
+  check_timeout(environment.deepspeed_timeout);
+  request_.machine = probe_machine(environment);
+  request_.accelerator = resolve_accelerator(environment.ds_accelerator, request_.machine);
+  request_.choice = take_slots(job_.slots, request_.accelerator, request_.machine, job_.share_gpus);
+  request_.user_sets_threads = environment.omp_num_threads.has_value();
+  request_.user_sets_nccl_socket = environment.nccl_socket_ifname.has_value();
+  require_open_files(kOpenFiles + kOpenFilesOfRank * request_.choice.num_ranks);
+}
+
+RankPlan HostJob::plan(const Start& start, const std::string& secret) {
+  request_.part = {.host = start.host,
+                   .num_hosts = start.num_hosts,
+                   .first_rank = start.first_rank,
+                   .world_size = start.world_size};
+  request_.master_addr = start.master_addr;
+  request_.master_port = start.master_port;
+  request_.launch_time = start.launch_time;
+  request_.terminal_columns = start.terminal_columns;
+  if (start.num_hosts == 1 && start.world_size > 1) {
+    meeting_ = MemoryFile::create("zeroth-meeting");
+    request_.meeting = meeting_->ticket();
+  }
+  RankPlan plan = plan_ranks(options_, request_);
+  for (RankSpec& spec : plan.ranks) spec.env.emplace_back("ZEROTH_SECRET", secret);
+  return plan;
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,48 @@
+#include "launcher/cluster/model_digest.h"
+
+#include <filesystem>
+#include <set>
+#include <string_view>
+
+#include "base/regular_file.h"
+#include "base/sha256.h"
+
+namespace zeroth::launcher {
+namespace {
+
+constexpr size_t kMostBytes = size_t{256} << 20;  // an index of a million tensors has 100 MB
+
+bool says_what_it_is(const std::string& name) {
+  return name == "config.json" || name.ends_with(".index.json");
+}
+
+}  // namespace
+
+std::string model_argument(const std::vector<std::string>& command) {
+  std::string folder;
+  for (size_t i = 1; i < command.size(); ++i) {
+    for (const std::string_view flag : {"--model", "--model_name_or_path"}) {
+      if (command[i] == flag && i + 1 < command.size()) folder = command[i + 1];
+      if (command[i].starts_with(flag) && command[i].substr(flag.size()).starts_with('='))
+        folder = command[i].substr(flag.size() + 1);
+    }
+  }
+  return folder;
+}
+
+std::string model_digest(const std::string& folder) {
+  std::error_code none;
+  if (folder.empty() || !std::filesystem::is_directory(folder, none)) return "";
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none))
+    if (says_what_it_is(entry.path().filename().string()))
+      names.insert(entry.path().filename().string());
+  Sha256 digest;
+  for (const std::string& name : names) {
+    digest.add(name + '\0');
+    digest.add(bytes_of(Sha256::of(read_file(std::filesystem::path(folder) / name, kMostBytes))));
+  }
+  return hex_of(digest.finish());
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,27 @@
+// At which of its addresses hosts reach this machine.
+#pragma once
+
+#include <boost/asio/ip/address.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace zeroth::launcher {
+
+struct OwnAddresses {
+  std::vector<boost::asio::ip::address> addresses;  // each once
+  std::vector<std::string>
+      unknown;  // hosts whose name is not known here, as ssh's configuration may
+};
+
+// For each host the local end of the route to it; loopback for this machine by such a name. Sends
+// nothing but questions to name servers, which may take some seconds. For hosts that are unknown:
+// all addresses of this machine but loopback and those of one link only. `hosts` may be USER@HOST.
+OwnAddresses own_addresses_towards(const std::vector<std::string>& hosts);
+
+// MASTER_ADDR: where other hosts reach rank 0's host. `of_agents`: each host's agent as the
+// launcher sees it, rank 0's first; `of_launcher`: the launcher as each of these sees it. Pure.
+std::string choose_master(const std::vector<boost::asio::ip::address>& of_agents,
+                          const std::vector<boost::asio::ip::address>& of_launcher);
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,160 @@
+#include "launcher/cluster/remote_ranks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "launcher/cluster/agent_lines.h"
+
+namespace zeroth::launcher {
+namespace {
+
+constexpr std::chrono::milliseconds kFinishLimit{10'000};  // for orphans and last lines
+
+}  // namespace
+
+bool RemoteRanks::Host::end(int rank) {
+  const auto index = static_cast<size_t>(rank - at.first_rank);
+  const bool had = ended[index];
+  ended[index] = true;
+  return !had;
+}
+
+RemoteRanks::RemoteRanks(boost::asio::io_context& io, std::vector<RemoteHost> hosts)
+    : finish_timer_(io) {
+  for (RemoteHost& host : hosts) {
+    std::vector<bool> ended(static_cast<size_t>(host.num_ranks));
+    hosts_.push_back(std::make_unique<Host>(Host{std::move(host), std::move(ended)}));
+  }
+}
+
+void RemoteRanks::start(const std::vector<Start>& starts, RanksListener& listener) {
+  listener_ = &listener;
+  for (size_t i = 0; i < hosts_.size(); ++i) {
+    Host& host = *hosts_[i];
+    host.at.agent->set_handlers(
+        {[this, &host](const Message& message) { on_message(host, message); },
+         [this, &host](const std::string& why) { on_lost(host, why); }});
+    host.at.agent->send(starts.at(i));
+  }
+}
+
+void RemoteRanks::on_message(Host& host, const Message& message) {
+  std::visit([&](const auto& what) { on(host, what); }, message);
+}
+
+template <typename Other>
+void RemoteRanks::on(Host& /*host*/, const Other& /*message*/) {
+  throw Error("its agent said what no agent says now");
+}
+
+void RemoteRanks::on(Host& host, const Lines& message) {
+  LineTarget* full = nullptr;
+  for (const Lines::Line& line : message.lines) {
+    if (!host.has(line.rank)) throw Error("lines of rank {}, which is not there", line.rank);
+    LineTarget& target = listener_->lines_of(line.rank, line.error);
+    target.take(line.text, line.redraws ? LineEnd::kReturn : LineEnd::kNewline);
+    if (target.full()) full = &target;
+  }
+  const auto thank = [agent = host.at.agent, bytes = size_in_window(message)] {
+    agent->send(Taken{bytes});
+  };
+  full == nullptr ? thank() : full->when_empty(thank);
+}
+
+void RemoteRanks::on(Host& host, const RanksLookedAt& message) {
+  RanksLookedAt seen;
+  for (RankEnded ended : message.ended) {
+    if (!host.has(ended.rank)) throw Error("an end of rank {}, which is not there", ended.rank);
+    ended.host = host.at.name;
+    ended.reason = printable(ended.reason);
+    if (host.end(ended.rank)) seen.ended.push_back(ended);
+  }
+  host.stopped = message.stopped;
+  for (StoppedRank& rank : host.stopped) rank.host = host.at.name;
+  seen.stopped = find_stopped();
+  listener_->on_look(seen);
+}
+
+// A batch system signals all agents, though not at the same moment: that is one signal to the job.
+void RemoteRanks::on(Host& host, const Signalled& message) {
+  if (++host.signals <= signals_) return;
+  signals_ = host.signals;
+  listener_->on_signal(message.signal);
+}
+
+void RemoteRanks::on(Host& host, const Warning& message) {
+  listener_->on_warning(fmt::format("host {}: {}", host.at.name, printable(message.text)));
+}
+
+void RemoteRanks::on(Host& host, const Finished& message) {
+  host.finished = true;
+  if (message.oom_kills) oom_kills_ = oom_kills_.value_or(0) + *message.oom_kills;
+  host.at.agent->close();
+  check_finished();
+}
+
+void RemoteRanks::on_lost(Host& host, const std::string& why) {
+  if (on_finished_) return give_up(host, why);
+  host.stopped.clear();
+  RanksLookedAt seen;
+  for (int rank = host.at.first_rank; host.has(rank); ++rank) {
+    if (!host.end(rank)) continue;
+    seen.ended.push_back({.rank = rank, .ending = kLost, .host = host.at.name, .lost = why});
+  }
+  seen.stopped = find_stopped();
+  if (seen.ended.empty())
+    listener_->on_warning(
+        fmt::format("host {} is lost: {}; its ranks had ended", host.at.name, why));
+  listener_->on_look(seen);
+}
+
+void RemoteRanks::give_up(Host& host, const std::string& why) {
+  if (host.finished) return;
+  listener_->on_warning(
+      fmt::format("host {} is lost: {}; its last lines may be missing", host.at.name, why));
+  host.finished = true;
+  host.at.agent->close();
+  check_finished();
+}
+
+void RemoteRanks::tell_all(const Message& message) {
+  for (const auto& host : hosts_) host->at.agent->send(message);
+}
+
+void RemoteRanks::signal(int number) {
+  tell_all(SignalRanks{number});
+}
+
+std::vector<StoppedRank> RemoteRanks::find_stopped() const {
+  std::vector<StoppedRank> all;
+  for (const auto& host : hosts_) all.insert(all.end(), host->stopped.begin(), host->stopped.end());
+  return all;
+}
+
+void RemoteRanks::finish(std::function<void()> done) {
+  on_finished_ = std::move(done);
+  for (const auto& host : hosts_)
+    if (!host->at.agent->is_open()) host->finished = true;  // it was lost
+  tell_all(FinishUp{});
+  finish_timer_.start(kFinishLimit, [this] {
+    for (const auto& host : hosts_) give_up(*host, "it does not come to an end");
+  });
+  check_finished();
+}
+
+void RemoteRanks::check_finished() {
+  const auto is_finished = [](const auto& host) { return host->finished; };
+  if (!on_finished_ || !std::all_of(hosts_.begin(), hosts_.end(), is_finished)) return;
+  finish_timer_.cancel();
+  std::exchange(on_finished_, nullptr)();
+}
+
+std::optional<int64_t> RemoteRanks::take_new_oom_kills() {
+  return std::exchange(oom_kills_, std::nullopt);
+}
+
+}  // namespace zeroth::launcher

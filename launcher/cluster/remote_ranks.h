@@ -1,0 +1,75 @@
+// The ranks of several hosts, behind the connections of these hosts' agents.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/cluster/watched_channel.h"
+#include "launcher/run/ranks.h"
+#include "launcher/run/running_timer.h"
+
+namespace zeroth::launcher {
+
+struct RemoteHost {
+  std::string name;
+  int first_rank = 0;
+  int num_ranks = 0;
+  std::shared_ptr<WatchedChannel> agent = {};
+};
+
+// A host is lost when its agent's connection ends or is silent: its ranks then count as ended.
+class RemoteRanks final : public Ranks {
+ public:
+  RemoteRanks(boost::asio::io_context& io, std::vector<RemoteHost> hosts);
+  RemoteRanks(const RemoteRanks&) = delete;
+  RemoteRanks& operator=(const RemoteRanks&) = delete;
+
+  // `starts`: one for each host.
+  void start(const std::vector<Start>& starts, RanksListener& listener);
+
+  void signal(int number) override;
+  std::vector<StoppedRank> find_stopped() const override;
+  void suspend() override { tell_all(Suspend{true}); }
+  void resume() override { tell_all(Suspend{false}); }
+  void finish(std::function<void()> done) override;
+  std::optional<int64_t> take_new_oom_kills() override;
+
+ private:
+  struct Host {
+    RemoteHost at;
+    std::vector<bool> ended;  // by rank
+    std::vector<StoppedRank> stopped = {};
+    int signals = 0;  // that its agent was sent
+    bool finished = false;
+
+    bool has(int rank) const {
+      return rank >= at.first_rank && rank < at.first_rank + at.num_ranks;
+    }
+    bool end(int rank);  // false: it had
+  };
+
+  void on_message(Host& host, const Message& message);
+  void on(Host& host, const Lines& message);
+  void on(Host& host, const RanksLookedAt& message);
+  void on(Host& host, const Signalled& message);
+  void on(Host& host, const Warning& message);
+  void on(Host& host, const Finished& message);
+  template <typename Other>
+  void on(Host& host, const Other& message);
+
+  void on_lost(Host& host, const std::string& why);
+  void give_up(Host& host, const std::string& why);
+  void tell_all(const Message& message);
+  void check_finished();
+
+  std::vector<std::unique_ptr<Host>> hosts_;
+  RunningTimer finish_timer_;
+  RanksListener* listener_ = nullptr;
+  int signals_ = 0;  // that have been told of
+  std::optional<int64_t> oom_kills_;
+  std::function<void()> on_finished_;
+};
+
+}  // namespace zeroth::launcher

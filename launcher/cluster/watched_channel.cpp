@@ -1,0 +1,74 @@
+#include "launcher/cluster/watched_channel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace zeroth::launcher {
+
+using std::chrono::milliseconds;
+
+namespace {
+
+constexpr milliseconds kBeat{1000};
+
+milliseconds beat_of(milliseconds silence) {
+  return std::clamp(silence / 5, milliseconds(10), kBeat);
+}
+
+}  // namespace
+
+WatchedChannel::WatchedChannel(boost::asio::io_context& io, std::shared_ptr<Channel> channel,
+                               milliseconds silence, Handlers handlers)
+    : channel_(std::move(channel)),
+      handlers_(std::make_shared<Handlers>(std::move(handlers))),
+      timer_(io),
+      silence_(silence) {
+  channel_->start({[this](std::string_view bytes) {
+                     silent_for_ = milliseconds(0);
+                     const Message message = decode(bytes);
+                     if (std::holds_alternative<Heartbeat>(message)) return;
+                     const auto kept = handlers_;  // whatever the callback does to this
+                     kept->on_message(message);
+                   },
+                   [this](const std::string& why) { lose(why); }});
+  beat();
+}
+
+void WatchedChannel::set_silence(milliseconds silence) {
+  silence_ = silence;
+  silent_for_ = milliseconds(0);
+}
+
+void WatchedChannel::excuse(bool excused) {
+  excused_ = excused;
+  silent_for_ = milliseconds(0);
+}
+
+void WatchedChannel::beat() {
+  const milliseconds length = beat_of(silence_);
+  timer_.start(length, [this, length] {
+    if (!is_open()) return;
+    silent_for_ += excused_ ? milliseconds(0) : length;
+    if (silent_for_ >= silence_) {
+      channel_->close();
+      return lose(fmt::format("no word for {} s", std::chrono::duration<double>(silence_).count()));
+    }
+    send(Heartbeat{});
+    beat();
+  });
+}
+
+void WatchedChannel::lose(const std::string& why) {
+  timer_.cancel();
+  const auto kept = handlers_;
+  kept->on_lost(why);
+}
+
+void WatchedChannel::close() {
+  timer_.cancel();
+  channel_->close();
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,110 @@
+#include "launcher/cluster/agent_options.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <map>
+
+#include "launcher/flags/cli.h"
+#include "tests/support/temp_folder.h"
+
+namespace zeroth::launcher {
+namespace {
+
+using Words = std::vector<std::string>;
+
+const std::string kSecret(64, 'a');
+
+Lookup environment(std::map<std::string, std::string> variables) {
+  return [variables](const std::string& name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  };
+}
+
+std::string take_from_file(const std::string& path) {
+  AgentOptions options;
+  options.secret_file = path;
+  return take_secret(options);
+}
+
+}  // namespace
+
+TEST_CASE("an agent's command line names launcher, host and where the secret is") {
+  const AgentOptions options = parse_agent_options(
+      {"--launcher", "10.0.0.1:47,[::1]:48", "--node", "3", "--secret-stdin"}, environment({}));
+  CHECK(options.launcher == "10.0.0.1:47,[::1]:48");
+  CHECK(options.node == 3);
+  CHECK(options.secret_on_stdin);
+}
+
+TEST_CASE("without --node the task's number is taken from MPI or Slurm") {
+  const Words words = {"--launcher", "x", "--secret-env", "S"};
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"})
+    CHECK(parse_agent_options(words, environment({{name, "5"}})).node == 5);
+  CHECK(parse_agent_options(words,
+                            environment({{"OMPI_COMM_WORLD_RANK", "1"}, {"SLURM_PROCID", "0"}}))
+            .node == 1);
+  CHECK_THROWS_WITH_AS(parse_agent_options(words, environment({})),
+                       doctest::Contains("--node is not given"), UsageError);
+  CHECK_THROWS_WITH_AS(parse_agent_options(words, environment({{"PMI_RANK", "x"}})),
+                       "agent: PMI_RANK is 'x', not a number of a host", UsageError);
+}
+
+TEST_CASE("a command line that is not an agent's is refused") {
+  const auto refuse = [](const Words& words, const char* why) {
+    CHECK_THROWS_WITH_AS(parse_agent_options(words, environment({})), why, UsageError);
+  };
+  refuse({"--node", "0", "--secret-stdin"}, "agent: --launcher is missing");
+  refuse({"--launcher"}, "agent: --launcher takes a value");
+  refuse({"--launcher", "x", "--node", "-1", "--secret-stdin"},
+         "agent: --node is '-1', not a number of a host");
+  refuse({"--launcher", "x", "--node", "0"},
+         "agent: one of --secret-stdin, --secret-env and --secret-file, not 0");
+  refuse({"--launcher", "x", "--node", "0", "--secret-stdin", "--secret-file", "f"},
+         "agent: one of --secret-stdin, --secret-env and --secret-file, not 2");
+  refuse({"train"}, "agent: 'train' is not known");
+}
+
+TEST_CASE("a secret in a variable is gone from the environment once it is taken") {
+  ::setenv("ZEROTH_TEST_SECRET", kSecret.c_str(), 1);
+  AgentOptions options;
+  options.secret_variable = "ZEROTH_TEST_SECRET";
+  CHECK(take_secret(options) == kSecret);
+  CHECK_FALSE(own_variable("ZEROTH_TEST_SECRET"));
+  CHECK_THROWS_WITH_AS(take_secret(options), "--secret-env ZEROTH_TEST_SECRET: it is not set",
+                       Error);
+}
+
+TEST_CASE("a secret's file is removed once it is taken, and refused where others may read it") {
+  const TempFolder folder;
+  const std::string path = folder.path() / "secret";
+  std::ofstream(path) << kSecret << "\nmore\n";
+  ::chmod(path.c_str(), 0640);
+  CHECK_THROWS_WITH_AS(take_from_file(path),
+                       doctest::Contains("others may use it (mode 640), expected 600"), Error);
+  CHECK(std::filesystem::exists(path));
+  ::chmod(path.c_str(), 0600);
+  const std::string link = folder.path() / "link";
+  std::filesystem::create_symlink(path, link);
+  CHECK_THROWS_AS(take_from_file(link), Error);
+  CHECK(take_from_file(path) == kSecret);
+  CHECK_FALSE(std::filesystem::exists(path));
+  CHECK_THROWS_WITH_AS(take_from_file(path), doctest::Contains("No such file"), Error);
+  CHECK_THROWS_WITH_AS(take_from_file(folder.path()), doctest::Contains("not a file"), Error);
+}
+
+TEST_CASE("a secret that is too short to be one is refused") {
+  const TempFolder folder;
+  const std::string path = folder.path() / "secret";
+  std::ofstream(path) << "short\n";
+  ::chmod(path.c_str(), 0600);
+  CHECK_THROWS_WITH_AS(take_from_file(path),
+                       "the run's secret has 5 characters, expected 32 to 4096", Error);
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,99 @@
+#include "launcher/cluster/roll_call.h"
+
+#include <doctest/doctest.h>
+
+namespace zeroth::launcher {
+namespace {
+
+const Ready kReady{.accelerator = "cpu", .model = "", .master_port = 4711, .notes = {}};
+
+RollCall of_three() {
+  return RollCall({"a", "b", "c"}, "1.0");
+}
+
+Hello hello(int node, const std::string& version = "1.0") {
+  return {.version = version, .host = "its-own-name", .boot_id = "", .node = node};
+}
+
+void all_ready(RollCall& call, const std::vector<int>& nodes) {
+  for (const int node : nodes) {
+    CHECK(call.on_hello(hello(node)) == "");
+    call.on_ready(node, kReady);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("hosts that are all ready give no complaint") {
+  RollCall call = of_three();
+  CHECK_FALSE(call.is_complete());
+  all_ready(call, {1, 0});
+  CHECK_FALSE(call.is_complete());
+  CHECK_FALSE(call.all_have_come());
+  CHECK(call.on_hello(hello(2)) == "");
+  CHECK(call.all_have_come());
+  CHECK_FALSE(call.is_complete());
+  call.on_ready(2, kReady);
+  CHECK(call.is_complete());
+  CHECK(call.complaint() == "");
+  CHECK(call.ready(1).master_port == 4711);
+}
+
+TEST_CASE("an agent of no host, a second one of a host and one of another version are sent away") {
+  RollCall call = of_three();
+  CHECK(call.on_hello(hello(3)) == "agent 3 came, but there are 3 hosts");
+  CHECK(call.on_hello(hello(-1)) == "agent -1 came, but there are 3 hosts");
+  all_ready(call, {0, 1});
+  CHECK(call.on_hello(hello(0)) == "a second agent of host a came");
+  CHECK(call.on_hello(hello(2, "0.9\n")) == "it has Zeroth 0.9\\n, the launcher is 1.0");
+  CHECK(call.is_complete());
+  CHECK(call.complaint() == "host c: it has Zeroth 0.9\\n, the launcher is 1.0");
+}
+
+TEST_CASE("all that is wrong with all hosts comes in one message") {
+  RollCall call = of_three();
+  call.on_lost(0, "ssh ended with exit code 255: Permission denied");
+  CHECK(call.on_hello(hello(1)) == "");
+  call.on_problems(1, {{"no program", "no folder"}});
+  call.on_lost(1, "the connection ended");
+  CHECK_FALSE(call.is_complete());
+  call.give_up("no agent came within 60 s");
+  CHECK(call.is_complete());
+  CHECK(call.complaint() ==
+        "3 of 3 hosts cannot run their ranks:\n"
+        "  host a: ssh ended with exit code 255: Permission denied\n"
+        "  host b: no program\n"
+        "  host b: no folder\n"
+        "  host c: no agent came within 60 s");
+}
+
+TEST_CASE("a host that was ready and is lost is no longer ready") {
+  RollCall call = of_three();
+  all_ready(call, {0, 1, 2});
+  call.on_lost(1, "the connection ended");
+  CHECK(call.complaint() == "host b: the connection ended");
+}
+
+TEST_CASE("a host with another model or accelerator is told beside the first one") {
+  RollCall call = of_three();
+  all_ready(call, {0, 1, 2});
+  Ready other = kReady;
+  other.model = "00";
+  call.on_ready(1, other);
+  other = kReady;
+  other.accelerator = "cuda";
+  call.on_ready(2, other);
+  CHECK(call.complaint() ==
+        "2 of 3 hosts cannot run their ranks:\n"
+        "  host b: the folder of --model is there, unlike on a\n"
+        "  host c: its ranks would use cuda, those of a cpu: DS_ACCELERATOR sets it");
+  Ready first = kReady;
+  first.model = "11";
+  call.on_ready(0, first);
+  call.on_ready(2, first);
+  CHECK(call.complaint() ==
+        "host b: the folder of --model is not that of a: config.json or an index of weights "
+        "differs");
+}
+
+}  // namespace zeroth::launcher
