@@ -21,6 +21,7 @@
 #include "launcher/cluster/agent.h"
 #include "launcher/cluster/cluster_plan.h"
 #include "launcher/cluster/dry_run.h"
+#include "launcher/cluster/hosts_launch.h"
 #include "launcher/export_command.h"
 #include "launcher/flags/cli.h"
 #include "launcher/machine/master_address.h"
@@ -121,6 +122,39 @@ void tell(const LaunchOptions& options, const Program& program, const RankPlan& 
   }
 }
 
+JobOptions job_options(const LaunchOptions& options, const PrintingCommand& prints) {
+  return {.quiet = options.verbosity < Verbosity::kNotes,
+          .output_is_all = prints.output_is_all,
+          .signal_grace = std::chrono::seconds(options.grace_seconds)};
+}
+
+// Files that the flags ask for, for as long as the job runs.
+class JobFiles {
+ public:
+  JobFiles(const LaunchOptions& options, double launch_time, int num_ranks, int first_rank) {
+    if (!options.rank_log_folder.empty())
+      logs_ = open_rank_logs(options.rank_log_folder, static_cast<std::time_t>(launch_time),
+                             num_ranks, first_rank);
+    if (options.save_pid) pid_file_.emplace(::getpid());
+  }
+  std::vector<int> rank_logs() const {
+    std::vector<int> files;
+    for (const FileDescriptor& log : logs_) files.push_back(log.get());
+    return files;
+  }
+
+ private:
+  std::vector<FileDescriptor> logs_;
+  std::optional<PidFile> pid_file_;
+};
+
+int tell_outcome(const JobOutcome& outcome) {
+  // Lines of our own, and the last ones of a rank as they stand above.
+  if (!outcome.message.empty())
+    write_all(STDERR_FILENO, fmt::format("zeroth: {}\n", outcome.message));
+  return outcome.status;
+}
+
 // Runs the ranks of this machine.
 int run_ranks(const LaunchOptions& options, const Program& program, PlanRequest request,
               const PrintingCommand& prints) {
@@ -130,33 +164,35 @@ int run_ranks(const LaunchOptions& options, const Program& program, PlanRequest 
   if (num_ranks > 1 && request.part.num_hosts == 1) request.meeting = meeting.ticket();
   const RankPlan plan = plan_ranks(options, request);
   tell(options, program, plan);
-  SupervisorOptions supervision{
-      .job = {.quiet = options.verbosity < Verbosity::kNotes,
-              .output_is_all = prints.output_is_all,
-              .signal_grace = std::chrono::seconds(options.grace_seconds)},
-      .bare_lines = prints.bare_lines,
-      .progress_on_terminal = request.terminal_columns.has_value(),
-      .world_size = request.part.world_size};
-  std::vector<FileDescriptor> logs;
-  if (!options.rank_log_folder.empty())
-    logs = open_rank_logs(options.rank_log_folder, static_cast<std::time_t>(request.launch_time),
-                          num_ranks, request.part.first_rank);
-  for (const FileDescriptor& log : logs) supervision.rank_logs.push_back(log.get());
-  std::optional<PidFile> pid_file;
-  if (options.save_pid) pid_file.emplace(::getpid());
-  const JobOutcome outcome = supervise(program, plan.ranks, supervision);
-  // Lines of our own, and the last ones of a rank as they stand above.
-  if (!outcome.message.empty())
-    write_all(STDERR_FILENO, fmt::format("zeroth: {}\n", outcome.message));
-  return outcome.status;
+  SupervisorOptions supervision{.job = job_options(options, prints),
+                                .bare_lines = prints.bare_lines,
+                                .progress_on_terminal = request.terminal_columns.has_value(),
+                                .world_size = request.part.world_size};
+  const JobFiles files(options, request.launch_time, num_ranks, request.part.first_rank);
+  supervision.rank_logs = files.rank_logs();
+  return tell_outcome(supervise(program, plan.ranks, supervision));
 }
 
 // Ranks on hosts, started by agents.
-int run_on_hosts(const LaunchOptions& options, const ClusterPlan& plan) {
-  if (!options.dry_run)
-    throw UsageError("several hosts: only --dry-run works yet, which prints how agents start");
-  print_answer(agent_lines(options, plan));
-  return 0;
+int run_on_hosts(const LaunchOptions& options, const ClusterPlan& plan, double launch_time,
+                 const PrintingCommand& prints) {
+  if (options.dry_run) {
+    print_answer(agent_lines(options, plan));
+    return 0;
+  }
+  int num_ranks = 0;
+  for (const HostSlots& host : plan.hosts) num_ranks += static_cast<int>(host.slots.size());
+  require_open_files(kOpenFiles + kOpenFilesOfRank * num_ranks);
+  const JobFiles files(options, launch_time, num_ranks, /*first_rank=*/0);
+  HostsLaunch launch = hosts_launch(options, plan);
+  launch.gathering.say = say;
+  launch.launch_time = launch_time;
+  launch.terminal_columns = terminal_columns(STDOUT_FILENO);
+  launch.shell.job = job_options(options, prints);
+  launch.shell.bare_lines = prints.bare_lines;
+  launch.shell.progress_on_terminal = launch.terminal_columns.has_value();
+  launch.shell.rank_logs = files.rank_logs();
+  return tell_outcome(launch_on_hosts(launch));
 }
 
 void note(const LaunchOptions& options, const Placement& placement) {
@@ -172,9 +208,9 @@ int launch(const LaunchOptions& options, double launch_time) {
   const PrintingCommand prints = printing_command(options.command);
   const Placement placement = prints.one_rank ? Placement{} : find_placement(options);
   note(options, placement);
-  if (placement.cluster) return run_on_hosts(options, *placement.cluster);
   if (prints.output_is_all && standard_output_was_closed())
     throw Error("standard output is closed");
+  if (placement.cluster) return run_on_hosts(options, *placement.cluster, launch_time, prints);
   const std::string path = LaunchEnvironment::from_process().path;
   const Program program{find_program(options.command[0], own_folder(), path), options.command};
   PlanRequest request = look_around(options, placement, launch_time);

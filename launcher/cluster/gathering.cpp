@@ -66,6 +66,7 @@ Gathered Gathering::run() {
   io_.run();
   io_.restart();
   limit_.cancel();
+  only_show_lines();
   listener_->close();
   const std::string refused = describe(listener_->refused());
   if (!refused.empty()) request_.say("warning: " + refused);
@@ -185,9 +186,15 @@ void Gathering::set_say(std::function<void(const std::string&)> say) {
   request_.say = std::move(say);
 }
 
-void Gathering::end_starters(milliseconds limit) {
+// How a job ends is told by its agents: that what started one has ended must not stop `io`, by
+// which the last lines are still on their way.
+void Gathering::only_show_lines() {
   starters_.set_handlers({[this](const std::string& line) { request_.say(line); },
                           [](const auto&, bool, const auto&) {}});
+}
+
+void Gathering::end_starters(milliseconds limit) {
+  only_show_lines();
   io_.restart();
   starters_.when_ended(limit, [this] { io_.stop(); });
   io_.run();

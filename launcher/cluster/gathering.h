@@ -62,6 +62,7 @@ class Gathering {
   void check();
   void let_go();
   void clean_up();
+  void only_show_lines();
 
   boost::asio::io_context& io_;
   GatheringRequest request_;

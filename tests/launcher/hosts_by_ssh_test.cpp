@@ -66,11 +66,16 @@ class SshDaemon {
   }
 
   Environment ssh(const std::string& key = "user") const {
-    return {{"HOSTS_SSH",
-             fmt::format("ssh -F /dev/null -p {} -i {} -o IdentitiesOnly=yes -o BatchMode=yes -o "
-                         "StrictHostKeyChecking=yes -o UserKnownHostsFile={} -o LogLevel=ERROR",
-                         port_, file(key), file("known"))}};
+    return {{"HOSTS_SSH", fmt::format("ssh -p {} -o BatchMode=yes {}", port_, args(key))}};
   }
+  // For ssh, beside the port.
+  std::string args(const std::string& key = "user") const {
+    return fmt::format(
+        "-F /dev/null -i {} -o IdentitiesOnly=yes -o StrictHostKeyChecking=yes -o "
+        "UserKnownHostsFile={} -o LogLevel=ERROR",
+        file(key), file("known"));
+  }
+  unsigned short port() const { return port_; }
 
  private:
   std::string file(const std::string& name) const { return (folder_.path() / name).string(); }
@@ -150,6 +155,39 @@ TEST_CASE("hosts that ssh may not enter are told with its own words") {
                  "error: 2 of 2 hosts cannot run their ranks:\n  host 127.0.0.1: ssh "
                  "ended with exit code 255: "));
   CHECK(contains(result.err, "Permission denied (publickey)"));
+}
+
+TEST_CASE("zeroth itself runs ranks on the hosts of a hostfile") {
+  if (there_is_none()) return;
+  const SshDaemon daemon;
+  const TempFolder folder;
+  folder.write("hosts", "127.0.0.1 slots=4\n127.0.0.2 slots=4\n");
+  const auto zeroth = [&](const Words& flags, const Words& mode) {
+    Words words = {"-H",
+                   folder / "hosts",
+                   "--launcher",
+                   "ssh",
+                   "--ssh_port",
+                   std::to_string(daemon.port()),
+                   "--no_bind_cores_to_rank",
+                   "--launcher_args",
+                   daemon.args()};
+    words.insert(words.end(), flags.begin(), flags.end());
+    words.push_back(rank_program());
+    words.insert(words.end(), mode.begin(), mode.end());
+    return Launched(words, {}, -1).wait();
+  };
+  const auto two = zeroth({"--num_gpus", "2"}, {"env", "RANK", "LOCAL_RANK", "WORLD_SIZE"});
+  CHECK(two.status == 0);
+  CHECK(two.err == "");
+  for (const char* line : {"[0] RANK=0", "[1] LOCAL_RANK=1", "[2] LOCAL_RANK=0", "[3] RANK=3",
+                           "[3] LOCAL_RANK=1", "[3] WORLD_SIZE=4"})
+    CHECK(contains(two.out, line));
+  const auto some = zeroth({"-i", "127.0.0.1:1@127.0.0.2:0,3"}, {"env", "RANK", "CROSS_SIZE"});
+  CHECK(some.status == 0);
+  CHECK(contains(some.out, "[2] RANK=2"));
+  CHECK(contains(some.out, "[0] CROSS_SIZE=2"));
+  CHECK_FALSE(contains(some.out, "[3]"));
 }
 
 }  // namespace zeroth::launcher

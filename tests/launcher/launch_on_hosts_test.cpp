@@ -253,6 +253,23 @@ TEST_CASE("lines come whole, whatever the launcher's reader does, and no host is
   CHECK(counts == std::map<char, int>{{'0', 8000}, {'1', 8000}, {'2', 8000}, {'3', 8000}});
 }
 
+TEST_CASE("lines that nobody has read yet when the last agent has ended are not lost") {
+  std::array<int, 2> ends{};
+  REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
+  OnHosts job(on_two_hosts({}, {"lines", "1000"}), {}, ends[1]);
+  ::close(ends[1]);
+  const auto pids = job.wait_for_pids(4);
+  CHECK(eventually([&] { return none_alive(pids); }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1000));  // agents too
+  std::string text;
+  std::array<char, 65536> buffer;
+  for (ssize_t count; (count = ::read(ends[0], buffer.data(), buffer.size())) > 0;)
+    text.append(buffer.data(), static_cast<size_t>(count));
+  ::close(ends[0]);
+  CHECK(job.wait().status == 0);
+  CHECK(lines_of(text).size() == 4 * 1000);
+}
+
 TEST_CASE("a host that cannot be reached is named with what its starter said, and no rank starts") {
   OnHosts job(on_two_hosts({"--instead", "1", "--sh", "echo 'Connection refused' >&2; exit 255"},
                            {"sleep"}));

@@ -1,0 +1,14 @@
+// A run on hosts as the flags ask for it.
+#pragma once
+
+#include "launcher/cluster/cluster_plan.h"
+#include "launcher/cluster/launch_on_hosts.h"
+#include "launcher/flags/cli.h"
+
+namespace zeroth::launcher {
+
+// Keeps copies of both. What is left to set are the time, the terminal, rank logs, and where lines
+// for the user go.
+HostsLaunch hosts_launch(const LaunchOptions& options, const ClusterPlan& plan);
+
+}  // namespace zeroth::launcher
