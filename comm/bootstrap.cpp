@@ -10,12 +10,14 @@
 #include <cstdlib>
 #include <limits>
 #include <string_view>
+#include <utility>
 
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/file_descriptor.h"
 #include "base/process_limits.h"
 #include "base/units.h"
+#include "comm/launched_by.h"
 
 namespace zeroth::comm {
 namespace {
@@ -44,12 +46,12 @@ std::optional<Number> number(const char* name, Number least,
   return value;
 }
 
-// The first of several spellings: ours and torchrun's, Open MPI's, MPICH's.
-std::optional<int> first_of(std::initializer_list<const char*> names, int least) {
-  for (const char* name : names) {
-    if (const auto value = number<int>(name, least)) return value;
+Variables launcher_words() {
+  Variables words;
+  for (const std::string& name : launcher_variables()) {
+    if (auto value = variable(name.c_str())) words[name] = std::move(*value);
   }
-  return std::nullopt;
+  return words;
 }
 
 bool is_true(const char* name) {
@@ -121,24 +123,16 @@ void check_is_secret(const std::string& path, int fd) {
 RankEnv RankEnv::from_environment() {
   cpu_level();  // says what is wrong with ZEROTH_CPU while nothing has begun
   RankEnv env;
-  const auto rank = first_of({"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"}, 0);
-  env.rank = rank.value_or(0);
-  env.world_size = first_of({"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}, 1).value_or(1);
-  env.local_rank = first_of({"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"}, 0)
-                       .value_or(env.rank);
-  env.local_size =
-      first_of({"LOCAL_SIZE", "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"},
-               1)
-          .value_or(env.world_size);
-  if (env.world_size > 1 && !rank) {
-    throw Error("environment variable WORLD_SIZE={} is set, but RANK is not", env.world_size);
-  }
-  if (env.rank >= env.world_size) {
-    throw Error("environment variable RANK={} must be below WORLD_SIZE={}", env.rank,
-                env.world_size);
-  }
-  env.master_addr = variable("MASTER_ADDR").value_or(env.master_addr);
-  env.master_port = number<int>("MASTER_PORT", 1, 65535).value_or(env.master_port);
+  const LaunchedBy by = launched_by(launcher_words());
+  env.rank = by.rank;
+  env.world_size = by.world_size;
+  env.local_rank = by.local_rank.value_or(by.rank);
+  env.local_size = by.local_size.value_or(by.world_size);
+  env.local_size_told = by.local_size.has_value();
+  env.master_addr = by.master_addr.value_or(env.master_addr);
+  env.master_port = by.master_port.value_or(env.master_port);
+  env.host_id = variable("ZEROTH_HOST_ID");
+  env.interface = variable("GLOO_SOCKET_IFNAME");
   env.agent_store = variable("TORCHELASTIC_USE_AGENT_STORE") == "True";
   env.attempt = number<int>("TORCHELASTIC_RESTART_COUNT", 0).value_or(0);
   if (!env.agent_store) env.meeting = variable("ZEROTH_MEETING");  // torchrun inside `zeroth`
@@ -152,7 +146,7 @@ RankEnv RankEnv::from_environment() {
     throw Error("environment variable DS_ACCELERATOR={} is neither cpu nor cuda", *env.accelerator);
   }
   if (!env.accelerator && is_true("ACCELERATE_USE_CPU")) env.accelerator = "cpu";
-  env.warnings = accelerate_warnings(rank.has_value());
+  env.warnings = accelerate_warnings(!by.launcher.empty());
   env.share_gpus = variable("ZEROTH_SHARE_GPUS") == "1";
   env.nccl_shares_gpus = variable("NCCL_MULTI_RANK_GPU_ENABLE") == "1";
   env.num_threads = number<int>("OMP_NUM_THREADS", 1);

@@ -9,15 +9,21 @@
 
 namespace zeroth::comm {
 
-// What a launcher tells a rank: `zeroth`, torchrun, mpirun and accelerate, where it starts
-// torchrun, are understood; without any of them a world of one.
+// What a launcher tells a rank: comm/launched_by.h says which are understood; without any of them a
+// world of one.
 struct RankEnv {
   int rank = 0;
   int world_size = 1;
   int local_rank = 0;
   int local_size = 1;
+  bool local_size_told = false;  // else it is the world's, unless the ranks find more machines
   std::string master_addr = "127.0.0.1";
   int master_port = 29500;
+  // ZEROTH_HOST_ID: ranks with the same one share memory, others do not; else they find out.
+  std::optional<std::string> host_id;
+  // GLOO_SOCKET_IFNAME: whose address other machines reach; else the one of the route to the
+  // master.
+  std::optional<std::string> interface;
   // ZEROTH_MEETING: ticket of the memory in which ranks of `zeroth` meet; the store is not used
   // then.
   std::optional<std::string> meeting;

@@ -8,8 +8,10 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
+#include "comm/launched_by.h"
 #include "tests/support/second_user.h"
 #include "tests/support/temp_folder.h"
 
@@ -20,54 +22,46 @@ namespace {
 class Environment {
  public:
   explicit Environment(const std::map<std::string, std::string>& values) {
-    for (const char* name : kNames) {
-      if (const char* value = std::getenv(name)) saved_[name] = value;
-      unsetenv(name);
+    for (const std::string& name : names()) {
+      if (const char* value = std::getenv(name.c_str())) saved_[name] = value;
+      unsetenv(name.c_str());
     }
     for (const auto& [name, value] : values) setenv(name.c_str(), value.c_str(), 1);
   }
   ~Environment() {
-    for (const char* name : kNames) unsetenv(name);
+    for (const std::string& name : names()) unsetenv(name.c_str());
     for (const auto& [name, value] : saved_) setenv(name.c_str(), value.c_str(), 1);
   }
 
  private:
-  static constexpr const char* kNames[] = {"RANK",
-                                           "WORLD_SIZE",
-                                           "LOCAL_RANK",
-                                           "LOCAL_SIZE",
-                                           "LOCAL_WORLD_SIZE",
-                                           "MASTER_ADDR",
-                                           "MASTER_PORT",
-                                           "OMPI_COMM_WORLD_RANK",
-                                           "OMPI_COMM_WORLD_SIZE",
-                                           "OMPI_COMM_WORLD_LOCAL_RANK",
-                                           "OMPI_COMM_WORLD_LOCAL_SIZE",
-                                           "PMI_RANK",
-                                           "PMI_SIZE",
-                                           "MPI_LOCALRANKID",
-                                           "MPI_LOCALNRANKS",
-                                           "DS_ACCELERATOR",
-                                           "DEEPSPEED_TIMEOUT",
-                                           "OMP_NUM_THREADS",
-                                           "TORCHELASTIC_USE_AGENT_STORE",
-                                           "TORCHELASTIC_RESTART_COUNT",
-                                           "ZEROTH_TTY",
-                                           "ZEROTH_COLUMNS",
-                                           "ZEROTH_LAUNCH_TIME",
-                                           "ZEROTH_MEETING",
-                                           "ZEROTH_SECRET",
-                                           "ZEROTH_SECRET_FILE",
-                                           "ZEROTH_SHARED_MEMORY",
-                                           "ZEROTH_SHARE_GPUS",
-                                           "ZEROTH_TIMEOUT",
-                                           "NCCL_MULTI_RANK_GPU_ENABLE",
-                                           "ACCELERATE_USE_CPU",
-                                           "ACCELERATE_MIXED_PRECISION",
-                                           "ACCELERATE_USE_DEEPSPEED",
-                                           "ACCELERATE_DEEPSPEED_CONFIG_FILE",
-                                           "ACCELERATE_USE_FSDP",
-                                           "ACCELERATE_USE_MEGATRON_LM"};
+  static std::vector<std::string> names() {
+    std::vector<std::string> names = launcher_variables();
+    names.insert(names.end(), {"DS_ACCELERATOR",
+                               "DEEPSPEED_TIMEOUT",
+                               "OMP_NUM_THREADS",
+                               "TORCHELASTIC_USE_AGENT_STORE",
+                               "TORCHELASTIC_RESTART_COUNT",
+                               "ZEROTH_TTY",
+                               "ZEROTH_COLUMNS",
+                               "ZEROTH_LAUNCH_TIME",
+                               "ZEROTH_MEETING",
+                               "ZEROTH_SECRET",
+                               "ZEROTH_SECRET_FILE",
+                               "ZEROTH_SHARED_MEMORY",
+                               "ZEROTH_SHARE_GPUS",
+                               "ZEROTH_TIMEOUT",
+                               "ZEROTH_HOST_ID",
+                               "GLOO_SOCKET_IFNAME",
+                               "NCCL_MULTI_RANK_GPU_ENABLE",
+                               "ACCELERATE_USE_CPU",
+                               "ACCELERATE_MIXED_PRECISION",
+                               "ACCELERATE_USE_DEEPSPEED",
+                               "ACCELERATE_DEEPSPEED_CONFIG_FILE",
+                               "ACCELERATE_USE_FSDP",
+                               "ACCELERATE_USE_MEGATRON_LM"});
+    return names;
+  }
+
   std::map<std::string, std::string> saved_;
 };
 
@@ -158,6 +152,29 @@ TEST_CASE("torchrun's and Open MPI's variables are understood") {
   CHECK(env.rank == 1);
   CHECK(env.world_size == 2);
   CHECK(env.master_addr == "127.0.0.1");
+}
+
+TEST_CASE("a rank of Slurm needs no other variables, nor does a machine that is named") {
+  const Environment environment({{"SLURM_PROCID", "3"},
+                                 {"SLURM_LOCALID", "1"},
+                                 {"SLURM_NODEID", "1"},
+                                 {"SLURM_JOB_ID", "12"},
+                                 {"SLURM_STEP_ID", "0"},
+                                 {"SLURM_STEP_NUM_TASKS", "4"},
+                                 {"SLURM_STEP_NODELIST", "n[1-2]"},
+                                 {"SLURM_STEP_TASKS_PER_NODE", "2(x2)"},
+                                 {"ZEROTH_HOST_ID", "left"},
+                                 {"GLOO_SOCKET_IFNAME", "eth1"}});
+  const RankEnv env = RankEnv::from_environment();
+  CHECK(env.rank == 3);
+  CHECK(env.world_size == 4);
+  CHECK(env.local_rank == 1);
+  CHECK(env.local_size == 2);
+  CHECK(env.local_size_told);
+  CHECK(env.master_addr == "n1");
+  CHECK(env.master_port == 15012);
+  CHECK(env.host_id == "left");
+  CHECK(env.interface == "eth1");
 }
 
 TEST_CASE("a time limit in seconds wins over one in minutes") {
