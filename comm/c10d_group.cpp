@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "comm/call.h"
+#include "comm/time_limit.h"
 #include "device/events.h"
 
 namespace zeroth::comm {
@@ -73,14 +74,28 @@ struct State {
   DeviceWaits device_waits;
   uint64_t issued = 0;
 
+  std::string peers(uint64_t number) const {
+    if (options.table) return options.table->explain(number, {});
+    if (HostReports* const told = reports()) {
+      std::vector<int> others = options.members.ranks;
+      std::erase(others, options.members.number(backend->getRank()));
+      return told->told_by(others);
+    }
+    return "its peers are not known";
+  }
+  HostReports* reports() const { return options.progress ? options.progress->reports() : nullptr; }
+  std::string waiting_text(const Call& call) const {
+    return fmt::format("{} over {}", call.describe(), options.members.name());
+  }
+
   std::string message(const Call& call, uint64_t number, const std::string& why) const {
-    const std::string peers =
-        options.table ? options.table->explain(number, {}) : std::string("its peers are not known");
     return fmt::format("{}: {} over {} failed: {}; {}",
                        options.members.name_of(backend->getRank(), backend->getSize()),
-                       call.describe(), options.members.name(), why, peers);
+                       call.describe(), options.members.name(), why, peers(number));
   }
   [[noreturn]] void fail(const Call& call, uint64_t number, const std::exception& cause) const {
+    if (HostReports* const told = reports())
+      told->failed(fmt::format("{} failed: {}", waiting_text(call), words_of(cause)));
     throw Error("{}", message(call, number, words_of(cause)));
   }
 };
@@ -102,10 +117,18 @@ class HostPending final : public Pending::Impl {
       : state_(std::move(state)),
         work_(std::move(work)),
         call_(std::move(call)),
-        number_(state_->issued) {}
+        number_(state_->issued) {
+    if (!state_->options.progress) return;
+    future_ = work_->getFuture();
+    future_->addCallback([wake = state_->options.progress->waker()](auto&) { wake(); },
+                         /*uses_future=*/false);
+  }
+
+  bool ready() override { return future_ && future_->completed(); }
 
   void wait() override {
     const Stopwatch waiting;
+    if (future_) move_others();
     try {
       work_->wait();
     } catch (const std::exception& cause) {
@@ -117,8 +140,21 @@ class HostPending final : public Pending::Impl {
   }
 
  private:
+  // Ends with the backend's own time limit at the latest.
+  void move_others() {
+    HostProgress& progress = *state_->options.progress;
+    RunningTime time;
+    while (!ready()) {
+      if (progress.work() || progress.wait_or([this] { return ready(); }, kGlance)) continue;
+      if (HostReports* const reports = progress.reports())
+        reports->waits(time.passed(), [this] { return state_->waiting_text(call_); });
+    }
+    if (HostReports* const reports = progress.reports()) reports->over();
+  }
+
   std::shared_ptr<State> state_;
   c10::intrusive_ptr<c10d::Work> work_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;  // where waits move others
   Call call_;
   uint64_t number_;
   Stopwatch since_issue_;
@@ -198,6 +234,10 @@ c10::intrusive_ptr<c10d::Work> hand_over(const Collective& collective, c10d::Bac
       c10d::BroadcastOptions options;
       options.rootRank = collective.root;
       return backend.broadcast(tensors, options);
+    }
+    case Collective::Kind::kAllToAll: {
+      std::vector<int64_t> equal;  // parts
+      return backend.alltoall_base(out, in, equal, equal);
     }
   }
   throw InternalError("a collective of no kind");

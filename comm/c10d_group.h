@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "comm/group.h"
+#include "comm/host_progress.h"
 #include "comm/members.h"
 #include "comm/rank_table.h"
 #include "comm/watchdog.h"
@@ -22,6 +23,8 @@ struct C10dGroupOptions {
   // For a backend whose collectives a device waits for and not the host (NCCL). Null: the host
   // waits, at most as long as the backend's own time limit.
   std::shared_ptr<Watchdog> watchdog = nullptr;
+  // What else moves where this rank waits, of a run on several machines; null: waits move nothing.
+  std::shared_ptr<HostProgress> progress = nullptr;
   // As Group::split: connects the backend's ranks in parts.
   std::function<std::unique_ptr<Group>(const Partition&)> split = {};
 };

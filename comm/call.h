@@ -26,6 +26,8 @@ inline const char* name_of(Collective::Kind kind) {
       return "reduce-scatter";
     case Collective::Kind::kBroadcast:
       return "broadcast";
+    case Collective::Kind::kAllToAll:
+      return "all-to-all";
   }
   return "";
 }
@@ -41,6 +43,8 @@ inline void require_fit(const Collective& collective, int ranks) {
                    whole.scalar_type() == part.scalar_type(),
                "whole {} {}, part {} {}, {} ranks", whole.numel(), whole.toString(), part.numel(),
                part.toString(), ranks);
+  ZEROTH_CHECK(collective.kind != Collective::Kind::kAllToAll || whole.numel() % ranks == 0,
+               "{} elements to {} ranks", whole.numel(), ranks);
 }
 
 struct Call {

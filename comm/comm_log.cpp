@@ -29,6 +29,8 @@ const char* name_of(const Collective& collective) {
       return "reduce_scatter_tensor";
     case Collective::Kind::kBroadcast:
       return "broadcast";
+    case Collective::Kind::kAllToAll:
+      return "all_to_all_single";
   }
   return "";
 }
@@ -89,7 +91,8 @@ CommLog::Bandwidth CommLog::bandwidth(const Key& key, double seconds) {
   const double others = static_cast<double>(key.ranks - 1) / key.ranks;
   const std::string& operation = key.operation;
   if (operation.starts_with("all_reduce")) return {algorithm, algorithm * 2 * others};
-  const bool parts = operation.starts_with("all_gather") || operation.starts_with("reduce_scatter");
+  const bool parts = operation.starts_with("all_gather") ||
+                     operation.starts_with("reduce_scatter") || operation.starts_with("all_to_all");
   return {algorithm, parts ? algorithm * others : algorithm};
 }
 

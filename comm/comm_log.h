@@ -43,7 +43,8 @@ class CommLog {
   void add(Key key, std::string_view what, double seconds);
 
   // Bus bandwidth as nccl-tests define it (doc/PERFORMANCE.md): algorithm bandwidth times
-  // 2 (n - 1) / n for all-reduce, (n - 1) / n for all-gather and reduce-scatter, 1 for the others.
+  // 2 (n - 1) / n for all-reduce, (n - 1) / n for all-gather, reduce-scatter and all-to-all, 1 for
+  // the others.
   static Bandwidth bandwidth(const Key& key, double seconds);
 
   const std::map<Key, Total>& totals() const { return totals_; }

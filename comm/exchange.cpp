@@ -229,6 +229,52 @@ class Copying final : public Exchange {
   int64_t per_piece_;
 };
 
+// A lane of its slot for each peer.
+class AllToAll final : public Exchange {
+ public:
+  AllToAll(SharedRing& ring, uint64_t first, const torch::Tensor& out, const torch::Tensor& in)
+      : Exchange(ring, first),
+        out_(out),
+        in_(in),
+        part_(in.numel() / ring.ranks()),
+        lane_bytes_(ring.slot_bytes() / static_cast<size_t>(ring.ranks()) / kAlignment *
+                    kAlignment),
+        per_piece_(static_cast<int64_t>(lane_bytes_ / in_.element)) {
+    end_ = first + pieces_of(part_, per_piece_);
+  }
+
+  void put(uint64_t piece) override {
+    const int me = ring_.rank();
+    for (int peer = 0; peer < ring_.ranks(); ++peer) {
+      const auto [begin, size] = part_for(piece, peer);
+      std::byte* to = peer == me ? out_.at(begin) : lane(me, piece, peer);
+      copy_bytes(to, in_.at(begin), in_.size(size));
+    }
+  }
+
+  void take(uint64_t piece) override {
+    for (int peer = 0; peer < ring_.ranks(); ++peer) {
+      if (peer == ring_.rank()) continue;
+      const auto [begin, size] = part_for(piece, peer);
+      copy_bytes(out_.at(begin), lane(peer, piece, ring_.rank()), in_.size(size));
+    }
+  }
+
+ private:
+  Span part_for(uint64_t piece, int peer) const {
+    const int64_t begin = static_cast<int64_t>(piece - first_) * per_piece_;
+    return {peer * part_ + begin, std::min(per_piece_, part_ - begin)};
+  }
+  std::byte* lane(int rank, uint64_t piece, int peer) const {
+    return ring_.slot(rank, piece) + lane_bytes_ * static_cast<size_t>(peer);
+  }
+
+  Bytes out_, in_;
+  int64_t part_;  // elements of each rank for each
+  size_t lane_bytes_;
+  int64_t per_piece_;
+};
+
 }  // namespace
 
 std::unique_ptr<Exchange> make_exchange(SharedRing& ring, uint64_t first,
@@ -245,6 +291,8 @@ std::unique_ptr<Exchange> make_exchange(SharedRing& ring, uint64_t first,
       return std::make_unique<ReduceScatter>(ring, first, out, in);
     case Collective::Kind::kBroadcast:
       return std::make_unique<Copying>(ring, first, out, in, root);
+    case Collective::Kind::kAllToAll:
+      return std::make_unique<AllToAll>(ring, first, out, in);
   }
   throw InternalError("a collective of no kind");
 }

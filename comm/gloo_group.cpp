@@ -11,6 +11,18 @@
 namespace zeroth::comm {
 namespace {
 
+std::shared_ptr<gloo::transport::Device> device_of(const GlooOptions& options) {
+  using Gloo = c10d::ProcessGroupGloo;
+  if (!options.interface.empty()) return Gloo::createDeviceForInterface(options.interface);
+  if (!options.address.empty()) return Gloo::createDeviceForHostname(options.address);
+  return Gloo::createDefaultDevice();
+}
+
+std::string place_of(const GlooOptions& options) {
+  if (!options.interface.empty()) return "interface " + options.interface;
+  return options.address.empty() ? "default address" : options.address;
+}
+
 std::unique_ptr<Group> split_gloo(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                   GlooOptions options, const Partition& partition) {
   const Place place = place_in(partition, rank);
@@ -28,12 +40,11 @@ std::unique_ptr<Group> make_gloo_group(const c10::intrusive_ptr<c10d::Store>& st
                                        int size, const GlooOptions& options) {
   try {
     auto settings = c10d::ProcessGroupGloo::Options::create(options.timeout);
-    settings->devices.push_back(
-        options.address.empty() ? c10d::ProcessGroupGloo::createDefaultDevice()
-                                : c10d::ProcessGroupGloo::createDeviceForHostname(options.address));
+    settings->devices.push_back(device_of(options));
     auto backend = c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, settings);
-    C10dGroupOptions settings_of_group{.members = options.members, .table = options.table};
-    if (options.members.ranks.empty()) {
+    C10dGroupOptions settings_of_group{
+        .members = options.members, .table = options.table, .progress = options.progress};
+    if (options.members.ranks.empty() && !options.progress) {
       settings_of_group.split = [store, rank, options](const Partition& partition) {
         return split_gloo(store, rank, options, partition);
       };
@@ -41,8 +52,8 @@ std::unique_ptr<Group> make_gloo_group(const c10::intrusive_ptr<c10d::Store>& st
     return make_c10d_group(backend, std::move(settings_of_group));
   } catch (const std::exception& cause) {
     throw Error("{}: cannot connect group {} over Gloo ({}): {}",
-                options.members.name_of(rank, size), options.members.name(),
-                options.address.empty() ? "default address" : options.address, words_of(cause));
+                options.members.name_of(rank, size), options.members.name(), place_of(options),
+                words_of(cause));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "comm/group.h"
+#include "comm/host_progress.h"
 #include "comm/rank_table.h"
 
 namespace c10d {
@@ -20,7 +21,9 @@ struct GlooOptions {
   // resolves to.
   std::string address;
   std::chrono::milliseconds timeout{600'000};
-  std::shared_ptr<RankTable> table = nullptr;  // for errors; may be null
+  std::string interface = "";  // whose address it is, before `address`; empty: none is named
+  std::shared_ptr<RankTable> table = nullptr;        // for errors; may be null
+  std::shared_ptr<HostProgress> progress = nullptr;  // as C10dGroupOptions
 };
 
 // Collective. Throws an Error that names rank and address when the ranks do not connect in time.

@@ -24,6 +24,8 @@ class Pending {
     virtual void wait() = 0;
     // As Pending::order(); false where there is only wait().
     virtual bool order() { return false; }
+    // As Pending::ready(); false where only wait() finds out.
+    virtual bool ready() { return false; }
   };
 
   Pending() = default;  // done
@@ -44,6 +46,8 @@ class Pending {
     if (impl_ && !impl_->order()) wait();
   }
   bool done() const { return impl_ == nullptr; }
+  // Whether wait() is known to return, or throw, at once. Moves nothing.
+  bool ready() const { return done() || impl_->ready(); }
 
  private:
   std::shared_ptr<Impl> impl_;
@@ -55,6 +59,7 @@ struct CommTimes {
   double waiting_s = 0;    // this thread, blocked until the peers' bytes are there
   double under_way_s = 0;  // from issue to the end of wait(), summed over collectives
   int64_t bytes = 0;       // of the whole tensors: reduced, gathered into, scattered from
+  int64_t bytes_sent = 0;  // by this rank to other machines, where the group knows of several
   int64_t collectives = 0;
 
   CommTimes& operator+=(const CommTimes& other) {
@@ -62,6 +67,7 @@ struct CommTimes {
     waiting_s += other.waiting_s;
     under_way_s += other.under_way_s;
     bytes += other.bytes;
+    bytes_sent += other.bytes_sent;
     collectives += other.collectives;
     return *this;
   }
@@ -70,7 +76,7 @@ struct CommTimes {
 // What a collective does with the tensors of the ranks. Those of one kind have one meaning; the
 // verbs of Group say it.
 struct Collective {
-  enum class Kind { kAllReduce, kAllGather, kReduceScatter, kBroadcast };
+  enum class Kind { kAllReduce, kAllGather, kReduceScatter, kBroadcast, kAllToAll };
 
   Kind kind;
   torch::Tensor out;         // where the result will be
@@ -119,6 +125,12 @@ class Group {
   // tensor of `root` to all.
   Pending broadcast(const torch::Tensor& tensor, int root, std::string_view what = {}) {
     return issue({Collective::Kind::kBroadcast, tensor, tensor, what, Reduce::kSum, root});
+  }
+  // out [size * n] = the n elements for this rank of each rank's `in` [size * n], one after the
+  // other. They share no memory.
+  Pending all_to_all(const torch::Tensor& out, const torch::Tensor& in,
+                     std::string_view what = {}) {
+    return issue({Collective::Kind::kAllToAll, out, in, what});
   }
   // What the verbs above come to. Throws an InternalError where sizes or dtypes do not fit.
   virtual Pending issue(const Collective& collective) = 0;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/shared_segment.h"
 
@@ -25,6 +26,8 @@ struct HostSegment {
 // on all ranks; the store's keys that begin with "host/" are unused. Nothing that a stranger writes
 // into the store makes a rank use memory of another user, run or size: it can only make ranks fail.
 // Collective. Throws an Error that names a rank that does not come in time.
-HostSegment join_host(c10d::Store& store, const std::string& run, int rank, int size, size_t bytes);
+// `numbers`: what messages call the ranks; empty: as they are numbered here.
+HostSegment join_host(c10d::Store& store, const std::string& run, int rank, int size, size_t bytes,
+                      const std::vector<int>& numbers = {});
 
 }  // namespace zeroth::comm

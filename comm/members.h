@@ -15,6 +15,7 @@ namespace zeroth::comm {
 struct Members {
   std::string group = "world";
   std::vector<int> ranks = {};  // their numbers in the world; empty: they are the world
+  std::string host = "";        // whose ranks they are; empty: of the only one, or of several
 
   int number(int rank) const { return ranks.empty() ? rank : ranks[static_cast<size_t>(rank)]; }
   // "rank 0 of 2"; in a part of the world, whose size says nothing of the run, "rank 0".
@@ -22,10 +23,13 @@ struct Members {
     return ranks.empty() ? fmt::format("rank {} of {}", rank, size)
                          : fmt::format("rank {}", number(rank));
   }
-  // "'world'", "'tensor' (ranks 2, 3)"
+  // " on node2"
+  std::string on_host() const { return host.empty() ? "" : " on " + host; }
+  // "'world'", "'tensor' (ranks 2, 3)", "'tensor' (ranks 2, 3 on node2)"
   std::string name() const {
-    return ranks.empty() ? fmt::format("'{}'", group)
-                         : fmt::format("'{}' (ranks {})", group, fmt::join(ranks, ", "));
+    return ranks.empty()
+               ? fmt::format("'{}'", group)
+               : fmt::format("'{}' (ranks {}{})", group, fmt::join(ranks, ", "), on_host());
   }
 };
 
@@ -39,7 +43,7 @@ struct Place {
 inline Place place_in(const Partition& partition, int rank) {
   const std::vector<int>& part = partition.part_of(rank);
   const auto before = std::find(part.begin(), part.end(), rank) - part.begin();
-  Place place{static_cast<int>(before), static_cast<int>(part.size()), {partition.name, part}};
+  Place place{static_cast<int>(before), static_cast<int>(part.size()), {partition.name, part, ""}};
   if (partition.parts.size() == 1) place.members.ranks.clear();
   return place;
 }

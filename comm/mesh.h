@@ -11,6 +11,7 @@
 
 #include "comm/comm_log.h"
 #include "comm/group.h"
+#include "comm/hosts.h"
 #include "comm/rank_grid.h"
 #include "comm/watchdog.h"
 
@@ -33,6 +34,7 @@ class Mesh {
     std::vector<std::string> notes;
     // All ranks, for tensors of the CPU, where `world` takes only those of the device.
     std::unique_ptr<Group> host;
+    Hosts hosts = {};  // empty: all ranks are on this one
   };
   Mesh(torch::Device device, Meeting meeting, std::unique_ptr<Group> world);
   ~Mesh();
@@ -47,7 +49,7 @@ class Mesh {
 
   // Gives the ranks their places; without it they are all on axis data. The same on all ranks, and
   // before group() is asked for any. Throws an Error unless the shape has as many ranks as the
-  // world.
+  // world. Adds a note where ranks that share layers are on several machines.
   void arrange(const GridShape& shape);
   const RankGrid& grid() const { return grid_; }
   int coordinate(Axis axis) const { return grid_.coordinate(rank(), axis); }
@@ -67,6 +69,8 @@ class Mesh {
   CommTimes times() const;
   // The same of each group that was asked for, by its name: "world", "tensor", "data x tensor".
   std::map<std::string, CommTimes> times_by_group() const;
+  // The machines of the run, and who is where.
+  const Hosts& hosts() const { return meeting_->hosts; }
   // Ranks of this machine, this one included.
   int local_size() const { return meeting_->local_size > 0 ? meeting_->local_size : world_size(); }
   // From now on collectives are written down, and none of them overlaps with compute. To be called

@@ -39,8 +39,15 @@ RankBells::RankBells(std::shared_ptr<SharedSegment> segment, size_t offset, int 
 // Sequentially consistent here and in wait(): either the sleeper sees what was stored or this rank
 // sees the sleeper.
 void RankBells::ring(int rank) {
-  Bell& bell = bells_[static_cast<size_t>(rank)];
-  if (rank == rank_ || !bell.sleeps.load(std::memory_order_seq_cst)) return;
+  if (rank != rank_) ring(bells_[static_cast<size_t>(rank)]);
+}
+
+void RankBells::wake() {
+  ring(bells_[static_cast<size_t>(rank_)]);
+}
+
+void RankBells::ring(Bell& bell) {
+  if (!bell.sleeps.load(std::memory_order_seq_cst)) return;
   bell.rung.fetch_add(1, std::memory_order_seq_cst);
   syscall(SYS_futex, &bell.rung, FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }

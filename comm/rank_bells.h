@@ -23,6 +23,9 @@ class RankBells {
   // Wakes `rank` if it sleeps. What this rank stored before, sequentially consistent, it will see.
   void ring(int rank);
 
+  // Wakes this rank itself. From any thread of its process.
+  void wake();
+
   // Returns ready(), true as soon as it is so, false after `limit`. ready() looks at what others
   // store before they ring.
   bool wait(const std::function<bool()>& ready, std::chrono::nanoseconds limit);
@@ -32,6 +35,8 @@ class RankBells {
     std::atomic<uint32_t> rung;  // the word that the rank sleeps on
     std::atomic<bool> sleeps;
   };
+
+  void ring(Bell& bell);
 
   std::shared_ptr<SharedSegment> segment_;
   int rank_;

@@ -84,7 +84,8 @@ bool RankTable::lost(int rank) const {
 std::string RankTable::lost_before(uint64_t number) const {
   for (int rank = 0; rank < static_cast<int>(rows_.size()); ++rank) {
     const bool behind = rows_[static_cast<size_t>(rank)].issued.load() < number;
-    if (behind && lost(rank)) return fmt::format("rank {} is gone", members_.number(rank));
+    if (behind && lost(rank))
+      return fmt::format("rank {}{} is gone", members_.number(rank), members_.on_host());
   }
   return {};
 }
@@ -92,7 +93,8 @@ std::string RankTable::lost_before(uint64_t number) const {
 std::string RankTable::describe(int rank, uint64_t number) const {
   const RankRow& row = rows_[static_cast<size_t>(rank)];
   const int called = members_.number(rank);
-  if (row.pid == 0) return fmt::format("rank {} has not connected", called);
+  const std::string on_host = members_.on_host();
+  if (row.pid == 0) return fmt::format("rank {}{} has not connected", called, on_host);
   const char state = process_state(row.pid);
   const char* condition = row.left           ? ", has left"
                           : has_ended(state) ? ", has ended"
@@ -101,7 +103,8 @@ std::string RankTable::describe(int rank, uint64_t number) const {
                                              : "";
   const uint64_t issued = row.issued.load(std::memory_order_acquire);
   const double seconds = static_cast<double>(now_ns() - row.changed_ns) / 1e9;
-  const std::string who = fmt::format("rank {} (process {}{})", called, row.pid.load(), condition);
+  const std::string who =
+      fmt::format("rank {} (process {}{}{})", called, row.pid.load(), on_host, condition);
   if (issued == 0) return fmt::format("{} has begun no collective yet", who);
   const bool done = row.finished.load(std::memory_order_acquire) >= issued;
   return fmt::format("{} {} {}{} {:.1f} s ago", who, done ? "last ended" : "last began",

@@ -9,7 +9,6 @@
 #include "base/hash.h"
 #include "comm/call.h"
 #include "comm/exchange.h"
-#include "comm/host_progress.h"
 #include "comm/share_segment.h"
 #include "comm/time_limit.h"
 
@@ -180,15 +179,20 @@ class Worker final : public HostProgress::Mover {
     const Stopwatch blocked;
     const auto glance = std::min(kGlance, options_.timeout);
     RunningTime time;
+    HostReports* const reports = progress_->reports();
     while (!progress_->wait(glance)) {
       const auto waited = time.passed();
+      if (reports) reports->waits(waited, [this] { return waiting_text(); });
       const std::vector<int> late = late_ranks();
       for (const int peer : late) {
         if (table_->lost(peer) && !progress_->can_work())
-          fail(fmt::format("rank {} is gone", options_.members.number(peer)), late);
+          fail(fmt::format("rank {}{} is gone", options_.members.number(peer),
+                           options_.members.on_host()),
+               late);
       }
       if (waited >= options_.timeout) fail(time_limit_text(waited), late);
     }
+    if (reports) reports->over();
     return blocked.seconds();
   }
 
@@ -213,9 +217,19 @@ class Worker final : public HostProgress::Mover {
                        job.call.describe(), options_.members.name());
   }
 
+  std::string waiting_text() {
+    if (jobs_.empty()) return "nothing of its machine";
+    const Job& oldest = *jobs_.front();
+    return fmt::format("{} over {}; {}", oldest.call.describe(), options_.members.name(),
+                       table_->explain(oldest.number, late_ranks()));
+  }
+
   [[noreturn]] void fail(const std::string& why, const std::vector<int>& late) const {
     const Job& oldest = *jobs_.front();
-    throw Error("{}: {}; {}", name(oldest), why, table_->explain(oldest.number, late));
+    const std::string text =
+        fmt::format("{}: {}; {}", name(oldest), why, table_->explain(oldest.number, late));
+    if (HostReports* const reports = progress_->reports()) reports->failed(text);
+    throw Error("{}", text);
   }
 
   SharedRing ring_;
@@ -270,37 +284,58 @@ class SharedMemoryGroup final : public Group {
   std::shared_ptr<Worker> worker_;
 };
 
-size_t ring_offset(int size) {
-  return RankTable::bytes(size) + RankBells::bytes(size);
+size_t ring_offset(int size, int bells) {
+  return RankTable::bytes(size) + RankBells::bytes(bells);
+}
+
+std::unique_ptr<Group> on_segment(std::shared_ptr<SharedSegment> segment,
+                                  std::shared_ptr<RankTable> table, const Place& place, int bells,
+                                  const SharedMemoryOptions& options) {
+  SharedMemoryOptions own = options;
+  own.members = place.members;
+  SharedRing ring(std::move(segment), ring_offset(place.size, bells), place.rank, place.size,
+                  options.ring);
+  return std::make_unique<SharedMemoryGroup>(std::move(ring), std::move(table), own.progress, own);
 }
 
 std::unique_ptr<Group> SharedMemoryGroup::split(const Partition& partition) {
   ZEROTH_CHECK(options_.members.ranks.empty(), "{} is part of a group", options_.members.name());
-  const auto [own, ranks, members] = place_in(partition, rank());
-  const size_t bytes = shared_memory_group_bytes(ranks, options_.ring);
-  auto segment = share_segment(*this, partition, bytes, options_.run);
-  if (!segment) return make_solo_group();
+  const Place place = place_in(partition, rank());
   SharedMemoryOptions options = options_;
-  options.members = members;
-  auto table = std::make_shared<RankTable>(segment, own, ranks, members);
-  SharedRing ring(std::move(segment), ring_offset(ranks), own, ranks, options.ring);
-  return std::make_unique<SharedMemoryGroup>(std::move(ring), std::move(table), progress_, options);
+  options.progress = progress_;
+  return make_shared_memory_part(*this, partition, place, options);
 }
 
 }  // namespace
 
-size_t shared_memory_group_bytes(int size, const RingSize& ring) {
-  return ring_offset(size) + SharedRing::bytes(size, ring) + 4096;
+size_t shared_memory_group_bytes(int size, const RingSize& ring, int bells) {
+  return ring_offset(size, bells > 0 ? bells : size) + SharedRing::bytes(size, ring) + 4096;
+}
+
+std::shared_ptr<HostProgress> make_host_progress(std::shared_ptr<SharedSegment> segment, int size,
+                                                 int rank, int bells,
+                                                 std::shared_ptr<HostReports> reports) {
+  return std::make_shared<HostProgress>(
+      RankBells(std::move(segment), RankTable::bytes(size), rank, bells), std::move(reports));
 }
 
 std::unique_ptr<Group> make_shared_memory_group(std::shared_ptr<SharedSegment> segment,
                                                 std::shared_ptr<RankTable> table, int rank,
                                                 int size, const SharedMemoryOptions& options) {
-  auto progress =
-      std::make_shared<HostProgress>(RankBells(segment, RankTable::bytes(size), rank, size));
-  SharedRing ring(std::move(segment), ring_offset(size), rank, size, options.ring);
-  return std::make_unique<SharedMemoryGroup>(std::move(ring), std::move(table), std::move(progress),
-                                             options);
+  SharedMemoryOptions own = options;
+  if (!own.progress) own.progress = make_host_progress(segment, size, rank, size, nullptr);
+  return on_segment(std::move(segment), std::move(table), {rank, size, options.members},
+                    options.bells > 0 ? options.bells : size, own);
+}
+
+std::unique_ptr<Group> make_shared_memory_part(Group& host, const Partition& partition,
+                                               const Place& place,
+                                               const SharedMemoryOptions& options) {
+  const size_t bytes = shared_memory_group_bytes(place.size, options.ring);
+  auto segment = share_segment(host, partition, bytes, options.run);
+  if (!segment) return make_solo_group();
+  auto table = std::make_shared<RankTable>(segment, place.rank, place.size, place.members);
+  return on_segment(std::move(segment), std::move(table), place, place.size, options);
 }
 
 }  // namespace zeroth::comm

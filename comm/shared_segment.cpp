@@ -18,8 +18,10 @@ std::string name_of(const std::string& run) {
 
 }  // namespace
 
-SharedSegment::SharedSegment(MemoryFile file, size_t size) : file_(std::move(file)), size_(size) {
-  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
+SharedSegment::SharedSegment(std::optional<MemoryFile> file, size_t size)
+    : file_(std::move(file)), size_(size) {
+  const int flags = file_ ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, flags, file_ ? file_->get() : -1, 0);
   if (memory == MAP_FAILED)
     throw Error("cannot map {} bytes of shared memory: {}", size, system_reason(errno));
   data_ = static_cast<std::byte*>(memory);
@@ -33,6 +35,10 @@ std::shared_ptr<SharedSegment> SharedSegment::create(size_t bytes, const std::st
   MemoryFile file = MemoryFile::create(name_of(run));
   file.fix_size(bytes);
   return std::shared_ptr<SharedSegment>(new SharedSegment(std::move(file), bytes));
+}
+
+std::shared_ptr<SharedSegment> SharedSegment::alone(size_t bytes) {
+  return std::shared_ptr<SharedSegment>(new SharedSegment(std::nullopt, bytes));
 }
 
 std::shared_ptr<SharedSegment> SharedSegment::open(const std::string& ticket, size_t bytes,

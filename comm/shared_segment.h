@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/memory_file.h"
@@ -21,19 +22,22 @@ class SharedSegment {
   static std::shared_ptr<SharedSegment> open(const std::string& ticket, size_t bytes,
                                              const std::string& run = "");
 
+  // Zeroed memory of this process alone, which nobody can open.
+  static std::shared_ptr<SharedSegment> alone(size_t bytes);
+
   SharedSegment(const SharedSegment&) = delete;
   SharedSegment& operator=(const SharedSegment&) = delete;
   ~SharedSegment();
 
-  std::string ticket() const { return file_.ticket(); }  // what open() needs
-  void close() { file_.close(); }  // nobody will open it from here any more; the memory stays
+  std::string ticket() const { return file_ ? file_->ticket() : ""; }  // what open() needs
+  void close() { file_.reset(); }  // nobody will open it from here any more; the memory stays
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
 
  private:
-  SharedSegment(MemoryFile file, size_t size);
+  SharedSegment(std::optional<MemoryFile> file, size_t size);
 
-  MemoryFile file_;
+  std::optional<MemoryFile> file_;
   size_t size_;
   std::byte* data_;
 };

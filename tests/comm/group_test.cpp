@@ -89,6 +89,21 @@ TEST_CASE("broadcast gives everybody the root's values") {
   });
 }
 
+TEST_CASE("all-to-all hands each rank its part of everybody's") {
+  for_groups([](Group& group, torch::TensorOptions on) {
+    for (const int64_t n : {1, 3, 30'000}) {
+      const int64_t all = n * group.size();
+      const auto of_rank = [&](int rank) {
+        return torch::arange(all, on.dtype(torch::kInt)) + 1000 * rank;
+      };
+      const torch::Tensor out = torch::zeros({all}, on.dtype(torch::kInt));
+      group.all_to_all(out, of_rank(group.rank())).wait();
+      for (int rank = 0; rank < group.size(); ++rank)
+        CHECK(at::equal(out.narrow(0, rank * n, n), of_rank(rank).narrow(0, group.rank() * n, n)));
+    }
+  });
+}
+
 TEST_CASE("sizes that do not fit are a broken invariant") {
   for (const Transport transport : kTransports) {
     testing::run_ranks(

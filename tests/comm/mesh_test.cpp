@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/error.h"
 #include "comm/agreement.h"
@@ -50,18 +52,35 @@ RankEnv env_of(int rank, int world_size, int port) {
 
 }  // namespace
 
-TEST_CASE("ranks find each other at the master's address, on one machine or on two") {
+TEST_CASE("ranks find each other at the master's address, and those of their machine themselves") {
   setenv("TORCH_FR_BUFFER_SIZE", "0", 1);  // two ranks in one process, see run_ranks
-  for (const int local_size : {2, 1}) {
+  struct Row {
+    int told_local_size;
+    std::vector<std::optional<std::string>> host_ids;
+    int local_size;
+    std::string hosts;  // empty: this machine alone
+  };
+  // What a launcher believes to be two machines may be one.
+  for (const Row& row : {Row{2, {{}, {}}, 2, ""}, Row{1, {{}, {}}, 2, ""},
+                         Row{2, {"left", "right"}, 1, "left (rank 0), right (rank 1)"},
+                         Row{1, {"here", "here"}, 2, ""}}) {
     const int port = free_port();
     double sums[2] = {0, 0};
     const auto join = [&](int rank) {
       RankEnv env = env_of(rank, 2, port);
-      env.local_size = local_size;
+      env.local_size = row.told_local_size;
+      env.local_size_told = true;
+      env.host_id = row.host_ids[static_cast<size_t>(rank)];
       const auto mesh = make_mesh(env);
       CHECK(mesh->rank() == rank);
       CHECK(mesh->world_size() == 2);
-      CHECK(mesh->local_size() == local_size);
+      CHECK(mesh->local_size() == row.local_size);
+      CHECK(mesh->notes().empty());
+      if (row.hosts.empty()) {
+        CHECK(mesh->hosts().size() == 1);
+      } else {
+        CHECK(list_of(mesh->hosts()) == row.hosts);
+      }
       const torch::Tensor tensor = torch::full({1}, rank + 1.0);
       mesh->world().all_reduce(tensor).wait();
       sums[rank] = tensor.item<double>();

@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "comm/find_hosts.h"
 #include "comm/gloo_group.h"
+#include "comm/hierarchical_group.h"
 #include "comm/host_staged_group.h"
 #include "comm/join_host.h"
 #include "comm/shared_memory_group.h"
@@ -33,6 +35,42 @@ std::unique_ptr<comm::Group> connect(const c10::intrusive_ptr<c10d::Store>& stor
   }
   return comm::make_shared_memory_group(host.segment, table, rank, count,
                                         {.timeout = options.timeout, .ring = ring, .run = "host"});
+}
+
+std::vector<std::string> hosts_of(int count, const RankOptions& options) {
+  const char* text = std::getenv("ZEROTH_TEST_HOSTS");
+  if (!options.hosts.empty() || text == nullptr) return options.hosts;
+  const int hosts = std::atoi(text);
+  std::vector<std::string> names;
+  if (hosts < 2 || count < hosts || count % hosts != 0) return names;
+  if (options.transport != Transport::kSharedMemory) return names;
+  for (int rank = 0; rank < count; ++rank)
+    names.push_back("host" + std::to_string(rank / (count / hosts)));
+  return names;
+}
+
+struct Joined {
+  comm::Hosts hosts;
+  std::unique_ptr<comm::Group> world;
+};
+
+Joined connect_hosts(const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                     const std::vector<std::string>& names, const RankOptions& options) {
+  const auto count = static_cast<int>(names.size());
+  Joined joined;
+  joined.hosts =
+      comm::find_hosts(*store, rank, count, comm::this_machine(names[static_cast<size_t>(rank)]));
+  const auto sharing =
+      comm::share_memory(store, "host", rank, joined.hosts, comm::RingSize::for_ranks);
+  if (!sharing.why_not.empty()) throw Error("the ranks cannot share memory: {}", sharing.why_not);
+  joined.world = comm::make_hierarchical_group(store, sharing.segment, rank,
+                                               {.hosts = sharing.hosts,
+                                                .timeout = options.timeout,
+                                                .ring = sharing.ring,
+                                                .run = "host",
+                                                .address = "127.0.0.1",
+                                                .interface = {}});
+  return joined;
 }
 
 }  // namespace
@@ -62,9 +100,17 @@ void run_ranks(int count, const std::function<void(std::shared_ptr<comm::Mesh>)>
         at::set_num_threads(1);
         if (options.before_joining) options.before_joining(rank);
         const torch::Device device = device_of_tests();
-        auto group = connect(store, rank, count, options);
+        const auto names = hosts_of(count, options);
+        Joined joined = names.empty() ? Joined{{}, connect(store, rank, count, options)}
+                                      : connect_hosts(store, rank, names, options);
+        auto group = std::move(joined.world);
         if (!device.is_cpu()) group = comm::make_host_staged_group(std::move(group));
-        const auto mesh = std::make_shared<comm::Mesh>(device, std::move(group));
+        comm::Mesh::Meeting meeting;
+        meeting.hosts = joined.hosts;
+        if (!joined.hosts.empty())
+          meeting.local_size = static_cast<int>(comm::host_of(joined.hosts, rank).ranks.size());
+        const auto mesh =
+            std::make_shared<comm::Mesh>(device, std::move(meeting), std::move(group));
         if (options.grid) mesh->arrange(*options.grid);
         fn(mesh);
       } catch (...) {

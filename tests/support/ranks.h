@@ -5,6 +5,8 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "comm/mesh.h"
 
@@ -17,6 +19,9 @@ struct RankOptions {
   std::chrono::milliseconds timeout{60'000};  // of a collective
   std::function<void(int rank)> before_joining = {};
   std::optional<comm::GridShape> grid = {};  // else all ranks are on axis data
+  // The machine of each rank, as they are told. Empty: one; or with ZEROTH_TEST_HOSTS=N, over
+  // shared memory, N of them with equally many ranks, where there are so many.
+  std::vector<std::string> hosts = {};
 };
 
 // Where run_ranks() lets its ranks compute: the CPU, or with ZEROTH_TEST_DEVICE=cuda the first GPU,

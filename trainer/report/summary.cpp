@@ -237,6 +237,7 @@ SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory, const
     add("eval", eval_line(flags.eval_data.empty() ? flags.data : flags.eval_data, samples));
   }
   add("ranks", ranks_text(mesh, threads));
+  if (mesh.hosts().size() > 1) add("hosts", comm::list_of(mesh.hosts()));
   if (plan.config.tensor_parallel.size > 1) {
     add("mesh", mesh_line(engine::grid_shape(plan.config, mesh.world_size())));
   }

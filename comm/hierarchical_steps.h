@@ -1,0 +1,35 @@
+// Collectives over ranks of several machines as steps among the ranks of each machine and between
+// machines, so that no byte goes to another machine twice. What goes where; knows nothing of
+// waiting.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/group.h"
+#include "comm/hosts.h"
+#include "comm/leg_queue.h"
+
+namespace zeroth::comm {
+
+// The groups of a rank. `in` and `out` are both of the group's ranks on its machine; `across` is of
+// the ranks with its number on all machines. Where it is alone they are solo groups.
+struct Legs {
+  std::shared_ptr<Group> in, across, out;
+  HostLayout layout;
+};
+
+struct LegSteps {
+  std::vector<LegStep> steps;
+  int64_t bytes_sent = 0;  // by this rank to other machines
+};
+
+// Of CPU tensors, at least one element. Keeps tensors and legs alive.
+//
+// A sum is ordered by rank within each machine and then by machine, in the order of their first
+// ranks; sums of 16-bit floats are rounded once for each of these two.
+LegSteps steps_of(const Collective& collective, const std::shared_ptr<const Legs>& legs);
+
+}  // namespace zeroth::comm

@@ -1,0 +1,68 @@
+#include "comm/host_address.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <memory>
+#include <optional>
+
+#include "base/error.h"
+#include "base/file_descriptor.h"
+#include "base/process_limits.h"
+
+namespace zeroth::comm {
+namespace {
+
+// An address of documentation (RFC 5737): no machine has it, so that the default route is taken.
+constexpr const char* kAnywhere = "192.0.2.1";
+
+using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+Addresses resolve(const std::string& name, int port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(name.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (error != 0) throw Error("MASTER_ADDR={}: {}", name, gai_strerror(error));
+  return {found, &freeaddrinfo};
+}
+
+std::optional<std::string> source_towards(const addrinfo& peer) {
+  const FileDescriptor fd(::socket(peer.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (fd.get() < 0 || ::connect(fd.get(), peer.ai_addr, peer.ai_addrlen) != 0) return std::nullopt;
+  sockaddr_storage own{};
+  socklen_t size = sizeof(own);
+  std::array<char, NI_MAXHOST> text{};
+  if (::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &size) != 0 ||
+      ::getnameinfo(reinterpret_cast<sockaddr*>(&own), size, text.data(), text.size(), nullptr, 0,
+                    NI_NUMERICHOST) != 0)
+    return std::nullopt;
+  return text.data();
+}
+
+std::optional<std::string> source_towards(const std::string& peer, int port) {
+  const Addresses found = resolve(peer, port);
+  std::optional<std::string> source;
+  for (const addrinfo* entry = found.get(); entry != nullptr && !source; entry = entry->ai_next)
+    source = source_towards(*entry);
+  return source;
+}
+
+}  // namespace
+
+bool is_loopback(const std::string& address) {
+  return address == "localhost" || address.starts_with("127.") || address == "::1";
+}
+
+std::string address_towards(const std::string& peer, int port) {
+  const auto source = source_towards(peer, port);
+  if (!source)
+    throw Error("MASTER_ADDR={}: this machine has no route to it: {}", peer, system_reason(errno));
+  if (!is_loopback(*source)) return *source;
+  return source_towards(kAnywhere, port).value_or(*source);
+}
+
+}  // namespace zeroth::comm

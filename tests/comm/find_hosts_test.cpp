@@ -1,0 +1,102 @@
+#include "comm/find_hosts.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <thread>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <vector>
+
+#include "base/error.h"
+#include "tests/support/temp_folder.h"
+
+namespace zeroth::comm {
+namespace {
+
+using Store = c10::intrusive_ptr<c10d::Store>;
+
+std::vector<SharingHosts> share_on(const Store& store, const std::vector<std::string>& machines) {
+  std::vector<SharingHosts> shared(machines.size());
+  std::vector<std::thread> ranks;
+  for (size_t rank = 0; rank < machines.size(); ++rank) {
+    ranks.emplace_back([&, rank] {
+      const auto size = static_cast<int>(machines.size());
+      const Hosts found =
+          find_hosts(*store, static_cast<int>(rank), size, this_machine(machines[rank]));
+      shared[rank] = share_memory(store, "run", static_cast<int>(rank), found, RingSize::for_ranks);
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  return shared;
+}
+
+}  // namespace
+
+TEST_CASE("a machine is its kernel and its processes' namespace, or what it is told to be") {
+  const HostCard card = this_machine(std::nullopt);
+  CHECK(card.id == this_machine(std::nullopt).id);
+  CHECK(card.id.size() > 36);  // a boot's id has so many characters
+  CHECK_FALSE(card.name.empty());
+  CHECK(this_machine("left").id != this_machine("right").id);
+  CHECK(this_machine("left").name == "left");
+}
+
+TEST_CASE("ranks find those on their machine and share memory with them alone") {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  const auto shared = share_on(store, {"a", "b", "a", "c"});
+  for (const SharingHosts& one : shared) {
+    CHECK(one.why_not.empty());
+    CHECK(list_of(one.hosts) == "a (ranks 0, 2), b (rank 1), c (rank 3)");
+    REQUIRE(one.segment);
+  }
+  shared[0].segment->data()[0] = std::byte{7};
+  CHECK(shared[2].segment->data()[0] == std::byte{7});
+  CHECK(shared[1].segment->data()[0] == std::byte{0});
+  CHECK(shared[1].segment->ticket().empty());
+}
+
+TEST_CASE("where a machine cannot share memory its ranks count as machines, and all know why") {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  const std::string closed = "closed";
+  store->set("of/2/host/1", std::vector<uint8_t>(closed.begin(), closed.end()));  // plays rank 3
+  std::vector<SharingHosts> shared(4);
+  std::vector<std::thread> ranks;
+  const Hosts found = {{"a", {0, 1}}, {"b", {2, 3}}};
+  for (const int rank : {0, 1, 2}) {
+    ranks.emplace_back([&, rank] {
+      shared[static_cast<size_t>(rank)] =
+          share_memory(store, "run", rank, found, RingSize::for_ranks);
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  for (const int rank : {0, 1, 2}) {
+    const SharingHosts& one = shared[static_cast<size_t>(rank)];
+    CHECK(one.why_not == "b: rank 3: closed");
+    CHECK(list_of(one.hosts) == "a (ranks 0, 1), b (rank 2), b (rank 3)");
+    CHECK(one.segment);
+  }
+}
+
+TEST_CASE("what rank 0 tells is not believed where it does not fit") {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  const std::string two = "id\nname\nid\nname";
+  store->set("hosts/all", std::vector<uint8_t>(two.begin(), two.end()));
+  CHECK(message_of<Error>([&] { find_hosts(*store, 1, 3, this_machine("a")); }) ==
+        "rank 1 of 3: rank 0 tells of the machines of 2 ranks");
+}
+
+TEST_CASE("a rank that does not come is named") {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  store->setTimeout(std::chrono::milliseconds(200));
+  CHECK_THROWS_WITH_AS(find_hosts(*store, 0, 2, this_machine("a")),
+                       doctest::Contains("rank 0: rank 1 did not connect"), Error);
+}
+
+TEST_CASE("without shared memory every rank is by itself") {
+  const SharingHosts sharing = share_nothing({{"a", {0, 2}}, {"b", {1}}}, "because");
+  CHECK(list_of(sharing.hosts) == "a (rank 0), b (rank 1), a (rank 2)");
+  CHECK(sharing.why_not == "because");
+  CHECK(sharing.segment);
+}
+
+}  // namespace zeroth::comm

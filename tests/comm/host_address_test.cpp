@@ -1,0 +1,29 @@
+#include "comm/host_address.h"
+
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "tests/support/temp_folder.h"
+
+namespace zeroth::comm {
+
+TEST_CASE("towards this machine goes an address that others may reach, if there is one") {
+  const std::string address = address_towards("127.0.0.1", 29500);
+  CHECK_FALSE(address.empty());
+  CHECK(address_towards("localhost", 29500) == address);
+  CHECK(address_towards("192.0.2.7", 29500) == address);  // the default route, or none
+}
+
+TEST_CASE("a master that has no address is named") {
+  CHECK(message_of<Error>([] {
+          address_towards("no such name.invalid", 1);
+        }).starts_with("MASTER_ADDR=no such name.invalid: "));
+}
+
+TEST_CASE("loopback addresses are known") {
+  for (const char* address : {"localhost", "127.0.0.1", "127.0.1.1", "::1"})
+    CHECK(is_loopback(address));
+  for (const char* address : {"10.0.0.1", "node1", "::2", ""}) CHECK_FALSE(is_loopback(address));
+}
+
+}  // namespace zeroth::comm
