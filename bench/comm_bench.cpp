@@ -12,10 +12,13 @@
 #include <chrono>
 #include <cstdio>
 #include <functional>
+#include <memory>
 #include <string>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
 #include "base/error.h"
+#include "base/heap.h"
 #include "base/standard_streams.h"
 #include "base/units.h"
 #include "comm/bootstrap.h"
@@ -172,6 +175,7 @@ void bench(const Options& options, const comm::RankEnv& env) {
 
 int main(int argc, char** argv) {
   open_standard_streams();
+  keep_freed_memory();  // as `finetune`
   try {
     bench(options_of(argc, argv), comm::RankEnv::from_environment());
   } catch (const std::exception& error) {

@@ -16,7 +16,7 @@ namespace {
 // Below it each rank of a machine sends the whole sum of its machine: one step less.
 constexpr int64_t kSmallBytes = 16 << 10;
 // A large sum goes in pieces of about this size, so that memory and network are busy at once.
-constexpr int64_t kPieceBytes = 4 << 20;
+constexpr int64_t kPieceBytes = 2 << 20;
 
 // Builds the steps of one collective.
 class Builder {
@@ -164,14 +164,29 @@ class Builder {
       gather(Leg::kAcross, -1, rows, in, into_ranks(call_.out, rows, n));
       return;
     }
-    const auto rows_of = [&](int host) { return row(rows, host, per_host_ * n); };
-    gather(Leg::kOut, -1, rows_of(host_), in);
-    const torch::Tensor same = torch::empty({hosts_ * n}, in.options());
-    const int across = gather(Leg::kAcross, -1, same, in);
+    gather(Leg::kOut, -1, row(rows, host_, per_host_ * n), in);
+    const int64_t piece =
+        std::max<int64_t>(1, kPieceBytes / in.element_size() / (hosts_ * per_host_));
+    for (int64_t done = 0; done < n; done += piece)
+      gather_piece(rows.view({hosts_, per_host_, n}).narrow(2, done, std::min(piece, n - done)),
+                   in.narrow(0, done, std::min(piece, n - done)));
+    made_.steps.back().end = into_ranks(call_.out, rows, n);
+  }
+
+  // The rows of other machines, of which each rank hands on those of its number. `rows`: [machine,
+  // number, elements], each row contiguous.
+  void gather_piece(const torch::Tensor& rows, const torch::Tensor& in) {
+    const torch::Tensor same = torch::empty({hosts_ * in.numel()}, in.options());
+    const int across =
+        gather(Leg::kAcross, -1, same, in, [=, hosts = hosts_, own = host_, local = local_] {
+          for (int host = 0; host < hosts; ++host) {
+            if (host != own) rows[host][local].copy_(row(same, host, in.numel()));
+          }
+        });
     for (int next = 1; next < hosts_; ++next) {
-      const int host = (host_ + next) % hosts_;
-      gather(Leg::kOut, across, rows_of(host), row(same, host, n),
-             next == hosts_ - 1 ? into_ranks(call_.out, rows, n) : nullptr);
+      const torch::Tensor of_host = rows[(host_ + next) % hosts_];
+      for (int local = 0; local < per_host_; ++local)
+        add(Leg::kOut, across, broadcast_of(of_host[local], local));
     }
   }
 
@@ -196,7 +211,7 @@ class Builder {
   }
 
   void broadcast() {
-    const torch::Tensor& tensor = call_.out;
+    const torch::Tensor tensor = call_.out.view(-1);
     for (int host = 0; host < hosts_; ++host) {
       const auto& ranks = legs_->layout.hosts[static_cast<size_t>(host)];
       const auto found = std::find(ranks.begin(), ranks.end(), call_.root);
@@ -205,19 +220,24 @@ class Builder {
     }
   }
 
-  void broadcast_from(int host, int local, const torch::Tensor& tensor) {
-    const auto from = [&](int root) {
-      return Collective{Collective::Kind::kBroadcast, tensor, tensor, {}, Reduce::kSum, root};
-    };
-    int after = -1;
-    if (local_ == local) {
-      const int across = add(Leg::kAcross, -1, from(host));
-      if (host_ == host)
-        made_.bytes_sent += bytes(tensor) * (hosts_ - 1);
-      else
-        after = across;
+  static Collective broadcast_of(const torch::Tensor& tensor, int root) {
+    return {Collective::Kind::kBroadcast, tensor, tensor, {}, Reduce::kSum, root};
+  }
+
+  void broadcast_from(int host, int local, const torch::Tensor& whole) {
+    const int64_t piece = kPieceBytes / whole.element_size();
+    for (int64_t done = 0; done < whole.numel(); done += piece) {
+      const torch::Tensor tensor = whole.narrow(0, done, std::min(piece, whole.numel() - done));
+      int after = -1;
+      if (local_ == local) {
+        const int across = add(Leg::kAcross, -1, broadcast_of(tensor, host));
+        if (host_ == host)
+          made_.bytes_sent += bytes(tensor) * (hosts_ - 1);
+        else
+          after = across;
+      }
+      if (per_host_ > 1) add(Leg::kOut, after, broadcast_of(tensor, local));
     }
-    if (per_host_ > 1) add(Leg::kOut, after, from(local));
   }
 
   // First to the rank of this machine that has the number of the one it is for on its own.

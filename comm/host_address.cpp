@@ -65,4 +65,11 @@ std::string address_towards(const std::string& peer, int port) {
   return source_towards(kAnywhere, port).value_or(*source);
 }
 
+std::string reachable_address(const std::string& master, int port) {
+  if (is_loopback(master)) return master;
+  const auto source = source_towards(master, port);
+  if (!source || !is_loopback(*source)) return master;
+  return source_towards(kAnywhere, port).value_or(master);
+}
+
 }  // namespace zeroth::comm

@@ -11,6 +11,11 @@ namespace zeroth::comm {
 // No packet is sent. Throws an Error that names the peer where there is no route.
 std::string address_towards(const std::string& peer, int port);
 
+// `master`; or, where that name stands for a loopback address on its own machine, as Debian has it,
+// the address of the default route, for other machines know the name by that. Throws an Error where
+// the name has no address.
+std::string reachable_address(const std::string& master, int port);
+
 // "127.0.0.1", "localhost", "::1", ...
 bool is_loopback(const std::string& address);
 

@@ -16,6 +16,7 @@
 #include "base/memory_file.h"
 #include "base/process_limits.h"
 #include "comm/call.h"
+#include "comm/host_address.h"
 #include "comm/signed_store.h"
 #include "comm/time_limit.h"
 
@@ -80,21 +81,29 @@ Rendezvous in_memory(const RankEnv& env) {
   }
 }
 
-c10d::TCPStoreOptions tcp_options(const RankEnv& env) {
+// Where rank 0 serves the store. On several machines not at a loopback address that the master's
+// name may have on its own.
+std::string address_of_store(const RankEnv& env) {
+  const bool several_machines = env.local_size_told && env.local_size < env.world_size;
+  if (env.agent_store || !several_machines) return env.master_addr;
+  return reachable_address(env.master_addr, env.master_port);
+}
+
+c10d::TCPStoreOptions tcp_options(const RankEnv& env, const std::string& address) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(env.master_port);
   options.isServer = env.rank == 0 && !env.agent_store;
   options.waitWorkers = false;
   options.timeout = env.timeout;
   // The store takes the descriptor over.
-  if (options.isServer)
-    options.masterListenFd = listen_at(env.master_addr, env.master_port).give_away();
+  if (options.isServer) options.masterListenFd = listen_at(address, env.master_port).give_away();
   return options;
 }
 
 StorePtr connect(const RankEnv& env) {
-  const auto make = [host = env.master_addr, options = tcp_options(env)]() -> StorePtr {
-    return c10::make_intrusive<c10d::TCPStore>(host, options);
+  const std::string address = address_of_store(env);
+  const auto make = [address, options = tcp_options(env, address)]() -> StorePtr {
+    return c10::make_intrusive<c10d::TCPStore>(address, options);
   };
   return within(env.timeout + kGrace,
                 "something listens there, but it does not answer as the store of a run", make);

@@ -14,6 +14,13 @@ TEST_CASE("towards this machine goes an address that others may reach, if there 
   CHECK(address_towards("192.0.2.7", 29500) == address);  // the default route, or none
 }
 
+TEST_CASE("a master is reached where it is told to be, unless that is a loopback address here") {
+  for (const char* told : {"127.0.0.1", "localhost", "127.0.1.1"})
+    CHECK(reachable_address(told, 29500) == told);
+  const std::string own = address_towards("192.0.2.7", 29500);
+  CHECK(reachable_address(own, 29500) == own);
+}
+
 TEST_CASE("a master that has no address is named") {
   CHECK(message_of<Error>([] {
           address_towards("no such name.invalid", 1);

@@ -80,6 +80,13 @@ std::string recompute_name(const configs::RecomputeConfig& recompute) {
   return "";
 }
 
+std::string ranks_name(const Row& row) {
+  std::string name;
+  if (row.tensor > 1) name += fmt::format(" x tensor {}", row.tensor);
+  if (row.machines > 1) name += fmt::format(" on {} machines", row.machines);
+  return name;
+}
+
 configs::OptimizerConfig optimizer_of(const Row& row) {
   using Kind = configs::OptimizerConfig::Kind;
   switch (row.training) {
@@ -136,15 +143,14 @@ std::string name_of(Training training) {
 }
 
 std::string name_of(const Row& row) {
-  return fmt::format("{}, {}, {}, stage {}, {} ranks{}, accumulation {}, rate {}{}{}{}{}{}{}{}{}{}",
-                     row.model, name_of(row.training), name_of(row.precision), row.zero.stage,
-                     row.ranks, row.tensor > 1 ? fmt::format(" x tensor {}", row.tensor) : "",
-                     row.accumulation, row.lr, recompute_name(row.recompute), zero_name(row.zero),
-                     offload_name(row.zero), gradients_name(row.gradients),
-                     row.masked ? ", masked" : "", row.cosine ? ", cosine" : "",
-                     row.micro_batch_mean ? ", mean of micro-batches" : "",
-                     row.dropout > 0 ? fmt::format(", dropout {}", row.dropout) : "",
-                     row.clipping == 1 ? "" : fmt::format(", clipping {}", row.clipping));
+  return fmt::format(
+      "{}, {}, {}, stage {}, {} ranks{}, accumulation {}, rate {}{}{}{}{}{}{}{}{}{}", row.model,
+      name_of(row.training), name_of(row.precision), row.zero.stage, row.ranks, ranks_name(row),
+      row.accumulation, row.lr, recompute_name(row.recompute), zero_name(row.zero),
+      offload_name(row.zero), gradients_name(row.gradients), row.masked ? ", masked" : "",
+      row.cosine ? ", cosine" : "", row.micro_batch_mean ? ", mean of micro-batches" : "",
+      row.dropout > 0 ? fmt::format(", dropout {}", row.dropout) : "",
+      row.clipping == 1 ? "" : fmt::format(", clipping {}", row.clipping));
 }
 
 configs::Config config_of(const Row& row) {

@@ -34,6 +34,7 @@ struct Row {
   configs::RecomputeConfig recompute = {};
   int ranks = 1;                // that see different samples
   int tensor = 1;               // for each of these so many that share every layer
+  int machines = 1;             // that the ranks are told to be on
   std::string model = "llama";  // a folder of tests/model/fixtures
   bool masked = false;          // some targets are not trained, more in some rows than in others
   double lr = 1e-3;

@@ -211,7 +211,8 @@ void merge(RowResult& all, RowResult rank) {
 
 void on_ranks(const Row& row, const std::function<void(std::shared_ptr<comm::Mesh>)>& fn) {
   const auto grid = comm::GridShape::data(row.ranks).with(comm::Axis::kTensor, row.tensor);
-  testing::run_ranks(grid.ranks(), fn, {.grid = grid});
+  testing::run_ranks(grid.ranks(), fn,
+                     {.grid = grid, .hosts = testing::on_machines(grid.ranks(), row.machines)});
 }
 
 size_t bits_of(const Tensors& values) {

@@ -40,13 +40,10 @@ std::unique_ptr<comm::Group> connect(const c10::intrusive_ptr<c10d::Store>& stor
 std::vector<std::string> hosts_of(int count, const RankOptions& options) {
   const char* text = std::getenv("ZEROTH_TEST_HOSTS");
   if (!options.hosts.empty() || text == nullptr) return options.hosts;
-  const int hosts = std::atoi(text);
-  std::vector<std::string> names;
-  if (hosts < 2 || count < hosts || count % hosts != 0) return names;
-  if (options.transport != Transport::kSharedMemory) return names;
-  for (int rank = 0; rank < count; ++rank)
-    names.push_back("host" + std::to_string(rank / (count / hosts)));
-  return names;
+  const int machines = std::atoi(text);
+  const bool fits = machines > 0 && count >= machines && count % machines == 0;
+  if (!fits || options.transport != Transport::kSharedMemory) return {};
+  return on_machines(count, machines);
 }
 
 struct Joined {
@@ -84,6 +81,13 @@ torch::Device device_of_tests() {
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
   at::globalContext().setDeterministicFillUninitializedMemory(false);
   return {torch::kCUDA, 0};
+}
+
+std::vector<std::string> on_machines(int count, int machines) {
+  std::vector<std::string> names;
+  for (int rank = 0; rank < count && machines > 1; ++rank)
+    names.push_back("host" + std::to_string(rank / (count / machines)));
+  return names;
 }
 
 void run_ranks(int count, const std::function<void(std::shared_ptr<comm::Mesh>)>& fn,

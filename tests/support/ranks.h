@@ -29,6 +29,10 @@ struct RankOptions {
 // used.
 torch::Device device_of_tests();
 
+// For RankOptions: `count` ranks on so many machines, equally many on each, one after the other;
+// empty for one machine.
+std::vector<std::string> on_machines(int count, int machines);
+
 // Calls fn on `count` ranks at once and waits for all; rethrows the first exception of any of them.
 void run_ranks(int count, const std::function<void(std::shared_ptr<comm::Mesh>)>& fn,
                const RankOptions& options = {});
