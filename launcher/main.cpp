@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <ctime>
 #include <filesystem>
 #include <optional>
@@ -79,11 +80,18 @@ int report() {
 // Zeroth's port where it is agreed on by nobody, as DeepSpeed has it.
 constexpr int kPortByHand = 29500;
 
-// Where rank 0 listens, if that is here; else what the user has given.
-void resolve_master(const LaunchOptions& options, PlanRequest& request) {
+// How long the name of rank 0's host may be unknown where others start the hosts: those of
+// Kubernetes come late.
+constexpr std::chrono::minutes kNamePatience{2};
+
+// Where rank 0 listens, if that is here; else what the user has given, or who started zeroth.
+void resolve_master(const LaunchOptions& options, const Placement& placement,
+                    PlanRequest& request) {
   const HostPart& part = request.part;
-  request.master_addr = options.master_addr.value_or("127.0.0.1");
-  request.master_port = options.master_port.value_or(kPortByHand);
+  request.master_addr = options.master_addr.value_or(placement.master_addr.value_or("127.0.0.1"));
+  request.master_port = options.master_port.value_or(placement.master_port.value_or(kPortByHand));
+  if (!placement.starter.empty() && !options.dry_run)
+    wait_for_address(request.master_addr, kNamePatience, say);
   if (part.host > 0) return;
   check_master_addr(request.master_addr, part.num_hosts == 1);
   request.master_port = part.num_hosts == 1 ? resolve_master_port(options.master_port)
@@ -97,12 +105,15 @@ PlanRequest look_around(const LaunchOptions& options, const Placement& placement
   const Machine machine = probe_machine(environment);
   PlanRequest request;
   request.accelerator = resolve_accelerator(environment.ds_accelerator, machine);
-  request.choice = placement.slots.empty() ? choose_slots(options, request.accelerator, machine)
+  LaunchOptions wanted = options;
+  if (!wanted.num_ranks && wanted.include.empty() && wanted.exclude.empty())
+    wanted.num_ranks = placement.num_ranks;
+  request.choice = placement.slots.empty() ? choose_slots(wanted, request.accelerator, machine)
                                            : take_slots(placement.slots, request.accelerator,
                                                         machine, options.share_gpus);
   request.machine = machine;
-  request.part = placement.part;
-  resolve_master(options, request);
+  request.part = with_ranks(placement.part, request.choice.num_ranks);
+  resolve_master(options, placement, request);
   request.launch_time = launch_time;
   request.user_sets_nccl_socket = environment.nccl_socket_ifname.has_value();
   request.user_sets_threads = environment.omp_num_threads.has_value();
@@ -201,6 +212,17 @@ void note(const LaunchOptions& options, const Placement& placement) {
     for (const std::string& line : *notes) say(line);
 }
 
+// Which of several nodes this is, where others have started all of them.
+void tell_node(const LaunchOptions& options, const Placement& placement,
+               const PlanRequest& request) {
+  if (options.verbosity < Verbosity::kNotes || placement.starter.empty()) return;
+  say(fmt::format("node {} of {} ({}), master {}:{}", request.part.host, request.part.num_hosts,
+                  placement.starter, shortened(request.master_addr), request.master_port));
+  if (request.part.host == 0 && !LaunchEnvironment::from_process().has_secret)
+    say("without ZEROTH_SECRET or ZEROTH_SECRET_FILE on all nodes whoever reaches that port can "
+        "disturb the ranks' start (docs/security.md)");
+}
+
 int launch(const LaunchOptions& options, double launch_time) {
   if (options.verbosity >= Verbosity::kWarnings && !options.warnings.empty())
     say("warning: " + listed(options.warnings));
@@ -214,7 +236,11 @@ int launch(const LaunchOptions& options, double launch_time) {
   const std::string path = LaunchEnvironment::from_process().path;
   const Program program{find_program(options.command[0], own_folder(), path), options.command};
   PlanRequest request = look_around(options, placement, launch_time);
-  if (prints.one_rank) request.choice.num_ranks = 1;
+  if (prints.one_rank) {
+    request.choice.num_ranks = 1;
+    request.part = {};
+  }
+  tell_node(options, placement, request);
   if (!options.dry_run) return run_ranks(options, program, std::move(request), prints);
   const RankPlan plan = plan_ranks(options, request);
   for (const std::string& note : plan.notes) say(note);
@@ -222,10 +248,18 @@ int launch(const LaunchOptions& options, double launch_time) {
   return 0;
 }
 
+// To the first process of a container a signal without a handler means nothing. Until ranks run,
+// and the supervisor has handlers.
+void heed_signals() {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
+    std::signal(signal, [](int number) { ::_exit(128 + number); });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   open_standard_streams();
+  if (::getpid() == 1) heed_signals();
   const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
   try {
     if (argc > 1 && std::string_view(argv[1]) == "check-config")

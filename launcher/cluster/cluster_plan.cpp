@@ -4,11 +4,13 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <string_view>
 
 #include "base/printable.h"
 #include "base/units.h"
 #include "launcher/cluster/shell_words.h"
+#include "launcher/cluster/started_by.h"
 #include "launcher/machine/this_machine.h"
 #include "launcher/run/find_program.h"
 
@@ -36,7 +38,35 @@ void note_one_machine(const HostOptions& flags, Placement& placement) {
   note_unused(flags, "one machine needs no ssh", placement);
 }
 
-Placement without_hostfile(const HostOptions& flags) {
+void check_node_rank(int node_rank, int num_nodes, std::string_view who) {
+  if (node_rank >= num_nodes)
+    throw UsageError("--node_rank {}: {} hosts 0 to {}", node_rank, who, num_nodes - 1);
+}
+
+// A person starts zeroth on each of --num_nodes machines, which have equally many ranks.
+Placement by_hand_alike(const LaunchOptions& options) {
+  const HostOptions& flags = options.hosts;
+  const int num_nodes = *flags.num_nodes;
+  if (!flags.node_rank)
+    throw UsageError(
+        "--no_ssh needs --node_rank: nobody else can tell which of the {} hosts this machine is "
+        "(0 to {})",
+        num_nodes, num_nodes - 1);
+  check_node_rank(*flags.node_rank, num_nodes, fmt::format("--num_nodes {} leaves", num_nodes));
+  if (!options.master_addr)
+    throw UsageError(
+        "--no_ssh needs --master_addr: the address of host 0, at which the other hosts reach rank "
+        "0");
+  Placement placement;
+  placement.part = {.host = *flags.node_rank, .num_hosts = num_nodes};
+  if (flags.launcher) find_backend(*flags.launcher);
+  note_unused(flags, "with --no_ssh no host is reached", placement);
+  return placement;
+}
+
+Placement without_hostfile(const LaunchOptions& options) {
+  const HostOptions& flags = options.hosts;
+  if (flags.no_ssh && flags.num_nodes.value_or(1) > 1) return by_hand_alike(options);
   const auto alone = [](std::string_view flag) {
     return UsageError(
         "{}: without a hostfile this machine is the only host; --hostfile FILE names others", flag);
@@ -69,9 +99,7 @@ Placement by_hand(const LaunchOptions& options, const std::vector<HostSlots>& ho
         "--no_ssh needs --node_rank: nobody else can tell which of the {} of the hostfile this "
         "machine is (0 to {}, as they stand there)",
         counted(std::ssize(hosts), "host"), last);
-  if (*flags.node_rank > last)
-    throw UsageError("--node_rank {}: the hostfile and the flags leave hosts 0 to {}",
-                     *flags.node_rank, last);
+  check_node_rank(*flags.node_rank, last + 1, "the hostfile and the flags leave");
   if (!options.master_addr && last > 0)
     throw UsageError(
         "--no_ssh needs --master_addr: the address of host 0, {}, at which the other hosts reach "
@@ -82,6 +110,43 @@ Placement by_hand(const LaunchOptions& options, const std::vector<HostSlots>& ho
   placement.part = part_of(hosts, *flags.node_rank);
   if (flags.launcher) find_backend(*flags.launcher);
   note_unused(flags, "with --no_ssh no host is reached", placement);
+  return placement;
+}
+
+// Slurm, MPI or Kubernetes has started a zeroth on each node. `hosts`: of the hostfile, or none.
+Placement by_others(const LaunchOptions& options, const std::vector<HostSlots>& hosts,
+                    const StartedBy& by) {
+  const HostOptions& flags = options.hosts;
+  const std::string who = fmt::format("{} has started zeroth on", by.starter);
+  const std::string nodes = counted(by.num_nodes, "node");
+  if (!hosts.empty() && std::ssize(hosts) != by.num_nodes)
+    throw UsageError(
+        "{} {}, but the hostfile and the flags leave {}: --no_ssh with --node_rank and "
+        "--master_addr goes by these alone",
+        who, nodes, counted(std::ssize(hosts), "host"));
+  if (hosts.empty() && flags.num_nodes.value_or(by.num_nodes) != by.num_nodes)
+    throw UsageError("--num_nodes {}: {} {}", *flags.num_nodes, who, nodes);
+  if (flags.force_multi) throw UsageError("--force_multi: {} {}, no agent is needed", who, nodes);
+  const int node = flags.node_rank.value_or(by.node);
+  check_node_rank(node, by.num_nodes, who);
+  if (!options.master_addr && !by.master_addr)
+    throw UsageError(
+        "{} {}, but nothing says where these meet: --master_addr, or environment variable "
+        "MASTER_ADDR, must be the address of node 0, where rank 0 is",
+        who, nodes);
+  Placement placement;
+  placement.starter = by.starter;
+  placement.master_addr = by.master_addr;
+  placement.master_port = by.master_port;
+  placement.num_ranks = by.ranks_per_node;
+  if (hosts.empty()) {
+    placement.part = {.host = node, .num_hosts = by.num_nodes};
+  } else {
+    placement.slots = hosts[static_cast<size_t>(node)].slots;
+    placement.part = part_of(hosts, node);
+  }
+  if (flags.launcher) find_backend(*flags.launcher);
+  note_unused(flags, fmt::format("{} each node", who), placement);
   return placement;
 }
 
@@ -153,8 +218,17 @@ void complete(ClusterPlan& plan, const LaunchOptions& options, std::vector<std::
 
 Placement place_ranks(const LaunchOptions& options, const Surroundings& surroundings) {
   const HostOptions& flags = options.hosts;
-  if (surroundings.hostfile.empty()) return without_hostfile(flags);
-  const std::vector<HostSlots> hosts = choose_hosts(surroundings.hostfile, options);
+  const bool has_hostfile = !surroundings.hostfile.empty();
+  std::vector<HostSlots> hosts;
+  if (has_hostfile) hosts = choose_hosts(surroundings.hostfile, options);
+  std::optional<StartedBy> others;
+  if (!flags.no_ssh) others = started_by(surroundings.variables, flags.num_nodes, has_hostfile);
+  if (others && others->num_nodes > 1) return by_others(options, hosts, *others);
+  if (!has_hostfile) {
+    Placement placement = without_hostfile(options);
+    if (others) placement.num_ranks = others->ranks_per_node;
+    return placement;
+  }
   const bool here =
       hosts.size() == 1 && !flags.force_multi && surroundings.is_this_machine(hosts[0].host);
   if (here) return alone_here(flags, hosts);
@@ -165,9 +239,20 @@ Placement place_ranks(const LaunchOptions& options, const Surroundings& surround
 Placement find_placement(const LaunchOptions& options) {
   Placement placement = place_ranks(options, {.hostfile = hostfile_of(options.hosts),
                                               .is_this_machine = is_this_machine,
-                                              .has_pdsh = is_installed("pdsh")});
+                                              .has_pdsh = is_installed("pdsh"),
+                                              .variables = own_variables()});
   if (placement.cluster) complete(*placement.cluster, options, placement.notes);
   return placement;
+}
+
+HostPart with_ranks(const HostPart& part, int num_ranks) {
+  if (part.world_size > 0) return part;
+  if (part.num_hosts > std::numeric_limits<int>::max() / num_ranks)
+    throw UsageError("{} nodes with {} ranks each: too many", part.num_hosts, num_ranks);
+  HostPart whole = part;
+  whole.first_rank = part.host * num_ranks;
+  whole.world_size = part.num_hosts * num_ranks;
+  return whole;
 }
 
 AgentRequest agent_request(const LaunchOptions& options, const ClusterPlan& plan) {

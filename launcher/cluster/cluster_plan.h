@@ -29,8 +29,12 @@ struct ClusterPlan {
 struct Placement {
   std::optional<ClusterPlan> cluster = {};  // agents start the ranks; else they start here:
   std::vector<int> slots = {};              // of this machine by the hostfile; empty: there is none
-  HostPart part = {};                       // which ranks these are
-  std::vector<std::string> notes = {};      // to be shown, one line each
+  HostPart part = {};                       // which ranks these are; with_ranks() completes it
+  std::optional<int> num_ranks = {};        // as --num_gpus, by the word of who started zeroth
+  std::optional<std::string> master_addr = {};  // for want of --master_addr, likewise
+  std::optional<int> master_port = {};
+  std::string starter = {};  // "Slurm", where that has started zeroth on each of several nodes
+  std::vector<std::string> notes = {};  // to be shown, one line each
 };
 
 // What else the placement depends on.
@@ -38,19 +42,26 @@ struct Surroundings {
   std::vector<HostEntry> hostfile = {};  // empty: there is none
   std::function<bool(const std::string& host)> is_this_machine;
   bool has_pdsh = false;
+  Variables variables = {};  // of this process
 };
 
 // Pure but for `is_this_machine`, which is asked about a host that is alone. With --no_ssh this
-// machine is the host of --node_rank and starts its own ranks; a single host that is this machine
-// runs its ranks without an agent, unless --force_multi; else agents do. Flags that then mean
-// nothing are noted. Throws UsageError as choose_hosts and find_backend, where --no_ssh lacks
-// --node_rank or --master_addr, and where a flag needs a hostfile. A plan has no environment, file
-// and PDSH_SSH_ARGS_APPEND yet.
+// machine is the host of --node_rank and starts its own ranks, and so it does where the variables
+// say that a zeroth was started on each node (started_by.h): of the hostfile's, or without one of
+// nodes that have equally many ranks. A single host that is this machine runs its ranks without an
+// agent, unless --force_multi; else agents do. Flags that then mean nothing are noted. Throws
+// UsageError as choose_hosts, find_backend and started_by, where --no_ssh lacks --node_rank or
+// --master_addr, and where a flag needs a hostfile. A plan has no environment, file and
+// PDSH_SSH_ARGS_APPEND yet.
 Placement place_ranks(const LaunchOptions& options, const Surroundings& surroundings);
 
 // The same with the hostfile, this process's environment and the files on this machine. A default
 // hostfile that is missing is none. Throws also Error as read_hostfile and carried_environment.
 Placement find_placement(const LaunchOptions& options);
+
+// `part` of nodes that all have as many ranks as this one, unless a hostfile has said how many each
+// has.
+HostPart with_ranks(const HostPart& part, int num_ranks);
 
 // For agent_commands: what is left to add are the launcher's addresses, the secret and the token.
 AgentRequest agent_request(const LaunchOptions& options, const ClusterPlan& plan);

@@ -61,9 +61,13 @@ const char* name_of(Accelerator accelerator) {
 }
 
 LaunchEnvironment LaunchEnvironment::from_process() {
-  return {variable("DS_ACCELERATOR"),    variable("CUDA_VISIBLE_DEVICES"),
-          variable("OMP_NUM_THREADS"),   variable("PATH").value_or(""),
-          variable("DEEPSPEED_TIMEOUT"), variable("NCCL_SOCKET_IFNAME")};
+  return {variable("DS_ACCELERATOR"),
+          variable("CUDA_VISIBLE_DEVICES"),
+          variable("OMP_NUM_THREADS"),
+          variable("PATH").value_or(""),
+          variable("DEEPSPEED_TIMEOUT"),
+          variable("NCCL_SOCKET_IFNAME"),
+          variable("ZEROTH_SECRET").has_value() || variable("ZEROTH_SECRET_FILE").has_value()};
 }
 
 Machine probe_machine(const LaunchEnvironment& environment) {

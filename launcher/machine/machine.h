@@ -26,6 +26,7 @@ struct LaunchEnvironment {
   std::string path;
   std::optional<std::string> deepspeed_timeout = {};
   std::optional<std::string> nccl_socket_ifname = {};
+  bool has_secret = false;  // of the run, which goes through to the ranks
 
   static LaunchEnvironment from_process();
 };

@@ -4,6 +4,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
+#include <thread>
 
 #include "base/error.h"
 #include "base/printable.h"
@@ -35,7 +36,32 @@ bool means_no_ipv6(const boost::system::error_code& error) {
          error == errc::protocol_not_supported;
 }
 
+constexpr std::chrono::milliseconds kPause{250};
+
+boost::system::error_code try_resolve(const std::string& address) {
+  boost::asio::io_context io;
+  boost::system::error_code error;
+  tcp::resolver(io).resolve(address, "", error);
+  return error;
+}
+
 }  // namespace
+
+void wait_for_address(const std::string& address, std::chrono::milliseconds limit,
+                      const std::function<void(const std::string& line)>& say) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  bool told = false;
+  while (const boost::system::error_code error = try_resolve(address)) {
+    if (std::chrono::steady_clock::now() > end)
+      throw Error("rank 0's host {} cannot be resolved: {}", shortened(address), error.message());
+    if (!told)
+      say(fmt::format("rank 0's host {} is not known yet ({}): waiting up to {} s",
+                      shortened(address), error.message(),
+                      std::chrono::duration_cast<std::chrono::seconds>(limit).count()));
+    told = true;
+    std::this_thread::sleep_for(kPause);
+  }
+}
 
 int resolve_master_port(std::optional<int> given) {
   int bound_port = 0;
@@ -57,9 +83,9 @@ void check_master_addr(const std::string& address, bool all_ranks_here) {
     throw Error("--master_addr {} cannot be resolved: {}", shortened(address), error.message());
   const auto own = [](const auto& entry) { return is_own_address(entry.endpoint().address()); };
   if (std::any_of(found.begin(), found.end(), own)) return;
-  throw Error("--master_addr {} is not an address of this machine, where {}", shortened(address),
-              all_ranks_here ? "all ranks run; leave it out for 127.0.0.1"
-                             : "rank 0 runs: it is host 0 of the hostfile");
+  throw Error(
+      "--master_addr {} is not an address of this machine, where {}", shortened(address),
+      all_ranks_here ? "all ranks run; leave it out for 127.0.0.1" : "rank 0 runs: this is host 0");
 }
 
 }  // namespace zeroth::launcher

@@ -2,6 +2,8 @@
 // comm/rendezvous.h.
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -10,6 +12,11 @@ namespace zeroth::launcher {
 // Throws an Error unless `address`, a number or a name, belongs to this machine: with any other,
 // ranks would wait in silence for a store that never comes.
 void check_master_addr(const std::string& address, bool all_ranks_here = true);
+
+// Returns once `address` is a number or a name that can be resolved. Tries again until `limit` has
+// passed, of which `say` is told; then throws an Error. A try may take some seconds more.
+void wait_for_address(const std::string& address, std::chrono::milliseconds limit,
+                      const std::function<void(const std::string& line)>& say);
 
 // The given port if it can be listened on, else an Error that names it; without one, a port that is
 // free now.

@@ -93,7 +93,7 @@ TEST_CASE("a host that is not the one of rank 0 can be told where that is, rank 
   CHECK(refused.status == 1);
   CHECK(refused.err ==
         "zeroth: error: --master_addr 192.0.2.1 is not an address of this machine, where rank 0 "
-        "runs: it is host 0 of the hostfile\n");
+        "runs: this is host 0\n");
 }
 
 TEST_CASE("what is missing is named with its flag") {

@@ -11,13 +11,14 @@ using Words = std::vector<std::string>;
 
 const std::vector<HostEntry> kThree = {{"worker-0", 2, 1}, {"worker-1", 1, 2}, {"worker-2", 3, 3}};
 
-Placement place(Words flags, const std::vector<HostEntry>& hostfile = kThree,
-                bool has_pdsh = true) {
+Placement place(Words flags, const std::vector<HostEntry>& hostfile = kThree, bool has_pdsh = true,
+                const Variables& variables = {}) {
   flags.push_back("prog");
   return place_ranks(parse_command_line(flags),
                      {.hostfile = hostfile,
                       .is_this_machine = [](const std::string& host) { return host == "here"; },
-                      .has_pdsh = has_pdsh});
+                      .has_pdsh = has_pdsh,
+                      .variables = variables});
 }
 
 std::string error_of(const Words& flags, const std::vector<HostEntry>& hostfile = kThree) {
@@ -113,6 +114,73 @@ TEST_CASE("--no_ssh needs to know which host this is, and where rank 0 is") {
   CHECK(error_of({"--no_ssh", "--node_rank=-1"}) == "--node_rank -1: hosts are counted from 0");
   CHECK(error_of({"--no_ssh", "--force_multi"}) ==
         "--no_ssh and --force_multi contradict each other");
+}
+
+TEST_CASE("without a hostfile hosts by hand have equally many ranks") {
+  const Placement placement =
+      place({"--no_ssh", "--num_nodes=3", "--node_rank=2", "--master_addr=a"}, {});
+  CHECK_FALSE(placement.cluster);
+  CHECK(placement.slots.empty());
+  CHECK(placement.starter.empty());
+  const HostPart part = with_ranks(placement.part, 4);
+  CHECK(part.host == 2);
+  CHECK(part.num_hosts == 3);
+  CHECK(part.first_rank == 8);
+  CHECK(part.world_size == 12);
+  CHECK(with_ranks(part, 5).world_size == 12);
+  CHECK(with_ranks({}, 4).world_size == 4);
+  CHECK_THROWS_AS(with_ranks({.host = 0, .num_hosts = 65'536}, 65'536), UsageError);
+  CHECK(error_of({"--no_ssh", "--num_nodes=3", "--master_addr=a"}, {}) ==
+        "--no_ssh needs --node_rank: nobody else can tell which of the 3 hosts this machine is (0 "
+        "to 2)");
+  CHECK(error_of({"--no_ssh", "--num_nodes=3", "--node_rank=3", "--master_addr=a"}, {}) ==
+        "--node_rank 3: --num_nodes 3 leaves hosts 0 to 2");
+  CHECK(error_of({"--no_ssh", "--num_nodes=3", "--node_rank=0"}, {})
+            .starts_with("--no_ssh needs --master_addr: "));
+}
+
+TEST_CASE("a zeroth that was started on each node has the ranks of its node") {
+  const Variables pod = {{"PET_NNODES", "3"},
+                         {"PET_NODE_RANK", "1"},
+                         {"PET_MASTER_ADDR", "m"},
+                         {"PET_MASTER_PORT", "4000"},
+                         {"PET_NPROC_PER_NODE", "2"}};
+  const auto in_pod = [&](const Words& flags, const std::vector<HostEntry>& hostfile,
+                          const Variables& more = {}) {
+    return place(flags, hostfile, true, merged_variables(pod, more));
+  };
+  const auto error_in_pod = [&](const Words& flags, const std::vector<HostEntry>& hostfile,
+                                const Variables& more = {}) {
+    return message_of<UsageError>([&] { in_pod(flags, hostfile, more); });
+  };
+  const Placement alike = in_pod({"--num_nodes=3", "--ssh_port=22"}, {});
+  CHECK(alike.starter == "Kubeflow");
+  CHECK(alike.master_addr == "m");
+  CHECK(alike.master_port == 4000);
+  CHECK(alike.num_ranks == 2);
+  CHECK(with_ranks(alike.part, 2).first_rank == 2);
+  CHECK(with_ranks(alike.part, 2).world_size == 6);
+  CHECK(alike.notes ==
+        Words{"--ssh_port changes nothing: Kubeflow has started zeroth on each node"});
+  CHECK(in_pod({"--node_rank=2"}, {}).part.host == 2);
+  const Placement unequal = in_pod({}, kThree);
+  CHECK_FALSE(unequal.cluster);
+  CHECK(unequal.slots == std::vector<int>{0});
+  CHECK(unequal.part.first_rank == 2);
+  CHECK(unequal.part.world_size == 6);
+  CHECK(in_pod({"--no_ssh"}, {}).starter.empty());
+  CHECK(in_pod({}, {}, {{"PET_NNODES", "1"}, {"PET_NODE_RANK", "0"}}).num_ranks == 2);
+  CHECK(error_in_pod({"--num_nodes=2"}, {}) ==
+        "--num_nodes 2: Kubeflow has started zeroth on 3 nodes");
+  CHECK(error_in_pod({"--num_nodes=2"}, kThree)
+            .starts_with("Kubeflow has started zeroth on 3 nodes, but the hostfile and the flags "
+                         "leave 2 hosts: "));
+  CHECK(error_in_pod({"--node_rank=3"}, {}) ==
+        "--node_rank 3: Kubeflow has started zeroth on hosts 0 to 2");
+  CHECK(error_in_pod({"--force_multi"}, {}).starts_with("--force_multi: Kubeflow has started"));
+  CHECK(error_in_pod({}, {}, {{"PET_MASTER_ADDR", ""}})
+            .find("--master_addr, or environment variable MASTER_ADDR") != std::string::npos);
+  CHECK(in_pod({"--master_addr=a"}, {}, {{"PET_MASTER_ADDR", ""}}).part.num_hosts == 3);
 }
 
 TEST_CASE("flags that mean nothing to agents are noted") {

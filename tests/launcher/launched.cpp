@@ -20,25 +20,32 @@ void redirect(int output, const std::filesystem::path& file, int fd) {
   ::dup2(given ? output : ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600), fd);
 }
 
-[[noreturn]] void become(const std::string& program, const std::vector<std::string>& arguments,
-                         const Environment& environment) {
+[[noreturn]] void become(std::vector<std::string> command, const Environment& environment) {
   ::signal(SIGHUP, SIG_DFL);  // also when the tests run under nohup
   ::setenv("DS_ACCELERATOR", "cpu", 1);
   ::unsetenv("OMP_NUM_THREADS");
   for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
-  std::vector<std::string> command = {ZEROTH_BIN_DIR "/" + program};
-  command.insert(command.end(), arguments.begin(), arguments.end());
   std::vector<char*> pointers;
   for (std::string& word : command) pointers.push_back(word.data());
   pointers.push_back(nullptr);
-  ::execv(pointers[0], pointers.data());
+  ::execvp(pointers[0], pointers.data());
   ::_exit(125);
+}
+
+std::vector<std::string> started_with(const std::string& program,
+                                      const std::vector<std::string>& arguments) {
+  std::vector<std::string> command = {ZEROTH_BIN_DIR "/" + program};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
 }
 
 }  // namespace
 
 Launched::Launched(const std::vector<std::string>& arguments, const Environment& environment,
                    int output, const std::string& program)
+    : Launched(Program{started_with(program, arguments)}, environment, output) {}
+
+Launched::Launched(const Program& program, const Environment& environment, int output)
     : since_(std::chrono::steady_clock::now()) {
   const std::filesystem::path pids = folder_.path() / "pids";
   std::filesystem::create_directory(pids);
@@ -48,7 +55,7 @@ Launched::Launched(const std::vector<std::string>& arguments, const Environment&
   if (pid_ != 0) return;
   redirect(output, folder_.path() / "out", STDOUT_FILENO);
   redirect(output, folder_.path() / "err", STDERR_FILENO);
-  become(program, arguments, all);
+  become(program.words, all);
 }
 
 Launched::~Launched() {
@@ -96,6 +103,11 @@ Launched::Result Launched::wait() {
 Launched::Result run_zeroth(const std::vector<std::string>& arguments,
                             const Environment& environment) {
   return Launched(arguments, environment).wait();
+}
+
+Launched::Result run_program(const std::vector<std::string>& words,
+                             const Environment& environment) {
+  return Launched(Launched::Program{words}, environment).wait();
 }
 
 std::string rank_program() {

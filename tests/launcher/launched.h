@@ -28,6 +28,10 @@ class Launched {
     double seconds = 0;  // until the end, from the last signal sent or else from the start
   };
 
+  struct Program {  // another than zeroth, found along PATH
+    std::vector<std::string> words;
+  };
+  explicit Launched(const Program& program, const Environment& environment = {}, int output = -1);
   explicit Launched(const std::vector<std::string>& arguments, const Environment& environment = {},
                     int output = -1, const std::string& program = "zeroth");
   Launched(const Launched&) = delete;
@@ -56,6 +60,10 @@ class Launched {
 // Starts zeroth and waits for it.
 Launched::Result run_zeroth(const std::vector<std::string>& arguments,
                             const Environment& environment = {});
+
+// The same with another program.
+Launched::Result run_program(const std::vector<std::string>& words,
+                             const Environment& environment = {});
 
 // Path of the helper that plays a rank.
 std::string rank_program();

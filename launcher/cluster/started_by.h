@@ -1,0 +1,41 @@
+// Which of several nodes this `zeroth` is on, where Slurm, MPI or Kubernetes has started one on
+// each of them. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "launcher/cluster/carried_environment.h"
+
+namespace zeroth::launcher {
+
+struct StartedBy {
+  std::string starter;  // "Slurm"
+  int node = 0;         // from 0; rank 0 is on node 0
+  int num_nodes = 1;
+  std::optional<std::string> master_addr = {};  // of node 0; empty: nobody says
+  std::optional<int> master_port = {};          // the same on all nodes, likewise
+  std::optional<int> ranks_per_node = {};       // that Kubeflow asks for
+
+  bool operator==(const StartedBy&) const = default;
+};
+
+// By the first of these variables that say so: OMPI_COMM_WORLD_* of Open MPI, PMI_* of MPICH, Intel
+// MPI and PALS, a step of Slurm (a script of sbatch is none), PET_* of a pod of Kubeflow,
+// JOB_COMPLETION_INDEX of a pod of an indexed Job. That one says no number of nodes, which is
+// `num_nodes` then, of --num_nodes, and nothing beside a hostfile. MASTER_ADDR and MASTER_PORT go
+// before what a starter says of them. An empty variable counts as not set.
+//
+// Nothing where this is the only one; where somebody has made this process a rank already
+// (`zeroth`, torchrun, a person: LOCAL_RANK, or RANK without PET_NODE_RANK); or where nobody says
+// anything.
+//
+// Of a step of Slurm, and of MPI within a job of Slurm, node 0 is the first of the node list and
+// the port 15000 + (job + step) % 10000, so that jobs that share a node rarely meet at one port.
+//
+// Throws UsageError, with what to write instead, where a node has several; an Error that names
+// variables and values where these are no numbers or contradict each other.
+std::optional<StartedBy> started_by(const Variables& variables, std::optional<int> num_nodes,
+                                    bool has_hostfile);
+
+}  // namespace zeroth::launcher
