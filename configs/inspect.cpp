@@ -15,6 +15,7 @@ using Json = nlohmann::ordered_json;
 int64_t fitting_ranks(const CheckedKeys& keys) {
   const int64_t tensor =
       std::max<int64_t>(1, keys.get<int64_t>("tensor_parallel.autotp_size").value_or(1));
+  if (const auto ranks = elastic_ranks(keys, tensor)) return *ranks;
   const auto batch = keys.get<int64_t>("train_batch_size");
   const auto micro = keys.get<int64_t>("train_micro_batch_size_per_gpu");
   const auto steps = keys.get<int64_t>("gradient_accumulation_steps");

@@ -1,5 +1,6 @@
 #include "configs/resolve.h"
 
+#include <cstdlib>
 #include <filesystem>
 
 #include "base/complaints.h"
@@ -49,7 +50,9 @@ Document parse_text(const std::string& text, const std::string& name) {
   return Document(std::make_shared<const CheckedKeys>(std::move(keys)));
 }
 
-Document load(const std::string& file_or_base64) {
+namespace {
+
+Document read_document(const std::string& file_or_base64) {
   if (file_or_base64.starts_with('{')) return parse_text(file_or_base64, "inline configuration");
   std::error_code ignored;
   if (std::filesystem::exists(file_or_base64, ignored)) {
@@ -60,6 +63,17 @@ Document load(const std::string& file_or_base64) {
     return parse_text(*decoded, "base64 configuration");
   }
   throw Error("{}: no such configuration file, and not base64 of one", shortened(file_or_base64));
+}
+
+}  // namespace
+
+Document load(const std::string& file_or_base64) {
+  const Document document = read_document(file_or_base64);
+  const char* const scheduler = std::getenv("DEEPSPEED_ELASTICITY_CONFIG");
+  if (scheduler == nullptr || *scheduler == '\0') return document;
+  CheckedKeys keys = document.keys();
+  keys.scheduler_elasticity = scheduler;
+  return Document(std::make_shared<const CheckedKeys>(std::move(keys)));
 }
 
 BatchConfig resolve_batch(const Document& document, const FlagValues& flags, int64_t world_size) {

@@ -95,8 +95,8 @@ class Document {
 };
 
 // Reads a file, JSON text that begins with {, or where no file of that name exists, base64 (plain
-// or URL-safe) of the JSON itself. JSON with //, /**/ and # comments. Throws Error for an
-// unreadable file (names the path) and a syntax error (file:line:column, JSON path).
+// or URL-safe) of the JSON itself, and DEEPSPEED_ELASTICITY_CONFIG. JSON with //, /**/, # comments.
+// Throws Error for a file that is unreadable (its path) or wrong (file:line:column, JSON path).
 Document load(const std::string& file_or_base64);
 
 // The same for text at hand; `name` stands for the file in messages.

@@ -40,8 +40,9 @@ SEAMS = {
 }
 WITHOUT_TORCH = ("base", "configs", "checkpoint", "monitor", "launcher")
 UNRESTRICTED = ("bench", "examples", "tests")  # these use any folder
-# What a process is held down to; what a rank is told; where Hugging Face's cache is.
-READS_ENVIRONMENT = ("base/cpu.cpp", "comm/bootstrap.cpp", "model/hf/model_folder.cpp")
+# What a process is held down to; what a rank is told; a scheduler's copy of a part of the configuration; where Hugging
+# Face's cache is.
+READS_ENVIRONMENT = ("base/cpu.cpp", "comm/bootstrap.cpp", "configs/resolve.cpp", "model/hf/model_folder.cpp")
 # What acts on the ZeRO stage, and what advises on the key.
 READS_STAGE = ("zero/strategy.cpp", "engine/fitting_config.cpp", "engine/memory_remedies.cpp")
 # What knows that ranks share layers, beside comm, which has the axis, and configs, which has the key.

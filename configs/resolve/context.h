@@ -94,6 +94,16 @@ void fill_tensor_parallel(Context& context, Config& config);
 // The three batch values by DeepSpeed's rules; complains where they do not fit together.
 BatchConfig fill_batch(Context& context);  // after tensor_parallel
 
+// Whether the section elasticity chooses the batch.
+bool is_elastic(const CheckedKeys& keys);
+// A number of ranks that it allows; nothing where it allows none, or is off.
+std::optional<int64_t> elastic_ranks(const CheckedKeys& keys, int64_t tensor_ranks);
+// The batch that it chooses; complains where it is wrong, does not allow the ranks, or stands
+// beside a batch that is given, or differs from a scheduler's copy.
+BatchConfig fill_elastic_batch(Context& context, int64_t tensor_ranks);
+// While it is off the section may say what it likes, under names that exist.
+void let_idle_elasticity_be(Context& context);
+
 // The other sections, each into its part of the Config.
 void fill_precision(Context& context, Config& config);
 void fill_optimizer(Context& context, Config& config);

@@ -71,7 +71,12 @@ Config fill(Context& context) {
   check_flags(context);
   const bool flags_are_fine = context.complaints.empty();
   fill_tensor_parallel(context, config);
-  if (flags_are_fine) config.batch = fill_batch(context);
+  let_idle_elasticity_be(context);
+  if (flags_are_fine) {
+    config.batch = is_elastic(context.keys)
+                       ? fill_elastic_batch(context, config.tensor_parallel.size)
+                       : fill_batch(context);
+  }
   tell_unknown(context);
   fill_precision(context, config);
   config.gradient_clipping = clipping(context);
@@ -107,7 +112,8 @@ Origins all_origins(const Context& context) {
     const std::string path(key.path);
     const auto known = context.origins.find(path);
     const bool automatic = context.keys.is_auto(path);
-    if (context.keys.values.count(path) > 0 && !automatic) {
+    const bool of_file = context.keys.values.count(path) > 0 && !automatic;
+    if (of_file && known == context.origins.end()) {
       origins[path] = "file";
     } else if (known != context.origins.end()) {
       origins[path] = fmt::format("{}{}", automatic ? "auto: " : "", known->second);

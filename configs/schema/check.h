@@ -41,6 +41,9 @@ struct CheckedKeys {
   // with what it may have been meant to be, and how many there are.
   Notes unknown = {};
   size_t num_unknown = 0;
+  // DEEPSPEED_ELASTICITY_CONFIG where it is set: the section elasticity as whoever shares out
+  // machines has it.
+  std::optional<std::string> scheduler_elasticity = {};
 
   bool has(const std::string& path) const { return values.count(path) > 0 || is_bad(path); }
   bool is_bad(const std::string& path) const { return bad.count(path) > 0; }

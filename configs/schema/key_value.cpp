@@ -52,6 +52,8 @@ std::string type_name(KeyType type) {
       return "a list of two numbers";
     case KeyType::kList:
       return "a list of names";
+    case KeyType::kIntegers:
+      return "a list of integers";
     case KeyType::kSection:
       return "an object";
   }
@@ -94,6 +96,11 @@ std::optional<Json> typed_value(const Json& value, const Key& key) {
       const bool names = value.is_array() && std::all_of(value.begin(), value.end(), is_name);
       return names ? std::optional(value) : std::nullopt;
     }
+    case KeyType::kIntegers: {
+      const auto is_integer = [](const Json& entry) { return entry.is_number_integer(); };
+      const bool all = value.is_array() && std::all_of(value.begin(), value.end(), is_integer);
+      return all ? std::optional(value) : std::nullopt;
+    }
     case KeyType::kSection:
       return value.is_object() ? std::optional(value) : std::nullopt;
   }
@@ -114,6 +121,10 @@ bool is_accepted(const Json& value, const Key& key) {
     case KeyType::kPair:
       return in_range(value[0].get<double>(), key.accepts) &&
              in_range(value[1].get<double>(), key.accepts);
+    case KeyType::kIntegers:
+      return std::all_of(value.begin(), value.end(), [&](const Json& entry) {
+        return in_range(entry.get<double>(), key.accepts);
+      });
     default:
       return key.accepts.empty() || is_one_of(value, key.accepts);
   }

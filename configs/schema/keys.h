@@ -9,7 +9,7 @@
 
 namespace zeroth::configs {
 
-enum class KeyType { kBool, kInteger, kNumber, kString, kPair, kList, kSection };
+enum class KeyType { kBool, kInteger, kNumber, kString, kPair, kList, kIntegers, kSection };
 
 enum class KeyState {
   // Does what it does in DeepSpeed.

@@ -112,10 +112,34 @@ std::vector<Key> service_rows() {
   };
 }
 
+std::vector<Key> elasticity_rows() {
+  constexpr std::string_view kRange = "1..1000000";
+  return {
+      section("elasticity", "chooses the three batch values by the number of ranks, see above"),
+      honoured("elasticity.enabled", kBool, "false", "", "the batch is chosen, none is given"),
+      {"elasticity.max_train_batch_size", kInteger, kHonoured, "null", "1..1000000000", "",
+       "samples per step at most; needed while it is on"},
+      {"elasticity.micro_batch_sizes", kIntegers, kHonoured, "null", "1..1000000", "",
+       "micro-batches to choose from, at most 64; needed while it is on"},
+      {"elasticity.min_gpus", kInteger, kHonoured, "1", kRange, "", "data ranks that count, from"},
+      {"elasticity.max_gpus", kInteger, kHonoured, "10000", kRange, "", "and up to"},
+      {"elasticity.num_gpus_per_node", kInteger, kHonoured, "1", kRange, "",
+       "version 0.2: ranks of a node"},
+      {"elasticity.model_parallel_size", kInteger, kHonoured, "1", kRange, "",
+       "version 0.2: has to be tensor_parallel.autotp_size, and to divide num_gpus_per_node"},
+      no_effect("elasticity.min_time", kNumber, "0", "nobody waits for more machines", ">= 0"),
+      honoured("elasticity.prefer_larger_batch", kBool, "true", "",
+               "of batches for as many numbers of ranks the larger; false: the smaller"),
+      honoured("elasticity.ignore_non_elastic_batch_info", kBool, "false", "",
+               "batch values that are given have no effect; false: they are an error"),
+      {"elasticity.version", kNumber, kHonoured, "0.2", "> 0", "",
+       "0.1: counts ranks; 0.2: counts whole nodes; no other"},
+  };
+}
+
 std::vector<Key> legacy_rows() {
   constexpr std::string_view kGone = "not supported, by DeepSpeed neither";
   return {
-      refused_section("elasticity", kEnabled, "*", kGone),
       refused_section("curriculum_learning", kEnabled, "*", kGone),
       refused_section("progressive_layer_drop", kEnabled, "theta gamma", kGone),
       refused_section("eigenvalue", kEnabled, "*", kGone),
@@ -130,7 +154,7 @@ std::vector<Key> legacy_rows() {
 }  // namespace
 
 std::vector<Key> other_rows() {
-  return joined({parallel_rows(), tensor_rows(), service_rows(), legacy_rows()});
+  return joined({parallel_rows(), tensor_rows(), service_rows(), elasticity_rows(), legacy_rows()});
 }
 
 }  // namespace zeroth::configs

@@ -113,6 +113,7 @@ TEST_CASE("DeepSpeed's defaults may be written out, and are those of the table")
 
 TEST_CASE("what DeepSpeed has removed is refused, and said to be gone") {
   for (const std::string path : schema()["removed"]) {
+    if (path == "elasticity") continue;  // its batch arithmetic is done here
     CAPTURE(path);
     const Key* key = find_key(path);
     REQUIRE(key != nullptr);

@@ -26,6 +26,15 @@ TEST_CASE("integers may be integral floats, numbers may be integers, nothing els
   CHECK_FALSE(typed_value(Json(1), key_of(KeyType::kBool)).has_value());
 }
 
+TEST_CASE("a list of integers has nothing else in it, each in the range") {
+  const Key key = key_of(KeyType::kIntegers, "1..8");
+  CHECK(typed_value(Json{1, 8}, key) == Json{1, 8});
+  CHECK(is_accepted(Json{1, 8}, key));
+  CHECK_FALSE(is_accepted(Json{1, 9}, key));
+  for (const Json& value : {Json(1), Json{1, 2.5}, Json{1, "2"}, Json{1, nullptr}})
+    CHECK_FALSE(typed_value(value, key).has_value());
+}
+
 TEST_CASE("an integer is infinite only where its range says so") {
   CHECK(typed_value(Json(INFINITY), key_of(KeyType::kInteger, ">= 0 or Infinity")) ==
         Json(kInfinity));

@@ -10,7 +10,7 @@ TEST_CASE("the other keys are idle or refused as the table says") {
 TEST_CASE("a section that is off may say what it likes, under names that exist") {
   CHECK(complaints_of(R"({"wandb": {"enabled": false, "project": "x"}})").empty());
   CHECK(complaints_of(R"({"data_efficiency": {"data_sampling": {"anything": {"x": 1}}}})").empty());
-  CHECK(complaints_of(R"({"elasticity": {"enabled": false, "whatever": 1}})").empty());
+  CHECK(complaints_of(R"({"curriculum_learning": {"enabled": false, "whatever": 1}})").empty());
   CHECK(complaints_of(R"({"wandb": {"projekt": "x"}})") ==
         "wandb.projekt: unknown key; did you mean project?");
   CHECK(complaints_of(R"({"hybrid_engine": {"pin_parameter": true}})") ==

@@ -173,6 +173,7 @@ TEST_CASE("every honoured key is printed, with the default of its struct") {
   const std::vector<Json> defaults = printed_defaults();
   for (const Key& key : keys()) {
     if (key.state != KeyState::kHonoured || key.type == KeyType::kSection) continue;
+    if (key.path.starts_with("elasticity.")) continue;  // the batch that it chooses is printed
     CAPTURE(key.path);
     bool printed = false;
     for (const Json& json : defaults) {

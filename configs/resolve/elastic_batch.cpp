@@ -1,0 +1,133 @@
+#include "configs/resolve/elastic_batch.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "base/error.h"
+
+namespace zeroth::configs {
+namespace {
+
+// Highly composite numbers, as far as DeepSpeed has them.
+constexpr int64_t kHighlyComposite[] = {
+    1,      2,      4,      6,      12,     24,     36,     48,    60,    120,
+    180,    240,    360,    720,    840,    1260,   1680,   2520,  5040,  7560,
+    10080,  15120,  20160,  25200,  27720,  45360,  50400,  55440, 83160, 110880,
+    166320, 221760, 277200, 332640, 498960, 554400, 665280, 720720};
+
+struct Bounds {
+  int64_t max_batch, min_count, max_count;
+};
+
+// Nothing above `most`.
+int64_t least_common_multiple(const std::vector<int64_t>& values, int64_t most) {
+  int64_t multiple = 1;
+  for (const int64_t value : values) {
+    const int64_t factor = value / std::gcd(multiple, value);
+    if (multiple > most / factor) return most + 1;
+    multiple *= factor;
+  }
+  return multiple;
+}
+
+std::set<int64_t> candidates(const std::vector<int64_t>& micro_batches, int64_t max_batch) {
+  std::vector<int64_t> bases = micro_batches;
+  bases.push_back(least_common_multiple(micro_batches, max_batch));
+  std::set<int64_t> found;
+  for (const int64_t base : bases) {
+    if (base > max_batch) continue;
+    const auto* const above = std::upper_bound(std::begin(kHighlyComposite),
+                                               std::end(kHighlyComposite), max_batch / base);
+    found.insert(base * *(above - 1));
+  }
+  return found;
+}
+
+// Over how many a batch can be dealt: the divisors of its number of micro-batches, for each size.
+std::set<int64_t> counts_of(int64_t batch, const std::vector<int64_t>& micro_batches,
+                            const Bounds& bounds) {
+  std::set<int64_t> counts;
+  const auto add = [&](int64_t count) {
+    if (count >= bounds.min_count && count <= bounds.max_count) counts.insert(count);
+  };
+  for (const int64_t micro : micro_batches) {
+    if (batch % micro != 0) continue;
+    const int64_t pieces = batch / micro;
+    for (int64_t divisor = 1; divisor <= pieces / divisor; ++divisor) {
+      if (pieces % divisor != 0) continue;
+      add(divisor);
+      add(pieces / divisor);
+    }
+  }
+  return counts;
+}
+
+ElasticBatch best_candidate(const ElasticRule& rule, const Bounds& bounds) {
+  for (const int64_t micro : rule.micro_batches)
+    if (micro > bounds.max_batch)
+      throw Error("micro-batch {} is larger than {}, the largest batch", micro, bounds.max_batch);
+  ElasticBatch best;
+  std::set<int64_t> most;
+  for (const int64_t batch : candidates(rule.micro_batches, bounds.max_batch)) {
+    std::set<int64_t> counts = counts_of(batch, rule.micro_batches, bounds);
+    // They come in rising order.
+    if (counts.empty() || counts.size() < most.size()) continue;
+    if (counts.size() == most.size() && !rule.prefer_larger) continue;
+    best.batch = batch;
+    most = std::move(counts);
+  }
+  best.data_ranks.assign(most.begin(), most.end());
+  return best;
+}
+
+int64_t largest_micro_batch(const ElasticRule& rule, int64_t samples) {
+  int64_t largest = 0;
+  for (const int64_t micro : rule.micro_batches)
+    if (samples % micro == 0) largest = std::max(largest, micro);
+  return largest;
+}
+
+// What fills these ranks, however many.
+ElasticBatch for_these_ranks(const ElasticRule& rule, int64_t data_ranks) {
+  ElasticBatch best;
+  for (const int64_t micro : rule.micro_batches) {
+    if (micro > rule.max_batch / data_ranks) continue;
+    const int64_t step = micro * data_ranks, batch = rule.max_batch / step * step;
+    if (best.batch == 0 || (batch > best.batch) == rule.prefer_larger) best.batch = batch;
+  }
+  if (best.batch == 0) return best;
+  best.data_ranks = {data_ranks};
+  best.micro_batch = largest_micro_batch(rule, best.batch / data_ranks);
+  return best;
+}
+
+ElasticBatch by_nodes(const ElasticRule& rule, int64_t data_ranks) {
+  if (rule.ranks_per_node % rule.tensor_ranks != 0)
+    throw Error("{} ranks of a node cannot be dealt into groups of {} that split a layer",
+                rule.ranks_per_node, rule.tensor_ranks);
+  const int64_t per_node = rule.ranks_per_node / rule.tensor_ranks;
+  const int64_t max_batch = rule.max_batch / per_node;
+  const int64_t max_nodes = rule.max_ranks / rule.ranks_per_node;
+  ElasticBatch best =
+      best_candidate(rule, {max_batch, std::max<int64_t>(1, rule.min_ranks / rule.ranks_per_node),
+                            max_nodes > 0 ? max_nodes : max_batch});
+  best.batch *= per_node;
+  for (int64_t& count : best.data_ranks) count *= per_node;
+  const bool among = std::binary_search(best.data_ranks.begin(), best.data_ranks.end(), data_ranks);
+  if (!among) return for_these_ranks(rule, data_ranks);
+  best.micro_batch = largest_micro_batch(rule, best.batch / data_ranks);
+  return best;
+}
+
+}  // namespace
+
+ElasticBatch elastic_batch(const ElasticRule& rule, int64_t data_ranks) {
+  if (rule.version == ElasticVersion::kWholeNodes) return by_nodes(rule, data_ranks);
+  ElasticBatch best = best_candidate(rule, {rule.max_batch, rule.min_ranks, rule.max_ranks});
+  if (std::binary_search(best.data_ranks.begin(), best.data_ranks.end(), data_ranks))
+    best.micro_batch = largest_micro_batch(rule, best.batch / data_ranks);
+  return best;
+}
+
+}  // namespace zeroth::configs

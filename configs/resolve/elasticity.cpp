@@ -1,0 +1,203 @@
+// The section elasticity: the batch is chosen, not given.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "base/units.h"
+#include "configs/resolve/context.h"
+#include "configs/resolve/elastic_batch.h"
+#include "configs/schema/json_text.h"
+
+namespace zeroth::configs {
+namespace {
+
+constexpr char kSection[] = "elasticity.";
+constexpr char kMax[] = "elasticity.max_train_batch_size";
+constexpr char kMicros[] = "elasticity.micro_batch_sizes";
+constexpr char kVersion[] = "elasticity.version";
+constexpr char kSplit[] = "elasticity.model_parallel_size";
+constexpr char kIgnore[] = "elasticity.ignore_non_elastic_batch_info";
+
+bool is_bad_somewhere(const CheckedKeys& keys) {
+  return std::any_of(keys.bad.begin(), keys.bad.end(),
+                     [](const std::string& path) { return path.starts_with(kSection); });
+}
+
+ElasticRule rule_of(const CheckedKeys& keys) {
+  ElasticRule rule;
+  const auto read = [&](const char* path, auto& into) {
+    using Value = std::decay_t<decltype(into)>;
+    into = keys.get<Value>(std::string(kSection) + path).value_or(into);
+  };
+  read("max_train_batch_size", rule.max_batch);
+  read("micro_batch_sizes", rule.micro_batches);
+  read("min_gpus", rule.min_ranks);
+  read("max_gpus", rule.max_ranks);
+  read("num_gpus_per_node", rule.ranks_per_node);
+  read("model_parallel_size", rule.tensor_ranks);
+  read("prefer_larger_batch", rule.prefer_larger);
+  if (keys.get<double>(kVersion) == 0.1) rule.version = ElasticVersion::kAnyRanks;
+  return rule;
+}
+
+void check_rule(Context& context, const ElasticRule& rule, int64_t tensor_ranks) {
+  const CheckedKeys& keys = context.keys;
+  for (const char* path : {kMax, kMicros})
+    if (!keys.has(path)) context.complain("{}: missing: elasticity chooses the batch by it", path);
+  if (keys.has(kMicros) &&
+      (rule.micro_batches.empty() || rule.micro_batches.size() > kMostElasticMicroBatches))
+    context.complain("{}: expected 1 to {} sizes, found {}", kMicros, kMostElasticMicroBatches,
+                     rule.micro_batches.size());
+  const double version = keys.get<double>(kVersion).value_or(0.2);
+  if (version != 0.1 && version != 0.2)
+    context.complain("{}: expected 0.1 or 0.2, found {}", kVersion, version);
+  if (rule.max_ranks < rule.min_ranks)
+    context.complain("elasticity.max_gpus: {} is below elasticity.min_gpus {}", rule.max_ranks,
+                     rule.min_ranks);
+  const int64_t split = rule.tensor_ranks;
+  if (version == 0.1 && split > 1)
+    context.complain("{}: {} needs {} 0.2, found 0.1", kSplit, split, kVersion);
+  if (version == 0.2 && split != tensor_ranks)
+    context.complain("{}: {}, but {} {}: make them equal", kSplit, split,
+                     context.key_or_flag("tensor_parallel.autotp_size", "--tensor-parallel"),
+                     tensor_ranks);
+}
+
+// Whoever shares out machines has chosen them by its own copy of the section.
+void check_scheduler(Context& context, const ElasticRule& rule) {
+  constexpr char kName[] = "environment variable DEEPSPEED_ELASTICITY_CONFIG";
+  if (!context.keys.scheduler_elasticity) return;
+  nlohmann::ordered_json root;
+  try {
+    root = parse_json(*context.keys.scheduler_elasticity, kName).root;
+  } catch (const Error& error) {
+    context.complain("{}", error.what());
+    return;
+  }
+  const auto check = [&](const char* name, const nlohmann::ordered_json& own,
+                         const nlohmann::ordered_json& fallback) {
+    const auto found = root.is_object() ? root.find(name) : root.end();
+    const nlohmann::ordered_json theirs =
+        root.is_object() && found != root.end() ? *found : fallback;
+    if (theirs == own) return;
+    context.complain("elasticity.{}: {} in the file, but {} has {}: make them equal", name,
+                     own.dump(), kName, quoted(theirs));
+  };
+  check("max_train_batch_size", rule.max_batch, nullptr);
+  check("micro_batch_sizes", rule.micro_batches, nullptr);
+  check("version", context.keys.get<double>(kVersion).value_or(0.2), 0.2);
+}
+
+// Where a batch is given as well.
+void check_fixed(Context& context) {
+  struct Fixed {
+    const char *path, *flag;
+    std::optional<int64_t> given;
+  };
+  const FlagValues& flags = context.flags;
+  const Fixed all[] = {{"train_batch_size", "--global-batch", flags.global_batch},
+                       {"train_micro_batch_size_per_gpu", "--micro-batch", flags.micro_batch},
+                       {"gradient_accumulation_steps", "--accumulation", flags.accumulation}};
+  const bool ignore = context.keys.get<bool>(kIgnore).value_or(false);
+  const auto tell = [&](const char* name, int64_t value) {
+    if (ignore) {
+      warn(context.notes, name, "{} {} has no effect: elasticity chooses it", name, value);
+    } else {
+      context.complain(
+          "{}: {} beside elasticity, which chooses it: leave one of them out, or set {} "
+          "to true",
+          name, value, kIgnore);
+    }
+  };
+  for (const Fixed& fixed : all) {
+    if (const auto value = context.keys.get<int64_t>(fixed.path)) tell(fixed.path, *value);
+    if (fixed.given) tell(fixed.flag, *fixed.given);
+  }
+}
+
+std::string counted_ranks(const Context& context) {
+  const bool all = context.data_ranks == context.facts.world_size;
+  return counted(context.data_ranks, all ? "rank" : "data rank");
+}
+
+std::string some_of(const std::vector<int64_t>& counts) {
+  constexpr size_t kShown = 24;
+  const std::vector<int64_t> shown(counts.begin(),
+                                   counts.begin() + std::min(counts.size(), kShown));
+  return fmt::format("{}{}", fmt::join(shown, ", "),
+                     counts.size() > kShown ? fmt::format(", ... {}", counts.back()) : "");
+}
+
+BatchConfig batch_of(Context& context, const ElasticBatch& chosen) {
+  const int64_t ranks = context.data_ranks;
+  if (chosen.batch == 0) {
+    context.complain("{}: no batch of at most {} can be dealt over {} with these sizes", kMicros,
+                     context.keys.get<int64_t>(kMax).value(), counted_ranks(context));
+    return {};
+  }
+  if (chosen.micro_batch == 0) {
+    context.complain("elasticity: its batch of {} cannot be dealt over {}: start {}", chosen.batch,
+                     counted_ranks(context), some_of(chosen.data_ranks));
+    return {};
+  }
+  const BatchConfig batch{.train_batch_size = chosen.batch,
+                          .micro_batch_size = chosen.micro_batch,
+                          .accumulation_steps = chosen.batch / (chosen.micro_batch * ranks)};
+  for (const char* path :
+       {"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"})
+    context.origins[path] = fmt::format("elasticity, for {}", counted_ranks(context));
+  note(context.notes, "elasticity",
+       "elasticity: a global batch of {}, micro-batches of {}, {} per step on {}; it can be dealt "
+       "over {}",
+       batch.train_batch_size, batch.micro_batch_size, batch.accumulation_steps,
+       counted_ranks(context), some_of(chosen.data_ranks));
+  return batch;
+}
+
+}  // namespace
+
+bool is_elastic(const CheckedKeys& keys) {
+  return keys.get<bool>("elasticity.enabled").value_or(false);
+}
+
+void let_idle_elasticity_be(Context& context) {
+  if (is_elastic(context.keys)) return;
+  for (const GivenKey& given : context.keys.given) {
+    if (given.key == nullptr || given.key->path == "elasticity.enabled") continue;
+    if (given.key->path.starts_with(kSection)) context.moot.push_back(given.path + ":");
+  }
+}
+
+std::optional<int64_t> elastic_ranks(const CheckedKeys& keys, int64_t tensor_ranks) {
+  if (!is_elastic(keys) || is_bad_somewhere(keys)) return std::nullopt;
+  const ElasticRule rule = rule_of(keys);
+  if (rule.version == ElasticVersion::kWholeNodes) return rule.ranks_per_node;
+  if (rule.micro_batches.empty() || rule.micro_batches.size() > kMostElasticMicroBatches)
+    return std::nullopt;
+  try {
+    const ElasticBatch chosen = elastic_batch(rule, 1);
+    if (chosen.batch > 0) return chosen.data_ranks.front() * tensor_ranks;
+  } catch (const Error&) {  // resolve tells it
+  }
+  return std::nullopt;
+}
+
+BatchConfig fill_elastic_batch(Context& context, int64_t tensor_ranks) {
+  const size_t before = context.complaints.size();
+  const ElasticRule rule = rule_of(context.keys);
+  check_fixed(context);
+  if (is_bad_somewhere(context.keys)) return {};
+  check_rule(context, rule, tensor_ranks);
+  check_scheduler(context, rule);
+  if (context.complaints.size() > before || context.data_ranks == 0) return {};
+  try {
+    return batch_of(context, elastic_batch(rule, context.data_ranks));
+  } catch (const Error& error) {
+    context.complain("elasticity: {}", error.what());
+    return {};
+  }
+}
+
+}  // namespace zeroth::configs
