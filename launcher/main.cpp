@@ -117,7 +117,8 @@ PlanRequest look_around(const LaunchOptions& options, const Placement& placement
   request.launch_time = launch_time;
   request.user_sets_nccl_socket = environment.nccl_socket_ifname.has_value();
   request.user_sets_threads = environment.omp_num_threads.has_value();
-  request.terminal_columns = terminal_columns(STDOUT_FILENO);
+  if (placement.starter.empty())  // which joins the outputs of all nodes, maybe from terminals
+    request.terminal_columns = terminal_columns(STDOUT_FILENO);
   return request;
 }
 
