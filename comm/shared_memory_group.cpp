@@ -249,6 +249,7 @@ class SharedPending final : public Pending::Impl {
   SharedPending(std::shared_ptr<Worker> worker, std::shared_ptr<Job> job)
       : worker_(std::move(worker)), job_(std::move(job)) {}
   void wait() override { worker_->complete(*job_); }
+  bool ready() override { return job_->done; }
 
  private:
   std::shared_ptr<Worker> worker_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
+#include <string>
 
 #include "base/error.h"
 
@@ -64,9 +65,14 @@ std::set<int64_t> counts_of(int64_t batch, const std::vector<int64_t>& micro_bat
 }
 
 ElasticBatch best_candidate(const ElasticRule& rule, const Bounds& bounds) {
-  for (const int64_t micro : rule.micro_batches)
-    if (micro > bounds.max_batch)
-      throw Error("micro-batch {} is larger than {}, the largest batch", micro, bounds.max_batch);
+  for (const int64_t micro : rule.micro_batches) {
+    if (micro <= bounds.max_batch) continue;
+    const std::string of =
+        bounds.max_batch == rule.max_batch
+            ? "the largest batch"
+            : fmt::format("a rank's part of the largest batch, {}, on a node", rule.max_batch);
+    throw Error("micro-batch {} is larger than {}, {}", micro, bounds.max_batch, of);
+  }
   ElasticBatch best;
   std::set<int64_t> most;
   for (const int64_t batch : candidates(rule.micro_batches, bounds.max_batch)) {

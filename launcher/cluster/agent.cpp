@@ -27,6 +27,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kConnectLimit{60'000}, kSilence{15'000};
+// A launcher that waits for the disk to which it writes is silent, too; its end is seen at once.
+constexpr int kPatience = 4;
 constexpr milliseconds kGoodbye{5'000};  // for the launcher to take the last message
 
 void say(const std::string& line) {
@@ -120,7 +122,7 @@ void Agent::tell(const Message& message) {
 
 void Agent::on(const RemoteJob& job) {
   if (job_) throw Error("a second job");
-  launcher_.set_silence(job.silence);
+  launcher_.set_silence(kPatience * job.silence);
   job_.emplace(job, own_folder_);
   std::visit([this](const auto& answer) { tell(answer); }, job_->look_around());
 }
@@ -196,7 +198,7 @@ void Agent::wait_for_signals() {
 
 // Whoever ends this process, as a batch system does, means the job.
 void Agent::on_own_signal(int signal) {
-  if (running_ > 0 && !lost_) return tell(Signalled{signal});
+  if (start_ && !lost_) return tell(Signalled{signal});  // the launcher says when to go
   if (running_ > 0) return ranks_->signal(SIGKILL);
   status_ = 128 + signal;
   io_.stop();

@@ -4,11 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <boost/asio/signal_set.hpp>
+#include <csignal>
 #include <filesystem>
 #include <set>
 #include <utility>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "launcher/cluster/own_addresses.h"
 
 namespace zeroth::launcher {
@@ -42,6 +45,9 @@ Gathering::Gathering(boost::asio::io_context& io, const GatheringRequest& reques
                  }}),
       limit_(io) {}
 
+GatheringStopped::GatheringStopped(int signal)
+    : Error("stopped by {}", signal_name(signal)), signal_(signal) {}
+
 Gathered Gathering::run() {
   const OwnAddresses own = own_addresses_towards(names_);
   if (own.addresses.empty())
@@ -62,6 +68,12 @@ Gathered Gathering::run() {
                               std::chrono::duration<double>(request_.limit).count()));
     check();
   });
+  boost::asio::signal_set signals(io_, SIGINT, SIGTERM);
+  signals.async_wait([this](boost::system::error_code error, int signal) {
+    if (error) return;
+    stopped_by_ = signal;
+    io_.stop();
+  });
   check();
   io_.run();
   io_.restart();
@@ -71,8 +83,9 @@ Gathered Gathering::run() {
   const std::string refused = describe(listener_->refused());
   if (!refused.empty()) request_.say("warning: " + refused);
   const std::string complaint = roll_.complaint();
-  if (!complaint.empty()) {
+  if (stopped_by_ != 0 || !complaint.empty()) {
     let_go();
+    if (stopped_by_ != 0) throw GatheringStopped(stopped_by_);
     throw Error("{}", complaint);
   }
   for (const auto& agent : came_)  // an agent that never said which one
@@ -133,6 +146,7 @@ void Gathering::on_message(const std::shared_ptr<WatchedChannel>& agent, int& no
   const auto* problems = std::get_if<Problems>(&message);
   if (node < 0 || (ready == nullptr && problems == nullptr))
     throw Error("it said what no agent says now");
+  agent->excuse(false);
   if (ready != nullptr) roll_.on_ready(node, *ready);
   if (problems != nullptr) roll_.on_problems(node, *problems);
   check();
@@ -147,6 +161,7 @@ void Gathering::on_hello(const std::shared_ptr<WatchedChannel>& agent, int& node
     RemoteJob job = request_.job;
     job.slots = request_.hosts[static_cast<size_t>(node)].slots;
     agent->send(job);
+    agent->excuse(true);  // it looks around, and says nothing meanwhile; limit_ has an eye on it
   } else {
     request_.say(fmt::format("warning: an agent is sent away: {}", refusal));
     agent->close();

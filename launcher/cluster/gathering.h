@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "launcher/cluster/listener.h"
 #include "launcher/cluster/messages.h"
 #include "launcher/cluster/node_backend.h"
@@ -37,14 +38,24 @@ struct Gathered {
   std::vector<Host> hosts;
 };
 
+// A signal has ended it.
+class GatheringStopped : public Error {
+ public:
+  explicit GatheringStopped(int signal);
+  int signal() const { return signal_; }
+
+ private:
+  int signal_;
+};
+
 class Gathering {
  public:
   Gathering(boost::asio::io_context& io, const GatheringRequest& request);
   Gathering(const Gathering&) = delete;
   Gathering& operator=(const Gathering&) = delete;
 
-  // Runs `io` until all hosts are ready. Throws an Error that names all that are not and why; then
-  // no agent is left.
+  // Runs `io` until all hosts are ready. Throws an Error that names all that are not and why, and
+  // GatheringStopped on SIGINT or SIGTERM; then no agent is left, nor a secret on a host.
   Gathered run();
 
   // Where the words of the processes that started agents go from now on.
@@ -72,6 +83,7 @@ class Gathering {
   Starters starters_;
   AgentStart commands_;
   size_t before_left_ = 0;
+  int stopped_by_ = 0;  // a signal
   bool before_failed_ = false;
   std::unique_ptr<Listener> listener_;
   std::vector<std::shared_ptr<WatchedChannel>> came_;

@@ -89,6 +89,7 @@ RankPlan HostJob::plan(const Start& start, const std::string& secret) {
     request_.meeting = meeting_->ticket();
   }
   RankPlan plan = plan_ranks(options_, request_);
+  ::unsetenv("ZEROTH_SECRET_FILE");  // of a secret that this run does not have
   for (RankSpec& spec : plan.ranks) spec.env.emplace_back("ZEROTH_SECRET", secret);
   return plan;
 }

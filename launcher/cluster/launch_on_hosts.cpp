@@ -58,7 +58,7 @@ std::vector<Start> make_starts(const HostsLaunch& launch, const Gathered& gather
 
 }  // namespace
 
-JobOutcome launch_on_hosts(const HostsLaunch& launch) {
+JobOutcome launch_on_hosts(const HostsLaunch& launch) try {
   require_open_files(kOpenFiles +
                      kOpenFilesOfHost * static_cast<int>(launch.gathering.hosts.size()));
   boost::asio::io_context io;
@@ -80,6 +80,8 @@ JobOutcome launch_on_hosts(const HostsLaunch& launch) {
   for (const Gathered::Host& host : gathered.hosts) host.agent->close();
   gathering.end_starters(kStartersEnd);
   return outcome;
+} catch (const GatheringStopped& stopped) {
+  return {128 + stopped.signal(), stopped.what()};
 }
 
 }  // namespace zeroth::launcher

@@ -52,10 +52,10 @@ std::string describe(const Refused& refused) {
 Listener::Listener(boost::asio::io_context& io,
                    const std::vector<boost::asio::ip::address>& addresses, const HmacKey& secret,
                    OnAgent on_agent, const ListenerOptions& options)
-    : io_(io), secret_(secret), on_agent_(std::move(on_agent)), options_(options), pause_(io) {
+    : io_(io), secret_(secret), on_agent_(std::move(on_agent)), options_(options) {
   for (const auto& address : addresses) {
-    acceptors_.emplace_back(io_);
-    Acceptor& acceptor = acceptors_.back();
+    doors_.push_back({Acceptor(io_), boost::asio::steady_timer(io_)});
+    Acceptor& acceptor = doors_.back().acceptor;
     const tcp::endpoint endpoint(address, 0);
     error_code error;
     acceptor.open(endpoint.protocol(), error);
@@ -65,30 +65,30 @@ Listener::Listener(boost::asio::io_context& io,
     if (error)
       throw Error("the launcher cannot listen at its address {}: {}", address.to_string(),
                   error.message());
-    accept(acceptor);
+    accept(doors_.back());
   }
 }
 
 std::string Listener::endpoints() const {
   std::vector<std::string> texts;
-  for (const Acceptor& acceptor : acceptors_) {
+  for (const Door& door : doors_) {
     std::ostringstream text;
-    text << acceptor.local_endpoint();
+    text << door.acceptor.local_endpoint();
     texts.push_back(text.str());
   }
   return fmt::format("{}", fmt::join(texts, ","));
 }
 
-void Listener::accept(Acceptor& acceptor) {
-  acceptor.async_accept([this, &acceptor](error_code error, tcp::socket socket) {
-    if (!acceptor.is_open()) return;
+void Listener::accept(Door& door) {
+  door.acceptor.async_accept([this, &door](error_code error, tcp::socket socket) {
+    if (!door.acceptor.is_open()) return;
     if (!error) {
       welcome(std::move(socket));
-      return accept(acceptor);
+      return accept(door);
     }
-    pause_.expires_after(kPause);  // as without descriptors: asking at once would only burn time
-    pause_.async_wait([this, &acceptor](error_code stopped) {
-      if (!stopped && acceptor.is_open()) accept(acceptor);
+    door.pause.expires_after(kPause);  // as without descriptors: asking at once only burns time
+    door.pause.async_wait([this, &door](error_code stopped) {
+      if (!stopped && door.acceptor.is_open()) accept(door);
     });
   });
 }
@@ -138,8 +138,10 @@ void Listener::dismiss(Stranger& stranger, int64_t& count) {
 
 void Listener::close() {
   error_code ignored;
-  for (Acceptor& acceptor : acceptors_) acceptor.close(ignored);
-  pause_.cancel();
+  for (Door& door : doors_) {
+    door.acceptor.close(ignored);
+    door.pause.cancel();
+  }
   while (!strangers_.empty()) {
     int64_t not_refused = 0;
     dismiss(*strangers_.front(), not_refused);

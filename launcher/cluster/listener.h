@@ -58,8 +58,12 @@ class Listener {
  private:
   using Acceptor = boost::asio::ip::tcp::acceptor;
   struct Stranger;
+  struct Door {
+    Acceptor acceptor;
+    boost::asio::steady_timer pause;  // where no more descriptors are to be had
+  };
 
-  void accept(Acceptor& acceptor);
+  void accept(Door& door);
   void welcome(boost::asio::ip::tcp::socket socket);
   void judge(Stranger& stranger);
   void dismiss(Stranger& stranger, int64_t& count);
@@ -68,9 +72,8 @@ class Listener {
   HmacKey secret_;
   OnAgent on_agent_;
   ListenerOptions options_;
-  std::list<Acceptor> acceptors_;
+  std::list<Door> doors_;
   std::list<std::shared_ptr<Stranger>> strangers_;  // the oldest first
-  boost::asio::steady_timer pause_;                 // where no more descriptors are to be had
   Refused refused_;
 };
 

@@ -4,6 +4,8 @@
 #include <set>
 #include <string_view>
 
+#include "base/error.h"
+#include "base/printable.h"
 #include "base/regular_file.h"
 #include "base/sha256.h"
 
@@ -34,9 +36,11 @@ std::string model_digest(const std::string& folder) {
   std::error_code none;
   if (folder.empty() || !std::filesystem::is_directory(folder, none)) return "";
   std::set<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, none))
-    if (says_what_it_is(entry.path().filename().string()))
-      names.insert(entry.path().filename().string());
+  for (std::filesystem::directory_iterator entry(folder, none), end; !none && entry != end;
+       entry.increment(none))
+    if (says_what_it_is(entry->path().filename().string()))
+      names.insert(entry->path().filename().string());
+  if (none) throw Error("the model's folder {}: {}", shortened(folder, 1000), none.message());
   Sha256 digest;
   for (const std::string& name : names) {
     digest.add(name + '\0');

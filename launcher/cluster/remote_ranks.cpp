@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <utility>
 
 #include "base/error.h"
@@ -125,7 +126,9 @@ void RemoteRanks::tell_all(const Message& message) {
   for (const auto& host : hosts_) host->at.agent->send(message);
 }
 
+// A batch system that has signalled the launcher may signal its agents too, somewhat later.
 void RemoteRanks::signal(int number) {
+  if (number == SIGTERM || number == SIGINT) signals_ = std::max(signals_, 1);
   tell_all(SignalRanks{number});
 }
 

@@ -29,7 +29,9 @@ class WatchedChannel {
   WatchedChannel& operator=(const WatchedChannel&) = delete;
   ~WatchedChannel() { close(); }
 
-  void set_handlers(Handlers handlers) { *handlers_ = std::move(handlers); }
+  void set_handlers(Handlers handlers) {
+    handlers_ = std::make_shared<Handlers>(std::move(handlers));
+  }
   void set_silence(std::chrono::milliseconds silence);
   // The other side is known to be stopped, or no longer is.
   void excuse(bool excused);

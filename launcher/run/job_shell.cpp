@@ -7,6 +7,7 @@
 #include <csignal>
 #include <utility>
 
+#include "base/error.h"
 #include "base/process_limits.h"
 #include "launcher/run/rank_plan.h"
 #include "launcher/run/verdict.h"
@@ -71,6 +72,7 @@ std::unique_ptr<JobShell::RankOutput> JobShell::make_output(int index) {
 JobOutcome JobShell::run() {
   wait_for_signals();
   io_.run();
+  ZEROTH_CHECK(over_, "somebody else has stopped the loop of a job that goes on");
   return job_.outcome([this](const Death& death) { return with_last_words(death); },
                       ranks_.take_new_oom_kills());
 }
@@ -131,13 +133,18 @@ void JobShell::carry_out(const Finish& /*action*/) {
 }
 
 void JobShell::carry_out(const Leave& /*action*/) {
+  stop();
+}
+
+void JobShell::stop() {
+  over_ = true;
   io_.stop();
 }
 
 // Once all is written, the loop has nothing left to wait for.
 void JobShell::end_output() {
   console_.keep_progress();
-  console_.out().when_empty([this] { console_.err().when_empty([this] { io_.stop(); }); });
+  console_.out().when_empty([this] { console_.err().when_empty([this] { stop(); }); });
 }
 
 // Unless they are what stands right above on the same screen. Peers of a rank that was killed print

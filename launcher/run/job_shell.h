@@ -67,6 +67,7 @@ class JobShell final : public RanksListener {
 
   void end_output();
   std::string with_last_words(const Death& death);
+  void stop();
 
   boost::asio::io_context& io_;
   Ranks& ranks_;
@@ -76,6 +77,7 @@ class JobShell final : public RanksListener {
   RunningTimer grace_timer_;
   RunningTimer stopped_timer_;
   Console console_;
+  bool over_ = false;
   std::vector<std::unique_ptr<RankOutput>> outputs_;
 };
 

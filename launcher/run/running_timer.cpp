@@ -13,16 +13,16 @@ constexpr std::chrono::milliseconds kNap{100};
 void RunningTimer::start(std::chrono::milliseconds limit, std::function<void()> callback) {
   left_ = limit;
   callback_ = std::move(callback);
-  nap();
+  nap(++turn_);
 }
 
-void RunningTimer::nap() {
+void RunningTimer::nap(int64_t turn) {
   const auto length = std::min(left_, kNap);
   timer_.expires_after(length);
-  timer_.async_wait([this, length](boost::system::error_code error) {
-    if (error) return;
+  timer_.async_wait([this, length, turn](boost::system::error_code error) {
+    if (error || turn != turn_) return;
     left_ -= length;
-    left_.count() > 0 ? nap() : std::exchange(callback_, nullptr)();
+    left_.count() > 0 ? nap(turn) : std::exchange(callback_, nullptr)();
   });
 }
 

@@ -4,6 +4,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 
 namespace zeroth::launcher {
@@ -17,13 +18,17 @@ class RunningTimer {
 
   // Calls back after `limit`, in the io_context's thread; what it waited for before is forgotten.
   void start(std::chrono::milliseconds limit, std::function<void()> callback);
-  void cancel() { timer_.cancel(); }
+  void cancel() {
+    ++turn_;
+    timer_.cancel();
+  }
 
  private:
-  void nap();
+  void nap(int64_t turn);
 
   boost::asio::steady_timer timer_;
   std::chrono::milliseconds left_{0};
+  int64_t turn_ = 0;  // a nap of an earlier one may be over already, and cannot be cancelled then
   std::function<void()> callback_;
 };
 

@@ -105,8 +105,9 @@ TEST_CASE("what fits nothing is told by a batch of 0, a micro-batch that is too 
   ElasticRule nodes = by_nodes(8, 1);
   CHECK(elastic_batch(nodes, 20'000).batch == 0);
   nodes.max_batch = 64;
-  CHECK_THROWS_WITH_AS(elastic_batch(nodes, 8),
-                       "micro-batch 12 is larger than 8, the largest batch", Error);
+  CHECK_THROWS_WITH_AS(
+      elastic_batch(nodes, 8),
+      "micro-batch 12 is larger than 8, a rank's part of the largest batch, 64, on a node", Error);
 }
 
 }  // namespace zeroth::configs

@@ -127,19 +127,19 @@ TEST_CASE("an agent whose launcher is gone ends its ranks, also stubborn ones, a
 TEST_CASE("an agent whose launcher is silent does the same when its time is over") {
   TestLauncher launcher;  // it never sends a heartbeat
   RemoteJob job = job_of({"sleep"});
-  job.silence = milliseconds(1500);
+  job.silence = milliseconds(400);  // an agent has four times the patience
   launcher.start_ranks(job);
   const auto pids = launcher.process().wait_for_pids(2);
   const auto result = launcher.process().wait();
   CHECK(result.status == 1);
-  CHECK(contains(result.err, "the launcher is lost: no word for 1.5 s; its ranks are ended"));
+  CHECK(contains(result.err, "the launcher is lost: no word for 1.6 s; its ranks are ended"));
   CHECK(none_alive(pids));
 }
 
 TEST_CASE("an agent does not miss a launcher that is stopped, until that goes on") {
   TestLauncher launcher;
   RemoteJob job = job_of({"sleep"});
-  job.silence = milliseconds(1000);
+  job.silence = milliseconds(250);
   launcher.start_ranks(job);
   launcher.send(Suspend{true});
   std::this_thread::sleep_for(milliseconds(2000));

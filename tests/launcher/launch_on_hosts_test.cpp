@@ -282,6 +282,17 @@ TEST_CASE("a host that cannot be reached is named with what its starter said, an
                "zeroth: error: host 127.0.0.2: sh ended with exit code 255: Connection refused\n"));
 }
 
+TEST_CASE("a signal while hosts are still awaited ends the launcher, and no agent is left") {
+  OnHosts job(
+      on_two_hosts({"--instead", "0", "--sh", "echo waiting >&2; exec sleep 60"}, {"sleep"}));
+  job.wait_for_words("waiting");
+  job.signal(SIGTERM);
+  const auto result = job.wait();
+  CHECK(result.status == 143);
+  CHECK(contains(result.err, "zeroth: stopped by SIGTERM"));
+  CHECK(result.seconds < 30);
+}
+
 TEST_CASE("a host whose agent does not come is named when the time is over") {
   const auto result =
       run(on_two_hosts({"--limit", "1000", "--instead", "0", "--sh", "exec sleep 60"}, {"sleep"}));
