@@ -33,15 +33,16 @@ Workbench::Result signal_rank_1(const Workbench& bench, const std::string& signa
                                 const Ranks& ranks = {}) {
   bench.write("sharded.json", R"({"zero_optimization":
       {"stage": 3, "stage3_param_persistence_threshold": 0}})");
-  return bench.shell(fmt::format(
-      "{0}export WORLD_SIZE=2 LOCAL_SIZE={1} MASTER_PORT={2}\n"
-      "RANK=1 LOCAL_RANK=1 \"$FINETUNE\" {3} --timeout {4} > one 2>&1 & one=$!\n"
-      "RANK=0 LOCAL_RANK=0 \"$FINETUNE\" {3} --timeout {4} > zero {5} & zero=$!\n"
-      "while ! grep -q 'step 3' zero && kill -0 $zero; do sleep 0.05; done\n"
-      "kill -{6} $one\n"
-      "wait $zero; code=$?\n"
-      "kill -KILL $one; exit $code",
-      ranks.before, 2 / ranks.hosts, free_port(), kArguments, kTimeout, ranks.to, signal));
+  return bench.shell(
+      fmt::format("{0}export WORLD_SIZE=2 LOCAL_SIZE={1} MASTER_PORT={2}\n"
+                  "RANK=1 LOCAL_RANK={7} {8} \"$FINETUNE\" {3} --timeout {4} > one 2>&1 & one=$!\n"
+                  "RANK=0 LOCAL_RANK=0 \"$FINETUNE\" {3} --timeout {4} > zero {5} & zero=$!\n"
+                  "while ! grep -q 'step 3' zero && kill -0 $zero; do sleep 0.05; done\n"
+                  "kill -{6} $one\n"
+                  "wait $zero; code=$?\n"
+                  "kill -KILL $one; exit $code",
+                  ranks.before, 2 / ranks.hosts, free_port(), kArguments, kTimeout, ranks.to,
+                  signal, 2 - ranks.hosts, ranks.hosts == 1 ? "" : "ZEROTH_HOST_ID=another"));
 }
 
 }  // namespace
@@ -101,13 +102,14 @@ TEST_CASE("a rank that shares layers with others is named with their axis, and n
   }
 }
 
-TEST_CASE("over TCP a rank that is stopped ends the run within the time limit, too") {
+TEST_CASE("over TCP a rank that is stopped ends the run within the time limit, too, and is named") {
   const Workbench bench;
   const auto result = signal_rank_1(bench, "STOP", {.hosts = 2});
   CHECK(result.code == 1);
   CAPTURE(result.err);
-  CHECK(has(result.err, "finetune: rank 0: error: rank 0 of 2: "));
-  CHECK(has(result.err, "over 'world' failed: "));
+  CHECK(has(result.err, "finetune: rank 0: error: rank 0: "));
+  CHECK(has(result.err, "over 'world across machines' (ranks 0, 1) failed: "));
+  CHECK(has(result.err, "; rank 1 on another tells nothing"));
 }
 
 TEST_CASE("the launcher ends what is left when a rank is stopped, in the time that it was given") {
