@@ -41,6 +41,12 @@ struct Options {
   bool plain = false;
 };
 
+constexpr const char* kHelp =
+    "How fast the groups of a run are: zeroth --num_gpus 2 comm-bench\n\n"
+    "  --tensor N   ranks that share layers are a group, too, as are those that do not\n"
+    "  --most MIB   of the largest tensors (64)\n"
+    "  --plain      beside Gloo over all ranks, without shared memory (CPU)\n";
+
 Options options_of(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
@@ -107,7 +113,7 @@ void measure(const std::string& name, comm::Group& group, torch::Device device, 
              int64_t most_bytes) {
   if (group.size() == 1) return;
   if (tells)
-    fmt::print("{}: {}\n{:16}{:>10}{:>12}{:>14}{:>14}{:>14}\n", name, counted(group.size(), "rank"),
+    fmt::print("{}: {}\n{:16}{:>10}{:>12}{:>16}{:>14}{:>14}\n", name, counted(group.size(), "rank"),
                "collective", "size", "us", "algorithm GB/s", "bus GB/s", "sent");
   for (int64_t bytes = kLeastBytes; bytes <= most_bytes; bytes *= 4) {
     const int64_t part_numel = std::max<int64_t>(1, bytes / 4 / group.size());
@@ -122,7 +128,7 @@ void measure(const std::string& name, comm::Group& group, torch::Device device, 
       const auto speed = comm::CommLog::bandwidth(
           {verb.name, static_cast<int64_t>(whole.nbytes()), group.size()}, seconds);
       if (tells)
-        fmt::print("{:16}{:>10}{:>12.1f}{:>14.3f}{:>14.3f}{:>14}\n", verb.name,
+        fmt::print("{:16}{:>10}{:>12.1f}{:>16.3f}{:>14.3f}{:>14}\n", verb.name,
                    format_bytes(static_cast<int64_t>(whole.nbytes())), seconds * 1e6,
                    speed.algorithm, speed.bus, format_bytes(sent));
     }
@@ -175,6 +181,10 @@ void bench(const Options& options, const comm::RankEnv& env) {
 
 int main(int argc, char** argv) {
   open_standard_streams();
+  if (argc == 2 && (std::string(argv[1]) == "--help" || std::string(argv[1]) == "-h")) {
+    fmt::print("{}", kHelp);
+    return 0;
+  }
   keep_freed_memory();  // as `finetune`
   try {
     bench(options_of(argc, argv), comm::RankEnv::from_environment());
