@@ -8,7 +8,6 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <csignal>
-#include <fstream>
 #include <optional>
 #include <utility>
 
@@ -33,18 +32,6 @@ constexpr milliseconds kGoodbye{5'000};  // for the launcher to take the last me
 
 void say(const std::string& line) {
   write_all(STDERR_FILENO, printable_message(fmt::format("zeroth agent: {}\n", line)));
-}
-
-std::string own_name() {
-  char name[256] = {};
-  ::gethostname(name, sizeof(name) - 1);
-  return name;
-}
-
-std::string boot_id() {
-  std::string id;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
-  return id;
 }
 
 class Agent final : public RanksListener {
@@ -109,7 +96,7 @@ Agent::Agent(boost::asio::io_context& io, std::shared_ptr<Channel> channel, cons
 
 int Agent::run(int node) {
   wait_for_signals();
-  tell(Hello{.version = ZEROTH_VERSION, .host = own_name(), .boot_id = boot_id(), .node = node});
+  tell(Hello{.version = ZEROTH_VERSION, .node = node});
   io_.run();
   return status_;
 }

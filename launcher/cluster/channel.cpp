@@ -82,10 +82,7 @@ void Channel::flush() {
   pending_.erase(0, written);
   // Another failure is told by the reader, once it has read what came before.
   if (error && error != boost::asio::error::would_block) pending_.clear();
-  if (pending_.empty()) {
-    if (on_sent_) std::exchange(on_sent_, nullptr)();
-    return;
-  }
+  if (pending_.empty()) return;
   waiting_ = true;
   socket_.async_wait(tcp::socket::wait_write,
                      [self = shared_from_this()](boost::system::error_code failed) {
@@ -94,15 +91,9 @@ void Channel::flush() {
                      });
 }
 
-void Channel::when_sent(std::function<void()> callback) {
-  if (pending_.empty() || !is_open()) return callback();
-  on_sent_ = std::move(callback);
-}
-
 void Channel::close() {
   boost::system::error_code ignored;
   socket_.close(ignored);
-  on_sent_ = nullptr;
 }
 
 void Channel::end(const std::string& why) {

@@ -34,8 +34,6 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // Never blocks: what the connection does not take now is kept. Messages of one who does not read
   // are bounded by whoever sends them.
   void send(std::string_view payload);
-  // Calls back once all has been handed to the system, which may be at once.
-  void when_sent(std::function<void()> callback);
 
   void close();
   bool is_open() const { return socket_.is_open(); }
@@ -56,7 +54,6 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Handlers handlers_;
   std::string pending_;
   bool waiting_ = false;
-  std::function<void()> on_sent_;
 };
 
 }  // namespace zeroth::launcher

@@ -11,7 +11,7 @@ namespace zeroth::launcher {
 template <typename Record, typename Visit>
 void visit_fields(Record& r, Visit& visit) {
   using T = std::remove_const_t<Record>;
-  if constexpr (std::same_as<T, Hello>) visit(r.version, r.host, r.boot_id, r.node);
+  if constexpr (std::same_as<T, Hello>) visit(r.version, r.node);
   if constexpr (std::same_as<T, Problems>) visit(r.texts);
   if constexpr (std::same_as<T, Ready>) visit(r.accelerator, r.model, r.master_port, r.notes);
   if constexpr (std::same_as<T, Lines>) visit(r.lines);

@@ -19,8 +19,6 @@ namespace zeroth::launcher {
 
 struct Hello {          // the first one
   std::string version;  // of Zeroth
-  std::string host;     // its own name
-  std::string boot_id;  // of its kernel
   int node = 0;         // which host of the job it is
   bool operator==(const Hello&) const = default;
 };

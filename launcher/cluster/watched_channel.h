@@ -37,7 +37,6 @@ class WatchedChannel {
   void excuse(bool excused);
 
   void send(const Message& message) { channel_->send(encode(message)); }
-  void when_sent(std::function<void()> callback) { channel_->when_sent(std::move(callback)); }
   void close();
   bool is_open() const { return channel_->is_open(); }
   const Channel& channel() const { return *channel_; }

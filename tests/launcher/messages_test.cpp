@@ -29,7 +29,7 @@ std::vector<Message> examples() {
       .ended = {{.rank = 5, .ending = {true, SIGKILL}, .reason = "out of memory"},
                 {.rank = 0, .ending = {false, 3}}},
       .stopped = {{.rank = 2, .pid = 4711}}};
-  return {Hello{"0.1.0", "host-a", "6d3c", 7},
+  return {Hello{"0.1.0", 7},
           Problems{{"no program", kBytes}},
           Ready{"cuda", "00ff", 29500, {"a note"}},
           Lines{{{3, true, false, kBytes}, {0, false, true, ""}}},

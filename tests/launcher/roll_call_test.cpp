@@ -12,7 +12,7 @@ RollCall of_three() {
 }
 
 Hello hello(int node, const std::string& version = "1.0") {
-  return {.version = version, .host = "its-own-name", .boot_id = "", .node = node};
+  return {.version = version, .node = node};
 }
 
 void all_ready(RollCall& call, const std::vector<int>& nodes) {
