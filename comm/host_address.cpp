@@ -1,12 +1,10 @@
 #include "comm/host_address.h"
 
 #include <arpa/inet.h>
-#include <netdb.h>
 #include <sys/socket.h>
 
 #include <array>
 #include <cerrno>
-#include <memory>
 #include <optional>
 
 #include "base/error.h"
@@ -18,17 +16,6 @@ namespace {
 
 // An address of documentation (RFC 5737): no machine has it, so that the default route is taken.
 constexpr const char* kAnywhere = "192.0.2.1";
-
-using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
-
-Addresses resolve(const std::string& name, int port) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* found = nullptr;
-  const int error = getaddrinfo(name.c_str(), std::to_string(port).c_str(), &hints, &found);
-  if (error != 0) throw Error("MASTER_ADDR={}: {}", name, gai_strerror(error));
-  return {found, &freeaddrinfo};
-}
 
 std::optional<std::string> source_towards(const addrinfo& peer) {
   const FileDescriptor fd(::socket(peer.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -44,7 +31,7 @@ std::optional<std::string> source_towards(const addrinfo& peer) {
 }
 
 std::optional<std::string> source_towards(const std::string& peer, int port) {
-  const Addresses found = resolve(peer, port);
+  const Addresses found = resolve_master(peer, port, SOCK_DGRAM);
   std::optional<std::string> source;
   for (const addrinfo* entry = found.get(); entry != nullptr && !source; entry = entry->ai_next)
     source = source_towards(*entry);
@@ -52,6 +39,15 @@ std::optional<std::string> source_towards(const std::string& peer, int port) {
 }
 
 }  // namespace
+
+Addresses resolve_master(const std::string& name, int port, int socket_type) {
+  addrinfo hints{};
+  hints.ai_socktype = socket_type;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(name.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (error != 0) throw Error("MASTER_ADDR={}: {}", name, gai_strerror(error));
+  return {found, &freeaddrinfo};
+}
 
 bool is_loopback(const std::string& address) {
   return address == "localhost" || address.starts_with("127.") || address == "::1";

@@ -1,6 +1,9 @@
 // Under which address other machines reach this one.
 #pragma once
 
+#include <netdb.h>
+
+#include <memory>
 #include <string>
 
 namespace zeroth::comm {
@@ -15,6 +18,12 @@ std::string address_towards(const std::string& peer, int port);
 // the address of the default route, for other machines know the name by that. Throws an Error where
 // the name has no address.
 std::string reachable_address(const std::string& master, int port);
+
+using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+// Those of MASTER_ADDR, a name or a number, for sockets of this type (SOCK_STREAM, SOCK_DGRAM).
+// Throws an Error where it has none.
+Addresses resolve_master(const std::string& name, int port, int socket_type);
 
 // "127.0.0.1", "localhost", "::1", ...
 bool is_loopback(const std::string& address);

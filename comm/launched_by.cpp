@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/node_list.h"
 #include "base/printable.h"
+#include "base/slurm_step.h"
 #include "base/units.h"
 
 namespace zeroth::comm {
@@ -80,13 +81,10 @@ class Reader {
   const Variables& variables_;
 };
 
-// Numbers of steps that no `srun PROGRAM` has: the script of sbatch, an interactive shell, ...
-constexpr uint32_t kFirstStepOfItsOwnKind = 0xfffffff0u;
-
 bool is_step_of_slurm(const Reader& reader) {
   if (!reader.has(kSlurm.rank) || !reader.has(kSlurm.size)) return false;
   const auto step = reader.number<uint32_t>("SLURM_STEP_ID", 0);
-  return step && *step < kFirstStepOfItsOwnKind;
+  return step && is_step_of_srun(*step);
 }
 
 int tasks_of_node(const Reader& reader) {
@@ -194,7 +192,7 @@ void meet_in_slurm_job(const Reader& reader, LaunchedBy& by) {
   const auto job = reader.number<uint32_t>("SLURM_JOB_ID", 0);
   if (by.master_port || !job) return;
   const uint32_t step = of_step ? reader.number<uint32_t>("SLURM_STEP_ID", 0).value_or(0) : 0;
-  by.master_port = static_cast<int>(15'000 + (uint64_t{*job} + step) % 10'000);
+  by.master_port = port_of_step(*job, step);
 }
 
 void find_meeting(const Reader& reader, LaunchedBy& by) {

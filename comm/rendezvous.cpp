@@ -1,6 +1,5 @@
 #include "comm/rendezvous.h"
 
-#include <netdb.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -121,17 +120,6 @@ Rendezvous at_port(const RankEnv& env) {
   }
 }
 
-using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
-
-Addresses resolve(const std::string& address, int port) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int error = getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found);
-  if (error != 0) throw Error("MASTER_ADDR={}: {}", address, gai_strerror(error));
-  return {found, &freeaddrinfo};
-}
-
 // -1 with errno when it cannot be.
 FileDescriptor try_listen(const addrinfo& address) {
   FileDescriptor fd(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -160,7 +148,7 @@ Rendezvous meet(const RankEnv& env) {
 }
 
 FileDescriptor listen_at(const std::string& address, int port) {
-  const Addresses found = resolve(address, port);
+  const Addresses found = resolve_master(address, port, SOCK_STREAM);
   int cause = 0;
   for (const addrinfo* entry = found.get(); entry != nullptr; entry = entry->ai_next) {
     FileDescriptor fd = try_listen(*entry);

@@ -45,10 +45,6 @@ void say(const std::string& line) {
   write_all(STDERR_FILENO, printable_message(fmt::format("zeroth: {}\n", line)));
 }
 
-std::filesystem::path own_folder() {
-  return std::filesystem::read_symlink("/proc/self/exe").parent_path();
-}
-
 int check_config_command(const std::vector<std::string>& arguments) {
   const ConfigCheck check = check_config(arguments);
   print_answer(check.text);

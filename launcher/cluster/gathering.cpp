@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <boost/asio/signal_set.hpp>
 #include <csignal>
-#include <filesystem>
 #include <set>
 #include <utility>
 
 #include "base/error.h"
 #include "base/units.h"
 #include "launcher/cluster/own_addresses.h"
+#include "launcher/run/find_program.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -25,10 +25,6 @@ std::vector<std::string> names_of(const std::vector<HostSlots>& hosts) {
   std::vector<std::string> names;
   for (const HostSlots& host : hosts) names.push_back(host.host);
   return names;
-}
-
-std::filesystem::path own_folder() {
-  return std::filesystem::read_symlink("/proc/self/exe").parent_path();
 }
 
 }  // namespace

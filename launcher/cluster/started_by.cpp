@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/node_list.h"
 #include "base/printable.h"
+#include "base/slurm_step.h"
 #include "base/units.h"
 #include "launcher/flags/cli.h"
 
@@ -15,8 +16,6 @@ namespace {
 
 constexpr int64_t kMostNodes = 65'536, kMostRanksOfNode = 1024, kMostPort = 65'535;
 constexpr int64_t kMostJob = UINT32_MAX;
-// Steps that no `srun PROGRAM` is: the script of sbatch, an interactive shell, ...
-constexpr int64_t kFirstStepOfItsOwnKind = 0xfffffff0;
 
 class Reader {
  public:
@@ -100,7 +99,7 @@ std::optional<StartedBy> by_mpi(const Reader& reader) {
 
 bool is_step_of_slurm(const Reader& reader) {
   const auto step = reader.number("SLURM_STEP_ID", 0, kMostJob);
-  return step && *step < kFirstStepOfItsOwnKind && reader.has("SLURM_STEP_NUM_TASKS") &&
+  return step && is_step_of_srun(*step) && reader.has("SLURM_STEP_NUM_TASKS") &&
          reader.has("SLURM_STEP_NUM_NODES");
 }
 
@@ -164,7 +163,7 @@ void meet_in_slurm_job(const Reader& reader, StartedBy& by) {
   }
   const auto job = reader.number("SLURM_JOB_ID", 0, kMostJob);
   const int64_t step = of_step ? reader.number("SLURM_STEP_ID", 0, kMostJob).value_or(0) : 0;
-  if (job) by.master_port = static_cast<int>(15'000 + (*job + step) % 10'000);
+  if (job) by.master_port = port_of_step(*job, step);
 }
 
 }  // namespace
