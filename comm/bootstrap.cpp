@@ -1,12 +1,6 @@
 #include "comm/bootstrap.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <cstdlib>
 #include <limits>
 #include <string_view>
@@ -14,8 +8,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
-#include "base/file_descriptor.h"
-#include "base/process_limits.h"
+#include "base/run_secret.h"
 #include "base/units.h"
 #include "comm/launched_by.h"
 
@@ -88,36 +81,6 @@ std::vector<std::string> accelerate_warnings(bool has_rank) {
   return warnings;
 }
 
-constexpr size_t kShortestSecret = 16;
-
-// Never with its value: messages end up in logs.
-std::string run_secret() {
-  const auto file = variable("ZEROTH_SECRET_FILE");
-  const auto value = variable("ZEROTH_SECRET");
-  if (file && value)
-    throw Error("environment variables ZEROTH_SECRET and ZEROTH_SECRET_FILE: only one may be set");
-  if (!file && !value) return {};
-  const std::string secret = file ? read_secret_file(*file) : *value;
-  if (secret.size() >= kShortestSecret) return secret;
-  throw Error(
-      "environment variable ZEROTH_SECRET{}: a secret of {} characters, expected at least {}",
-      file ? "_FILE=" + *file : "", secret.size(), kShortestSecret);
-}
-
-constexpr mode_t kOthers = 0077;
-
-void check_is_secret(const std::string& path, int fd) {
-  struct stat status {};
-  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))
-    throw Error("ZEROTH_SECRET_FILE={}: not a file", path);
-  if (status.st_uid != ::geteuid() && status.st_uid != 0)
-    throw Error("ZEROTH_SECRET_FILE={}: it belongs to user {}, expected {}", path, status.st_uid,
-                ::geteuid());
-  if ((status.st_mode & kOthers) != 0)
-    throw Error("ZEROTH_SECRET_FILE={}: others may use it (mode {:03o}); chmod 600", path,
-                status.st_mode & 0777);
-}
-
 }  // namespace
 
 RankEnv RankEnv::from_environment() {
@@ -136,7 +99,7 @@ RankEnv RankEnv::from_environment() {
   env.agent_store = variable("TORCHELASTIC_USE_AGENT_STORE") == "True";
   env.attempt = number<int>("TORCHELASTIC_RESTART_COUNT", 0).value_or(0);
   if (!env.agent_store) env.meeting = variable("ZEROTH_MEETING");  // torchrun inside `zeroth`
-  env.secret = run_secret();
+  env.secret = run_secret(variable("ZEROTH_SECRET"), variable("ZEROTH_SECRET_FILE"));
   const std::string shared_memory = variable("ZEROTH_SHARED_MEMORY").value_or("1");
   if (shared_memory != "0" && shared_memory != "1")
     throw Error("environment variable ZEROTH_SHARED_MEMORY={} is neither 0 nor 1", shared_memory);
@@ -158,19 +121,6 @@ RankEnv RankEnv::from_environment() {
   if (variable("ZEROTH_TTY") == "1")
     env.terminal_columns = number<int>("ZEROTH_COLUMNS", 1).value_or(80);
   return env;
-}
-
-std::string read_secret_file(const std::string& path) {
-  // Does not wait where the path is a FIFO.
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.get() < 0) throw Error("ZEROTH_SECRET_FILE={}: {}", path, system_reason(errno));
-  check_is_secret(path, file.get());
-  std::array<char, 4096> text{};
-  const ssize_t count = ::read(file.get(), text.data(), text.size());
-  if (count < 0) throw Error("ZEROTH_SECRET_FILE={}: {}", path, system_reason(errno));
-  std::string secret(text.data(), static_cast<size_t>(count));
-  secret.erase(secret.find_last_not_of(" \t\r\n") + 1);
-  return secret;
 }
 
 }  // namespace zeroth::comm

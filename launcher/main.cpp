@@ -23,6 +23,8 @@
 #include "launcher/cluster/cluster_plan.h"
 #include "launcher/cluster/dry_run.h"
 #include "launcher/cluster/hosts_launch.h"
+#include "launcher/cluster/joining.h"
+#include "launcher/cluster/seal.h"
 #include "launcher/export_command.h"
 #include "launcher/flags/cli.h"
 #include "launcher/machine/master_address.h"
@@ -31,6 +33,7 @@
 #include "launcher/run/job_files.h"
 #include "launcher/run/printing_command.h"
 #include "launcher/run/rank_plan.h"
+#include "launcher/run/round.h"
 #include "launcher/run/supervisor.h"
 
 namespace {
@@ -72,9 +75,6 @@ int report() {
   print_answer(format_report(make_report(own_folder(), LaunchEnvironment::from_process())));
   return 0;
 }
-
-// Zeroth's port where it is agreed on by nobody, as DeepSpeed has it.
-constexpr int kPortByHand = 29500;
 
 // How long the name of rank 0's host may be unknown where others start the hosts: those of
 // Kubernetes come late.
@@ -139,46 +139,81 @@ JobOptions job_options(const LaunchOptions& options, const PrintingCommand& prin
 // Files that the flags ask for, for as long as the job runs.
 class JobFiles {
  public:
-  JobFiles(const LaunchOptions& options, double launch_time, int num_ranks, int first_rank) {
-    if (!options.rank_log_folder.empty())
-      logs_ = open_rank_logs(options.rank_log_folder, static_cast<std::time_t>(launch_time),
-                             num_ranks, first_rank);
+  JobFiles(const LaunchOptions& options, double launch_time, int first_rank)
+      : folder_(options.rank_log_folder), launch_time_(launch_time), first_rank_(first_rank) {
     if (options.save_pid) pid_file_.emplace(::getpid());
   }
-  std::vector<int> rank_logs() const {
+  // Of so many ranks, which may become more from round to round; none where none are asked for.
+  std::vector<int> rank_logs(int num_ranks) {
+    if (folder_.empty()) return {};
+    const int known = static_cast<int>(logs_.size());
+    if (num_ranks > known)
+      for (FileDescriptor& log : open_rank_logs(folder_, static_cast<std::time_t>(launch_time_),
+                                                num_ranks - known, first_rank_ + known))
+        logs_.push_back(std::move(log));
     std::vector<int> files;
-    for (const FileDescriptor& log : logs_) files.push_back(log.get());
+    for (int rank = 0; rank < num_ranks; ++rank)
+      files.push_back(logs_[static_cast<size_t>(rank)].get());
     return files;
   }
 
  private:
+  std::string folder_;
+  double launch_time_;
+  int first_rank_;
   std::vector<FileDescriptor> logs_;
   std::optional<PidFile> pid_file_;
 };
 
-int tell_outcome(const JobOutcome& outcome) {
-  // Lines of our own, and the last ones of a rank as they stand above.
-  if (!outcome.message.empty())
-    write_all(STDERR_FILENO, fmt::format("zeroth: {}\n", outcome.message));
-  return outcome.status;
+// Lines of our own, and the last ones of a rank as they stand above.
+void tell(const std::string& message) {
+  if (!message.empty()) write_all(STDERR_FILENO, fmt::format("zeroth: {}\n", message));
 }
 
-// Runs the ranks of this machine.
+int tell_outcome(const LaunchOptions& options, const JobOutcome& outcome) {
+  tell(outcome.message);
+  return exit_status(outcome, options.elastic.code_to_requeue());
+}
+
+// Runs the ranks of this machine, once.
+JobOutcome run_round(const LaunchOptions& options, const Program& program, PlanRequest request,
+                     const Round& round, SupervisorOptions supervision) {
+  const MemoryFile meeting = MemoryFile::create("zeroth-meeting");  // open for as long as ranks run
+  if (request.choice.num_ranks > 1 && request.part.num_hosts == 1)
+    request.meeting = meeting.ticket();
+  RankPlan plan = plan_ranks(options, request);
+  for (RankSpec& rank : plan.ranks)
+    for (auto& variable : round_variables(round)) rank.env.push_back(std::move(variable));
+  if (round.number > 0) plan.notes.clear();
+  tell(options, program, plan);
+  return supervise(program, plan.ranks, supervision);
+}
+
+// The same, and again while restarts are left.
 int run_ranks(const LaunchOptions& options, const Program& program, PlanRequest request,
               const PrintingCommand& prints) {
   const int num_ranks = request.choice.num_ranks;
   require_open_files(kOpenFiles + kOpenFilesOfRank * num_ranks);
-  const MemoryFile meeting = MemoryFile::create("zeroth-meeting");  // open for as long as ranks run
-  if (num_ranks > 1 && request.part.num_hosts == 1) request.meeting = meeting.ticket();
-  const RankPlan plan = plan_ranks(options, request);
-  tell(options, program, plan);
   SupervisorOptions supervision{.job = job_options(options, prints),
                                 .bare_lines = prints.bare_lines,
                                 .progress_on_terminal = request.terminal_columns.has_value(),
                                 .world_size = request.part.world_size};
-  const JobFiles files(options, request.launch_time, num_ranks, request.part.first_rank);
-  supervision.rank_logs = files.rank_logs();
-  return tell_outcome(supervise(program, plan.ranks, supervision));
+  JobFiles files(options, request.launch_time, request.part.first_rank);
+  supervision.rank_logs = files.rank_logs(num_ranks);
+  const int restarts = prints.one_rank ? 0 : options.elastic.restarts();
+  Rounds rounds(restarts > 0 ? make_run_id() : "", restarts);
+  while (true) {
+    JobOutcome outcome = run_round(options, program, request, rounds.current(), supervision);
+    if (!rounds.go_on(outcome)) {
+      const std::string why = rounds.why_no_more(outcome);
+      if (!why.empty()) outcome.message += "\nzeroth: " + why;
+      return tell_outcome(options, outcome);
+    }
+    tell(outcome.message);
+    if (options.verbosity >= Verbosity::kNotes)
+      say(fmt::format("round {} ({})", rounds.current().number, rounds.describe_restarts()));
+    request.master_port = resolve_master_port(options.master_port);
+  }
 }
 
 // Ranks on hosts, started by agents.
@@ -191,16 +226,18 @@ int run_on_hosts(const LaunchOptions& options, const ClusterPlan& plan, double l
   int num_ranks = 0;
   for (const HostSlots& host : plan.hosts) num_ranks += static_cast<int>(host.slots.size());
   require_open_files(kOpenFiles + kOpenFilesOfRank * num_ranks);
-  const JobFiles files(options, launch_time, num_ranks, /*first_rank=*/0);
+  JobFiles files(options, launch_time, /*first_rank=*/0);
   HostsLaunch launch = hosts_launch(options, plan);
-  launch.gathering.say = say;
+  launch.agents.say = say;
+  launch.tell = [](const std::string& message) { tell(message); };
+  if (launch.agents.join_port) launch.agents.secret = secret_of_joiners();
   launch.launch_time = launch_time;
   launch.terminal_columns = terminal_columns(STDOUT_FILENO);
   launch.shell.job = job_options(options, prints);
   launch.shell.bare_lines = prints.bare_lines;
   launch.shell.progress_on_terminal = launch.terminal_columns.has_value();
-  launch.shell.rank_logs = files.rank_logs();
-  return tell_outcome(launch_on_hosts(launch));
+  launch.rank_logs = [&files](int ranks) { return files.rank_logs(ranks); };
+  return tell_outcome(options, launch_on_hosts(launch));
 }
 
 void note(const LaunchOptions& options, const Placement& placement) {
@@ -220,15 +257,24 @@ void tell_node(const LaunchOptions& options, const Placement& placement,
         "disturb the ranks' start (docs/security.md)");
 }
 
+int join(const LaunchOptions& options, const Placement& placement) {
+  if (!options.dry_run) return join_run(options, placement);
+  print_answer(fmt::format("zeroth --join {} --num_gpus {}\n", placement.join,
+                           offer(options, placement).num_ranks));
+  return 0;
+}
+
 int launch(const LaunchOptions& options, double launch_time) {
   if (options.verbosity >= Verbosity::kWarnings && !options.warnings.empty())
     say("warning: " + listed(options.warnings));
   require_open_files(kOpenFiles);
+  if (!options.elastic.join.empty()) return join(options, {.join = options.elastic.join});
   const PrintingCommand prints = printing_command(options.command);
   const Placement placement = prints.one_rank ? Placement{} : find_placement(options);
   note(options, placement);
   if (prints.output_is_all && standard_output_was_closed())
     throw Error("standard output is closed");
+  if (!placement.join.empty()) return join(options, placement);
   if (placement.cluster) return run_on_hosts(options, *placement.cluster, launch_time, prints);
   const std::string path = LaunchEnvironment::from_process().path;
   const Program program{find_program(options.command[0], own_folder(), path), options.command};

@@ -25,7 +25,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kConnectLimit{60'000}, kSilence{15'000};
+constexpr milliseconds kSilence{15'000};
 // A launcher that waits for the disk to which it writes is silent, too; its end is seen at once.
 constexpr int kPatience = 4;
 constexpr milliseconds kGoodbye{5'000};  // for the launcher to take the last message
@@ -39,7 +39,7 @@ class Agent final : public RanksListener {
   Agent(boost::asio::io_context& io, std::shared_ptr<Channel> channel, const HmacKey& secret,
         std::filesystem::path own_folder);
 
-  int run(int node);
+  int run(const Message& first);
 
   void on_look(const RanksLookedAt& seen) override;
   void on_signal(int /*signal*/) override {}  // of other processes: there are none
@@ -53,6 +53,7 @@ class Agent final : public RanksListener {
   void on(const Suspend& message);
   void on(const Taken& message) { lines_.on_taken(message.bytes); }
   void on(const FinishUp& message);
+  void on(const LetGo& message);
   template <typename Other>
   void on(const Other& /*message*/) {
     throw Error("a message that is no launcher's");
@@ -63,10 +64,13 @@ class Agent final : public RanksListener {
   void wait_for_signals();
   void on_own_signal(int signal);
   void on_lost(const std::string& why);
+  void say_goodbye();
   void end(int status);
+  bool stays() const { return job_ && job_->job().requeue_code; }  // for another round
+  int status_of_lost() const { return stays() ? *job_->job().requeue_code : 1; }
 
   boost::asio::io_context& io_;
-  std::string rank_secret_;
+  HmacKey secret_;
   std::filesystem::path own_folder_;
   boost::asio::signal_set signals_;
   RunningTimer timer_;
@@ -83,7 +87,7 @@ class Agent final : public RanksListener {
 Agent::Agent(boost::asio::io_context& io, std::shared_ptr<Channel> channel, const HmacKey& secret,
              std::filesystem::path own_folder)
     : io_(io),
-      rank_secret_(derive_rank_secret(secret)),
+      secret_(secret),
       own_folder_(std::move(own_folder)),
       signals_(io, SIGINT, SIGTERM),
       timer_(io),
@@ -94,9 +98,9 @@ Agent::Agent(boost::asio::io_context& io, std::shared_ptr<Channel> channel, cons
                  },
                  [this](const std::string& why) { on_lost(why); }}) {}
 
-int Agent::run(int node) {
+int Agent::run(const Message& first) {
   wait_for_signals();
-  tell(Hello{.version = ZEROTH_VERSION, .node = node});
+  tell(first);
   io_.run();
   return status_;
 }
@@ -108,7 +112,7 @@ void Agent::tell(const Message& message) {
 }
 
 void Agent::on(const RemoteJob& job) {
-  if (job_) throw Error("a second job");
+  if (job_ && (start_ || !stays())) throw Error("a second job");
   launcher_.set_silence(kPatience * job.silence);
   job_.emplace(job, own_folder_);
   std::visit([this](const auto& answer) { tell(answer); }, job_->look_around());
@@ -121,7 +125,7 @@ void Agent::on(const Start& start) {
   int status = 1;
   std::string reason;
   try {
-    plan = job_->plan(start, rank_secret_);
+    plan = job_->plan(start, derive_rank_secret(secret_, start.round.number));
     start_ranks(plan);
     return;
   } catch (const ProgramError& error) {
@@ -153,7 +157,7 @@ LineTarget& Agent::lines_of(int rank, bool error) {
 void Agent::on_look(const RanksLookedAt& seen) {
   running_ -= std::min(running_, seen.ended.size());
   tell(seen);
-  if (lost_ && running_ == 0) end(1);
+  if (lost_ && running_ == 0) end(status_of_lost());
 }
 
 void Agent::on(const SignalRanks& message) {
@@ -167,12 +171,21 @@ void Agent::on(const Suspend& message) {
 }
 
 void Agent::on(const FinishUp& /*message*/) {
-  const auto say_goodbye = [this] {
-    tell(Finished{ranks_ ? ranks_->take_new_oom_kills() : std::nullopt});
-    status_ = 0;  // the launcher may be gone once it has this
-    timer_.start(kGoodbye, [this] { io_.stop(); });
-  };
-  ranks_ ? ranks_->finish(say_goodbye) : say_goodbye();
+  ranks_ ? ranks_->finish([this] { say_goodbye(); }) : say_goodbye();
+}
+
+void Agent::say_goodbye() {
+  tell(Finished{ranks_ ? ranks_->take_new_oom_kills() : std::nullopt});
+  start_.reset();
+  if (stays()) return;
+  status_ = 0;  // the launcher may be gone once it has this
+  timer_.start(kGoodbye, [this] { io_.stop(); });
+}
+
+void Agent::on(const LetGo& message) {
+  if (start_) throw Error("it lets a host go whose ranks run");
+  status_ = message.status;
+  io_.stop();
 }
 
 void Agent::wait_for_signals() {
@@ -196,9 +209,9 @@ void Agent::on_lost(const std::string& why) {
   lost_ = true;
   lines_.drop_all();
   if (running_ == 0) {
-    say(start_ ? fmt::format("the launcher is lost: {}", why)
-               : fmt::format("the launcher has let this host go: {}", why));
-    return end(1);
+    say(start_ || stays() ? fmt::format("the launcher is lost: {}", why)
+                          : fmt::format("the launcher has let this host go: {}", why));
+    return end(status_of_lost());
   }
   say(fmt::format("the launcher is lost: {}; its ranks are ended", why));
   ranks_->resume();
@@ -221,8 +234,9 @@ int run_agent(const AgentOptions& options, const std::filesystem::path& own_fold
   const FileDescriptor null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   ::dup2(null.get(), STDIN_FILENO);
   boost::asio::io_context io;
-  auto channel = connect_to_launcher(io, options.launcher, secret, kConnectLimit);
-  return Agent(io, std::move(channel), secret, own_folder).run(options.node);
+  auto channel = connect_to_launcher(io, options.launcher, secret, options.patience);
+  return Agent(io, std::move(channel), secret, own_folder)
+      .run(options.join ? Message(*options.join) : Hello{ZEROTH_VERSION, options.node});
 }
 
 }  // namespace zeroth::launcher

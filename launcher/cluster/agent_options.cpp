@@ -18,7 +18,7 @@
 namespace zeroth::launcher {
 namespace {
 
-constexpr size_t kLeastSecret = 32, kMostSecret = 4096;
+constexpr size_t kLeastSecret = 16, kMostSecret = 4096;
 // OpenMPI's own first: it sets those of PMI in some builds, and Slurm's are around it in a job.
 constexpr std::array<const char*, 4> kTaskNumbers = {"OMPI_COMM_WORLD_RANK", "PMI_RANK",
                                                      "PMIX_RANK", "SLURM_PROCID"};
@@ -114,6 +114,7 @@ std::optional<std::string> own_variable(const std::string& name) {
 }
 
 std::string take_secret(const AgentOptions& options) {
+  if (!options.secret.empty()) return options.secret;
   const std::string secret = options.secret_on_stdin ? read_line(STDIN_FILENO, "standard input")
                              : !options.secret_file.empty()
                                  ? take_file(options.secret_file)

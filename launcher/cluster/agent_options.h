@@ -1,11 +1,14 @@
 // The command line of `zeroth agent`, which launchers write and no user does, and the run's secret.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "launcher/cluster/messages.h"
 
 namespace zeroth::launcher {
 
@@ -16,6 +19,10 @@ struct AgentOptions {
   bool secret_on_stdin = false;
   std::string secret_variable;
   std::string secret_file;
+  // Or this, of a host that joins.
+  std::string secret = {};
+  std::chrono::milliseconds patience{60'000};  // with a launcher that does not answer
+  std::optional<Join> join = {};               // nobody has asked this host
 };
 
 // The value of an environment variable; empty optional: not set.

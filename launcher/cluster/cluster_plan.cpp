@@ -9,6 +9,8 @@
 
 #include "base/printable.h"
 #include "base/units.h"
+#include "launcher/cluster/elastic_plan.h"
+#include "launcher/cluster/joining.h"
 #include "launcher/cluster/shell_words.h"
 #include "launcher/cluster/started_by.h"
 #include "launcher/machine/this_machine.h"
@@ -201,11 +203,17 @@ std::vector<HostEntry> hostfile_of(const HostOptions& flags) {
   return read_hostfile(flags.hostfile.value_or(kDefaultHostfile));
 }
 
-void complete(ClusterPlan& plan, const LaunchOptions& options, std::vector<std::string>& notes) {
+void complete(Placement& placement, const LaunchOptions& options) {
+  ClusterPlan& plan = *placement.cluster;
   const Variables own = own_variables();
+  if (plan.backend == &own_backend()) {
+    const Join here = offer(options, placement);
+    plan.hosts[0].host = here.name;
+    plan.hosts[0].slots = first_slots(here.num_ranks);
+  }
   plan.environment = carried_environment(own, variable("HOME"), std::filesystem::current_path());
   for (const std::string& name : secrets_kept(own))
-    notes.push_back(fmt::format(
+    placement.notes.push_back(fmt::format(
         "{} is not carried to the hosts: it sounds like a secret; a line of {} carries it, "
         "unencrypted",
         shortened(name), kEnvironmentFile));
@@ -214,9 +222,7 @@ void complete(ClusterPlan& plan, const LaunchOptions& options, std::vector<std::
   if (variable("DS_ACCELERATOR") != "cpu") plan.gpus_per_node = options.num_ranks;
 }
 
-}  // namespace
-
-Placement place_ranks(const LaunchOptions& options, const Surroundings& surroundings) {
+Placement place_fixed(const LaunchOptions& options, const Surroundings& surroundings) {
   const HostOptions& flags = options.hosts;
   const bool has_hostfile = !surroundings.hostfile.empty();
   std::vector<HostSlots> hosts;
@@ -229,11 +235,24 @@ Placement place_ranks(const LaunchOptions& options, const Surroundings& surround
     if (others) placement.num_ranks = others->ranks_per_node;
     return placement;
   }
-  const bool here =
-      hosts.size() == 1 && !flags.force_multi && surroundings.is_this_machine(hosts[0].host);
+  const bool here = hosts.size() == 1 && !flags.force_multi &&
+                    !(options.elastic.hosts && !flags.no_ssh) &&
+                    surroundings.is_this_machine(hosts[0].host);
   if (here) return alone_here(flags, hosts);
   if (flags.no_ssh) return by_hand(options, hosts);
   return by_agents(options, hosts, surroundings.has_pdsh);
+}
+
+}  // namespace
+
+Placement place_ranks(const LaunchOptions& options, const Surroundings& surroundings) {
+  Placement placement = place_fixed(options, surroundings);
+  make_elastic(placement, options);
+  return placement;
+}
+
+std::vector<HostSlots> hosts_of_file(const LaunchOptions& options) {
+  return choose_hosts(hostfile_of(options.hosts), options);
 }
 
 Placement find_placement(const LaunchOptions& options) {
@@ -241,7 +260,7 @@ Placement find_placement(const LaunchOptions& options) {
                                               .is_this_machine = is_this_machine,
                                               .has_pdsh = is_installed("pdsh"),
                                               .variables = own_variables()});
-  if (placement.cluster) complete(*placement.cluster, options, placement.notes);
+  if (placement.cluster) complete(placement, options);
   return placement;
 }
 

@@ -24,10 +24,16 @@ struct ClusterPlan {
   Variables environment = {};      // for all ranks, beside what each host's agent has
   std::string pdsh_ssh_args = {};  // PDSH_SSH_ARGS_APPEND
   std::optional<int> gpus_per_node = {};
+  // Of a run that may have several rounds (launch_on_hosts.h):
+  std::optional<HostRange> elastic = {};  // how many hosts each has
+  std::optional<int> join_port = {};
+  std::optional<std::string> join_address = {};
+  bool reads_hostfile = false;  // again and again
 };
 
 struct Placement {
   std::optional<ClusterPlan> cluster = {};  // agents start the ranks; else they start here:
+  std::string join = {};                    // ADDRESS:PORT of the run to which this machine goes
   std::vector<int> slots = {};              // of this machine by the hostfile; empty: there is none
   HostPart part = {};                       // which ranks these are; with_ranks() completes it
   std::optional<int> num_ranks = {};        // as --num_gpus, by the word of who started zeroth
@@ -45,11 +51,15 @@ struct Surroundings {
   Variables variables = {};  // of this process
 };
 
+// Zeroth's port where it is agreed on by nobody, as DeepSpeed has it.
+inline constexpr int kPortByHand = 29500;
+
 // Pure but for `is_this_machine`, which is asked about a host that is alone. With --no_ssh this
 // machine is the host of --node_rank and starts its own ranks, and so it does where the variables
 // say that a zeroth was started on each node (started_by.h): of the hostfile's, or without one of
 // nodes that have equally many ranks. A single host that is this machine runs its ranks without an
-// agent, unless --force_multi; else agents do. Flags that then mean nothing are noted. Throws
+// agent, unless --force_multi or --elastic; else agents do, and what --elastic makes of it says
+// elastic_plan.h. Flags that then mean nothing are noted. Throws
 // UsageError as choose_hosts, find_backend and started_by, where --no_ssh lacks --node_rank or
 // --master_addr, and where a flag needs a hostfile. A plan has no environment, file and
 // PDSH_SSH_ARGS_APPEND yet.
@@ -58,6 +68,9 @@ Placement place_ranks(const LaunchOptions& options, const Surroundings& surround
 // The same with the hostfile, this process's environment and the files on this machine. A default
 // hostfile that is missing is none. Throws also Error as read_hostfile and carried_environment.
 Placement find_placement(const LaunchOptions& options);
+
+// The hosts that the hostfile and the flags leave now. Throws as find_placement.
+std::vector<HostSlots> hosts_of_file(const LaunchOptions& options);
 
 // `part` of nodes that all have as many ranks as this one, unless a hostfile has said how many each
 // has.

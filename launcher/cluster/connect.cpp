@@ -28,21 +28,31 @@ constexpr milliseconds kPause{100};
 
 struct Endpoint {
   std::string text;
-  tcp::endpoint where;
+  std::string host;
+  std::string port;
 };
 
 Endpoint parse_endpoint(const std::string& text) {
   const size_t colon = text.rfind(':');
   if (colon != std::string::npos) {
-    std::string address = text.substr(0, colon);
-    if (address.size() > 2 && address.front() == '[' && address.back() == ']')
-      address = address.substr(1, address.size() - 2);
+    std::string host = text.substr(0, colon);
+    const bool in_brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
+    if (in_brackets) host = host.substr(1, host.size() - 2);
     const auto port = parse_number<unsigned short>(text.substr(colon + 1));
-    error_code error;
-    const auto parsed = boost::asio::ip::make_address(address, error);
-    if (!error && port && *port != 0) return {text, {parsed, *port}};
+    const bool is_host = !host.empty() && (in_brackets || host.find_first_of("[]:") == host.npos);
+    if (is_host && port && *port != 0) return {text, host, std::to_string(*port)};
   }
-  throw Error("--launcher: '{}' is not ADDRESS:PORT", shortened(text));
+  throw Error("the launcher's '{}' is not ADDRESS:PORT", shortened(text));
+}
+
+// A name may be known later than its host is wanted: that is asked each time.
+std::optional<tcp::endpoint> find(boost::asio::io_context& io, const Endpoint& endpoint,
+                                  std::string& reason) {
+  error_code error;
+  const auto found = tcp::resolver(io).resolve(endpoint.host, endpoint.port, error);
+  if (!error && !found.empty()) return found.begin()->endpoint();
+  reason = error ? error.message() : "it has no address";
+  return std::nullopt;
 }
 
 std::vector<Endpoint> parse_endpoints(const std::string& texts) {
@@ -132,7 +142,8 @@ std::shared_ptr<Channel> connect_to_launcher(boost::asio::io_context& io,
     std::vector<std::string> reasons;
     for (const Endpoint& endpoint : all) {
       std::string reason;
-      auto channel = Attempt(io, secret).run(endpoint.where, reason);
+      const auto where = find(io, endpoint, reason);
+      auto channel = where ? Attempt(io, secret).run(*where, reason) : nullptr;
       io.restart();
       if (channel) return channel;
       reasons.push_back(fmt::format("{}: {}", endpoint.text, reason));

@@ -10,9 +10,10 @@
 
 namespace zeroth::launcher {
 
-// `endpoints`: as Listener::endpoints() gives them. Tries one after the other, and all again, until
-// a launcher answers that knows the secret. Blocks; runs `io`, in which nothing else may wait.
-// Throws Error after `limit` (seconds of the steady clock) with what each endpoint said last.
+// `endpoints`: as Listener::endpoints() gives them; names may stand for addresses. Tries one after
+// the other, and all again, until a launcher answers that knows the secret. Blocks; runs `io`, in
+// which nothing else may wait. Throws Error after `limit` (seconds of the steady clock) with what
+// each endpoint said last.
 std::shared_ptr<Channel> connect_to_launcher(boost::asio::io_context& io,
                                              const std::string& endpoints, const HmacKey& secret,
                                              std::chrono::milliseconds limit);

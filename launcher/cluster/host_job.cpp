@@ -90,7 +90,10 @@ RankPlan HostJob::plan(const Start& start, const std::string& secret) {
   }
   RankPlan plan = plan_ranks(options_, request_);
   ::unsetenv("ZEROTH_SECRET_FILE");  // of a secret that this run does not have
-  for (RankSpec& spec : plan.ranks) spec.env.emplace_back("ZEROTH_SECRET", secret);
+  for (RankSpec& spec : plan.ranks) {
+    spec.env.emplace_back("ZEROTH_SECRET", secret);
+    for (auto& variable : round_variables(start.round)) spec.env.push_back(std::move(variable));
+  }
   return plan;
 }
 

@@ -23,7 +23,7 @@ class HostJob {
   // Ready, or all that is wrong.
   std::variant<Ready, Problems> look_around();
 
-  // Once look_around() was content. `secret`: ZEROTH_SECRET of all ranks.
+  // Once look_around() was content. `secret`: ZEROTH_SECRET of this round's ranks.
   RankPlan plan(const Start& start, const std::string& secret);
 
   const RemoteJob& job() const { return job_; }

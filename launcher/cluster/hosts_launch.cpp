@@ -22,20 +22,39 @@ RemoteJob job_of(const LaunchOptions& options, const ClusterPlan& plan) {
   return job;
 }
 
+ElasticPlan elastic_plan(const LaunchOptions& options, const ClusterPlan& plan) {
+  ElasticPlan elastic;
+  elastic.hosts = *plan.elastic;
+  elastic.max_restarts = options.elastic.restarts();
+  elastic.wait = std::chrono::seconds(options.elastic.wait_seconds);
+  if (const auto code = options.elastic.code_to_requeue()) elastic.requeue_code = *code;
+  if (plan.reads_hostfile) elastic.look_for_hosts = [options] { return hosts_of_file(options); };
+  return elastic;
+}
+
 }  // namespace
 
 HostsLaunch hosts_launch(const LaunchOptions& options, const ClusterPlan& plan) {
   HostsLaunch launch;
-  launch.gathering.hosts = plan.hosts;
-  launch.gathering.job = job_of(options, plan);
-  launch.gathering.agents = [request = agent_request(options, plan), backend = plan.backend](
-                                const std::string& launcher, const std::string& secret) mutable {
+  launch.hosts = plan.hosts;
+  launch.agents.job = job_of(options, plan);
+  launch.agents.commands = [request = agent_request(options, plan), backend = plan.backend](
+                               const std::vector<HostSlots>& hosts, const std::string& launcher,
+                               const std::string& secret) mutable {
+    request.hosts = hosts;
     request.launcher = launcher;
     request.secret = secret;
     request.token = make_secret().substr(0, kTokenLength);
     return agent_commands(*backend, request);
   };
   launch.master_addr = options.master_addr.value_or("");
+  if (!plan.elastic) return launch;
+  launch.elastic = elastic_plan(options, plan);
+  launch.agents.job.requeue_code = launch.elastic->requeue_code;
+  launch.agents.join_port = plan.join_port;
+  launch.agents.join_address = plan.join_address.value_or("");
+  launch.master_addr.clear();  // where rank 0 is changes from round to round
+  if (plan.join_port) launch.agents.job.master_port.reset();
   return launch;
 }
 

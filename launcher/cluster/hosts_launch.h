@@ -7,8 +7,8 @@
 
 namespace zeroth::launcher {
 
-// Keeps copies of both. What is left to set are the time, the terminal, rank logs, and where lines
-// for the user go.
+// Keeps copies of both. What is left to set are the time, the terminal, rank logs, where lines for
+// the user go, and the secret where hosts join.
 HostsLaunch hosts_launch(const LaunchOptions& options, const ClusterPlan& plan);
 
 }  // namespace zeroth::launcher

@@ -7,19 +7,39 @@
 #include <string>
 #include <vector>
 
-#include "launcher/cluster/gathering.h"
+#include "launcher/cluster/agents.h"
+#include "launcher/flags/elastic_flags.h"
 #include "launcher/run/job_shell.h"
 
 namespace zeroth::launcher {
 
+// Of a run that may have several rounds (round.h).
+struct ElasticPlan {
+  HostRange hosts = {};
+  int max_restarts = 0;
+  std::chrono::milliseconds wait{600'000};  // for as many hosts as there must be
+  int requeue_code = 75;                    // where they do not come
+  // The hosts as they stand in the hostfile now; empty: they stay those of the start. Throws Error.
+  std::function<std::vector<HostSlots>()> look_for_hosts = {};
+  std::chrono::milliseconds look_again{2'000};  // for other hosts
+  std::chrono::milliseconds try_again{15'000};  // one that was lost, or could not run its ranks
+  std::chrono::milliseconds last_call{30'000};  // for the others, once enough hosts are there
+  std::chrono::milliseconds next_call{2'000};   // the same in later rounds
+};
+
 struct HostsLaunch {
-  // With whom and what; `say` gets lines for the user until ranks run.
-  GatheringRequest gathering;
+  AgentsRequest agents;                     // `say` gets lines for the user while no ranks run
+  std::vector<HostSlots> hosts;             // their ranks are numbered in this order
+  std::chrono::milliseconds limit{60'000};  // for all hosts to answer
   std::string master_addr = {};  // empty: what reaches rank 0's host; the port: see RemoteJob
   double launch_time = 0;        // seconds since the epoch when the launcher began
   std::optional<int> terminal_columns = {};  // of standard output; empty: not a terminal
-  // Ranks are counted here. Where rank_logs are wanted there is one for each rank.
-  JobShellOptions shell = {};
+  JobShellOptions shell = {};                // ranks and their logs are counted here
+  // An open file per rank, not owned; empty: none.
+  std::function<std::vector<int>(int num_ranks)> rank_logs = {};
+  std::optional<ElasticPlan> elastic = {};
+  // Takes the outcome's message of a round that another one follows; it has several lines.
+  std::function<void(const std::string&)> tell = {};
 };
 
 // Starts the agents, and through them the ranks, as job_shell.h and job.h have it on one machine;

@@ -56,14 +56,17 @@ Listener::Listener(boost::asio::io_context& io,
   for (const auto& address : addresses) {
     doors_.push_back({Acceptor(io_), boost::asio::steady_timer(io_)});
     Acceptor& acceptor = doors_.back().acceptor;
-    const tcp::endpoint endpoint(address, 0);
+    const tcp::endpoint endpoint(address, static_cast<unsigned short>(options_.port));
     error_code error;
     acceptor.open(endpoint.protocol(), error);
     if (!error) keep_from_children(acceptor.native_handle());
+    // A launcher that was started again finds connections of the one before in its port.
+    if (!error && options_.port != 0) acceptor.set_option(Acceptor::reuse_address(true), error);
     if (!error) acceptor.bind(endpoint, error);
     if (!error) acceptor.listen(Acceptor::max_listen_connections, error);
     if (error)
-      throw Error("the launcher cannot listen at its address {}: {}", address.to_string(),
+      throw Error("the launcher cannot listen at its address {}{}: {}", address.to_string(),
+                  options_.port == 0 ? "" : fmt::format(", port {}", options_.port),
                   error.message());
     accept(doors_.back());
   }

@@ -21,6 +21,7 @@ struct ListenerOptions {
   std::chrono::milliseconds handshake_limit{5000};
   // Connections that have not yet; one more ends the oldest. Nobody can take more than these.
   size_t most_strangers = 64;
+  int port = 0;  // of each address; 0: a free one
 };
 
 // How many connections were refused, by what they did.
@@ -40,7 +41,7 @@ class Listener {
  public:
   using OnAgent = std::function<void(std::shared_ptr<Channel>)>;
 
-  // Listens at a free port of each address; throws Error with the address. `on_agent` gets every
+  // Listens at a port of each address; throws Error with both. `on_agent` gets every
   // connection that has proved itself.
   Listener(boost::asio::io_context& io, const std::vector<boost::asio::ip::address>& addresses,
            const HmacKey& secret, OnAgent on_agent, const ListenerOptions& options = {});

@@ -12,6 +12,7 @@ template <typename Record, typename Visit>
 void visit_fields(Record& r, Visit& visit) {
   using T = std::remove_const_t<Record>;
   if constexpr (std::same_as<T, Hello>) visit(r.version, r.node);
+  if constexpr (std::same_as<T, Join>) visit(r.version, r.name, r.num_ranks);
   if constexpr (std::same_as<T, Problems>) visit(r.texts);
   if constexpr (std::same_as<T, Ready>) visit(r.accelerator, r.model, r.master_port, r.notes);
   if constexpr (std::same_as<T, Lines>) visit(r.lines);
@@ -28,12 +29,14 @@ void visit_fields(Record& r, Visit& visit) {
   if constexpr (std::same_as<T, Taken>) visit(r.bytes);
   if constexpr (std::same_as<T, RemoteJob>) {
     visit(r.command, r.folder, r.env, r.slots, r.share_gpus, r.bind_cores, r.bind_core_list);
-    visit(r.timeout_seconds, r.master_port, r.silence, r.failure_grace);
+    visit(r.timeout_seconds, r.master_port, r.silence, r.failure_grace, r.requeue_code);
   }
   if constexpr (std::same_as<T, Start>) {
     visit(r.first_rank, r.world_size, r.host, r.num_hosts, r.master_addr, r.master_port);
-    visit(r.launch_time, r.terminal_columns);
+    visit(r.launch_time, r.terminal_columns, r.round);
   }
+  if constexpr (std::same_as<T, Round>) visit(r.run, r.number, r.cause);
+  if constexpr (std::same_as<T, LetGo>) visit(r.status);
 }
 
 namespace {

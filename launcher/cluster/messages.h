@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "launcher/run/job.h"
+#include "launcher/run/round.h"
 
 namespace zeroth::launcher {
 
@@ -21,6 +22,12 @@ struct Hello {          // the first one
   std::string version;  // of Zeroth
   int node = 0;         // which host of the job it is
   bool operator==(const Hello&) const = default;
+};
+struct Join {           // the first one of a host that nobody has asked
+  std::string version;  // of Zeroth
+  std::string name;
+  int num_ranks = 0;  // that it offers
+  bool operator==(const Join&) const = default;
 };
 struct Problems {  // why no rank can start there
   std::vector<std::string> texts;
@@ -49,7 +56,7 @@ struct Warning {
   std::string text;
   bool operator==(const Warning&) const = default;
 };
-struct Finished {  // the last one: no process of the job is left there
+struct Finished {  // no process of the job is left there
   std::optional<int64_t> oom_kills;
   bool operator==(const Finished&) const = default;
 };
@@ -68,6 +75,9 @@ struct RemoteJob {                                       // what is to be starte
   std::optional<int> master_port;             // as it was asked for
   std::chrono::milliseconds silence{15'000};  // without a word the other side is lost
   std::chrono::milliseconds failure_grace{3'000};
+  // Of a run of several rounds: the agent stays when its ranks have ended, and takes this job again
+  // before each round; its exit code where the launcher is lost. Empty: there is one round.
+  std::optional<int> requeue_code;
   bool operator==(const RemoteJob&) const = default;
 };
 struct Start {
@@ -79,6 +89,7 @@ struct Start {
   int master_port = 0;
   double launch_time = 0;               // seconds since the epoch
   std::optional<int> terminal_columns;  // of the launcher's output, where rank 0 is there
+  Round round = {};
   bool operator==(const Start&) const = default;
 };
 struct Suspend {  // ranks stop, or go on, with the launcher
@@ -92,6 +103,10 @@ struct Taken {  // so much of the lines' text went on its way, and as much may c
 struct FinishUp {  // no rank is left: end what they left behind, tell what they printed
   bool operator==(const FinishUp&) const = default;
 };
+struct LetGo {  // the run is over, or goes on without this host: the agent ends
+  int status = 0;
+  bool operator==(const LetGo&) const = default;
+};
 
 // --- from both ---
 
@@ -102,8 +117,8 @@ struct Heartbeat {
 // Beside these: RanksLookedAt, and Signalled from an agent that was sent a signal; SignalRanks from
 // the launcher.
 using Message =
-    std::variant<Hello, Problems, Ready, Lines, Warning, Finished, RanksLookedAt, Signalled,
-                 RemoteJob, Start, Suspend, Taken, FinishUp, SignalRanks, Heartbeat>;
+    std::variant<Hello, Join, Problems, Ready, Lines, Warning, Finished, RanksLookedAt, Signalled,
+                 RemoteJob, Start, Suspend, Taken, FinishUp, LetGo, SignalRanks, Heartbeat>;
 
 std::string encode(const Message& message);
 

@@ -159,6 +159,17 @@ AgentStart start_by_slurm(const AgentRequest& request) {
   return start_at_once(request, argv, {fmt::format("--export=ALL,{}", kRunSecretVariable)});
 }
 
+AgentStart start_here(const AgentRequest& request) {
+  AgentStart start;
+  for (const int host : all_hosts(request))
+    start.agents.push_back(
+        {.argv = agent_words(request, {"--node", std::to_string(host), "--secret-stdin"}),
+         .input = request.secret + "\n",
+         .hosts = {host}});
+  return start;
+}
+
+constexpr NodeBackend kOwnBackend = {"", "", true, true, start_here};
 constexpr NodeBackend kBackends[] = {
     {"ssh", "ssh", true, true, start_by_ssh},
     {"pdsh", "pdsh", true, false, start_by_pdsh},
@@ -195,6 +206,10 @@ const NodeBackend& find_backend(std::string_view name) {
   Words names;
   for (const NodeBackend& backend : kBackends) names.emplace_back(backend.name);
   throw UsageError("--launcher {}: must be one of {}", shortened(name), fmt::join(names, ", "));
+}
+
+const NodeBackend& own_backend() {
+  return kOwnBackend;
 }
 
 AgentStart agent_commands(const NodeBackend& backend, const AgentRequest& request) {

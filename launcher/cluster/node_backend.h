@@ -56,6 +56,10 @@ inline constexpr const char* kRunSecretVariable = "ZEROTH_RUN_SECRET";
 // Throws UsageError on a name that none has; of mvapich with what to use instead.
 const NodeBackend& find_backend(std::string_view name);
 
+// Starts agents as processes of this machine, which then is the only host that has one started; no
+// user names it.
+const NodeBackend& own_backend();
+
 // Throws UsageError on hosts that the backend cannot reach as they are written.
 AgentStart agent_commands(const NodeBackend& backend, const AgentRequest& request);
 

@@ -42,7 +42,9 @@ std::optional<address> address_of(const sockaddr* given) {
   return found.is_link_local() ? std::nullopt : std::optional<address>(found);
 }
 
-std::vector<address> all_addresses() {
+}  // namespace
+
+std::vector<address> all_own_addresses() {
   ifaddrs* first = nullptr;
   if (::getifaddrs(&first) != 0) return {};
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(first, &::freeifaddrs);
@@ -53,8 +55,6 @@ std::vector<address> all_addresses() {
   }
   return found;
 }
-
-}  // namespace
 
 OwnAddresses own_addresses_towards(const std::vector<std::string>& hosts) {
   boost::asio::io_context io;
@@ -72,7 +72,7 @@ OwnAddresses own_addresses_towards(const std::vector<std::string>& hosts) {
     local ? add(*local) : own.unknown.push_back(host);
   }
   if (!own.unknown.empty())
-    for (const address& found : all_addresses()) add(found);
+    for (const address& found : all_own_addresses()) add(found);
   return own;
 }
 

@@ -19,6 +19,9 @@ struct OwnAddresses {
 // all addresses of this machine but loopback and those of one link only. `hosts` may be USER@HOST.
 OwnAddresses own_addresses_towards(const std::vector<std::string>& hosts);
 
+// All of this machine but loopback and those of one link only.
+std::vector<boost::asio::ip::address> all_own_addresses();
+
 // MASTER_ADDR: where other hosts reach rank 0's host. `of_agents`: each host's agent as the
 // launcher sees it, rank 0's first; `of_launcher`: the launcher as each of these sees it. Pure.
 std::string choose_master(const std::vector<boost::asio::ip::address>& of_agents,

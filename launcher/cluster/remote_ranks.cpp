@@ -24,8 +24,9 @@ bool RemoteRanks::Host::end(int rank) {
   return !had;
 }
 
-RemoteRanks::RemoteRanks(boost::asio::io_context& io, std::vector<RemoteHost> hosts)
-    : finish_timer_(io) {
+RemoteRanks::RemoteRanks(boost::asio::io_context& io, std::vector<RemoteHost> hosts,
+                         bool keep_agents)
+    : finish_timer_(io), keep_agents_(keep_agents) {
   for (RemoteHost& host : hosts) {
     std::vector<bool> ended(static_cast<size_t>(host.num_ranks));
     hosts_.push_back(std::make_unique<Host>(Host{std::move(host), std::move(ended)}));
@@ -94,7 +95,7 @@ void RemoteRanks::on(Host& host, const Warning& message) {
 void RemoteRanks::on(Host& host, const Finished& message) {
   host.finished = true;
   if (message.oom_kills) oom_kills_ = oom_kills_.value_or(0) + *message.oom_kills;
-  host.at.agent->close();
+  if (!keep_agents_) host.at.agent->close();
   check_finished();
 }
 

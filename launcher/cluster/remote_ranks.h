@@ -22,7 +22,8 @@ struct RemoteHost {
 // A host is lost when its agent's connection ends or is silent: its ranks then count as ended.
 class RemoteRanks final : public Ranks {
  public:
-  RemoteRanks(boost::asio::io_context& io, std::vector<RemoteHost> hosts);
+  // `keep_agents`: for another round; else each is let go when its host is done.
+  RemoteRanks(boost::asio::io_context& io, std::vector<RemoteHost> hosts, bool keep_agents = false);
   RemoteRanks(const RemoteRanks&) = delete;
   RemoteRanks& operator=(const RemoteRanks&) = delete;
 
@@ -66,6 +67,7 @@ class RemoteRanks final : public Ranks {
 
   std::vector<std::unique_ptr<Host>> hosts_;
   RunningTimer finish_timer_;
+  bool keep_agents_;
   RanksListener* listener_ = nullptr;
   int signals_ = 0;  // that have been told of
   std::optional<int64_t> oom_kills_;

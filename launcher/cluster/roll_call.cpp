@@ -15,6 +15,11 @@ RollCall::RollCall(std::vector<std::string> hosts, std::string version)
   for (std::string& name : hosts) hosts_.push_back({std::move(name)});
 }
 
+int RollCall::add(const std::string& name) {
+  hosts_.push_back({name});
+  return num_hosts() - 1;
+}
+
 std::string RollCall::on_hello(const Hello& hello) {
   if (hello.node < 0 || hello.node >= static_cast<int>(hosts_.size()))
     return fmt::format("agent {} came, but there are {} hosts", hello.node, hosts_.size());
@@ -42,6 +47,11 @@ void RollCall::on_lost(int node, const std::string& why) {
   host.come = true;  // it will not come any more
   host.ready.reset();
   if (host.problems.empty()) host.problems.push_back(why);
+}
+
+void RollCall::look_again(int node) {
+  at(node).ready.reset();
+  at(node).problems.clear();
 }
 
 void RollCall::give_up(const std::string& why) {
@@ -80,20 +90,34 @@ std::vector<std::string> RollCall::differences(const Host& host) const {
   return found;
 }
 
+std::vector<std::string> RollCall::problems(int node) const {
+  std::vector<std::string> all = at(node).problems;
+  for (std::string& text : differences(at(node))) all.push_back(std::move(text));
+  return all;
+}
+
+bool RollCall::is_usable(int node) const {
+  return at(node).ready && problems(node).empty();
+}
+
 std::string RollCall::complaint() const {
   std::vector<std::string> all;
-  size_t num_hosts = 0;
-  for (const Host& host : hosts_) {
-    std::vector<std::string> problems = host.problems;
-    for (std::string& text : differences(host)) problems.push_back(std::move(text));
-    if (!problems.empty()) ++num_hosts;
-    for (const std::string& text : problems)
-      all.push_back(fmt::format("host {}: {}", host.name, text));
+  int unable = 0;
+  for (int node = 0; node < num_hosts(); ++node) {
+    const std::vector<std::string> found = problems(node);
+    if (!found.empty()) ++unable;
+    for (const std::string& text : found)
+      all.push_back(fmt::format("host {}: {}", name(node), text));
   }
   if (all.empty()) return "";
   if (all.size() == 1) return all[0];
-  return fmt::format("{} of {} hosts cannot run their ranks:\n  {}", num_hosts, hosts_.size(),
+  return fmt::format("{} of {} hosts cannot run their ranks:\n  {}", unable, num_hosts(),
                      listed(all));
+}
+
+std::string no_answer_within(std::chrono::milliseconds limit) {
+  return fmt::format("no answer of an agent there within {} s",
+                     std::chrono::duration<double>(limit).count());
 }
 
 }  // namespace zeroth::launcher

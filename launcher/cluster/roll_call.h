@@ -2,6 +2,7 @@
 // in one message, before any rank starts. Pure.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +16,9 @@ class RollCall {
   // `hosts`: their names. `version`: of Zeroth here.
   RollCall(std::vector<std::string> hosts, std::string version);
 
+  // One more host; its number.
+  int add(const std::string& name);
+
   // An agent that has come. Returns why it is sent away; empty: it may stay.
   std::string on_hello(const Hello& hello);
   void on_ready(int node, const Ready& ready);
@@ -22,17 +26,27 @@ class RollCall {
   // What started its agent has ended, or its connection has. One that has already told of problems
   // keeps these.
   void on_lost(int node, const std::string& why);
+  // It is asked once more.
+  void look_again(int node);
   // Those that have not answered by now are lost too.
   void give_up(const std::string& why);
 
   bool has_come(int node) const { return at(node).come; }
   bool all_have_come() const;  // or never will
   bool is_complete() const;    // each host is ready or has failed
+  bool is_ready(int node) const { return at(node).ready.has_value(); }
+  bool has_answered(int node) const { return at(node).answered(); }
+  // Ready, and able to run beside the first that is.
+  bool is_usable(int node) const;
+  int num_hosts() const { return static_cast<int>(hosts_.size()); }
+  const std::string& name(int node) const { return at(node).name; }
   // Of all ready hosts.
   const Ready& ready(int node) const { return *at(node).ready; }
 
   // When it is complete: what is wrong with which hosts; empty: nothing.
   std::string complaint() const;
+  // The same of one host.
+  std::vector<std::string> problems(int node) const;
 
  private:
   struct Host {
@@ -52,5 +66,8 @@ class RollCall {
   std::vector<Host> hosts_;
   std::string version_;
 };
+
+// What is wrong with a host that does not answer.
+std::string no_answer_within(std::chrono::milliseconds limit);
 
 }  // namespace zeroth::launcher

@@ -1,5 +1,7 @@
 #include "launcher/cluster/seal.h"
 
+#include <fmt/format.h>
+
 #include <sys/random.h>
 
 #include <algorithm>
@@ -65,8 +67,12 @@ std::string make_secret() {
   return hex_of(bytes);
 }
 
-std::string derive_rank_secret(const HmacKey& secret) {
-  return hex_of(secret.digest(kOfRanks));
+std::string make_run_id() {
+  return make_secret().substr(0, 16);
+}
+
+std::string derive_rank_secret(const HmacKey& secret, int round) {
+  return hex_of(secret.digest(fmt::format("{} of round {}", kOfRanks, round)));
 }
 
 std::string Sealer::seal(std::string_view payload) {

@@ -27,8 +27,11 @@ inline constexpr size_t kAnswerBytes = kNonceBytes + kProofBytes;
 std::string random_bytes(size_t count);
 // A run's secret: 64 hexadecimal digits, new each time.
 std::string make_secret();
-// What ranks get as ZEROTH_SECRET: it does not tell the run's secret.
-std::string derive_rank_secret(const HmacKey& secret);
+// What all rounds of a run have in common: 16 hexadecimal digits, new each time.
+std::string make_run_id();
+// What ranks get as ZEROTH_SECRET: it does not tell the run's secret, and each round has its own,
+// so that one rank that outlives its round is a stranger in the next.
+std::string derive_rank_secret(const HmacKey& secret, int round);
 
 // Frames of one direction, as they are sent: the payload's length (4 bytes, big-endian), the
 // payload, an HMAC over number, length and payload.

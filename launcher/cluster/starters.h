@@ -38,6 +38,8 @@ class Starters {
 
   // Throws ProgramError where a program is not there.
   void start(const AgentCommand& command);
+  // One more, numbered behind those that are known.
+  void add_host(const std::string& name) { hosts_.push_back(name); }
   void set_handlers(Handlers handlers) { handlers_ = std::move(handlers); }
   // Calls back when none runs, or after `limit`, when those that do are ended by SIGKILL.
   void when_ended(std::chrono::milliseconds limit, std::function<void()> callback);

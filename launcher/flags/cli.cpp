@@ -144,6 +144,7 @@ void add_flags(CLI::App& app, LaunchOptions& options, ForeignFlags& foreign) {
   app.formatter(std::make_shared<Formatter>());
   add_ranks(app, options);
   add_host_flags(app, options.hosts);
+  add_elastic_flags(app, options.elastic);
   add_cores(app, options);
   add_connection(app, options);
   add_end(app, options);
@@ -192,8 +193,9 @@ std::vector<std::string> misplaced_flag_warnings(const CLI::App& app,
   return warnings;
 }
 
-void check_values(const LaunchOptions& options) {
+void check_values(LaunchOptions& options) {
   check_host_values(options.hosts);
+  check_elastic_values(options.elastic);
   if (options.num_ranks && *options.num_ranks < 1)
     throw UsageError("--num_gpus {}: at least one rank is needed", *options.num_ranks);
   if (options.master_port && (*options.master_port < 1 || *options.master_port > 65535))
@@ -213,6 +215,11 @@ void check_values(const LaunchOptions& options) {
 }
 
 void check_program(const LaunchOptions& options) {
+  if (!options.elastic.join.empty()) {
+    if (options.command.empty()) return;
+    throw UsageError("--join {}: the run that is joined has its program, {} is one too many",
+                     shortened(options.elastic.join), shortened(options.command[0]));
+  }
   if (options.command.empty() || options.command[0].empty())
     throw UsageError("no PROGRAM to start\n  {}zeroth --help lists the flags", indented(kUsage));
   if (options.command[0].ends_with(".py"))

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "launcher/flags/elastic_flags.h"
 #include "launcher/flags/host_flags.h"
 
 namespace zeroth::launcher {
@@ -25,6 +26,7 @@ struct LaunchOptions {
   std::string include;           // NODE[:slot,slot][@NODE...]; empty: not given
   std::string exclude;
   HostOptions hosts;
+  ElasticOptions elastic;
   std::optional<std::string> master_addr;  // unset: 127.0.0.1, or what reaches rank 0's host
   std::optional<int> master_port;          // unset: a free one
   std::optional<int> timeout_seconds;  // of every collective; unset: what ranks take by themselves

@@ -10,9 +10,6 @@ struct Row {
   const char* reason;
 };
 
-constexpr const char* kFixedRanks =
-    "the number of ranks is fixed while a run lasts; leave it out, and choose it by --num_gpus";
-
 // Without a value.
 constexpr Row kWithoutEffect[] = {
     {"--no_python", "PROGRAM is always started as it is"},
@@ -21,7 +18,6 @@ constexpr Row kWithoutEffect[] = {
 
 constexpr Row kRefused[] = {
     {"--module", "PROGRAM is started as it is; write 'zeroth python3 -m MODULE ...'"},
-    {"--elastic_training", kFixedRanks},
 };
 
 constexpr Row kRefusedWithValue[] = {
@@ -29,11 +25,10 @@ constexpr Row kRefusedWithValue[] = {
      "no shell stands before PROGRAM that could source it; name the program by its path, as "
      "'zeroth VENV/bin/python3 ...', or put what it exports into .deepspeed_env"},
     {"--autotuning", "there is no tuner; leave it out"},
-    {"--min_elastic_nodes", kFixedRanks},
-    {"--max_elastic_nodes", kFixedRanks},
     {"--nproc_per_node,--nproc-per-node", "it is torchrun's; the flag here is --num_gpus"},
     {"--nnodes",
-     "it is torchrun's; hosts stand in a --hostfile here, of which --num_nodes takes the first"},
+     "it is torchrun's; hosts stand in a --hostfile here, of which --num_nodes takes the first; "
+     "MIN:MAX is --elastic"},
 };
 
 std::string first_long_name(const std::string& names) {

@@ -96,17 +96,30 @@ Job::Actions Job::react(const StillStopped& event, milliseconds /*now*/) {
 Job::Actions Job::react(const Signalled& event, milliseconds now) {
   if (event.signal == stop_signal_ && now < stop_time_ + kSameSignal) return {};
   if (finishing_) return {Leave{}};
-  if (phase_ != Phase::kRunning) return kill();
+  const bool told = regroups_ && stop_signal_ == 0 && phase_ == Phase::kStopping;
+  if (phase_ != Phase::kRunning && !told) return kill();
   stop_signal_ = event.signal;
   stop_time_ = now;
+  const std::string words =
+      fmt::format("{}: ranks have {} s to finish and save; a second signal ends them at once",
+                  signal_name(event.signal), options_.signal_grace.count() / 1000);
+  if (!told) return stop_ranks(event.signal == SIGHUP ? SIGTERM : event.signal, words);
+  Actions actions;  // they save already: one more signal would be their second
+  if (!options_.quiet) actions.emplace_back(Say{words});
+  return actions;
+}
+
+Job::Actions Job::react(const Regroup& event, milliseconds /*now*/) {
+  if (finishing_ || phase_ != Phase::kRunning) return {};  // it comes to its end anyway
+  regroups_ = true;
+  return stop_ranks(SIGTERM, event.why);
+}
+
+Job::Actions Job::stop_ranks(int signal, const std::string& words) {
   phase_ = Phase::kStopping;
-  told_signal_ = event.signal == SIGHUP ? SIGTERM : event.signal;
+  told_signal_ = signal;
   Actions actions;
-  if (!options_.quiet) {
-    actions.emplace_back(
-        Say{fmt::format("{}: ranks have {} s to finish and save; a second signal ends them at once",
-                        signal_name(event.signal), options_.signal_grace.count() / 1000)});
-  }
+  if (!options_.quiet) actions.emplace_back(Say{words});
   actions.emplace_back(SignalRanks{told_signal_});
   actions.emplace_back(Grant{options_.signal_grace});
   actions.emplace_back(SignalRanks{SIGCONT});  // one that is stopped could not obey
@@ -148,7 +161,10 @@ size_t Job::running() const {
 JobOutcome Job::outcome(const std::function<std::string(const Death&)>& tell,
                         std::optional<int64_t> oom_kills) const {
   if (deaths_.empty() && output_error_ != 0 && options_.output_is_all) return output_lost();
-  if (deaths_.empty()) return {0, ""};
+  if (deaths_.empty()) return {};
+  const auto is_bad = [this](const Death& death) { return is_unforeseen(death); };
+  const bool regrouped = regroups_ && std::none_of(deaths_.begin(), deaths_.end(), is_bad);
+  if (regrouped && stop_signal_ == 0) return {.end = JobEnd::kRegrouped};
   JobOutcome outcome = stop_signal_ != 0 ? stopped(tell) : failed(tell, oom_kills);
   if (phase_ == Phase::kKilled) {
     outcome.message += "\nzeroth: ranks that did not end by themselves were killed";
@@ -158,9 +174,11 @@ JobOutcome Job::outcome(const std::function<std::string(const Death&)>& tell,
 
 // A reader that leaves is no error: other commands end by SIGPIPE then, without a word.
 JobOutcome Job::output_lost() const {
-  if (output_error_ == EPIPE) return {128 + SIGPIPE, ""};
-  return {
-      1, fmt::format("error: standard output cannot be written: {}", system_reason(output_error_))};
+  if (output_error_ == EPIPE) return {.status = 128 + SIGPIPE, .end = JobEnd::kFailed};
+  return {.status = 1,
+          .message = fmt::format("error: standard output cannot be written: {}",
+                                 system_reason(output_error_)),
+          .end = JobEnd::kFailed};
 }
 
 JobOutcome Job::stopped(const std::function<std::string(const Death&)>& tell) const {
@@ -168,7 +186,10 @@ JobOutcome Job::stopped(const std::function<std::string(const Death&)>& tell) co
   for (const Death& death : deaths_) {
     if (is_unforeseen(death)) message += "\nzeroth: " + tell(death);
   }
-  return {128 + stop_signal_, message};
+  return {.status = 128 + stop_signal_,
+          .message = message,
+          .end = JobEnd::kStopped,
+          .signal = stop_signal_};
 }
 
 JobOutcome Job::failed(const std::function<std::string(const Death&)>& tell,
@@ -181,7 +202,7 @@ JobOutcome Job::failed(const std::function<std::string(const Death&)>& tell,
         "that a rank had started",
         *oom_kills, *oom_kills == 1 ? "" : "es");
   }
-  return {exit_status(cause.ending), message};
+  return {.status = exit_status(cause.ending), .message = message, .end = JobEnd::kFailed};
 }
 
 std::string StoppedRanks::tell(const std::vector<StoppedRank>& stopped, size_t running) {

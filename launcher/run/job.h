@@ -47,9 +47,19 @@ struct JobOptions {
   std::chrono::milliseconds signal_grace{300'000};  // from a forwarded signal to SIGKILL
 };
 
+// How a job came to its end.
+enum class JobEnd {
+  kFinished,   // all ranks ended with 0
+  kFailed,     // a rank did not, or what they print was all, and is lost
+  kStopped,    // by a signal to the launcher
+  kRegrouped,  // as Regroup asks for
+};
+
 struct JobOutcome {
-  int status = 0;       // to exit with
-  std::string message;  // for a person; empty where there is nothing to say
+  int status = 0;            // to exit with
+  std::string message = {};  // for a person; empty where there is nothing to say
+  JobEnd end = JobEnd::kFinished;
+  int signal = 0;  // that stopped it
 };
 
 // What happens.
@@ -70,11 +80,15 @@ struct StillStopped {  // looked at again, after LookForStopped's time
 struct Signalled {
   int signal = 0;
 };
+struct Regroup {  // the ranks are to run anew, on other hosts: they save and end
+  std::string why;
+};
 struct GraceOver {};  // Grant's time
 struct OutputLost {
   int error = 0;  // errno
 };
-using JobEvent = std::variant<RanksLookedAt, StillStopped, Signalled, GraceOver, OutputLost>;
+using JobEvent =
+    std::variant<RanksLookedAt, StillStopped, Signalled, Regroup, GraceOver, OutputLost>;
 
 // What is to be done then, in order.
 struct Say {
@@ -133,11 +147,13 @@ class Job {
   Actions react(const RanksLookedAt& event, std::chrono::milliseconds now);
   Actions react(const StillStopped& event, std::chrono::milliseconds now);
   Actions react(const Signalled& event, std::chrono::milliseconds now);
+  Actions react(const Regroup& event, std::chrono::milliseconds now);
   Actions react(const GraceOver& event, std::chrono::milliseconds now);
   Actions react(const OutputLost& event, std::chrono::milliseconds now);
 
   void note(const RankEnded& ended, std::chrono::milliseconds now);
   Actions on_failures(std::span<const Death> fresh, const std::vector<StoppedRank>& stopped);
+  Actions stop_ranks(int signal, const std::string& words);
   Actions kill();
   bool is_ours(Ending ending) const;
   bool is_unforeseen(const Death& death) const;
@@ -156,6 +172,7 @@ class Job {
   StoppedRanks told_stopped_;
   std::string stopped_meanwhile_;  // ranks that could not take part when another one failed
   int stop_signal_ = 0;            // from outside; 0: none came before a rank failed
+  bool regroups_ = false;
   std::chrono::milliseconds stop_time_{0};
   int told_signal_ = 0;   // what ranks were last told to end by
   int output_error_ = 0;  // 0: all was written

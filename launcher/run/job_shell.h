@@ -37,6 +37,9 @@ class JobShell final : public RanksListener {
   // job is over.
   JobOutcome run();
 
+  // See job.h.
+  void regroup(const std::string& why) { tell_job(Regroup{why}); }
+
   // A line of the launcher's own.
   void say(const std::string& text) { carry_out(Say{text}); }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/run_secret.h"
 #include "comm/launched_by.h"
 #include "tests/support/second_user.h"
 #include "tests/support/temp_folder.h"

@@ -199,4 +199,53 @@ TEST_CASE("the flags reach the commands of agents") {
   CHECK(request.hosts.size() == 3);
 }
 
+TEST_CASE("the hosts of an elastic run are reached by an ssh each") {
+  const Placement placement = place({"--elastic=2:4"});
+  REQUIRE(placement.cluster);
+  CHECK(placement.cluster->backend == &find_backend("ssh"));
+  CHECK(placement.cluster->elastic == HostRange{2, 4});
+  CHECK(placement.cluster->reads_hostfile);
+  CHECK(place({"--elastic_training"}).cluster->elastic == HostRange{1, 3});
+  CHECK(place({"--elastic=1:2"}, {{"here", 2, 1}}).cluster);
+  for (const char* backend : {"pdsh", "openmpi", "mpich", "impi", "slurm"}) {
+    CAPTURE(backend);
+    CHECK(error_of({"--elastic=1:2", "--launcher", backend})
+              .starts_with("--elastic: it reaches each host by an ssh of its own"));
+  }
+  CHECK(error_of({"--elastic_training", "--min_elastic_nodes=4"})
+            .starts_with("--min_elastic_nodes 4: there are 3 hosts"));
+}
+
+TEST_CASE("restarts alone keep the hosts, and on one machine need no agent") {
+  const Placement placement = place({"--max-restarts=2"});
+  CHECK(placement.cluster->elastic == HostRange{3, 3});
+  CHECK(placement.cluster->backend == &find_backend("ssh"));
+  CHECK_FALSE(placement.cluster->reads_hostfile);
+  CHECK_FALSE(place({"--max-restarts=2"}, {}).cluster);
+  CHECK_FALSE(place({"--max-restarts=2"}, {{"here", 2, 1}}).cluster);
+  CHECK(error_of({"--no_ssh", "--node_rank=1", "--master_addr=a", "--max-restarts=2"})
+            .starts_with("--max-restarts 2: zeroth runs on each of 3 nodes"));
+}
+
+TEST_CASE("of nodes that others have started the first is the launcher, and the others join it") {
+  const auto node = [](const std::string& number, const Words& flags) {
+    return place(flags, {}, true,
+                 {{"PET_NNODES", "3"}, {"PET_NODE_RANK", number}, {"PET_MASTER_ADDR", "m"}});
+  };
+  const Placement first = node("0", {"--elastic=2:3"});
+  REQUIRE(first.cluster);
+  CHECK(first.cluster->backend == &own_backend());
+  CHECK(first.cluster->hosts.size() == 1);
+  CHECK(first.cluster->join_port == kPortByHand);
+  CHECK(first.cluster->join_address == "m");
+  CHECK(first.join.empty());
+  const Placement third = node("2", {"--elastic=2:3", "--join-port=4000"});
+  CHECK_FALSE(third.cluster);
+  CHECK(third.join == "m:4000");
+  CHECK(place({"--no_ssh", "--node_rank=1", "--master_addr=fd00::1", "--elastic=1:3"}).join ==
+        "[fd00::1]:29500");
+  CHECK(error_of({"--elastic=1:3"}, {}).find("--join-port PORT lets it in") != std::string::npos);
+  CHECK(place({"--elastic=1:3", "--join-port=4000"}, {}).cluster->join_port == 4000);
+}
+
 }  // namespace zeroth::launcher

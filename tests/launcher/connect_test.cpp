@@ -22,8 +22,8 @@ std::shared_ptr<Channel> connect(const std::string& endpoints) {
 }  // namespace
 
 TEST_CASE("endpoints that cannot be understood are named") {
-  for (const char* text : {"", "127.0.0.1", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:70000",
-                           "host:1", "127.0.0.1:1,", "[::1:1"}) {
+  for (const char* text : {"", "127.0.0.1", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:70000", ":1",
+                           "127.0.0.1:1,", "[::1:1", "::1:1"}) {
     CAPTURE(text);
     CHECK_THROWS_WITH_AS(connect(text), doctest::Contains("is not ADDRESS:PORT"), Error);
   }
@@ -33,6 +33,9 @@ TEST_CASE("each endpoint that nobody answers at is named with its reason") {
   CHECK_THROWS_WITH_AS(connect("127.0.0.1:1,[::1]:1"),
                        doctest::Contains("the launcher cannot be reached: 127.0.0.1:1: "), Error);
   CHECK_THROWS_WITH_AS(connect("127.0.0.1:1,[::1]:1"), doctest::Contains("; [::1]:1: "), Error);
+  CHECK_THROWS_WITH_AS(connect("no-such-host.invalid:1"),
+                       doctest::Contains("reached: no-such-host.invalid:1: "), Error);
+  CHECK_THROWS_WITH_AS(connect("localhost:1"), doctest::Contains("reached: localhost:1: "), Error);
 }
 
 TEST_CASE("what is no launcher gets nothing of the secret") {

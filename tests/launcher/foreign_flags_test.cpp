@@ -33,9 +33,7 @@ TEST_CASE("flags that would change something are refused with what to do instead
   CHECK(error_of({"--module"}).find("zeroth python3 -m MODULE") != std::string::npos);
   CHECK(error_of({"--venv_script", "x"}).find("zeroth VENV/bin/python3 ...") != std::string::npos);
   CHECK(error_of({"--autotuning", "tune"}).find("there is no tuner") != std::string::npos);
-  for (const Words& flag : {Words{"--elastic_training"}, Words{"--min_elastic_nodes", "1"},
-                            Words{"--max_elastic_nodes", "4"}})
-    CHECK(error_of(flag).find("the number of ranks is fixed") != std::string::npos);
+  CHECK(error_of({"--nnodes=1:4"}).find("MIN:MAX is --elastic") != std::string::npos);
   CHECK(error_of({"--nproc_per_node=2"}).find("--num_gpus") != std::string::npos);
 }
 

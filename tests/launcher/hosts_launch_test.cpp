@@ -7,6 +7,8 @@
 namespace zeroth::launcher {
 namespace {
 
+constexpr const char* kSecret = "0123456789abcdef";
+
 LaunchOptions options_of_a_user() {
   LaunchOptions options;
   options.command = {"finetune", "--text", "I am 72\" tall"};
@@ -30,9 +32,9 @@ ClusterPlan plan_of_two() {
 
 TEST_CASE("what flags and hostfile ask for reaches each host's agent") {
   const HostsLaunch launch = hosts_launch(options_of_a_user(), plan_of_two());
-  const RemoteJob& job = launch.gathering.job;
-  CHECK(launch.gathering.hosts.size() == 2);
-  CHECK(launch.gathering.hosts[1].slots == std::vector<int>{3});
+  const RemoteJob& job = launch.agents.job;
+  CHECK(launch.hosts.size() == 2);
+  CHECK(launch.hosts[1].slots == std::vector<int>{3});
   CHECK(job.command == options_of_a_user().command);
   CHECK(job.folder == std::filesystem::current_path().string());
   CHECK(job.env == Variables{{"NCCL_DEBUG", "INFO"}});
@@ -49,16 +51,35 @@ TEST_CASE("what flags and hostfile ask for reaches each host's agent") {
 
 TEST_CASE("agents are started by the plan's backend, each run's files under names of its own") {
   const HostsLaunch launch = hosts_launch(options_of_a_user(), plan_of_two());
-  const AgentStart one = launch.gathering.agents("10.0.0.1:4000", "0123456789abcdef"),
-                   other = launch.gathering.agents("10.0.0.1:4000", "0123456789abcdef");
+  const AgentStart one = launch.agents.commands(launch.hosts, "10.0.0.1:4000", kSecret),
+                   other = launch.agents.commands(launch.hosts, "10.0.0.1:4000", kSecret);
   REQUIRE(one.before.size() == 2);
-  CHECK(one.before[0].input == "0123456789abcdef\n");
+  CHECK(one.before[0].input == std::string(kSecret) + "\n");
   REQUIRE(one.agents.size() == 1);
   CHECK(one.agents[0].argv[0] == "pdsh");
   CHECK(one.agents[0].argv.back().find("--launcher 10.0.0.1:4000") != std::string::npos);
   CHECK(one.agents[0].argv.back() != other.agents[0].argv.back());
-  for (const std::string& word : one.agents[0].argv)
-    CHECK(word.find("0123456789abcdef") == std::string::npos);
+  for (const std::string& word : one.agents[0].argv) CHECK(word.find(kSecret) == std::string::npos);
+}
+
+TEST_CASE("an elastic run's rounds are as the flags ask for, and its hosts have an ssh each") {
+  LaunchOptions options = options_of_a_user();
+  options.elastic = {.hosts = HostRange{1, 4}, .max_restarts = 7, .wait_seconds = 30};
+  ClusterPlan plan = plan_of_two();
+  plan.backend = &find_backend("ssh");
+  plan.elastic = options.elastic.hosts;
+  const HostsLaunch launch = hosts_launch(options, plan);
+  REQUIRE(launch.elastic);
+  CHECK(launch.elastic->hosts == HostRange{1, 4});
+  CHECK(launch.elastic->max_restarts == 7);
+  CHECK(launch.elastic->wait == std::chrono::seconds(30));
+  CHECK(launch.agents.job.requeue_code == 75);
+  CHECK_FALSE(launch.agents.join_port);
+  CHECK(launch.agents.commands({{"one", {0}}, {"three", {0}}}, "10.0.0.1:1", kSecret)
+            .agents[1]
+            .hosts == std::vector<int>{1});
+  options.elastic.requeue_code = 99;
+  CHECK(hosts_launch(options, plan).agents.job.requeue_code == 99);
 }
 
 }  // namespace zeroth::launcher

@@ -6,20 +6,26 @@
 //     --folder DIR                    to work in
 //     --env NAME=VALUE                for ranks
 //     --instead NODE                  what follows --sh is started instead of this host's agent
+//     --instead-from NODE             and instead of those of all hosts behind it
 //     --sh COMMAND                    by a shell
+//     --elastic MIN:MAX               in rounds, see ElasticPlan, as these:
+//     --restarts N, --wait MS, --try-again MS, --join-port PORT, --hosts-file FILE (as --hosts)
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/standard_streams.h"
+#include "launcher/cluster/joining.h"
 #include "launcher/cluster/launch_on_hosts.h"
+#include "launcher/run/round.h"
 
 namespace {
 
@@ -30,6 +36,7 @@ using Words = std::vector<std::string>;
 struct Options {
   HostsLaunch launch;
   int instead = -1;
+  int instead_from = 1 << 20;
   std::string sh;
 };
 
@@ -51,35 +58,63 @@ std::vector<HostSlots> hosts_of(const std::string& text) {
   return hosts;
 }
 
+void parse_elastic(ElasticPlan& plan, const std::string& flag, const std::string& value) {
+  const auto time = [&] { return std::chrono::milliseconds(std::stoi(value)); };
+  if (flag == "--elastic")
+    plan.hosts = {std::stoi(value), std::stoi(value.substr(value.find(':') + 1))};
+  if (flag == "--restarts") plan.max_restarts = std::stoi(value);
+  if (flag == "--wait") plan.wait = time();
+  if (flag == "--try-again") plan.try_again = time();
+  if (flag == "--hosts-file")
+    plan.look_for_hosts = [value] {
+      std::ifstream file(value);
+      std::string text;
+      std::getline(file, text);
+      return hosts_of(text);
+    };
+}
+
 Options parse(const Words& words) {
   Options options;
-  GatheringRequest& gathering = options.launch.gathering;
-  gathering.job.folder = std::filesystem::current_path();
-  gathering.job.bind_cores = false;
+  RemoteJob& job = options.launch.agents.job;
+  job.folder = std::filesystem::current_path();
+  job.bind_cores = false;
+  ElasticPlan plan;
+  plan.look_again = std::chrono::milliseconds(200);
   for (const char* name : {"DS_ACCELERATOR", "PID_DIR"})  // sshd hands on nothing
-    if (const char* value = std::getenv(name)) gathering.job.env.emplace_back(name, value);
+    if (const char* value = std::getenv(name)) job.env.emplace_back(name, value);
   size_t i = 1;
   for (; words.at(i) != "--"; i += 2) {
     const std::string& flag = words[i];
     const std::string& value = words.at(i + 1);
-    if (flag == "--hosts") gathering.hosts = hosts_of(value);
-    if (flag == "--silence") gathering.job.silence = std::chrono::milliseconds(std::stoi(value));
-    if (flag == "--limit") gathering.limit = std::chrono::milliseconds(std::stoi(value));
-    if (flag == "--folder") gathering.job.folder = value;
+    if (flag == "--hosts") options.launch.hosts = hosts_of(value);
+    if (flag == "--silence") job.silence = std::chrono::milliseconds(std::stoi(value));
+    if (flag == "--limit") options.launch.limit = std::chrono::milliseconds(std::stoi(value));
+    if (flag == "--folder") job.folder = value;
     if (flag == "--env")
-      gathering.job.env.emplace_back(value.substr(0, value.find('=')),
-                                     value.substr(value.find('=') + 1));
+      job.env.emplace_back(value.substr(0, value.find('=')), value.substr(value.find('=') + 1));
     if (flag == "--instead") options.instead = std::stoi(value);
+    if (flag == "--instead-from") options.instead_from = std::stoi(value);
+    if (flag == "--join-port") options.launch.agents.join_port = std::stoi(value);
+    if (flag == "--elastic") options.launch.elastic.emplace();
+    parse_elastic(plan, flag, value);
     if (flag == "--sh") options.sh = value;
   }
-  gathering.job.command.assign(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, words.end());
+  job.command.assign(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, words.end());
+  if (!options.launch.elastic) return options;
+  options.launch.elastic = plan;
+  job.requeue_code = plan.requeue_code;
+  if (!options.launch.agents.join_port) return options;
+  options.launch.agents.secret = secret_of_joiners();
+  options.launch.agents.join_address = "127.0.0.1";
   return options;
 }
 
-AgentStart agents(const Options& options, const std::string& launcher, const std::string& secret) {
+AgentStart agents(const Options& options, const std::vector<HostSlots>& hosts,
+                  const std::string& launcher, const std::string& secret) {
   AgentStart start;
   const char* ssh = std::getenv("HOSTS_SSH");
-  for (size_t i = 0; i < options.launch.gathering.hosts.size(); ++i) {
+  for (size_t i = 0; i < hosts.size(); ++i) {
     const int node = static_cast<int>(i);
     const Words agent = {
         ZEROTH_BIN_DIR "/zeroth", "agent",         "--launcher", launcher, "--node",
@@ -87,12 +122,13 @@ AgentStart agents(const Options& options, const std::string& launcher, const std
     AgentCommand command{.argv = agent, .input = secret + "\n", .hosts = {node}};
     if (ssh != nullptr) {
       command.argv = split(ssh, ' ');
-      command.argv.push_back(options.launch.gathering.hosts[i].host);
+      command.argv.push_back(hosts[i].host);
       std::string line;
       for (const std::string& word : agent) line += (line.empty() ? "" : " ") + word;
       command.argv.push_back(line);
     }
-    if (node == options.instead) command.argv = {"/bin/sh", "-c", options.sh};
+    if (node == options.instead || node >= options.instead_from)
+      command.argv = {"/bin/sh", "-c", options.sh};
     start.agents.push_back(command);
   }
   return start;
@@ -108,13 +144,14 @@ int main(int argc, char** argv) {
   open_standard_streams();
   try {
     Options options = parse({argv, argv + argc});
-    options.launch.gathering.say = say;
-    options.launch.gathering.agents = [&](const std::string& launcher, const std::string& secret) {
-      return agents(options, launcher, secret);
+    options.launch.agents.say = options.launch.tell = say;
+    options.launch.agents.commands = [&](const std::vector<HostSlots>& hosts,
+                                         const std::string& launcher, const std::string& secret) {
+      return agents(options, hosts, launcher, secret);
     };
     const JobOutcome outcome = launch_on_hosts(options.launch);
     if (!outcome.message.empty()) say(outcome.message);
-    return outcome.status;
+    return exit_status(outcome, options.launch.agents.job.requeue_code);
   } catch (const std::exception& error) {
     say(fmt::format("error: {}", error.what()));
     return 1;

@@ -31,6 +31,9 @@ Actions forward(int signal, int told) {
           SignalRanks{told}, Grant{kSignalGrace}, SignalRanks{SIGCONT}};
 }
 
+const Actions kSaveForNext = {Say{"host b has come"}, SignalRanks{SIGTERM}, Grant{kSignalGrace},
+                              SignalRanks{SIGCONT}};
+
 RanksLookedAt ended(int rank, Ending ending) {
   return {.ended = {{.rank = rank, .ending = ending}}, .stopped = {}};
 }
@@ -50,6 +53,7 @@ struct Course {
   std::vector<Event> events;
   int status = 0;
   std::string message = {};
+  JobEnd end = JobEnd::kFinished;  // is looked at where nothing else tells
 };
 
 std::string tell(const Death& death) {
@@ -68,6 +72,7 @@ void follow(const Course& course, const JobOptions& options) {
   const JobOutcome outcome = job.outcome(tell, std::nullopt);
   CHECK(outcome.status == course.status);
   CHECK(outcome.message == course.message);
+  if (course.status == 0 || course.end != JobEnd::kFinished) CHECK(outcome.end == course.end);
 }
 
 RanksLookedAt all(Ending first, Ending second, Ending third) {
@@ -116,6 +121,37 @@ const std::vector<Course> kCourses = {
     {.name = "a signal, and all still end well",
      .events = {{milliseconds(0), Signalled{SIGINT}, forward(SIGINT, SIGINT)},
                 {milliseconds(50), all(kEndedWell, kEndedWell, kEndedWell), kFinish}}},
+    {.name = "ranks save for another round",
+     .events = {{milliseconds(0), Regroup{"host b has come"}, kSaveForNext},
+                {milliseconds(5), Regroup{"host c has come"}, kNothing},
+                {milliseconds(50), all(kByTerm, {false, 143}, kByTerm), kFinish}},
+     .end = JobEnd::kRegrouped},
+    {.name = "ranks that save for another round are all done",
+     .events = {{milliseconds(0), Regroup{"host b has come"}, kSaveForNext},
+                {milliseconds(50), all(kEndedWell, kEndedWell, kEndedWell), kFinish}}},
+    {.name = "one that does not save for another round in time is killed",
+     .events = {{milliseconds(0), Regroup{"host b has come"}, kSaveForNext},
+                {milliseconds(50), ended(0, kByTerm), kNothing},
+                {milliseconds(60'000), GraceOver{}, kKill},
+                {milliseconds(60'001), ended(1, kByKill), kNothing},
+                {milliseconds(60'002), ended(2, kByKill), kFinish}},
+     .end = JobEnd::kRegrouped},
+    {.name = "one fails while ranks save for another round",
+     .events = {{milliseconds(0), Regroup{"host b has come"}, kSaveForNext},
+                {milliseconds(50), ended(0, kByFault), kHurry},
+                {milliseconds(60), ended(1, kByTerm), kNothing},
+                {milliseconds(70), ended(2, kByTerm), kFinish}},
+     .status = 128 + SIGSEGV,
+     .message = "rank 0 was killed by SIGSEGV",
+     .end = JobEnd::kFailed},
+    {.name = "a signal while ranks save for another round is their first, not their second",
+     .events = {{milliseconds(0), Regroup{"host b has come"}, kSaveForNext},
+                {milliseconds(50), Signalled{SIGINT}, {forward(SIGINT, SIGINT)[0]}},
+                {milliseconds(500), Signalled{SIGINT}, kKill},
+                {milliseconds(600), all(kByTerm, kByKill, kByKill), kFinish}},
+     .status = 130,
+     .message = "stopped by SIGINT" + kKilledOnes,
+     .end = JobEnd::kStopped},
     {.name = "a terminal that closes ends ranks as SIGTERM does",
      .events = {{milliseconds(0), Signalled{SIGHUP}, forward(SIGHUP, SIGTERM)},
                 {milliseconds(50), all(kByTerm, kByTerm, kByTerm), kFinish}},

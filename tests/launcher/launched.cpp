@@ -72,12 +72,17 @@ void Launched::signal(int number) {
 std::vector<pid_t> Launched::wait_for_pids(size_t count) const {
   std::vector<pid_t> pids;
   const bool all_there = eventually([&] {
-    pids.clear();
-    for (const auto& entry : std::filesystem::directory_iterator(folder_.path() / "pids"))
-      pids.push_back(std::stoi(entry.path().filename().string()));
+    pids = noted_pids();
     return pids.size() == count;
   });
   if (!all_there) throw Error("{} processes noted their pids, expected {}", pids.size(), count);
+  return pids;
+}
+
+std::vector<pid_t> Launched::noted_pids() const {
+  std::vector<pid_t> pids;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path() / "pids"))
+    pids.push_back(std::stoi(entry.path().filename().string()));
   return pids;
 }
 

@@ -44,6 +44,8 @@ class Launched {
   // Waits until `count` processes have noted their pids (see rank_program); throws after a minute,
   // as all that wait.
   std::vector<pid_t> wait_for_pids(size_t count) const;
+  // Those that have done so by now.
+  std::vector<pid_t> noted_pids() const;
 
   // Waits until `text` stands in its error output, which is in a file.
   void wait_for_words(const std::string& text) const;

@@ -21,6 +21,7 @@ RemoteJob some_job() {
   job.bind_cores = false;
   job.timeout_seconds = 60;
   job.silence = std::chrono::milliseconds(1500);
+  job.requeue_code = 75;
   return job;
 }
 
@@ -30,6 +31,7 @@ std::vector<Message> examples() {
                 {.rank = 0, .ending = {false, 3}}},
       .stopped = {{.rank = 2, .pid = 4711}}};
   return {Hello{"0.1.0", 7},
+          Join{"0.1.0", kBytes, 4},
           Problems{{"no program", kBytes}},
           Ready{"cuda", "00ff", 29500, {"a note"}},
           Lines{{{3, true, false, kBytes}, {0, false, true, ""}}},
@@ -39,10 +41,11 @@ std::vector<Message> examples() {
           seen,
           Signalled{SIGTERM},
           some_job(),
-          Start{4, 8, 1, 2, "10.0.0.1", 29500, 1.7e9 + 0.25, 120},
+          Start{4, 8, 1, 2, "10.0.0.1", 29500, 1.7e9 + 0.25, 120, {"00ff", 3, kBytes}},
           Suspend{true},
           Taken{uint64_t{1} << 63},
           FinishUp{},
+          LetGo{75},
           SignalRanks{SIGKILL},
           Heartbeat{}};
 }
@@ -64,7 +67,7 @@ TEST_CASE("each message arrives as it was sent") {
 TEST_CASE("arguments, paths and environment arrive byte for byte") {
   const Message got = decode(encode(some_job()));
   CHECK(std::get<RemoteJob>(got) == some_job());
-  const auto seen = std::get<RanksLookedAt>(decode(encode(examples()[7])));
+  const auto seen = std::get<RanksLookedAt>(decode(encode(examples()[8])));
   CHECK(seen.ended[0].reason == "out of memory");
   CHECK(seen.ended[1].ending == Ending{false, 3});
   CHECK(seen.stopped[0].pid == 4711);

@@ -15,6 +15,7 @@
 //   signal fail-late             the same, but fails on the way with 5 eat                   takes
 //   memory until it is killed, at most 1 GiB only RANK MODE...     does MODE if it is this rank,
 //   else sleeps except RANK MODE...   sleeps if it is this rank, else does MODE
+//   by-round MODE... , MODE...  does the MODE of its round, the last one in those behind
 // A process that sleeps or prints lines first leaves a file named by its pid in the folder PID_DIR.
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -22,6 +23,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -173,6 +175,18 @@ int say(const std::string& mode, const Arguments& words) {
   return 0;
 }
 
+int do_mode_of_round(const Arguments& args) {
+  std::vector<Arguments> modes(1);
+  for (const std::string& word : args)
+    if (word == ",")
+      modes.emplace_back();
+    else
+      modes.back().push_back(word);
+  const std::string round = variable("ZEROTH_ROUND");
+  const size_t number = round.empty() ? 0 : std::stoul(round);
+  return do_mode(modes[std::min(number, modes.size() - 1)]);
+}
+
 int do_mode(const Arguments& args) {
   const std::string& mode = args[0];
   const Arguments rest(args.begin() + 1, args.end());
@@ -180,6 +194,7 @@ int do_mode(const Arguments& args) {
     const bool named = rest[0] == variable("RANK");
     return named == (mode == "only") ? do_mode({rest.begin() + 1, rest.end()}) : sleep_long();
   }
+  if (mode == "by-round") return do_mode_of_round(rest);
   if (mode == "brood") return have_brood(rest);
   if (mode == "finish") return finish(std::stoi(rest[0]), false);
   if (mode == "fail-late") return finish(0, true);

@@ -132,8 +132,9 @@ TEST_CASE("secrets are new each time, and ranks get one that does not tell it") 
   const std::string secret = make_secret();
   CHECK(secret.size() == 64);
   CHECK(secret != make_secret());
-  CHECK(derive_rank_secret(HmacKey(secret)) == derive_rank_secret(HmacKey(secret)));
-  CHECK(derive_rank_secret(HmacKey(secret)) != secret);
+  CHECK(derive_rank_secret(HmacKey(secret), 1) == derive_rank_secret(HmacKey(secret), 1));
+  CHECK(derive_rank_secret(HmacKey(secret), 1) != derive_rank_secret(HmacKey(secret), 2));
+  CHECK(derive_rank_secret(HmacKey(secret), 0) != secret);
 }
 
 }  // namespace zeroth::launcher

@@ -1,0 +1,82 @@
+#include "launcher/cluster/host_round.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "launcher/cluster/own_addresses.h"
+
+namespace zeroth::launcher {
+
+HostRound::HostRound(boost::asio::io_context& io, const HostsLaunch& launch, Agents& agents,
+                     std::vector<int> nodes, const Round& round)
+    : launch_(launch),
+      agents_(agents),
+      nodes_(std::move(nodes)),
+      round_(round),
+      hosts_(with_ranks()),
+      ranks_(io, hosts_, launch.elastic.has_value()) {
+  JobShellOptions options = launch.shell;
+  options.first_rank = 0;
+  options.num_ranks = options.world_size = num_ranks();
+  if (launch.rank_logs) options.rank_logs = launch.rank_logs(num_ranks());
+  shell_ = std::make_unique<JobShell>(io, ranks_, options);
+}
+
+int HostRound::num_ranks() const {
+  return hosts_.back().first_rank + hosts_.back().num_ranks;
+}
+
+JobOutcome HostRound::run() {
+  for (const int node : nodes_)
+    for (const std::string& note : agents_.roll().ready(node).notes)
+      if (round_.number == 0)
+        agents_.say(fmt::format("host {}: {}", agents_.host(node).host, note));
+  agents_.set_say([this](const std::string& line) { shell_->say(line); });
+  ranks_.start(make_starts(), *shell_);
+  JobOutcome outcome = shell_->run();
+  agents_.set_say(launch_.agents.say);
+  return outcome;
+}
+
+std::vector<RemoteHost> HostRound::with_ranks() const {
+  std::vector<RemoteHost> hosts;
+  int first_rank = 0;
+  for (const int node : nodes_) {
+    const HostSlots& host = agents_.host(node);
+    const int num_ranks = static_cast<int>(host.slots.size());
+    hosts.push_back({host.host, first_rank, num_ranks, agents_.agent(node)});
+    first_rank += num_ranks;
+  }
+  return hosts;
+}
+
+std::vector<Start> HostRound::make_starts() const {
+  Start start;
+  start.world_size = num_ranks();
+  start.num_hosts = static_cast<int>(hosts_.size());
+  start.master_addr = find_master();
+  start.master_port = agents_.roll().ready(nodes_.front()).master_port;
+  start.launch_time = launch_.launch_time;
+  start.round = round_;
+  std::vector<Start> starts;
+  for (const RemoteHost& host : hosts_) {
+    start.host = static_cast<int>(starts.size());
+    start.first_rank = host.first_rank;
+    start.terminal_columns = host.first_rank == 0 ? launch_.terminal_columns : std::nullopt;
+    starts.push_back(start);
+  }
+  return starts;
+}
+
+std::string HostRound::find_master() const {
+  if (!launch_.master_addr.empty()) return launch_.master_addr;
+  std::vector<boost::asio::ip::address> of_agents, of_launcher;
+  for (const RemoteHost& host : hosts_) {
+    of_agents.push_back(host.agent->channel().remote_address());
+    of_launcher.push_back(host.agent->channel().local_address());
+  }
+  return choose_master(of_agents, of_launcher);
+}
+
+}  // namespace zeroth::launcher

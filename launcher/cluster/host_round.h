@@ -1,0 +1,46 @@
+// One round of a run on hosts whose agents are there.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/cluster/agents.h"
+#include "launcher/cluster/launch_on_hosts.h"
+#include "launcher/cluster/remote_ranks.h"
+#include "launcher/run/job_shell.h"
+
+namespace zeroth::launcher {
+
+class HostRound {
+ public:
+  // `nodes`: hosts that are ready, in the order of their ranks.
+  HostRound(boost::asio::io_context& io, const HostsLaunch& launch, Agents& agents,
+            std::vector<int> nodes, const Round& round);
+  HostRound(const HostRound&) = delete;
+  HostRound& operator=(const HostRound&) = delete;
+
+  // Starts the ranks and runs `io` until none is left on any host that is not lost.
+  JobOutcome run();
+  // Within run(): the ranks save and end, as on SIGTERM, to be started again.
+  void regroup(const std::string& why) { shell_->regroup(why); }
+
+  const std::vector<int>& nodes() const { return nodes_; }
+  int num_ranks() const;
+
+ private:
+  std::vector<RemoteHost> with_ranks() const;
+  std::vector<Start> make_starts() const;
+  std::string find_master() const;
+
+  const HostsLaunch& launch_;
+  Agents& agents_;
+  std::vector<int> nodes_;
+  Round round_;
+  std::vector<RemoteHost> hosts_;
+  RemoteRanks ranks_;
+  std::unique_ptr<JobShell> shell_;
+};
+
+}  // namespace zeroth::launcher

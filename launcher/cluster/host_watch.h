@@ -1,0 +1,42 @@
+// Which hosts an elastic run wants, and when one that is not there is tried again. Pure.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "launcher/cluster/nodes.h"
+
+namespace zeroth::launcher {
+
+class HostWatch {
+ public:
+  // `hosts`: those of the start, which are tried by whoever starts. `try_again`: between two tries.
+  HostWatch(const std::vector<HostSlots>& hosts, std::chrono::milliseconds try_again);
+
+  // As the hostfile has them now. Those that no longer stand there get no ranks in the next round.
+  void set_wanted(const std::vector<HostSlots>& hosts);
+  // Also those that have come by themselves, which stand in no hostfile.
+  bool is_wanted(const HostSlots& host) const;
+  // In the order of the hostfile; then those that have come by themselves, by their numbers.
+  // `hosts`: of all numbers.
+  void sort(std::vector<int>& nodes, const std::vector<HostSlots>& hosts) const;
+
+  // Hosts to be tried now, when `passed` has gone by since the last call. `is_trying`: there
+  // already, or on its way.
+  std::vector<HostSlots> to_try(std::chrono::milliseconds passed,
+                                const std::function<bool(const HostSlots&)>& is_trying);
+
+ private:
+  size_t place(const std::string& name) const;  // the number of hosts where it is none of them
+
+  std::vector<HostSlots> wanted_;
+  std::set<std::string> ever_;  // hosts that ever stood in the hostfile
+  std::chrono::milliseconds try_again_;
+  std::map<std::string, std::chrono::milliseconds> missing_for_;
+};
+
+}  // namespace zeroth::launcher

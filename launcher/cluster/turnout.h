@@ -1,0 +1,29 @@
+// When a round of an elastic run starts. Pure.
+#pragma once
+
+#include <chrono>
+
+#include "launcher/flags/elastic_flags.h"
+
+namespace zeroth::launcher {
+
+struct Turnout {
+  int usable = 0;                       // hosts that could run ranks now
+  int awaited = 0;                      // that have not answered yet
+  std::chrono::milliseconds waited{0};  // since the round before ended, or the launcher began
+  std::chrono::milliseconds since_enough{
+      0};  // since there were as many usable ones as there must be
+};
+
+struct Patience {
+  std::chrono::milliseconds last_call;  // for those awaited, once enough are there
+  std::chrono::milliseconds wait;       // for enough
+};
+
+enum class NextStep { kWait, kStart, kGiveUp };
+
+// As torch's rendezvous has it: at once with the most hosts, or when nobody is awaited; with enough
+// of them after the last call. Those beyond the most stay as spares.
+NextStep next_step(const HostRange& range, const Turnout& turnout, const Patience& patience);
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,110 @@
+#include "launcher/flags/elastic_flags.h"
+
+#include <CLI/CLI.hpp>
+
+#include "base/printable.h"
+#include "base/units.h"
+#include "launcher/flags/cli.h"
+
+namespace zeroth::launcher {
+namespace {
+
+constexpr int kMostHosts = 100'000;
+
+int count_of(const std::string& text, const std::string& whole) {
+  const auto count = parse_number<int>(text);
+  if (!count || *count < 1 || *count > kMostHosts)
+    throw UsageError("--elastic {}: must be MIN:MAX, numbers of hosts from 1 on", shortened(whole));
+  return *count;
+}
+
+HostRange range_of(const std::string& text) {
+  const size_t colon = text.find(':');
+  HostRange range;
+  range.min = count_of(text.substr(0, colon), text);
+  range.max = colon == std::string::npos ? range.min : count_of(text.substr(colon + 1), text);
+  return range;
+}
+
+void check_range(const HostRange& range) {
+  if (range.max != 0 && range.min > range.max)
+    throw UsageError("--elastic {}:{}: no number of hosts is at least {} and at most {}", range.min,
+                     range.max, range.min, range.max);
+}
+
+void check_nodes(std::optional<int> nodes, const char* flag) {
+  if (nodes && *nodes != -1 && *nodes < 1)
+    throw UsageError("{} {}: at least one host is needed", flag, *nodes);
+}
+
+// -1 is DeepSpeed's default: one host at least, and those of the hostfile at most.
+void take_deepspeeds(ElasticOptions& options) {
+  if (!options.elastic_training) {
+    if (options.min_nodes || options.max_nodes)
+      throw UsageError("--min_elastic_nodes and --max_elastic_nodes need --elastic_training");
+    return;
+  }
+  if (options.hosts)
+    throw UsageError("--elastic and --elastic_training say the same: one is enough");
+  check_nodes(options.min_nodes, "--min_elastic_nodes");
+  check_nodes(options.max_nodes, "--max_elastic_nodes");
+  const int min = options.min_nodes.value_or(-1), max = options.max_nodes.value_or(-1);
+  options.hosts = HostRange{.min = min == -1 ? 1 : min, .max = max == -1 ? 0 : max};
+}
+
+}  // namespace
+
+void add_elastic_flags(CLI::App& app, ElasticOptions& options) {
+  app.option_defaults()->group("Runs that go on after a loss");
+  app.add_option_function<std::string>(
+         "--elastic", [&](const std::string& text) { options.hosts = range_of(text); },
+         "Hosts that the run may have: it goes on without those that are lost, and with those that "
+         "come")
+      ->option_text("MIN:MAX");
+  app.add_option("--max-restarts,--max_restarts", options.max_restarts,
+                 "Start all ranks again after a failure, from what they saved last, at most so "
+                 "often (default: 3 with --elastic, else never)")
+      ->option_text("N");
+  app.add_option("--requeue-code,--requeue_code", options.requeue_code,
+                 "Exit code after SIGTERM, and where too few hosts are left: saved, start me again "
+                 "(default: 75 with --elastic, else 143)")
+      ->option_text("CODE");
+  app.add_option("--elastic-wait,--elastic_wait", options.wait_seconds,
+                 "How long to wait for MIN hosts (default: 600)")
+      ->option_text("SECONDS");
+  app.add_option("--join-port,--join_port", options.join_port,
+                 "Port at which hosts may join the run that know ZEROTH_SECRET (default: none)")
+      ->option_text("PORT");
+  app.add_option("--join", options.join,
+                 "Offer this machine, with --num_gpus ranks, to the run whose launcher has this "
+                 "--join-port; it tells the program")
+      ->option_text("ADDRESS:PORT");
+  app.add_flag("--elastic_training", options.elastic_training,
+               "DeepSpeed's way to say --elastic, with the next two");
+  app.add_option("--min_elastic_nodes", options.min_nodes, "MIN (default: 1)")->option_text("N");
+  app.add_option("--max_elastic_nodes", options.max_nodes,
+                 "MAX (default: the hosts of the hostfile)")
+      ->option_text("N");
+}
+
+void check_elastic_values(ElasticOptions& options) {
+  take_deepspeeds(options);
+  if (options.hosts) check_range(*options.hosts);
+  if (options.max_restarts && *options.max_restarts < 0)
+    throw UsageError("--max-restarts {}: restarts cannot be negative", *options.max_restarts);
+  if (options.wait_seconds < 0)
+    throw UsageError("--elastic-wait {}: seconds cannot be negative", options.wait_seconds);
+  if (options.requeue_code && (*options.requeue_code < 1 || *options.requeue_code > 125))
+    throw UsageError("--requeue-code {}: must be from 1 to 125, those beyond are a shell's own",
+                     *options.requeue_code);
+  if (options.join_port && (*options.join_port < 1 || *options.join_port > 65535))
+    throw UsageError("--join-port {}: a port lies between 1 and 65535", *options.join_port);
+  if (options.join_port && !options.hosts)
+    throw UsageError("--join-port {}: only a run with --elastic takes hosts in",
+                     *options.join_port);
+  if (!options.join.empty() && options.hosts)
+    throw UsageError(
+        "--join and --elastic: the run that is joined says how many hosts it may have");
+}
+
+}  // namespace zeroth::launcher

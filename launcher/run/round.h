@@ -1,0 +1,52 @@
+// A round is one life of the ranks of a run. One that fails may be followed by another, which goes
+// on from what was saved. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/run/job.h"
+
+namespace zeroth::launcher {
+
+struct Round {
+  std::string run = {};  // 16 hexadecimal digits, the same in all rounds; empty: there is one only
+  int number = 0;        // from 0
+  std::string cause = {};  // why the round before has ended, in one line
+
+  bool operator==(const Round&) const = default;
+};
+
+// What ranks are told of it: ZEROTH_RUN, ZEROTH_ROUND and, in all but the first,
+// ZEROTH_ROUND_CAUSE.
+std::vector<std::pair<std::string, std::string>> round_variables(const Round& round);
+
+// Decides what follows a round.
+class Rounds {
+ public:
+  // `run`: see Round. `max_restarts`: rounds that may follow failed ones.
+  Rounds(std::string run, int max_restarts);
+
+  const Round& current() const { return current_; }
+  // Goes on to the next round where there is one. A failure takes one of the restarts, unless the
+  // program said that its command line is wrong (exit code 2): that stays so. New hosts take none.
+  // `cause`: why the round has ended, or empty: what the outcome says.
+  bool go_on(const JobOutcome& outcome, const std::string& cause = {});
+  // "restart 1 of 3"; "no failure, 0 of 3 restarts taken" where hosts came.
+  std::string describe_restarts() const;
+  // What to add to the message of a run that is not started again; empty: nothing.
+  std::string why_no_more(const JobOutcome& outcome) const;
+
+ private:
+  Round current_;
+  int max_restarts_;
+  int restarts_ = 0;
+};
+
+// The status to exit with: of a run that SIGTERM has stopped it is `requeue_code`, where there is
+// one: what was saved can be gone on from.
+int exit_status(const JobOutcome& outcome, std::optional<int> requeue_code);
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,185 @@
+#include "launcher/cluster/elastic_run.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "launcher/machine/master_address.h"
+#include "tests/launcher/on_hosts.h"
+
+namespace zeroth::launcher {
+namespace {
+
+Launched::Result run(const Words& words) {
+  return OnHosts(words).wait();
+}
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t found = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++found;
+  return found;
+}
+
+// Those of the processes that note their pids that live, once there are so many.
+std::vector<pid_t> wait_for_alive(const Launched& job, size_t number) {
+  std::vector<pid_t> alive;
+  REQUIRE(eventually([&] {
+    alive = job.noted_pids();
+    std::erase_if(alive, [](pid_t pid) { return !is_alive(pid); });
+    return alive.size() == number;
+  }));
+  return alive;
+}
+
+}  // namespace
+
+TEST_CASE("after the loss of a rank all ranks start again, and know the round and its cause") {
+  const auto result =
+      run(on_two_hosts({"--elastic", "1:2", "--restarts", "3"},
+                       {"by-round", "only", "2", "raise", "9", ",", "env", "WORLD_SIZE",
+                        "ZEROTH_ROUND", "ZEROTH_ROUND_CAUSE", "ZEROTH_RUN"}));
+  CHECK(result.status == 0);
+  CHECK(contains(result.err, "zeroth: rank 2 on host 127.0.0.2 was killed by SIGKILL"));
+  CHECK(contains(result.err, "zeroth: round 1 on 2 hosts with 4 ranks (1 of 3 restarts taken)"));
+  CHECK(count(result.out, "WORLD_SIZE=4\n") == 4);
+  CHECK(count(result.out, "ZEROTH_ROUND=1\n") == 4);
+  const size_t run_at = result.out.find("ZEROTH_RUN=");
+  REQUIRE(run_at != std::string::npos);
+  CHECK(count(result.out, result.out.substr(run_at, 11 + 16) + "\n") == 4);
+  CHECK(count(result.out, "ZEROTH_ROUND_CAUSE=rank 2 on host 127.0.0.2 was killed by SIGKILL") ==
+        4);
+}
+
+TEST_CASE("the run goes on without a host that is lost, and with it once it is back") {
+  OnHosts job(on_two_hosts(
+      {"--elastic", "1:2", "--restarts", "1", "--try-again", "3000"},
+      {"by-round", "sleep", ",", "finish", "0", ",", "env", "WORLD_SIZE", "ZEROTH_ROUND_CAUSE"}));
+  const auto pids = job.wait_for_pids(4);
+  ::kill(parent_of(rank_of(pids, "2")), SIGKILL);
+  job.wait_for_words("zeroth: round 1 on 1 host with 2 ranks (1 of 1 restarts taken)");
+  const auto result = job.wait();
+  CHECK(result.status == 0);
+  CHECK(contains(result.err, "zeroth: host 127.0.0.2 is lost: the connection ended"));
+  CHECK(contains(result.err, "zeroth: host 127.0.0.2 has come: the ranks save, and start again"));
+  CHECK(contains(result.err, "zeroth: round 2 on 2 hosts with 4 ranks (1 of 1 restarts taken)"));
+  CHECK(count(result.out, "saved\n") == 2);
+  CHECK(count(result.out, "WORLD_SIZE=4\n") == 4);
+  CHECK(count(result.out, "ZEROTH_ROUND_CAUSE=host 127.0.0.2 has come\n") == 4);
+  CHECK(none_alive(pids));
+}
+
+TEST_CASE("without as many hosts as there must be the run ends with the code to be requeued") {
+  OnHosts job(on_two_hosts({"--elastic", "2:2", "--restarts", "5", "--wait", "1500", "--try-again",
+                            "300", "--instead-from", "2", "--sh", "echo no route >&2; exit 255"},
+                           {"sleep"}));
+  const auto pids = job.wait_for_pids(4);
+  ::kill(parent_of(rank_of(pids, "0")), SIGKILL);
+  const auto result = job.wait();
+  CHECK(result.status == 75);
+  CHECK(contains(result.err,
+                 "zeroth: only 1 host (127.0.0.2) is there after 1 s, at least 2 must be there"));
+  CHECK(count(result.err, "127.0.0.1 takes no part: sh ended with exit code 255: no route") == 1);
+  CHECK(none_alive(pids));
+}
+
+TEST_CASE("a run that always fails is not started again for ever") {
+  const auto result =
+      run(on_two_hosts({"--elastic", "1:2", "--restarts", "2"}, {"only", "1", "exit", "3"}));
+  CHECK(result.status == 3);
+  CHECK(count(result.out, "[1] leaving\n") == 3);
+  CHECK(contains(result.err, "the run is not started again: --max-restarts 2 are taken"));
+}
+
+TEST_CASE("a command line that is wrong is not tried again") {
+  const auto result = run(on_two_hosts({"--elastic", "1:2", "--restarts", "2"}, {"exit", "2"}));
+  CHECK(result.status == 2);
+  CHECK_FALSE(contains(result.err, "round 1"));
+  CHECK(contains(result.err, "its command line would stay wrong"));
+}
+
+TEST_CASE("SIGTERM ends an elastic run with the code to be requeued, SIGINT with its own") {
+  for (const auto& [signal, status] : {std::pair{SIGTERM, 75}, std::pair{SIGINT, 130}}) {
+    OnHosts job(on_two_hosts({"--elastic", "1:2", "--restarts", "2"}, {"finish", "100"}));
+    const auto pids = job.wait_for_pids(4);
+    job.signal(signal);
+    const auto result = job.wait();
+    CHECK(result.status == status);
+    CHECK(count(result.out, "saved\n") == 4);
+    CHECK(none_alive(pids));
+  }
+}
+
+TEST_CASE("a host that is stopped is expelled; when it wakes it ends, and the run has gone on") {
+  OnHosts job(on_two_hosts(
+      {"--elastic", "1:2", "--restarts", "2", "--silence", "2000", "--try-again", "600000"},
+      {"by-round", "sleep", ",", "finish", "0"}));
+  const auto pids = job.wait_for_pids(4);
+  const pid_t asleep = rank_of(pids, "0"), agent = parent_of(asleep);
+  for (const pid_t pid : {asleep, agent}) ::kill(pid, SIGSTOP);
+  job.wait_for_words("round 1 on 1 host with 2 ranks");
+  const auto next = wait_for_alive(job, 4);  // two of them are those that sleep
+  const pid_t first = rank_of(next, "0");
+  CHECK(is_alive(asleep));
+  for (const pid_t pid : {agent, asleep}) ::kill(pid, SIGCONT);
+  CHECK(eventually([&] { return !is_alive(asleep) && !is_alive(agent); }));
+  CHECK((is_alive(first) || first == asleep));
+  job.signal(SIGINT);
+  CHECK(job.wait().status == 130);
+}
+
+TEST_CASE("hosts that are new in the hostfile are taken in, and not more than the run may have") {
+  const TempFolder folder;
+  const std::string file = folder.write("hosts", "127.0.0.1:1");
+  OnHosts job({"--hosts", "127.0.0.1:1", "--hosts-file", file, "--elastic", "1:2", "--restarts",
+               "0", "--", rank_program(), "by-round", "finish", "0", ",", "env", "WORLD_SIZE"});
+  job.wait_for_pids(1);
+  folder.write("hosts", "127.0.0.1:1,127.0.0.2:1,127.0.0.3:1");
+  const auto result = job.wait();
+  CHECK(result.status == 0);
+  CHECK(contains(result.err, " has come: the ranks save"));
+  CHECK(contains(result.err, "round 1 on 2 hosts with 2 ranks (0 of 0 restarts taken)"));
+  CHECK(count(result.out, "WORLD_SIZE=2\n") == 2);
+}
+
+TEST_CASE("a host that knows the secret joins, one that does not is refused") {
+  const std::string port = std::to_string(resolve_master_port(std::nullopt));
+  const Environment secret = {{"ZEROTH_SECRET", "0123456789abcdef of a test"}};
+  OnHosts job({"--hosts", "127.0.0.1:1", "--elastic", "2:3", "--restarts", "0", "--join-port", port,
+               "--", rank_program(), "env", "WORLD_SIZE", "LOCAL_SIZE"},
+              secret);
+  const auto at = "127.0.0.1:" + port;
+  Launched stranger({"--join", at, "--num_gpus", "2", "--elastic-wait", "0"},
+                    {{"ZEROTH_SECRET", "another secret of a test"}});
+  const auto refused = stranger.wait();
+  CHECK(refused.status == 1);
+  Launched joiner({"--join", at, "--num_gpus", "2"}, secret);
+  const auto result = job.wait();
+  CHECK(result.status == 0);
+  CHECK(count(result.out, "WORLD_SIZE=3\n") == 3);
+  CHECK(count(result.out, "LOCAL_SIZE=2\n") == 2);
+  CHECK(joiner.wait().status == 0);
+}
+
+TEST_CASE("the loss of the launcher ends a host that has joined with the code to be requeued") {
+  const std::string port = std::to_string(resolve_master_port(std::nullopt));
+  const Environment secret = {{"ZEROTH_SECRET", "0123456789abcdef of a test"}};
+  OnHosts job({"--hosts", "127.0.0.1:1", "--elastic", "2:2", "--restarts", "0", "--join-port", port,
+               "--", rank_program(), "sleep"},
+              secret);
+  Launched joiner({"--join", "127.0.0.1:" + port, "--num_gpus", "1"}, secret);
+  const auto pids = job.wait_for_pids(1);
+  job.signal(SIGKILL);
+  CHECK(joiner.wait().status == 75);
+  CHECK(eventually([&] { return none_alive(pids); }));
+}
+
+TEST_CASE("where all hosts have answered and too few can run their ranks, none starts") {
+  const auto result = run({"--hosts", "127.0.0.1:1,127.0.0.2:1", "--elastic", "1:2", "--folder",
+                           "/no/such/folder", "--", rank_program(), "sleep"});
+  CHECK(result.status == 1);
+  CHECK(contains(result.err, "zeroth: error: 2 of 2 hosts cannot run their ranks:\n"));
+}
+
+}  // namespace zeroth::launcher

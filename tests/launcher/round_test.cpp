@@ -1,0 +1,62 @@
+#include "launcher/run/round.h"
+
+#include <doctest/doctest.h>
+
+#include <csignal>
+
+namespace zeroth::launcher {
+namespace {
+
+JobOutcome failed(int status, const std::string& message = "rank 1 ended") {
+  return {.status = status, .message = message, .end = JobEnd::kFailed};
+}
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+}  // namespace
+
+TEST_CASE("a failure takes a restart, and the last one ends the run") {
+  Rounds rounds("00ff", 2);
+  CHECK(rounds.go_on(failed(1)));
+  CHECK(rounds.describe_restarts() == "1 of 2 restarts taken");
+  CHECK(rounds.go_on(failed(1)));
+  CHECK_FALSE(rounds.go_on(failed(1)));
+  CHECK(rounds.current().number == 2);
+  CHECK(rounds.why_no_more(failed(1)) ==
+        "the run is not started again: --max-restarts 2 are taken");
+  CHECK(Rounds("", 0).why_no_more(failed(1)) == "");
+}
+
+TEST_CASE("new hosts take no restart, a wrong command line and an end that was wanted none") {
+  Rounds rounds("00ff", 1);
+  CHECK(rounds.go_on({.end = JobEnd::kRegrouped}, "host b has come"));
+  CHECK(rounds.current() == Round{"00ff", 1, "host b has come"});
+  CHECK_FALSE(rounds.go_on(failed(2)));
+  CHECK_FALSE(rounds.go_on({.status = 143, .end = JobEnd::kStopped, .signal = SIGTERM}));
+  CHECK_FALSE(rounds.go_on({}));
+  CHECK(rounds.go_on(failed(1)));
+}
+
+TEST_CASE("ranks are told the run, the round and in one short line why there is another one") {
+  CHECK(round_variables({}) == Variables{});
+  CHECK(round_variables({"00ff", 0, ""}) ==
+        Variables{{"ZEROTH_RUN", "00ff"}, {"ZEROTH_ROUND", "0"}});
+  Rounds rounds("00ff", 1);
+  REQUIRE(rounds.go_on(failed(1, "rank 1 \x1b ended\n  | its last words")));
+  CHECK(round_variables(rounds.current())[2].second == "rank 1 \\u001b ended");
+  Rounds wordy("00ff", 1);
+  REQUIRE(wordy.go_on(failed(1, std::string(5000, 'a'))));
+  CHECK(round_variables(wordy.current())[2].second.size() <= 400);
+}
+
+TEST_CASE("the code to be requeued is for SIGTERM alone") {
+  const JobOutcome term{.status = 143, .end = JobEnd::kStopped, .signal = SIGTERM};
+  const JobOutcome interrupted{.status = 130, .end = JobEnd::kStopped, .signal = SIGINT};
+  CHECK(exit_status(term, 75) == 75);
+  CHECK(exit_status(term, std::nullopt) == 143);
+  CHECK(exit_status(interrupted, 75) == 130);
+  CHECK(exit_status(failed(3), 75) == 3);
+  CHECK(exit_status({}, 75) == 0);
+}
+
+}  // namespace zeroth::launcher
