@@ -39,9 +39,9 @@ std::optional<Number> number(const char* name, Number least,
   return value;
 }
 
-Variables launcher_words() {
+Variables words_of(const std::vector<std::string>& names) {
   Variables words;
-  for (const std::string& name : launcher_variables()) {
+  for (const std::string& name : names) {
     if (auto value = variable(name.c_str())) words[name] = std::move(*value);
   }
   return words;
@@ -86,7 +86,7 @@ std::vector<std::string> accelerate_warnings(bool has_rank) {
 RankEnv RankEnv::from_environment() {
   cpu_level();  // says what is wrong with ZEROTH_CPU while nothing has begun
   RankEnv env;
-  const LaunchedBy by = launched_by(launcher_words());
+  const LaunchedBy by = launched_by(words_of(launcher_variables()));
   env.rank = by.rank;
   env.world_size = by.world_size;
   env.local_rank = by.local_rank.value_or(by.rank);
@@ -97,7 +97,8 @@ RankEnv RankEnv::from_environment() {
   env.host_id = variable("ZEROTH_HOST_ID");
   env.interface = variable("GLOO_SOCKET_IFNAME");
   env.agent_store = variable("TORCHELASTIC_USE_AGENT_STORE") == "True";
-  env.attempt = number<int>("TORCHELASTIC_RESTART_COUNT", 0).value_or(0);
+  env.round = round_of(words_of(round_variables()));
+  env.agents_count = env.agent_store || variable("TORCHELASTIC_RESTART_COUNT");
   if (!env.agent_store) env.meeting = variable("ZEROTH_MEETING");  // torchrun inside `zeroth`
   env.secret = run_secret(variable("ZEROTH_SECRET"), variable("ZEROTH_SECRET_FILE"));
   const std::string shared_memory = variable("ZEROTH_SHARED_MEMORY").value_or("1");

@@ -3,11 +3,16 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "comm/round.h"
+
 namespace zeroth::comm {
+
+struct Rendezvous;
 
 // What a launcher tells a rank: comm/launched_by.h says which are understood; without any of them a
 // world of one.
@@ -27,10 +32,12 @@ struct RankEnv {
   // ZEROTH_MEETING: ticket of the memory in which ranks of `zeroth` meet; the store is not used
   // then.
   std::optional<std::string> meeting;
-  std::string secret;                      // ZEROTH_SECRET or what is in ZEROTH_SECRET_FILE
-  bool agent_store = false;                // torchrun's agent already serves the store
-  int attempt = 0;                         // of torchrun: how often it has started the ranks anew
-  bool shared_memory = true;               // false with ZEROTH_SHARED_MEMORY=0: ranks use TCP
+  std::string secret;         // ZEROTH_SECRET or what is in ZEROTH_SECRET_FILE
+  bool agent_store = false;   // torchrun's agent already serves the store
+  bool agents_count = false;  // torchrun's agents do, each for itself: agree_round()
+  Round round;
+  std::shared_ptr<Rendezvous> met;  // of know_round(), for make_mesh; null: they have not met
+  bool shared_memory = true;        // false with ZEROTH_SHARED_MEMORY=0: ranks use TCP
   std::optional<std::string> accelerator;  // DS_ACCELERATOR: "cpu" or "cuda"
   bool share_gpus = false;                 // several ranks per GPU: through host memory
   bool nccl_shares_gpus = false;           // NCCL_MULTI_RANK_GPU_ENABLE: or through NCCL, from 2.30

@@ -60,7 +60,7 @@ HostSegment join_host(const RankEnv& env, const Rendezvous& met, size_t bytes) {
 using RingOf = RingSize (*)(int ranks);
 
 Ranks gather_ranks(const RankEnv& env, RingOf ring_of) {
-  Ranks ranks{env, meet(env)};
+  Ranks ranks{env, env.met && env.met->key_store ? std::move(*env.met) : meet(env)};
   if (!told_one_host(env)) {
     ranks.found = within_meeting(
         env, ranks.met,

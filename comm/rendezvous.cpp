@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/memory_file.h"
 #include "base/process_limits.h"
+#include "comm/agree_round.h"
 #include "comm/call.h"
 #include "comm/host_address.h"
 #include "comm/signed_store.h"
@@ -120,6 +121,40 @@ Rendezvous at_port(const RankEnv& env) {
   }
 }
 
+AgreedRound agree(const RankEnv& env, const StorePtr& store) {
+  const RoundMember me{env.rank, env.world_size, env.round.number};
+  try {
+    return within(2 * env.timeout + kGrace, "the store of the run has stopped answering",
+                  [store, me, limit = env.timeout] { return agree_round(*store, me, limit); });
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& cause) {
+    throw Error("rank {} of {}: the store at {}:{}: {}", env.rank, env.world_size, env.master_addr,
+                env.master_port, words_of(cause));
+  }
+}
+
+struct Met {
+  Rendezvous place;
+  std::optional<AgreedRound> agreed;
+};
+
+// What an earlier round or an earlier program of the same ranks left there is not for this one.
+Met meet_in_round(const RankEnv& env) {
+  Met met{env.meeting ? in_memory(env) : at_port(env), std::nullopt};
+  StorePtr& store = met.place.key_store;
+  std::string prefix = fmt::format("zeroth/{}", env.round.number);
+  if (env.agents_count) {
+    met.agreed = agree(env, store);
+    prefix = met.agreed->prefix;
+    met.place.run += fmt::format("-{}-{}", met.agreed->run, met.agreed->number);
+  } else {
+    prefix += fmt::format("/{}", store->add(fmt::format("{}/{}", prefix, env.rank), 1));
+  }
+  store = c10::make_intrusive<c10d::PrefixStore>(prefix, store);
+  return met;
+}
+
 // -1 with errno when it cannot be.
 FileDescriptor try_listen(const addrinfo& address) {
   FileDescriptor fd(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -138,13 +173,19 @@ FileDescriptor try_listen(const addrinfo& address) {
 }  // namespace
 
 Rendezvous meet(const RankEnv& env) {
-  Rendezvous met = env.meeting ? in_memory(env) : at_port(env);
-  // What an earlier attempt or an earlier program of the same ranks left there is not for this one.
-  const std::string attempt = fmt::format("zeroth/{}", env.attempt);
-  const int64_t turn = met.key_store->add(fmt::format("{}/{}", attempt, env.rank), 1);
-  met.key_store =
-      c10::make_intrusive<c10d::PrefixStore>(fmt::format("{}/{}", attempt, turn), met.key_store);
-  return met;
+  Met met = meet_in_round(env);
+  return std::move(met.place);
+}
+
+void know_round(RankEnv& env) {
+  if (!env.agents_count) return;
+  Met met = meet_in_round(env);
+  env.met = std::make_shared<Rendezvous>(std::move(met.place));
+  if (env.round.counted) return;
+  env.round.number = met.agreed->number;
+  env.round.goes_on = met.agreed->restarts > 0;
+  // A store that rank 0 serves is another one in each round.
+  if (env.agent_store && env.round.run.empty()) env.round.run = met.agreed->run;
 }
 
 FileDescriptor listen_at(const std::string& address, int port) {

@@ -27,6 +27,11 @@ struct Rendezvous {
 // Throws an Error that names rank, address and port when that does not succeed in env.timeout.
 Rendezvous meet(const RankEnv& env);
 
+// Where elastic agents count rounds (env.agents_count), and only there: the ranks meet, which
+// make_mesh then need not do, and env.round becomes what all of them have agreed on. Blocks for the
+// others. Throws an Error as meet() does.
+void know_round(RankEnv& env);
+
 // A socket that listens on `port` of `address` (a number or a name of this machine) and of nothing
 // else. Throws an Error that names both.
 FileDescriptor listen_at(const std::string& address, int port);

@@ -142,7 +142,8 @@ TEST_CASE("torchrun's and Open MPI's variables are understood") {
     CHECK(env.local_size == 2);
     CHECK(env.master_port == 1234);
     CHECK(env.agent_store);
-    CHECK(env.attempt == 3);
+    CHECK(env.agents_count);
+    CHECK(env.round.number == 3);
     CHECK_FALSE(env.meeting);
     CHECK(env.timeout == std::chrono::minutes(2));
   }
