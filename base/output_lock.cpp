@@ -40,16 +40,32 @@ bool is_held(int file) {
   return ::fcntl(file, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
-std::string who_we_are() {
+std::string who_we_are(const OutputRound& mine) {
   char host[HOST_NAME_MAX + 1] = {};
   ::gethostname(host, sizeof(host) - 1);
-  return fmt::format("{} {} {}\n", host, ::getpid(), std::time(nullptr));
+  const std::string round = mine.run.empty() ? "" : fmt::format(" {} {}", mine.run, mine.number);
+  return fmt::format("{} {} {}{}\n", host, ::getpid(), std::time(nullptr), round);
 }
 
-// From what who_we_are() wrote, by whatever hand: empty where it is something else.
-std::string read_holder(int file) {
+struct Holder {
+  std::string who;  // for people; empty: it does not say
+  OutputRound round = {};
+
+  // Whether it is of the run of `mine`, and of a round that was before.
+  bool is_of(const OutputRound& mine) const { return !mine.run.empty() && round.run == mine.run; }
+  bool is_before(const OutputRound& mine) const {
+    return is_of(mine) && round.number < mine.number;
+  }
+};
+
+std::string read_text(int file) {
   char text[512] = {};
-  if (::pread(file, text, sizeof(text) - 1, 0) <= 0) return "";
+  const ssize_t size = ::pread(file, text, sizeof(text) - 1, 0);
+  return {text, static_cast<size_t>(std::max<ssize_t>(0, size))};
+}
+
+// From what who_we_are() wrote, by whatever hand.
+Holder parse_holder(const std::string& text) {
   std::istringstream words(text);
   std::string host;
   int64_t pid = 0;
@@ -59,15 +75,18 @@ std::string read_holder(int file) {
     return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_';
   });
   std::tm date{};
-  if (!words || !plain || ::gmtime_r(&since, &date) == nullptr) return "";
-  return fmt::format("process {} on {}, since {:%Y-%m-%d %H:%M:%S} UTC", pid, host, date);
+  if (!words || !plain || ::gmtime_r(&since, &date) == nullptr) return {};
+  Holder holder{fmt::format("process {} on {}, since {:%Y-%m-%d %H:%M:%S} UTC", pid, host, date)};
+  OutputRound round;
+  if (words >> round.run >> round.number) holder.round = round;
+  return holder;
 }
 
 [[noreturn]] void refuse(const fs::path& target, int file) {
-  std::string holder = read_holder(file);
+  std::string holder = parse_holder(read_text(file)).who;
   for (int attempt = 0; holder.empty() && attempt < 20; ++attempt) {  // it may have just begun
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    holder = read_holder(file);
+    holder = parse_holder(read_text(file)).who;
   }
   throw Error(
       "{} is the output of a run that goes on ({}): choose another folder, or wait for its "
@@ -77,20 +96,23 @@ std::string read_holder(int file) {
 
 }  // namespace
 
-void OutputLock::require_free(const fs::path& target) {
+void OutputLock::require_free(const fs::path& target, const OutputRound& mine) {
   const fs::path path = resolve_links(target);
   const auto folder = Folder::find(path.parent_path());
   if (!folder) return;
   const FileDescriptor file(::openat(folder->get(), name_of(path).c_str(), O_RDONLY | kAsItIs));
-  if (file.get() >= 0 && is_held(file.get())) refuse(target, file.get());
+  if (file.get() < 0 || !is_held(file.get())) return;
+  if (!parse_holder(read_text(file.get())).is_before(mine)) refuse(target, file.get());
 }
 
-OutputLock::OutputLock(const fs::path& target)
-    : folder_(Folder::make(resolve_links(target).parent_path())),
+OutputLock::OutputLock(const fs::path& target, OutputRound mine)
+    : target_(target),
+      mine_(std::move(mine)),
+      folder_(Folder::make(resolve_links(target).parent_path())),
       name_(name_of(resolve_links(target))) {
   constexpr int kAttempts = 1000;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    if (!open_file(target) || !take(target)) continue;
+    if (!open_file() || !take()) continue;
     write_holder();
     return;
   }
@@ -102,7 +124,7 @@ std::string OutputLock::path() const {
 }
 
 // False where the file came or went meanwhile, with a run that holds or held it.
-bool OutputLock::open_file(const fs::path& target) {
+bool OutputLock::open_file() {
   const auto open = [&](int how) {
     return FileDescriptor(::openat(folder_.get(), name_.c_str(), how | kAsItIs, 0644));
   };
@@ -119,20 +141,43 @@ bool OutputLock::open_file(const fs::path& target) {
   // What has a second name may be any file.
   const bool ours = S_ISREG(status.st_mode) && status.st_uid == ::geteuid() && status.st_nlink == 1;
   if (ours) return true;
-  if (is_held(file_.get())) refuse(target, file_.get());
+  if (is_held(file_.get())) refuse(target_, file_.get());
   throw Error("{} is no lock of ours (it belongs to uid {}): remove it, or choose another output",
               path(), status.st_uid);
 }
 
-// False where what is locked by now has lost its name.
-bool OutputLock::take(const fs::path& target) {
+// False where what is locked by now has lost its name, also by this hand: that of a round before.
+bool OutputLock::take() {
   const struct flock lock = whole_file(F_WRLCK);
   if (::fcntl(file_.get(), F_OFD_SETLK, &lock) != 0) {
-    if (errno == EAGAIN || errno == EACCES) refuse(target, file_.get());
+    if (errno == EAGAIN || errno == EACCES) {
+      if (!parse_holder(read_text(file_.get())).is_before(mine_)) refuse(target_, file_.get());
+      if (stands()) ::unlinkat(folder_.get(), name_.c_str(), 0);
+      return false;
+    }
     note_ = fmt::format("{} cannot be locked ({}): a second run into {} would not be noticed",
-                        path(), system_reason(errno), target.string());
+                        path(), system_reason(errno), target_.string());
+  }
+  const Holder before = parse_holder(read_text(file_.get()));
+  if (before.is_of(mine_) && before.round.number > mine_.number) {
+    throw Error("{} is that of round {} of this run ({}): round {} is over", target_.string(),
+                before.round.number, before.who, mine_.number);
   }
   return stands();
+}
+
+void OutputLock::check() const {
+  if (mine_.run.empty()) return;
+  const FileDescriptor file(::openat(folder_.get(), name_.c_str(), O_RDONLY | kAsItIs));
+  const std::string text = file.get() < 0 ? "" : read_text(file.get());
+  if (text == holder_) return;
+  const Holder holder = parse_holder(text);
+  const std::string by = !holder.is_of(mine_)
+                             ? "whoever it was"
+                             : fmt::format("round {} of this run", holder.round.number);
+  throw Error("{} was taken over by {}{}: this process, of round {}, ends and writes nothing more",
+              target_.string(), by, holder.who.empty() ? "" : fmt::format(" ({})", holder.who),
+              mine_.number);
 }
 
 // Whether the name is still that of our file.
@@ -144,11 +189,11 @@ bool OutputLock::stands() const {
          file.st_ino == named.st_ino && file.st_dev == named.st_dev;
 }
 
-void OutputLock::write_holder() const {
-  const std::string text = who_we_are();
-  const auto length = static_cast<ssize_t>(text.size());
+void OutputLock::write_holder() {
+  holder_ = who_we_are(mine_);
+  const auto length = static_cast<ssize_t>(holder_.size());
   if (::ftruncate(file_.get(), 0) == 0 &&
-      ::pwrite(file_.get(), text.data(), text.size(), 0) == length) {
+      ::pwrite(file_.get(), holder_.data(), holder_.size(), 0) == length) {
     return;
   }
   const int reason = errno;

@@ -80,6 +80,78 @@ TEST_CASE("the lock of a killed run refuses nobody, and goes with the next one")
   CHECK(fs::is_empty(folder.path()));
 }
 
+TEST_CASE(
+    "the next round of a run takes over from one that is stopped, which ends when it wakes up") {
+  const TempFolder folder;
+  const fs::path out = folder / "out";
+  const std::string run = "0123456789abcdef";
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    try {
+      const OutputLock lock(out, {run, 0});
+      lock.check();
+      if (::write(ends[1], "l", 1) != 1) ::_exit(1);
+      ::raise(SIGSTOP);
+      lock.check();
+    } catch (const Error& error) {
+      const std::string said = error.what();
+      ::_exit(::write(ends[1], said.data(), said.size()) > 0 ? 7 : 1);
+    }
+    ::_exit(0);
+  }
+  char byte = 0;
+  REQUIRE(::read(ends[0], &byte, 1) == 1);
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, WUNTRACED) == child);
+  REQUIRE(WIFSTOPPED(status));
+  // Another run does not, nor a round that says the same or nothing.
+  const auto refused = [&](const OutputRound& mine) {
+    const std::string said = message_of<Error>([&] { OutputLock{out, mine}; });
+    CHECK(said == message_of<Error>([&] { OutputLock::require_free(out, mine); }));
+    return has(said, "is the output of a run that goes on (process " + std::to_string(child));
+  };
+  CHECK(refused({"fedcba9876543210", 1}));
+  CHECK(refused({run, 0}));
+  CHECK(refused({"", 1}));
+  CHECK_NOTHROW(OutputLock::require_free(out, {run, 1}));
+  {
+    const OutputLock next(out, {run, 1});
+    CHECK_NOTHROW(next.check());
+    REQUIRE(::kill(child, SIGCONT) == 0);
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK(WEXITSTATUS(status) == 7);
+    char text[512] = {};
+    REQUIRE(::read(ends[0], text, sizeof(text) - 1) > 0);
+    CHECK(has(text, out.string() + " was taken over by round 1 of this run (process " +
+                        std::to_string(::getpid())));
+    CHECK(has(text, ": this process, of round 0, ends and writes nothing more"));
+    CHECK_NOTHROW(next.check());
+    CHECK(has(refusal(out), "process " + std::to_string(::getpid())));
+  }
+  CHECK(fs::is_empty(folder.path()));
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+TEST_CASE("a round that is over neither begins behind the next one, nor goes on after its end") {
+  const TempFolder folder;
+  const std::string run = "0123456789abcdef";
+  folder.write("out.zeroth-lock", "host 1 1 " + run + " 3\n");  // of a killed process
+  CHECK(has(message_of<Error>([&] {
+              OutputLock(folder / "out", {run, 2});
+            }),
+            "out is that of round 3 of this run (process 1 on host, since 1970"));
+  const OutputLock last(folder / "out", {run, 3});
+  CHECK_NOTHROW(last.check());
+  fs::remove(folder / "out.zeroth-lock");
+  CHECK(has(message_of<Error>([&] { last.check(); }), "was taken over by whoever it was: "));
+  const OutputLock plain(folder / "plain");
+  fs::remove(folder / "plain.zeroth-lock");
+  CHECK_NOTHROW(plain.check());
+}
+
 TEST_CASE("of runs that start at the same time one has the output at any moment") {
   const TempFolder folder;
   folder.write("out.zeroth-lock", "of a killed run");
