@@ -63,6 +63,9 @@ struct FlagValues {
   // dealt to any number of ranks. --allow-batch-change: what is given for a rank goes first.
   std::optional<int64_t> batch_so_far;
   bool batch_may_change = false;
+  // Of a later round of a run: batch_so_far stays whatever is given, in micro-batches of at most so
+  // many samples, as in the rounds before; where another batch would have come out, a note says so.
+  std::optional<int64_t> micro_so_far;
   // --gradient-checkpointing[=N]: RecomputeConfig::every_nth_block, at least 1.
   std::optional<int64_t> gradient_checkpointing;
   std::optional<int64_t> tensor_parallel;  // --tensor-parallel, default 1: layers are whole

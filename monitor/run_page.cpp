@@ -69,6 +69,19 @@ Json columns(const Curves& curves) {
   return json;
 }
 
+Json rounds_of(const PageFacts& facts) {
+  Json rounds = Json::array();
+  for (const PageFacts::Round& one : facts.rounds) {
+    rounds.push_back({{"round", one.round},
+                      {"hosts", one.hosts},
+                      {"ranks", one.ranks},
+                      {"step", one.step},
+                      {"lost", one.lost ? Json(*one.lost) : Json(nullptr)},
+                      {"cause", one.cause}});
+  }
+  return rounds;
+}
+
 // What came from files and folders is shown as on a terminal.
 PageFacts printable_facts(PageFacts facts) {
   const auto make = [](std::string& text) { text = printable(text); };
@@ -77,6 +90,7 @@ PageFacts printable_facts(PageFacts facts) {
     for (auto& [title, text] : *lines) make(text);
   }
   for (PageFacts::Value& value : facts.config) make(value.value);
+  for (PageFacts::Round& round : facts.rounds) make(round.cause);
   return facts;
 }
 
@@ -177,6 +191,7 @@ std::string RunPage::html(State state, double seconds) const {
                      {"steps_per_point", steps_.steps_per_point()},
                      {"steps", columns(steps_)},
                      {"evaluations", columns(evaluations_)},
+                     {"rounds", rounds_of(facts_)},
                      {"summary", facts_.summary},
                      {"config", std::move(config)},
                      {"environment", facts_.environment}};

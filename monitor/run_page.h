@@ -37,12 +37,20 @@ struct PageFacts {
     std::string origin;  // "ds_config.json", "--lr", "default"
   };
   using Lines = std::vector<std::pair<std::string, std::string>>;  // title, text
+  // One life of the ranks, of a run whose launcher starts them anew.
+  struct Round {
+    int64_t round = 0, hosts = 1, ranks = 1;
+    std::string cause = {};            // why the one before ended; empty: unknown
+    int64_t step = 0;                  // behind which it goes on
+    std::optional<int64_t> lost = {};  // steps; none: unknown
+  };
 
   std::string title;
   int64_t total_steps = 0;
   Lines summary;
   std::vector<Value> config;
   Lines environment;
+  std::vector<Round> rounds = {};  // shown where there is more than one
 };
 
 // Nothing here throws once the page was made: what cannot be written later is one warning.

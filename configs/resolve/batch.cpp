@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/units.h"
 #include "configs/resolve/context.h"
 
 namespace zeroth::configs {
@@ -109,6 +110,28 @@ std::string remedies(const Context& context, const Given& given, const BatchConf
                      single.empty() ? pair_remedy(context, given) : single);
 }
 
+// What file and flags alone come to on these ranks.
+int64_t batch_alone(Given given, int64_t ranks) {
+  if (!given.batch && !given.micro) given.micro = kDefaultMicro;
+  return fill_missing(given, ranks).train_batch_size;
+}
+
+// That of the rounds before, in micro-batches that have shown to fit.
+void keep_batch(Context& context, Given& given) {
+  const FlagValues& flags = context.flags;
+  const int64_t ranks = context.data_ranks, alone = batch_alone(given, ranks);
+  if (alone != *flags.batch_so_far) {
+    note(context.notes, kBatch,
+         "the run's global batch of {} stays in this round: on {} it would be {}",
+         *flags.batch_so_far,
+         counted(ranks, ranks == context.facts.world_size ? "rank" : "data rank"), alone);
+  }
+  given.batch = flags.batch_so_far;
+  given.micro = std::min(given.micro.value_or(*flags.micro_so_far), *flags.micro_so_far);
+  given.steps.reset();
+  context.origins[kBatch] = context.origins[kMicro] = context.origins[kSteps] = "the round before";
+}
+
 // Micro-batches no larger than before, as few as they can be, and of these the smallest: where they
 // do not make up the batch some rows of the last ones do not count.
 void spread(Context& context, const Given& given, BatchConfig& batch) {
@@ -135,7 +158,9 @@ BatchConfig fill_batch(Context& context) {
               context.pick(kSteps, flags.accumulation, "--accumulation")};
   if (keys.is_bad(kBatch) || keys.is_bad(kMicro) || keys.is_bad(kSteps)) return {};
   if (ranks == 0) return {};
-  if (!given.batch && flags.batch_so_far && !(flags.batch_may_change && given.micro)) {
+  if (flags.batch_so_far && flags.micro_so_far) {
+    keep_batch(context, given);
+  } else if (!given.batch && flags.batch_so_far && !(flags.batch_may_change && given.micro)) {
     given.batch = flags.batch_so_far;
     context.origins[kBatch] = "the checkpoint";
   }

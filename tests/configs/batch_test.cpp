@@ -162,4 +162,20 @@ TEST_CASE("a run that goes on keeps its global batch on any number of ranks") {
   check_batch(batch(batch_text(0, 0, 0), 2, true), 24, 12, 1);
 }
 
+TEST_CASE(
+    "a later round keeps the batch whatever is given, in no larger micro-batches than before") {
+  FlagValues flags;
+  flags.batch_so_far = 24;
+  flags.micro_so_far = 6;
+  const auto batch = [&](const std::string& text, int64_t ranks) {
+    return resolve_batch(parse_text(text, "test.json"), flags, ranks);
+  };
+  check_batch(batch(batch_text(0, 0, 0), 2), 24, 6, 2);
+  check_batch(batch(batch_text(0, 6, 2), 1), 24, 6, 4);
+  check_batch(batch(batch_text(0, 6, 2), 8), 24, 3, 1);
+  check_batch(batch(batch_text(32, 0, 0), 2), 24, 6, 2);
+  check_batch(batch(batch_text(48, 12, 2), 2), 24, 6, 2);
+  check_batch(batch(batch_text(24, 0, 0), 1), 24, 6, 4);
+}
+
 }  // namespace zeroth::configs
