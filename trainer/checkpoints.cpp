@@ -45,6 +45,11 @@ Checkpoints::Loaded Checkpoints::load() {
   const auto accept = [&](checkpoint::Reader& reader) {
     const Resumption found = resumption_of(reader.path(), reader.manifest());
     compare(found, plan_.identity, plan_.flags.resume);
+    const std::string& run = plan_.round.run;
+    if (plan_.round.goes_on && plan_.resumed->run == run && found.run != run) {
+      throw Error("{} is damaged, and {} is of an earlier run", plan_.resumed->checkpoint.string(),
+                  found.checkpoint.string());
+    }
     if (found.step != plan_.resumed->step && found.batch != plan_.config.batch.train_batch_size) {
       throw Error("{} is damaged; to go on from {} with another batch, name it: --resume {}",
                   plan_.resumed->checkpoint.string(), found.checkpoint.string(),
@@ -108,7 +113,8 @@ engine::CheckpointRequest Checkpoints::request(int64_t step, const WriteMore& wr
        .positions = plan_.positions_after(step),
        .samples = plan_.samples_after(step),
        .measured = {.threads = at::get_num_threads(),
-                    .step = engine_.measured_step() ? engine_.measured_step() : plan_.kept.step}},
+                    .step = engine_.measured_step() ? engine_.measured_step() : plan_.kept.step},
+       .run = plan_.round.run},
       request.client_state);
   if (best.loss) {
     request.client_state[kBestLoss] = *best.loss;

@@ -16,6 +16,7 @@
 #include "base/standard_streams.h"
 #include "comm/bootstrap.h"
 #include "comm/mesh.h"
+#include "comm/rendezvous.h"
 #include "engine/memory_check.h"
 #include "trainer/failure.h"
 #include "trainer/flags/flags.h"
@@ -76,8 +77,9 @@ int main(int argc, char** argv) {
     if (flags.on_cpu) env.accelerator = "cpu";
     comm::load_device(env);
     if (flags.timeout_s) env.timeout = std::chrono::seconds(*flags.timeout_s);
+    if (!flags.print_config) comm::know_round(env);
     const trainer::RunPlan plan =
-        trainer::make_plan(std::move(flags), env.world_size, comm::device_type(env));
+        trainer::make_plan(std::move(flags), env.world_size, comm::device_type(env), env.round);
     if (plan.flags.print_config) return say(trainer::config_text(plan), env);
     engine::RunMemory memory = trainer::run_memory(plan, env.local_size);
     engine::require_memory(memory);

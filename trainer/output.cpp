@@ -8,6 +8,9 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "checkpoint/owner.h"
+#include "checkpoint/real_disk.h"
+#include "checkpoint/retention.h"
 #include "comm/agreement.h"
 #include "model/hf/model_files.h"
 #include "model/hf/temporary_folder.h"
@@ -55,6 +58,14 @@ void copy_model(const std::filesystem::path& from, const std::filesystem::path& 
   folder.commit();
 }
 
+void take_checkpoints_over(const std::string& output) {
+  const std::shared_ptr<checkpoint::Disk> disk =
+      checkpoint::RealDisk::find(std::filesystem::path(output) / "checkpoints");
+  if (disk == nullptr) return;
+  checkpoint::Owner::take(disk, checkpoint::this_process());
+  checkpoint::clear_leftovers(*disk);
+}
+
 }  // namespace
 
 torch::Dtype saved_dtype(const RunPlan& plan) {
@@ -93,7 +104,8 @@ std::unique_ptr<OutputLock> lock_output(const RunPlan& plan, comm::Mesh& mesh) {
   std::unique_ptr<OutputLock> lock;
   std::optional<std::string> complaint;
   try {
-    if (mesh.rank() == 0) lock = std::make_unique<OutputLock>(output);
+    if (mesh.rank() == 0) lock = std::make_unique<OutputLock>(output, plan.output_round());
+    if (lock && plan.round.number > 0) take_checkpoints_over(output);
   } catch (const Error& error) {
     complaint = error.what();
   }
@@ -102,11 +114,12 @@ std::unique_ptr<OutputLock> lock_output(const RunPlan& plan, comm::Mesh& mesh) {
 }
 
 void FinalModel::save(const std::string& more) {
-  HfOutput output({.source = plan_.flags.model,
-                   .output = plan_.flags.output,
-                   .spec = plan_.spec,
-                   .overwrite = plan_.flags.overwrite || plan_.resumed.has_value()},
-                  plan_.flags.save_dtype);
+  HfOutput output(
+      {.source = plan_.flags.model,
+       .output = plan_.flags.output,
+       .spec = plan_.spec,
+       .overwrite = plan_.flags.overwrite || plan_.resumed.has_value() || plan_.round.goes_on},
+      plan_.flags.save_dtype, guard_);
   const bool masters = plan_.flags.save_dtype == torch::kFloat32;
   engine_.save_model(output,
                      masters ? engine::SavedValues::kMasters : engine::SavedValues::kWorking);
@@ -120,7 +133,10 @@ void FinalModel::save(const std::string& more) {
 void FinalModel::replace_by(const std::filesystem::path& folder) {
   std::optional<std::string> complaint;
   try {
-    if (engine_.mesh().rank() == 0) copy_model(folder, plan_.flags.output);
+    if (engine_.mesh().rank() == 0) {
+      guard_();
+      copy_model(folder, plan_.flags.output);
+    }
   } catch (const Error& error) {
     complaint = error.what();
   }
@@ -171,7 +187,9 @@ void HfOutput::write(const std::string& name, const torch::Tensor& value) {
 
 std::optional<std::string> HfOutput::finish() {
   unless_failed([&] {
-    if (writer_) former_ = writer_->commit();
+    if (!writer_) return;
+    guard_();
+    former_ = writer_->commit();
   });
   return failure_;
 }

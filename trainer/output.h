@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,7 +24,9 @@ namespace zeroth::trainer {
 // the models need, folders of an earlier run.
 std::vector<std::string> saving_warnings(const RunPlan& plan);
 
-// Rank 0 takes the lock of --output, so that another run into it is refused until this one ends.
+// Rank 0 takes the lock of --output, so that another run into it is refused until this one ends; in
+// a later round of a run also from a process of a round before, and then the checkpoints too: one
+// that wakes up in the midst of a save cannot commit it any more.
 // Null on the other ranks, and without --output. What rank 0 throws, all ranks throw. Collective.
 std::unique_ptr<OutputLock> lock_output(const RunPlan& plan, comm::Mesh& mesh);
 
@@ -35,7 +38,11 @@ torch::Dtype saved_dtype(const RunPlan& plan);
 // finite is such an Error.
 class FinalModel {
  public:
-  FinalModel(const RunPlan& plan, engine::Engine& engine) : plan_(plan), engine_(engine) {}
+  // `guard`: throws on rank 0 where the output is no longer this process's; asked before anything
+  // takes its place there.
+  FinalModel(
+      const RunPlan& plan, engine::Engine& engine, std::function<void()> guard = [] {})
+      : plan_(plan), engine_(engine), guard_(std::move(guard)) {}
 
   // The model that it replaces stays beside it for as long as this object lives. `more`: to be said
   // behind what went wrong.
@@ -52,6 +59,7 @@ class FinalModel {
 
   const RunPlan& plan_;
   engine::Engine& engine_;
+  std::function<void()> guard_;
   bool saved_ = false;
   std::unique_ptr<model::FormerModel> former_;
 };
@@ -61,8 +69,11 @@ class FinalModel {
 class HfOutput : public engine::ModelSink {
  public:
   // `dtype` on the disk; unset: that of the parameters.
-  HfOutput(model::WriterOptions options, std::optional<torch::Dtype> dtype)
-      : options_(std::move(options)), dtype_(dtype) {}
+  // `guard` is asked before the folder appears, where this is called.
+  HfOutput(
+      model::WriterOptions options, std::optional<torch::Dtype> dtype,
+      std::function<void()> guard = [] {})
+      : options_(std::move(options)), dtype_(dtype), guard_(std::move(guard)) {}
 
   void begin(const std::vector<engine::ParameterInfo>& parameters) override;
   void write(const std::string& name, const torch::Tensor& value) override;
@@ -77,6 +88,7 @@ class HfOutput : public engine::ModelSink {
 
   model::WriterOptions options_;
   std::optional<torch::Dtype> dtype_;
+  std::function<void()> guard_;
   std::optional<model::ModelWriter> writer_;
   std::optional<std::string> failure_;
   std::unique_ptr<model::FormerModel> former_;

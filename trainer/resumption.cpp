@@ -21,6 +21,7 @@ constexpr char kPositions[] = "data.positions";
 constexpr char kSamples[] = "data.samples";
 constexpr char kThreads[] = "threads";
 constexpr char kStep[] = "offload_optimizer.step";
+constexpr char kRun[] = "run";
 constexpr std::string_view kClient = "client.";  // engine's mark of a program's own counters
 
 int64_t number(const checkpoint::Manifest& manifest, const char* name, const fs::path& of) {
@@ -33,16 +34,22 @@ int64_t number(const checkpoint::Manifest& manifest, const char* name, const fs:
   return *value;
 }
 
+// A program's own text among the counters; empty where there is none.
+std::string word(const checkpoint::Manifest& manifest, const char* name) {
+  const auto found = manifest.counters.find(fmt::format("{}{}", kClient, name));
+  if (found == manifest.counters.end()) return "";
+  const auto* const text = std::get_if<std::string>(&found->second);
+  return text == nullptr ? "" : *text;
+}
+
 std::string word_of(Measured::Step step) {
   return step == Measured::Step::kGpu ? "gpu" : "cpu";
 }
 
 std::optional<Measured::Step> step_of(const checkpoint::Manifest& manifest) {
-  const auto found = manifest.counters.find(fmt::format("{}{}", kClient, kStep));
-  if (found == manifest.counters.end()) return std::nullopt;
-  const auto* const word = std::get_if<std::string>(&found->second);
+  const std::string stored = word(manifest, kStep);
   for (const Measured::Step step : {Measured::Step::kCpu, Measured::Step::kGpu}) {
-    if (word != nullptr && *word == word_of(step)) return step;
+    if (stored == word_of(step)) return step;
   }
   return std::nullopt;  // it is measured again
 }
@@ -139,6 +146,7 @@ void put(const Progressed& progress, checkpoint::Counters& state) {
   state[kSamples] = progress.samples;
   state[kThreads] = progress.measured.threads;
   if (progress.measured.step) state[kStep] = word_of(*progress.measured.step);
+  if (!progress.run.empty()) state[kRun] = progress.run;
 }
 
 Resumption resumption_of(const fs::path& checkpoint, const checkpoint::Manifest& manifest) {
@@ -150,6 +158,7 @@ Resumption resumption_of(const fs::path& checkpoint, const checkpoint::Manifest&
       .positions = number(manifest, kPositions, checkpoint),
       .samples = number(manifest, kSamples, checkpoint),
       .measured = {.threads = number(manifest, kThreads, checkpoint), .step = step_of(manifest)},
+      .run = word(manifest, kRun),
       .identity = {manifest.must_equal, manifest.may_change}};
 }
 
@@ -164,6 +173,20 @@ std::optional<Resumption> find_resumption(const Flags& flags) {
   if (found || resume.from == From::kNewestOrNothing) return found;
   throw Error("--resume: there is no checkpoint in {}{}", path.string(),
               resume.from == From::kNamed ? "" : "; --resume auto begins anew there");
+}
+
+std::optional<Resumption> find_resumption_of_round(const Flags& flags, const std::string& run) {
+  using From = ResumeFlags::From;
+  check_allowed(flags.resume);
+  const bool named = flags.resume.from == From::kNamed;
+  const checkpoint::Place place = checkpoint::locate(flags.output);
+  const bool any = place.disk != nullptr && checkpoint::newest(list_checkpoints(*place.disk));
+  if (any) {
+    auto newest = newest_in(flags.output);
+    if (run.empty() || newest->run == run) return newest;
+  }
+  if (flags.resume.from == From::kNothing && !run.empty()) return std::nullopt;
+  return newest_in(named ? as_ours(flags.resume.folder) : fs::path(flags.output));
 }
 
 Measured to_keep(const Resumption& before, int64_t ranks, const std::string& processor) {

@@ -30,6 +30,7 @@ struct Resumption {
   int64_t positions = 0;  // of the sample order, and samples there, that its steps have taken
   int64_t samples = 0;
   Measured measured;
+  std::string run = {};  // whose rounds have saved it (comm::Round::run); empty: unknown
   Identity identity;
 };
 
@@ -38,6 +39,7 @@ struct Resumption {
 struct Progressed {
   int64_t batch = 0, positions = 0, samples = 0;
   Measured measured;
+  std::string run = {};
 };
 void put(const Progressed& progress, checkpoint::Counters& state);
 
@@ -48,6 +50,11 @@ Resumption resumption_of(const std::filesystem::path& checkpoint,
 // What --resume means: the newest complete one. Nothing where the run begins anew. Throws an Error
 // where there is none to go on from, with the reason of each that is no use.
 std::optional<Resumption> find_resumption(const Flags& flags);
+
+// The same in a later round of `run` (empty: unknown): what the rounds before have saved, however
+// --resume reads; else what it means, which is not an Error where nothing was saved yet. Of
+// checkpoints that an earlier run has left in the output none is taken for this one's.
+std::optional<Resumption> find_resumption_of_round(const Flags& flags, const std::string& run);
 
 // How a rank has to compute to have the bits of before. Only where ranks and processor
 // (cpu_level_text()) are the same is there anything to keep.

@@ -85,6 +85,7 @@ int Run::go(const RunPlan& plan, const engine::RunMemory& memory, const comm::Ra
   }
   const auto lock = lock_output(plan, *mesh_);  // before any file is opened, which is another run's
   Reporter reporter(plan, memory, env, clock);
+  reporter.guard(lock.get());
   if (lock && !lock->note().empty()) reporter.note(lock->note());
   if (plan.resumed) reporter.will_go_on();
   reporter.planned(*mesh_, at::get_num_threads());

@@ -12,7 +12,6 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
-#include "base/output_lock.h"
 #include "base/process_limits.h"
 #include "configs/defaults.h"
 #include "configs/resolve.h"
@@ -22,12 +21,10 @@
 #include "model/blocks/build.h"
 #include "model/hf/companions.h"
 #include "model/hf/model_folder.h"
-#include "model/hf/output_folder.h"
-#include "model/hf/temporary_folder.h"
 #include "trainer/asked_monitors.h"
+#include "trainer/beginning.h"
 #include "trainer/identity.h"
 #include "trainer/output.h"
-#include "trainer/step_folder.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -147,20 +144,6 @@ class Attempts {
   std::vector<std::string> said_;
 };
 
-// Ends what a killed run had begun there.
-void clear_output(const Flags& flags) {
-  if (flags.print_config || flags.output.empty()) return;
-  OutputLock::require_free(flags.output);
-  model::OutputFolder::clear_leftovers(flags.output);
-  model::clear_leftovers(flags.output, is_step_folder);
-}
-
-void check_output(const Flags& flags) {
-  if (flags.output.empty() || flags.eval_only) return;
-  clear_output(flags);
-  model::OutputFolder::check(flags.output, flags.overwrite || flags.resume.is_on());
-}
-
 void note_unknown_keys(RunPlan& plan) {
   constexpr size_t kShown = 10;
   const std::vector<std::string>& keys = plan.spec.unknown_keys;
@@ -187,25 +170,6 @@ bool is_of_training(const configs::Note& note) {
   return note.kind == configs::Note::Kind::kNote &&
          (note.key == "train_micro_batch_size_per_gpu" ||
           note.key.starts_with("zero_optimization.offload_optimizer."));
-}
-
-// What the run goes on from, and with it the global batch.
-void find_beginning(RunPlan& plan) {
-  if (plan.flags.resume.is_on()) clear_output(plan.flags);  // it may hold the checkpoints
-  plan.resumed = find_resumption(plan.flags);
-  if (!plan.resumed) return;
-  plan.flags.values.batch_so_far = plan.resumed->batch;
-  plan.flags.values.batch_may_change = plan.flags.resume.batch_may_change;
-}
-
-// One that has come to its end may go on for longer.
-void require_steps_left(const RunPlan& plan) {
-  if (!plan.resumed || !plan.samples.train) return;
-  const int64_t total = plan.samples.total_steps;
-  if (plan.resumed->step <= total) return;
-  throw Error("{}: {} has taken {} steps, and this run ends after {}",
-              plan.flags.steps ? "--steps" : "--epochs", plan.resumed->checkpoint.string(),
-              plan.resumed->step, total);
 }
 
 void identify(RunPlan& plan) {
@@ -259,7 +223,7 @@ Basis check_basis(RunPlan& plan, int64_t world_size) {
     note_unknown_keys(plan);
     plan.samples.seq_len = choose_seq_len(flags, plan.spec, plan.notes);
   });
-  attempts.attempt([&] { check_output(flags); });
+  attempts.attempt([&] { check_output(plan); });
   if (!flags.data.empty()) attempts.attempt([&] { require_file("--data", flags.data); });
   if (!flags.eval_data.empty()) {
     attempts.attempt([&] { require_file("--eval-data", flags.eval_data); });
@@ -359,8 +323,9 @@ int64_t samples_of_epochs(double epochs, int64_t samples) {
   return std::max<int64_t>(1, static_cast<int64_t>(wanted));
 }
 
-RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device) {
+RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device, comm::Round round) {
   RunPlan plan;
+  plan.round = std::move(round);
   plan.flags = std::move(flags);
   plan.num_ranks = static_cast<int>(world_size);
   plan.device = device;

@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "base/output_lock.h"
+#include "comm/round.h"
 #include "configs/resolve.h"
 #include "data/batch.h"
 #include "data/dataset.h"
@@ -18,12 +20,15 @@
 #include "trainer/identity.h"
 #include "trainer/occasions.h"
 #include "trainer/resumption.h"
+#include "trainer/round_record.h"
 #include "trainer/samples.h"
 
 namespace zeroth::trainer {
 
 struct RunPlan {
   Flags flags;
+  comm::Round round;
+  std::optional<RoundRecord> before;  // what the rounds before have left
   configs::Config config;
   configs::Origins origins;  // of its values, by key
   configs::Notes notes;      // of the flags, the configuration and the rest
@@ -41,6 +46,7 @@ struct RunPlan {
   engine::Outline outline;
 
   bool trains() const { return samples.train != nullptr; }
+  OutputRound output_round() const { return {round.run, round.number}; }
   // Those that draw different samples.
   int data_ranks() const { return static_cast<int>(configs::data_ranks(config, num_ranks)); }
   // Whether the run saves checkpoints on its way, and whether training goes on meanwhile.
@@ -70,7 +76,11 @@ int64_t offset_of(const Resumption& from, const Samples& samples, int64_t global
 // Reads the configuration, config.json, tokenizer and data. Every rank calls it on its own and
 // finds the same Errors: what a user can get wrong is found here, before anything expensive. With
 // --print-config and no --data, the datasets stay null.
-RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device = torch::kCPU);
+//
+// In a later round than the first what was begun goes on, as with --resume auto, and with the batch
+// of the rounds before.
+RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device = torch::kCPU,
+                  comm::Round round = {});
 
 // What it takes, activations not counted, on a machine with `here` of its ranks. Throws an Error as
 // engine::run_memory.

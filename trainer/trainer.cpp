@@ -22,7 +22,7 @@ Trainer::Trainer(const RunPlan& plan, engine::Engine& engine, Reporter& reporter
       reporter_(reporter),
       stop_(stop),
       checkpoints_(plan, engine),
-      final_(plan, engine),
+      final_(plan, engine, [&reporter] { reporter.require_ours(); }),
       evaluations_(plan.occasions(plan.flags.cadences.evaluate)) {}
 
 int Trainer::run() {

@@ -7,6 +7,8 @@
 #include <set>
 
 #include "base/error.h"
+#include "checkpoint/owner.h"
+#include "checkpoint/real_disk.h"
 #include "model/blocks/build.h"
 #include "model/hf/checkpoint_source.h"
 #include "tests/support/ranks.h"
@@ -72,6 +74,24 @@ TEST_CASE("an output that another run holds is refused on all ranks, and locked 
     CHECK((lock != nullptr) == (mesh->rank() == 0));
   });
   CHECK(names_in(folder.path()).empty());
+}
+
+TEST_CASE(
+    "the next round takes the checkpoints over with the output: the one before commits none") {
+  const TempFolder folder;
+  RunPlan plan;
+  plan.flags.output = (folder / "out").string();
+  plan.round.number = 1;
+  plan.round.run = "0123456789abcdef";
+  const std::shared_ptr<checkpoint::Disk> disk =
+      checkpoint::RealDisk::make(folder / "out/checkpoints");
+  const checkpoint::Owner before = checkpoint::Owner::take(disk, "the round before");
+  disk->make_folder(".tmp-step-8.1.1");
+  testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+    const auto lock = lock_output(plan, *mesh);
+    CHECK((lock != nullptr) == (mesh->rank() == 0));
+  });
+  CHECK_THROWS_AS(before.check(), Error);
 }
 
 TEST_CASE("an output on a read-only disk is refused before training") {

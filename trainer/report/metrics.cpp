@@ -39,8 +39,8 @@ std::optional<int64_t> step_of(std::string_view line) {
   const auto [end, failure] = std::from_chars(line.data(), line.data() + line.size(), step);
   if (failure != std::errc()) return std::nullopt;
   line.remove_prefix(static_cast<size_t>(end - line.data()));
-  for (const std::string_view key :
-       {R"(,"loss":)", R"(,"eval_loss":)", R"(,"interrupted":)", R"(,"resumed":)"}) {
+  for (const std::string_view key : {R"(,"loss":)", R"(,"eval_loss":)", R"(,"interrupted":)",
+                                     R"(,"resumed":)", R"(,"round":)"}) {
     if (line.starts_with(key)) return step;
   }
   return std::nullopt;

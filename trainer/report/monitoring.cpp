@@ -28,7 +28,8 @@ monitor::PageFacts page_facts(const RunPlan& plan, const SummaryLines& summary,
                            .total_steps = plan.samples.total_steps,
                            .summary = {},
                            .config = {},
-                           .environment = std::move(environment)};
+                           .environment = std::move(environment),
+                           .rounds = {}};
   for (const SummaryLine& line : summary) facts.summary.emplace_back(line.title, line.text);
   for (FlatValue& value : flat_values(own_json(configs::to_json(plan.config)))) {
     const auto origin = plan.origins.find(value.path);

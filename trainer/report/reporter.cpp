@@ -59,7 +59,8 @@ Reporter::Reporter(const RunPlan& plan, const engine::RunMemory& memory, const c
       progress_(progress_options(plan, env), [this](std::string_view text) { print(text); }),
       peak_share_(plan.spec, plan.config.batch.train_batch_size),
       run_name_(run_name(plan.flags, plan.config, plan.origins)),
-      record_(plan) {
+      record_(plan),
+      rounds_(plan, writes_, run_name_) {
   if (writes_ && output_is_all(plan.flags) && standard_output_was_closed()) {
     throw Error("standard output is closed");
   }
@@ -71,7 +72,7 @@ Reporter::Reporter(const RunPlan& plan, const engine::RunMemory& memory, const c
 }
 
 Reporter::~Reporter() {
-  if (page_) page_->write(monitor::RunPage::State::kStopped);
+  if (page_ && rounds_.is_ours()) page_->write(monitor::RunPage::State::kStopped);
 }
 
 // A run does not end because nobody sees it.
@@ -98,6 +99,8 @@ void Reporter::planned(comm::Mesh& mesh, int threads) {
   summary_.insert(summary_.begin(), known.begin(), known.end());
   environment_ = environment_lines(mesh, threads);
   for (const std::string& line : monitors_.lines()) summary_.push_back({kMonitor, line});
+  rounds_.begin(static_cast<int64_t>(mesh.hosts().size()), mesh.world_size());
+  if (rounds_.any()) summary_.push_back({"round", rounds_.line()});
   if (plan_.config.flops_profiler.enabled && plan_.samples.train &&
       plan_.config.flops_profiler.profile_step >= plan_.samples.total_steps) {
     summary_.push_back(warning_line(fmt::format(
@@ -118,14 +121,28 @@ void Reporter::planned(comm::Mesh& mesh, int threads) {
 void Reporter::started(engine::Engine& engine) {
   engine_ = &engine;
   tell_notes();
-  if (!waits_) open_page(nullptr);
+  if (!waits_) begin_anew();
   resume();
+}
+
+// Also in a later round, where the one before came to no checkpoint: of what it told only its own
+// row stays.
+void Reporter::begin_anew() {
+  rounds_.go_on_from(0);
+  for (const std::string& line : rounds_.lines()) metrics_.write(line);
+  if (plan_.round.goes_on) {
+    go_on_in(rounds_.former_run_name());
+    monitors_.go_on_from(0);
+  }
+  open_page(nullptr);
 }
 
 void Reporter::open_page(const monitor::RunPage::Former* former) {
   if (!writes_ || !plan_.samples.train || plan_.flags.output.empty()) return;
+  monitor::PageFacts facts = page_facts(plan_, summary_, environment_);
+  facts.rounds = rounds_.rows();
   page_.emplace(
-      page_path(plan_), page_facts(plan_, summary_, environment_),
+      page_path(plan_), std::move(facts),
       [this](const std::string& text) { progress_.warning(text); }, former);
 }
 
@@ -147,11 +164,13 @@ void Reporter::go_on_from(const std::string& text, int64_t step) {
                ? std::nullopt
                : std::optional(JsonView(tree, fmt::format("{}: {}", kHistoryFile, name)));
   };
+  require_ours();
   if (history.step != step) {
     throw Error("{} is of step {}, the checkpoint of step {}", kHistoryFile, history.step, step);
   }
   if (const auto record = view(history.record, "record")) record_.go_on_from(*record);
   go_on_in(history.run_name);
+  rounds_.go_on_from(step);
   const monitor::RunPage::Former former{.history = view(history.page, "page"), .step = step};
   open_page(&former);
   waits_ = false;
@@ -163,6 +182,7 @@ void Reporter::go_on_from(const std::string& text, int64_t step) {
     metrics_.go_on_from(step, loss_);
     metrics_.write(to_json(ResumeRow{.step = step, .since_start_s = now()}));
   }
+  for (const std::string& line : rounds_.lines()) metrics_.write(line);
   monitors_.go_on_from(samples_after(step));
   resume();
 }
@@ -196,6 +216,7 @@ void Reporter::tell_notes() {
 }
 
 void Reporter::step(const engine::StepStats& stats) {
+  require_ours();
   const double end = now();
   const double step_s = end - last_end_s_;
   const bool first = std::exchange(first_, false);
@@ -208,6 +229,7 @@ void Reporter::step(const engine::StepStats& stats) {
       .peak = plan_.flags.metrics.empty() ? PeakMemory{} : largest_peak_memory(engine_->mesh()),
       .peak_share = peak_share_.of(stats, step_s)};
   metrics_.write(to_json(row));
+  rounds_.step(stats.step);
   record_.step(row);
   progress_.step(row);
   if (first) tell_notes();
@@ -250,6 +272,7 @@ void Reporter::profile(const engine::StepStats& stats) {
 }
 
 void Reporter::evaluated(int64_t step, const engine::EvalStats& stats) {
+  require_ours();
   const double end = now();
   const EvalRow row{.step = step,
                     .eval_loss = stats.loss,
@@ -267,6 +290,7 @@ void Reporter::evaluated(int64_t step, const engine::EvalStats& stats) {
 }
 
 void Reporter::interrupted(const StopRow& row, std::string_view outcome) {
+  require_ours();
   StopRow told = row;
   told.since_start_s += earlier_s_;
   if (!waits_) metrics_.write(to_json(told));
@@ -277,6 +301,7 @@ void Reporter::interrupted(const StopRow& row, std::string_view outcome) {
 }
 
 void Reporter::saved(std::string_view text) {
+  require_ours();
   progress_.line(text);
   update_page();
   resume();
@@ -294,14 +319,17 @@ void Reporter::or_warn(Action action) {
 }
 
 void Reporter::record(const BestModel& best, int64_t final_step) {
+  require_ours();
   or_warn([&] { record_.write(best, final_step); });
 }
 
 void Reporter::record_into(const std::filesystem::path& folder, const BestModel& best) {
+  require_ours();
   or_warn([&] { record_.write_state(folder, best); });
 }
 
 void Reporter::finished() {
+  require_ours();
   if (const comm::CommLog* log = engine_->mesh().comm_log()) {
     for (const std::string& line : log->table()) progress_.line(line);
   }

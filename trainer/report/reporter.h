@@ -16,6 +16,7 @@
 #include "trainer/report/metrics.h"
 #include "trainer/report/peak_share.h"
 #include "trainer/report/progress.h"
+#include "trainer/report/rounds.h"
 #include "trainer/report/run_clock.h"
 #include "trainer/report/run_record.h"
 #include "trainer/report/summary.h"
@@ -37,6 +38,10 @@ class Reporter {
   Reporter(const Reporter&) = delete;
   Reporter& operator=(const Reporter&) = delete;
 
+  // `lock` of --output, or null, stays in use. Where a later round has taken the output over, each
+  // of the calls below throws an Error that says so, and writes nothing.
+  void guard(const OutputLock* lock) { rounds_.guard(lock); }
+  void require_ours() const { rounds_.require_ours(); }
   // A line of the summary that the plan could not know.
   void note(const std::string& text);
   // Prints the summary: before weights are read. `threads`: of this rank.
@@ -83,6 +88,7 @@ class Reporter {
   void tell_notes();
   void profile(const engine::StepStats& stats);
   void go_on_in(const std::string& run_name);
+  void begin_anew();
   void open_page(const monitor::RunPage::Former* former);
   void update_page();
 
@@ -97,6 +103,7 @@ class Reporter {
   PeakShare peak_share_;
   std::string run_name_;  // of the folder in OUTPUT/runs; empty: there is none
   RunRecord record_;
+  Rounds rounds_;
   std::optional<monitor::RunPage> page_;  // rank 0, with --output
   engine::Engine* engine_ = nullptr;
   SummaryLines summary_;

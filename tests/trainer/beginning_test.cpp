@@ -1,0 +1,228 @@
+// What a later round of a run makes of its output, up to real processes that are killed or stopped.
+#include "trainer/beginning.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "tests/trainer/free_port.h"
+#include "tests/trainer/workbench.h"
+#include "trainer/run_plan.h"
+
+namespace zeroth::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kRun = "0123456789abcdef";
+constexpr const char* kTrain =
+    "--model model --seq-len 16 --data train.bin --lr 1e-2 --lr_scheduler_type linear --steps 12 ";
+constexpr const char* kEndless = "--model model --seq-len 16 --data train.bin --lr 1e-2 ";
+
+comm::Round round_of(int64_t number, const std::string& run, bool goes_on) {
+  comm::Round round;
+  round.number = number;
+  round.run = run;
+  round.told = true;
+  round.goes_on = goes_on;
+  return round;
+}
+
+RunPlan plan_of(const fs::path& output, comm::Round round) {
+  RunPlan plan;
+  plan.flags.output = output.string();
+  plan.round = std::move(round);
+  return plan;
+}
+
+// `zeroth` with a round's variables, under `kill`, which may use $pid.
+std::string round_of(int number, int ranks, const std::string& arguments,
+                     const std::string& kill = "") {
+  std::string command = fmt::format(
+      "ZEROTH_RUN={} ZEROTH_ROUND={} ZEROTH_ROUND_CAUSE='rank 1 was <killed>' DS_ACCELERATOR=cpu "
+      "CUDA_VISIBLE_DEVICES= OMP_NUM_THREADS=1 '{}/zeroth' --num_gpus {} finetune {} {}",
+      kRun, number, ZEROTH_BIN_DIR, ranks, kTrain, arguments);
+  if (kill.empty()) return command + "\n";
+  return fmt::format("{} > said 2>&1 & pid=$!\n{}; kill -9 $pid; wait $pid; sleep 0.5\n", command,
+                     kill);
+}
+
+std::string until(const char* what) {
+  return fmt::format("until {} 2> /dev/null || ! kill -0 $pid; do sleep 0.01; done", what);
+}
+
+std::vector<int64_t> of_rows(const Workbench::Rows& rows, const char* key) {
+  std::vector<int64_t> values;
+  for (const auto& row : rows) values.push_back(row[key].is_null() ? -1 : row[key].get<int64_t>());
+  return values;
+}
+
+using Numbers = std::vector<int64_t>;
+
+void check_same_losses(const Workbench& bench, const char* file) {
+  const auto whole = losses(bench.steps("whole.jsonl")), seen = losses(bench.steps(file));
+  CHECK(of_rows(bench.steps(file), "step") == Numbers{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  REQUIRE(seen.size() == whole.size());
+  for (size_t i = 0; i < whole.size(); ++i) {
+    CHECK(seen[i] == doctest::Approx(whole[i]).epsilon(2e-5));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a later round keeps the batch by the record, which counts only for its own run") {
+  const TempFolder folder;
+  const RoundRecord record{
+      .run = kRun, .batch = 12, .micro_batch = 6, .rounds = {{.round = 1}}, .step = 3};
+  const auto begun = [&](comm::Round round) {
+    const RoundFile file(folder.path(), record);
+    RunPlan plan = plan_of(folder.path(), std::move(round));
+    find_beginning(plan);
+    return plan;
+  };
+  const RunPlan first = begun(round_of(0, kRun, false));
+  CHECK_FALSE(first.before);
+  CHECK_FALSE(first.flags.resume.is_on());
+  const RunPlan later = begun(round_of(2, kRun, true));
+  REQUIRE(later.before);
+  CHECK(later.flags.values.batch_so_far == 12);
+  CHECK(later.flags.values.micro_so_far == 6);
+  CHECK(later.flags.resume.from == ResumeFlags::From::kNewestOrNothing);
+  CHECK_FALSE(later.resumed);
+  // An agent of torchrun came: no rank was told of a restart.
+  CHECK(begun(round_of(2, kRun, false)).round.goes_on);
+  CHECK_FALSE(begun(round_of(2, "fedcba9876543210", true)).before);
+  RoundRecord newer = record;
+  newer.rounds.back().round = 2;
+  const RoundFile file(folder.path(), newer);
+  RunPlan stale = plan_of(folder.path(), round_of(1, kRun, true));
+  CHECK(message_of<Error>([&] {
+          find_beginning(stale);
+        }).ends_with("is that of round 2 of this run: round 1 is over"));
+  folder.write(kRoundFile, "{");
+  RunPlan damaged = plan_of(folder.path(), round_of(1, kRun, true));
+  find_beginning(damaged);
+  CHECK(damaged.notes.size() == 1);
+  CHECK_FALSE(damaged.before);
+}
+
+TEST_CASE("a run whose ranks die twice goes on by itself with the losses of one that is whole") {
+  const Workbench bench;
+  bench.write("ds.json", R"({"train_micro_batch_size_per_gpu": 6, "csv_monitor": {
+    "enabled": true, "output_path": "logs", "job_name": "job"}})");
+  const auto whole =
+      bench.zeroth(2, std::string(kTrain) + "--micro-batch 6 --output whole --metrics whole.jsonl");
+  REQUIRE_MESSAGE(whole.code == 0, whole.err);
+  const std::string run = "--deepspeed ds.json --save-every 4 --output out --metrics m.jsonl ";
+  // Before the first checkpoint; behind it; on other ranks each, whose batch would be another one.
+  const auto result =
+      bench.shell(round_of(0, 2, run, until("grep -q '\"step\":2,\"loss' m.jsonl")) +
+                  round_of(1, 1, run + "--resume", until("grep -q '\"step\":7,\"loss' m.jsonl")) +
+                  round_of(2, 3, run));
+  CHECK_MESSAGE(result.code == 0, result.out << result.err << bench.read("said"));
+  check_same_losses(bench, "m.jsonl");
+  CHECK(has(result.out, "the run's global batch of 12 stays in this round: on 3 ranks it would"));
+  const auto rounds = bench.rows("m.jsonl", "round");
+  CHECK(of_rows(rounds, "round") == Numbers{0, 1, 2});
+  CHECK(of_rows(rounds, "ranks") == Numbers{2, 1, 3});
+  CHECK(of_rows(rounds, "step").at(1) == 0);
+  CHECK(of_rows(rounds, "step").at(2) >= 4);
+  CHECK(of_rows(rounds, "steps_lost").at(1) >= 2);
+  CHECK(rounds.at(2)["cause"] == "rank 1 was <killed>");
+  std::string rows = bench.read("logs/job/Train_Samples_lr.csv");
+  CHECK(std::count(rows.begin(), rows.end(), '\n') == 13);
+  const std::string page = bench.read("out/train_log.html");
+  CHECK(has(page, R"("cause":"rank 1 was \u003ckilled>")"));
+  CHECK(has(result.out, "round      2 behind step "));
+}
+
+TEST_CASE("checkpoints that an earlier run has left in an output are not those of a round before") {
+  const Workbench bench;
+  REQUIRE(bench
+              .zeroth(2, std::string(kTrain) +
+                             "--micro-batch 6 --save-every 6 --output out --metrics whole.jsonl")
+              .code == 0);
+  const std::string run = "--micro-batch 6 --save-every 100 --output out --metrics m.jsonl ";
+  const auto anew = bench.shell(
+      round_of(0, 2, run + "--overwrite", until("grep -q '\"step\":2,\"loss' m.jsonl")) +
+      round_of(1, 2, run + "--overwrite"));
+  CHECK_MESSAGE(anew.code == 0, anew.out << anew.err);
+  check_same_losses(bench, "m.jsonl");
+  CHECK_FALSE(has(anew.out, "goes on from "));
+  // With --resume DIR: DIR, until there is one of this run's own.
+  const std::string named =
+      "--micro-batch 6 --output o2 --metrics n.jsonl --resume out/checkpoints ";
+  fs::remove_all(bench / "out/checkpoints/step-12");
+  const auto from = bench.shell(
+      round_of(0, 2, named + "--save-every 100", until("grep -q '\"step\":8,\"loss' n.jsonl")) +
+      round_of(1, 2, named + "--save-every 2"));
+  CHECK_MESSAGE(from.code == 0, from.out << from.err);
+  CHECK_MESSAGE(has(from.out, "out/checkpoints/step-6 behind step 6"), from.out);
+}
+
+TEST_CASE("a round whose process is stopped gives way to the next, and ends when it wakes up") {
+  const Workbench bench;
+  const std::string run = "--micro-batch 6 --save-every 4 --output out --metrics m.jsonl ";
+  const std::string one = fmt::format("ZEROTH_RUN={} DS_ACCELERATOR=cpu ", kRun);
+  const auto result = bench.shell(fmt::format(
+      "{0} ZEROTH_ROUND=0 \"$FINETUNE\" {1} {2} --steps 100000 > said 2>&1 & pid=$!\n"
+      "until [ -e out/checkpoints/step-8 ] || ! kill -0 $pid; do sleep 0.01; done\n"
+      "kill -STOP $pid; until grep -q '^State:.T' /proc/$pid/status; do sleep 0.01; done\n"
+      "\"$FINETUNE\" {1} {2} --steps 9 --overwrite 2> stranger; echo stranger $?\n"
+      "steps=$(($(ls out/checkpoints | grep -o '^step-[0-9]*$' | cut -c6- | sort -n | tail -1) + "
+      "3))\n"
+      "{0} ZEROTH_ROUND=1 \"$FINETUNE\" {1} {2} --steps $steps; echo next $?\n"
+      "sums() {{ find out m.jsonl -type f | sort | xargs cksum; }}; sums > before\n"
+      "kill -CONT $pid; wait $pid; echo old $?; sums | cmp - before && echo nothing was written",
+      one, kEndless, run));
+  CAPTURE(result.out);
+  CAPTURE(result.err);
+  CHECK(has(result.out, "stranger 1\n"));
+  CHECK(has(bench.read("stranger"), "out is the output of a run that goes on (process "));
+  CHECK(has(result.out, "next 0\n"));
+  CHECK(has(result.out, "old 1\n"));
+  CHECK(has(result.out, "nothing was written\n"));
+  const std::string said = bench.read("said");
+  CHECK_MESSAGE(has(said, "out was taken over by "), said);
+  CHECK_FALSE(fs::exists(bench / "out.zeroth-lock"));
+}
+
+// What it asks of the agents' store is in tests/comm/agree_round_test.cpp, without Python.
+TEST_CASE("under torchrun a run outlives the loss of a rank, and then that of an agent") {
+  const Workbench bench;
+  if (bench.shell("command -v torchrun").code != 0) {
+    MESSAGE("skipped: there is no torchrun in PATH");
+    return;
+  }
+  const std::string train = "--model model --seq-len 16 --data train.bin --lr 1e-3 --steps 600 ";
+  REQUIRE(bench.zeroth(2, train + "--micro-batch 6 --metrics whole.jsonl").code == 0);
+  const auto result = bench.shell(
+      fmt::format(
+          "export DS_ACCELERATOR=cpu CUDA_VISIBLE_DEVICES= OMP_NUM_THREADS=1\n"
+          "agent() {{ exec torchrun --no-python --nnodes 1:2 --nproc-per-node 1 --max-restarts 3 "
+          "--rdzv-backend c10d --rdzv-endpoint 127.0.0.1:{} --rdzv-id run --rdzv-conf "
+          "last_call_timeout=4,keep_alive_interval=1,is_host=$1 \"$FINETUNE\" {} --micro-batch 6 "
+          "--save-every 20 --save-sync --resume auto --output out --metrics m.jsonl; }}\n"
+          "agent 1 > a 2>&1 & a=$!; sleep 1; agent 0 > b 2>&1 & b=$!\n"
+          "upto() {{ until grep -q \"\\\"step\\\":$1,\\\"loss\" m.jsonl 2> /dev/null || ! kill -0 "
+          "$a; "
+          "do sleep 0.05; done; }}\n"
+          "begun() {{ until [ $(grep -c '\"round\"' m.jsonl) -ge $1 ] || ! kill -0 $a; do sleep "
+          "0.05; "
+          "done; }}\n"
+          "upto 30; kill -9 $(cat /proc/$b/task/*/children); begun 2; upto 200\n"
+          "kill -9 $b $(cat /proc/$b/task/*/children); wait $a",
+          free_port(), train),
+      std::chrono::minutes(5));
+  CHECK_MESSAGE(result.code == 0, bench.read("a"));
+  CHECK(of_rows(bench.rows("m.jsonl", "round"), "ranks") == Numbers{2, 2, 1});
+  const auto whole = losses(bench.steps("whole.jsonl")), seen = losses(bench.steps("m.jsonl"));
+  REQUIRE(seen.size() == whole.size());
+  for (size_t i = 0; i < whole.size(); ++i) {
+    CHECK(seen[i] == doctest::Approx(whole[i]).epsilon(1e-3));
+  }
+}
+
+}  // namespace zeroth::trainer

@@ -1,0 +1,114 @@
+#include "trainer/round_record.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/folder.h"
+#include "base/json.h"
+#include "base/json_view.h"
+#include "base/printable.h"
+#include "base/process_limits.h"
+#include "base/replace_file.h"
+
+namespace zeroth::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kVersion = 1;
+constexpr size_t kMostRounds = 1000;
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 4;
+constexpr JsonLimits kLimits = {.bytes = size_t{4} << 20, .values = 20'000};
+
+// The number of steps stands last and has so many places, so that it can be written in place.
+constexpr int kPlaces = 19;
+constexpr std::string_view kEnd = "}\n";
+
+nlohmann::ordered_json json_of(const RoundRow& row) {
+  return {{"round", row.round}, {"hosts", row.hosts},
+          {"ranks", row.ranks}, {"cause", row.cause},
+          {"step", row.step},   {"lost", row.lost ? nlohmann::ordered_json(*row.lost) : nullptr}};
+}
+
+RoundRow row_of(const JsonView& view) {
+  RoundRow row{.round = view.at("round").integer(0, kMost),
+               .hosts = view.at("hosts").integer(1, kMost),
+               .ranks = view.at("ranks").integer(1, kMost),
+               .cause = printable(view.at("cause").text()),
+               .step = view.at("step").integer(0, kMost)};
+  if (const auto lost = view.find("lost")) row.lost = lost->integer(0, kMost);
+  return row;
+}
+
+RoundRecord record_of(const JsonView& view) {
+  (void)view.at("version").integer(kVersion, kVersion);
+  RoundRecord record{.run = view.at("run").text(),
+                     .batch = view.at("train_batch_size").integer(1, kMost),
+                     .micro_batch = view.at("micro_batch").integer(1, kMost),
+                     .run_name = view.at("run_name").text(),
+                     .step = view.at("step").integer(0, kMost)};
+  const JsonView rounds = view.at("rounds");
+  for (size_t i = 0; i < rounds.size(); ++i) record.rounds.push_back(row_of(rounds.at(i)));
+  return record;
+}
+
+}  // namespace
+
+std::string RoundRecord::text() const {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (size_t i = rounds.size() - std::min(rounds.size(), kMostRounds); i < rounds.size(); ++i) {
+    rows.push_back(json_of(rounds[i]));
+  }
+  std::string all =
+      nlohmann::ordered_json{{"version", kVersion},       {"run", run},
+                             {"train_batch_size", batch}, {"micro_batch", micro_batch},
+                             {"run_name", run_name},      {"rounds", std::move(rows)}}
+          .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  all.pop_back();  // its closing brace
+  return fmt::format("{},\"step\":{:{}}{}", all, step, kPlaces, kEnd);
+}
+
+RoundRecord parse_rounds(const std::string& text) {
+  const nlohmann::json tree = parse_json(text, {.name = kRoundFile, .limits = kLimits});
+  try {
+    return record_of(JsonView(tree));
+  } catch (const Error& error) {
+    throw Error("{}: {}", kRoundFile, error.what());
+  }
+}
+
+std::optional<RoundRecord> read_rounds(const fs::path& output) {
+  const fs::path path = output / kRoundFile;
+  std::error_code unknown;
+  if (!fs::exists(path, unknown)) return std::nullopt;
+  const nlohmann::json tree = read_json({.name = path.string(), .limits = kLimits});
+  try {
+    return record_of(JsonView(tree));
+  } catch (const Error& error) {
+    throw Error("{}: {}", path.string(), error.what());
+  }
+}
+
+RoundFile::RoundFile(const fs::path& output, const RoundRecord& record) {
+  Folder::make(output);
+  const fs::path path = output / kRoundFile;
+  const std::string text = record.text();
+  replace_file(path, text);
+  file_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (file_.get() < 0) throw Error("{}: {}", path.string(), system_reason(errno));
+  place_ = std::ssize(text) - std::ssize(kEnd) - kPlaces;
+}
+
+void RoundFile::step(int64_t step) {
+  const std::string text = fmt::format("{:{}}", step, kPlaces);
+  [[maybe_unused]] const ssize_t ignored = ::pwrite(file_.get(), text.data(), text.size(), place_);
+}
+
+}  // namespace zeroth::trainer
