@@ -1,10 +1,10 @@
 // Program `comm-bench`: how fast the groups of a run are, as `zeroth --num_gpus 2 comm-bench`.
 //
-//   comm-bench [--tensor N] [--most MIB] [--plain]
+//   comm-bench [--tensor N] [--least KIB] [--most MIB] [--rounds N] [--only NAME] [--plain]
 //
 // For the ranks of the world, those that share layers (N of them) and those that do not: every
-// collective of fp32 tensors from 4 KiB to MIB (64), the mean of several, blocking. Bandwidths as
-// comm/comm_log.h defines them. --plain: beside Gloo over all ranks, without shared memory (CPU).
+// collective of fp32 tensors from 4 KiB to MIB (64), blocking; medians of rounds. Bandwidths as
+// comm/comm_log.h defines them. --plain: in turns with Gloo over all ranks, without shared memory.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
@@ -13,8 +13,10 @@
 #include <cstdio>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -32,12 +34,14 @@ namespace {
 
 using namespace zeroth;
 
-constexpr double kSecondsPerRow = 0.3;
-constexpr int64_t kLeastBytes = 4 << 10;
+constexpr double kSecondsPerRound = 0.1;
 
 struct Options {
   int tensor = 1;
+  int64_t least_bytes = 4 << 10;
   int64_t most_bytes = 64 << 20;
+  int rounds = 3;
+  std::string only;  // a collective; empty: all
   bool plain = false;
 };
 
@@ -45,7 +49,10 @@ constexpr const char* kHelp =
     "How fast the groups of a run are: zeroth --num_gpus 2 comm-bench\n\n"
     "  --tensor N   ranks that share layers are a group, too, as are those that do not\n"
     "  --most MIB   of the largest tensors (64)\n"
-    "  --plain      beside Gloo over all ranks, without shared memory (CPU)\n";
+    "  --least KIB  of the smallest ones (4); each size is four times the one before\n"
+    "  --rounds N   of which the median is told (3)\n"
+    "  --only NAME  one collective, as all_reduce\n"
+    "  --plain      in turns with Gloo over all ranks, without shared memory (CPU)\n";
 
 Options options_of(int argc, char** argv) {
   Options options;
@@ -60,10 +67,16 @@ Options options_of(int argc, char** argv) {
       options.tensor = static_cast<int>(number());
     } else if (flag == "--most") {
       options.most_bytes = number() << 20;
+    } else if (flag == "--least") {
+      options.least_bytes = number() << 10;
+    } else if (flag == "--rounds") {
+      options.rounds = static_cast<int>(number());
+    } else if (flag == "--only" && i + 1 < argc) {
+      options.only = argv[++i];
     } else if (flag == "--plain") {
       options.plain = true;
     } else {
-      throw Error("comm-bench: what is {}? It takes --tensor N, --most MIB and --plain", flag);
+      throw Error("comm-bench: what is {}? See comm-bench --help", flag);
     }
   }
   return options;
@@ -75,25 +88,40 @@ void wait_for_device(const torch::Tensor& tensor) {
 }
 
 // Seconds of one call on the slowest rank; every rank makes the same number of them.
-double seconds_per_call(comm::Group& group, const torch::Tensor& probe,
-                        const std::function<void()>& call) {
-  const auto slowest = [&](double seconds) {
-    const torch::Tensor most = torch::full({1}, seconds, probe.options());
-    group.all_reduce(most, comm::Reduce::kMax).wait();
+class Timing {
+ public:
+  Timing(comm::Group& group, torch::Tensor probe, std::function<void()> call)
+      : group_(group), probe_(std::move(probe)), call_(std::move(call)) {
+    run(2);
+    const double once = slowest(run(3) / 3);
+    count_ = std::clamp<int64_t>(static_cast<int64_t>(kSecondsPerRound / once), 1, 10'000);
+  }
+  void round() { rounds_.push_back(slowest(run(count_) / static_cast<double>(count_))); }
+  double median() {
+    std::sort(rounds_.begin(), rounds_.end());
+    return rounds_[rounds_.size() / 2];
+  }
+
+ private:
+  double slowest(double seconds) {
+    const torch::Tensor most = torch::full({1}, seconds, probe_.options());
+    group_.all_reduce(most, comm::Reduce::kMax).wait();
     return most.item<double>();
-  };
-  const auto run = [&](int64_t count) {
+  }
+  double run(int64_t count) {
     slowest(0);
     const auto start = std::chrono::steady_clock::now();
-    for (int64_t i = 0; i < count; ++i) call();
-    wait_for_device(probe);
+    for (int64_t i = 0; i < count; ++i) call_();
+    wait_for_device(probe_);
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  };
-  run(2);
-  const double once = slowest(run(3) / 3);
-  const auto count = std::clamp<int64_t>(static_cast<int64_t>(kSecondsPerRow / once), 3, 10'000);
-  return slowest(run(count) / static_cast<double>(count));
-}
+  }
+
+  comm::Group& group_;
+  torch::Tensor probe_;
+  std::function<void()> call_;
+  int64_t count_;
+  std::vector<double> rounds_;
+};
 
 struct Verb {
   std::string name;  // as CommLog's
@@ -109,28 +137,47 @@ std::vector<Verb> verbs_of(comm::Group& group, const torch::Tensor& whole,
           {"all_to_all", [=, &group] { group.all_to_all(other, whole).wait(); }}};
 }
 
+void print_head(const std::string& name, int ranks, bool beside) {
+  fmt::print("{}: {}\n{:16}{:>10}{:>12}", name, counted(ranks, "rank"), "collective", "size", "us");
+  if (beside) fmt::print("{:>12}{:>8}", "plain us", "ratio");
+  fmt::print("{:>16}{:>14}{:>14}\n", "algorithm GB/s", "bus GB/s", "sent");
+}
+
+// `plain`: in turns with `group`; may be null.
 void measure(const std::string& name, comm::Group& group, torch::Device device, bool tells,
-             int64_t most_bytes) {
+             const Options& options, comm::Group* plain = nullptr) {
   if (group.size() == 1) return;
-  if (tells)
-    fmt::print("{}: {}\n{:16}{:>10}{:>12}{:>16}{:>14}{:>14}\n", name, counted(group.size(), "rank"),
-               "collective", "size", "us", "algorithm GB/s", "bus GB/s", "sent");
-  for (int64_t bytes = kLeastBytes; bytes <= most_bytes; bytes *= 4) {
+  if (tells) print_head(name, group.size(), plain != nullptr);
+  for (int64_t bytes = options.least_bytes; bytes <= options.most_bytes; bytes *= 4) {
     const int64_t part_numel = std::max<int64_t>(1, bytes / 4 / group.size());
     const auto zeros = [&](int64_t n) { return torch::zeros({n}, device); };
     const torch::Tensor whole = zeros(part_numel * group.size()), other = torch::zeros_like(whole);
     const torch::Tensor part = zeros(part_numel);
-    for (const Verb& verb : verbs_of(group, whole, other, part)) {
-      const double seconds = seconds_per_call(group, part, verb.call);
+    const std::vector<Verb> verbs = verbs_of(group, whole, other, part);
+    const std::vector<Verb> theirs =
+        plain ? verbs_of(*plain, whole, other, part) : std::vector<Verb>();
+    for (size_t i = 0; i < verbs.size(); ++i) {
+      const Verb& verb = verbs[i];
+      if (!options.only.empty() && verb.name != options.only) continue;
+      Timing ours(group, part, verb.call);
+      std::optional<Timing> beside;
+      if (plain) beside.emplace(*plain, part, theirs[i].call);
+      for (int round = 0; round < options.rounds; ++round) {
+        ours.round();
+        if (beside) beside->round();
+      }
       const comm::CommTimes before = group.times();
       verb.call();
       const int64_t sent = group.times().bytes_sent - before.bytes_sent;
+      const double seconds = ours.median();
       const auto speed = comm::CommLog::bandwidth(
           {verb.name, static_cast<int64_t>(whole.nbytes()), group.size()}, seconds);
-      if (tells)
-        fmt::print("{:16}{:>10}{:>12.1f}{:>16.3f}{:>14.3f}{:>14}\n", verb.name,
-                   format_bytes(static_cast<int64_t>(whole.nbytes())), seconds * 1e6,
-                   speed.algorithm, speed.bus, format_bytes(sent));
+      if (!tells) continue;
+      fmt::print("{:16}{:>10}{:>12.1f}", verb.name,
+                 format_bytes(static_cast<int64_t>(whole.nbytes())), seconds * 1e6);
+      if (beside)
+        fmt::print("{:>12.1f}{:>8.2f}", beside->median() * 1e6, beside->median() / seconds);
+      fmt::print("{:>16.3f}{:>14.3f}{:>14}\n", speed.algorithm, speed.bus, format_bytes(sent));
     }
     std::fflush(stdout);
   }
@@ -156,25 +203,24 @@ void bench(const Options& options, const comm::RankEnv& env) {
   for (const std::string& note : mesh->notes()) {
     if (tells) fmt::print("note: {}\n", note);
   }
-  const auto on = [&](const std::string& name, comm::Group& group) {
-    measure(name, group, mesh->device(), tells, options.most_bytes);
-  };
-  on("world", mesh->world());
-  if (options.tensor > 1) {
-    on("data", mesh->data());
-    on("tensor", mesh->group({comm::Axis::kTensor}));
-  }
-  if (!options.plain) return;
-  if (mesh->hosts().size() == 1 || !mesh->device().is_cpu())
-    throw Error("comm-bench: --plain compares ranks of several machines on the CPU");
   // On several machines the store is served as long as rank 0's mesh lives.
-  comm::RankEnv again = env;
-  again.agent_store = true;
-  ++again.attempt;
-  const auto met = comm::meet(again);
-  const auto group = plain_gloo(env, met.key_store);
-  on("world, plain Gloo", *group);
-  mesh->world().all_reduce(torch::zeros({1})).wait();  // nobody leaves while others measure
+  std::unique_ptr<comm::Group> plain;
+  if (options.plain) {
+    if (mesh->hosts().size() < 2 || !mesh->device().is_cpu())
+      throw Error("comm-bench: --plain compares ranks of several machines on the CPU");
+    comm::RankEnv again = env;
+    again.agent_store = true;
+    ++again.attempt;
+    plain = plain_gloo(env, comm::meet(again).key_store);
+  }
+  measure("world", mesh->world(), mesh->device(), tells, options, plain.get());
+  if (options.tensor > 1) {
+    measure("data", mesh->data(), mesh->device(), tells, options);
+    measure("tensor", mesh->group({comm::Axis::kTensor}), mesh->device(), tells, options);
+  }
+  mesh->world()
+      .all_reduce(torch::zeros({1}, mesh->device()))
+      .wait();  // nobody leaves while others measure
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "comm/call.h"
+#include "comm/swap_thread.h"
 #include "comm/time_limit.h"
 #include "device/events.h"
 
@@ -243,16 +244,16 @@ c10::intrusive_ptr<c10d::Work> hand_over(const Collective& collective, c10d::Bac
   throw InternalError("a collective of no kind");
 }
 
-class C10dGroup final : public Group {
+class BackendGroup final : public C10dGroup {
  public:
-  C10dGroup(c10::intrusive_ptr<c10d::Backend> backend, C10dGroupOptions options)
+  BackendGroup(c10::intrusive_ptr<c10d::Backend> backend, C10dGroupOptions options)
       : state_(std::make_shared<State>()) {
     state_->backend = std::move(backend);
     state_->options = std::move(options);
   }
 
   // Other ranks may hold it up: the watchdog sees to it that it ends.
-  ~C10dGroup() override {
+  ~BackendGroup() override {
     const auto watchdog = state_->options.watchdog;
     if (!watchdog) return;
     const auto guard =
@@ -280,33 +281,46 @@ class C10dGroup final : public Group {
 
   Pending issue(const Collective& collective) override {
     require_fit(collective, size());
-    const Call call(collective);
+    return hand(Call(collective), collective.out.device(),
+                [&] { return hand_over(collective, *state_->backend); });
+  }
+
+  Pending swap(const torch::Tensor& out, const torch::Tensor& in, std::string_view what) override {
+    ZEROTH_CHECK(size() == 2 && out.numel() == in.numel(), "{} ranks, {} and {} elements", size(),
+                 out.numel(), in.numel());
+    Call call({Collective::Kind::kAllToAll, out, in, what});
+    call.kind = "exchange";
+    if (!swaps_) swaps_ = std::make_unique<SwapThread>(state_->backend);
+    return hand(call, out.device(), [&] { return swaps_->swap(out, in); });
+  }
+
+ private:
+  template <typename Start>
+  Pending hand(const Call& call, torch::Device device, Start&& start) {
     const uint64_t number = ++state_->issued;
     if (state_->options.table) state_->options.table->issue(number, call.describe());
     state_->times.bytes += call.bytes;
     ++state_->times.collectives;
     try {
-      if (!state_->options.watchdog) {
-        return Pending(
-            std::make_shared<HostPending>(state_, hand_over(collective, *state_->backend), call));
-      }
-      DeviceWaits::Span span = state_->device_waits.issue(collective.out.device());
-      auto work = hand_over(collective, *state_->backend);
+      if (!state_->options.watchdog)
+        return Pending(std::make_shared<HostPending>(state_, start(), call));
+      DeviceWaits::Span span = state_->device_waits.issue(device);
+      auto work = start();
       return Pending(std::make_shared<DevicePending>(state_, work, std::move(span), call));
     } catch (const std::exception& cause) {
       state_->fail(call, number, cause);
     }
   }
 
- private:
   std::shared_ptr<State> state_;
+  std::unique_ptr<SwapThread> swaps_;  // from the first one on
 };
 
 }  // namespace
 
-std::unique_ptr<Group> make_c10d_group(c10::intrusive_ptr<c10d::Backend> backend,
-                                       C10dGroupOptions options) {
-  return std::make_unique<C10dGroup>(std::move(backend), std::move(options));
+std::unique_ptr<C10dGroup> make_c10d_group(c10::intrusive_ptr<c10d::Backend> backend,
+                                           C10dGroupOptions options) {
+  return std::make_unique<BackendGroup>(std::move(backend), std::move(options));
 }
 
 }  // namespace zeroth::comm

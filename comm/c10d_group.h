@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <string_view>
 
 #include "comm/group.h"
 #include "comm/host_progress.h"
@@ -29,8 +30,17 @@ struct C10dGroupOptions {
   std::function<std::unique_ptr<Group>(const Partition&)> split = {};
 };
 
+// A Group over a backend whose ranks can also exchange tensors by pairs.
+class C10dGroup : public Group {
+ public:
+  // out [n] = the other rank's `in` [n], in a group of two. They share no memory. As
+  // Group::issue().
+  virtual Pending swap(const torch::Tensor& out, const torch::Tensor& in,
+                       std::string_view what) = 0;
+};
+
 // Takes shared ownership of the backend.
-std::unique_ptr<Group> make_c10d_group(c10::intrusive_ptr<c10d::Backend> backend,
-                                       C10dGroupOptions options);
+std::unique_ptr<C10dGroup> make_c10d_group(c10::intrusive_ptr<c10d::Backend> backend,
+                                           C10dGroupOptions options);
 
 }  // namespace zeroth::comm

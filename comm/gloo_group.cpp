@@ -5,7 +5,6 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "base/error.h"
-#include "comm/c10d_group.h"
 #include "comm/call.h"
 
 namespace zeroth::comm {
@@ -36,8 +35,8 @@ std::unique_ptr<Group> split_gloo(const c10::intrusive_ptr<c10d::Store>& store, 
 
 }  // namespace
 
-std::unique_ptr<Group> make_gloo_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
-                                       int size, const GlooOptions& options) {
+std::unique_ptr<C10dGroup> make_gloo_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                           int size, const GlooOptions& options) {
   try {
     auto settings = c10d::ProcessGroupGloo::Options::create(options.timeout);
     settings->devices.push_back(device_of(options));

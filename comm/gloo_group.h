@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "comm/group.h"
+#include "comm/c10d_group.h"
 #include "comm/host_progress.h"
 #include "comm/rank_table.h"
 
@@ -27,7 +27,7 @@ struct GlooOptions {
 };
 
 // Collective. Throws an Error that names rank and address when the ranks do not connect in time.
-std::unique_ptr<Group> make_gloo_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
-                                       int size, const GlooOptions& options);
+std::unique_ptr<C10dGroup> make_gloo_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                           int size, const GlooOptions& options);
 
 }  // namespace zeroth::comm

@@ -1,5 +1,6 @@
 #include "comm/hierarchical_group.h"
 
+#include <array>
 #include <numeric>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <utility>
@@ -67,7 +68,8 @@ class HierarchicalGroup final : public Group {
 
   CommTimes times() const override {
     CommTimes times = *times_;
-    for (const auto& leg : {legs_->in, legs_->across, legs_->out}) {
+    for (const Group* leg :
+         std::array<const Group*, 3>{legs_->in.get(), legs_->across.get(), legs_->out.get()}) {
       const CommTimes of_leg = leg->times();
       times.working_s += of_leg.working_s;
       times.waiting_s += of_leg.waiting_s;
@@ -138,8 +140,8 @@ std::unique_ptr<Group> in_machine(const Ground& ground, const Partition& local) 
   return make_shared_memory_part(*ground.host, local, place, ground.shared_memory());
 }
 
-std::unique_ptr<Group> between_machines(const Ground& ground, const Partition& partition,
-                                        const HostLayout& layout) {
+std::unique_ptr<C10dGroup> between_machines(const Ground& ground, const Partition& partition,
+                                            const HostLayout& layout) {
   const std::vector<int>& part = partition.part_of(ground.rank);
   GlooOptions options{.address = ground.options.address,
                       .timeout = ground.options.timeout,

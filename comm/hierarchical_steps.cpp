@@ -55,9 +55,9 @@ class Builder {
   // The number of the step.
   int add(Leg leg, int after, const Collective& part, std::function<void()> end = {}) {
     const auto begin = [legs = legs_, what = what_, leg, part = Collective(part)]() mutable {
-      const auto& group = leg == Leg::kIn ? legs->in : leg == Leg::kOut ? legs->out : legs->across;
       part.what = *what;
-      return group->issue(part);
+      if (leg == Leg::kAcross) return legs->across->issue(part);
+      return (leg == Leg::kIn ? legs->in : legs->out)->issue(part);
     };
     made_.steps.push_back({leg, after, begin, std::move(end)});
     return static_cast<int>(made_.steps.size()) - 1;
@@ -67,6 +67,33 @@ class Builder {
              std::function<void()> end = {}) {
     if (leg == Leg::kAcross) made_.bytes_sent += bytes(in) * (hosts_ - 1);
     return add(leg, after, {Collective::Kind::kAllGather, out, in, {}}, std::move(end));
+  }
+  // Between two machines: out = the other's `in`.
+  int swap(int after, const torch::Tensor& out, const torch::Tensor& in) {
+    made_.bytes_sent += bytes(in);
+    const auto begin = [=, legs = legs_, what = what_] {
+      return legs->across->swap(out, in, *what);
+    };
+    made_.steps.push_back({Leg::kAcross, after, begin});
+    return static_cast<int>(made_.steps.size()) - 1;
+  }
+  // Between two machines: out = the sum of `own` and the other's `sent`, in the order of machines.
+  // What comes in has memory only while it is on its way: that stays in the cache.
+  int swap_sum(int after, const torch::Tensor& out, const torch::Tensor& own,
+               const torch::Tensor& sent) {
+    made_.bytes_sent += bytes(sent);
+    const auto others = std::make_shared<torch::Tensor>();
+    const auto begin = [=, legs = legs_, what = what_] {
+      *others = torch::empty_like(sent);
+      return legs->across->swap(*others, sent, *what);
+    };
+    const auto end = [=, op = call_.op, first = host_ == 0] {
+      torch::Tensor scratch;
+      reduce_parts(op, out, {first ? own : *others, first ? *others : own}, scratch);
+      others->reset();
+    };
+    made_.steps.push_back({Leg::kAcross, after, begin, end});
+    return static_cast<int>(made_.steps.size()) - 1;
   }
   int exchange(int after, const torch::Tensor& out, const torch::Tensor& in,
                std::function<void()> end) {
@@ -100,6 +127,7 @@ class Builder {
   }
   // Each machine sends all of it to each other: with two of them no more than any other way.
   int reduce_whole(int after, const torch::Tensor& part) {
+    if (hosts_ == 2) return swap_sum(after, part, part, part);
     const torch::Tensor rows = torch::empty({hosts_ * part.numel()}, part.options());
     return gather(Leg::kAcross, after, rows, part,
                   [=, op = call_.op] { reduce_rows(op, part, rows); });
@@ -176,6 +204,13 @@ class Builder {
   // The rows of other machines, of which each rank hands on those of its number. `rows`: [machine,
   // number, elements], each row contiguous.
   void gather_piece(const torch::Tensor& rows, const torch::Tensor& in) {
+    if (hosts_ == 2) {
+      const torch::Tensor of_host = rows[1 - host_];
+      const int across = swap(-1, of_host[local_], in);
+      for (int local = 0; local < per_host_; ++local)
+        add(Leg::kOut, across, broadcast_of(of_host[local], local));
+      return;
+    }
     const torch::Tensor same = torch::empty({hosts_ * in.numel()}, in.options());
     const int across =
         gather(Leg::kAcross, -1, same, in, [=, hosts = hosts_, own = host_, local = local_] {
@@ -205,6 +240,10 @@ class Builder {
                      row(in, host, per_host_ * n),
                      {}});
       }
+    }
+    if (hosts_ == 2) {
+      swap_sum(after, out, row(own, host_, n), row(own, 1 - host_, n));
+      return;
     }
     const torch::Tensor rows = torch::empty_like(own);
     exchange(after, rows, own, [=] { reduce_rows(Reduce::kSum, out, rows); });

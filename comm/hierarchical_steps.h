@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/c10d_group.h"
 #include "comm/group.h"
 #include "comm/hosts.h"
 #include "comm/leg_queue.h"
@@ -17,7 +18,8 @@ namespace zeroth::comm {
 // The groups of a rank. `in` and `out` are both of the group's ranks on its machine; `across` is of
 // the ranks with its number on all machines. Where it is alone they are solo groups.
 struct Legs {
-  std::shared_ptr<Group> in, across, out;
+  std::shared_ptr<Group> in, out;
+  std::shared_ptr<C10dGroup> across;
   HostLayout layout;
 };
 

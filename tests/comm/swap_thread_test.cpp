@@ -1,0 +1,83 @@
+// Two ranks of a Gloo backend, as threads of this process.
+#include "comm/swap_thread.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <vector>
+
+#include "base/error.h"
+#include "comm/gloo_group.h"
+#include "tests/support/temp_folder.h"
+
+namespace zeroth::comm {
+namespace {
+
+void on_two(const std::function<void(C10dGroup&)>& fn,
+            std::chrono::milliseconds timeout = std::chrono::seconds(30)) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  const auto rank = [&](int number) {
+    fn(*make_gloo_group(store, number, 2, {.address = "127.0.0.1", .timeout = timeout}));
+  };
+  std::thread other(rank, 1);
+  rank(0);
+  other.join();
+}
+
+}  // namespace
+
+TEST_CASE("two ranks get each other's tensors, in the order of the calls, of any size") {
+  on_two([](C10dGroup& group) {
+    std::vector<torch::Tensor> in, out;
+    std::vector<Pending> pending;
+    for (const int64_t n : {1, 5, 100'000, 0, 4 << 20, 3}) {
+      in.push_back(torch::full({n}, 10 * std::ssize(in) + group.rank()));
+      out.push_back(torch::full({n}, -1));
+      pending.push_back(group.swap(out.back(), in.back(), {}));
+    }
+    for (size_t i = in.size(); i-- > 0;) {
+      pending[i].wait();
+      CHECK(out[i].eq(10 * static_cast<int64_t>(i) + 1 - group.rank()).all().item<bool>());
+    }
+    CHECK(group.times().collectives == 6);
+  });
+}
+
+TEST_CASE("swaps and other collectives of a group do not disturb each other") {
+  on_two([](C10dGroup& group) {
+    const torch::Tensor in = torch::full({50'000}, group.rank() + 1), out = torch::empty_like(in);
+    const torch::Tensor sum = in.clone();
+    Pending swapped = group.swap(out, in, {});
+    group.all_reduce(sum).wait();
+    swapped.wait();
+    CHECK(sum.eq(3).all().item<bool>());
+    CHECK(out.eq(2 - group.rank()).all().item<bool>());
+  });
+}
+
+TEST_CASE("a swap with a rank that is gone, or does not come, ends with an error that names it") {
+  on_two(
+      [](C10dGroup& group) {
+        if (group.rank() == 1) return;
+        const torch::Tensor in = torch::ones({1000}), out = torch::empty_like(in);
+        Pending first = group.swap(out, in, "gradients");
+        Pending second = group.swap(torch::empty_like(in), in, "moments");
+        const std::string message = message_of<Error>([&] { first.wait(); });
+        CAPTURE(message);
+        CHECK(message.starts_with("rank 0 of 2: exchange of gradients (1000 elements) over "));
+        CHECK_FALSE(message_of<Error>([&] { second.wait(); }).empty());
+      },
+      std::chrono::seconds(2));
+}
+
+TEST_CASE("a group that is closed ends what is under way") {
+  on_two([](C10dGroup& group) {
+    if (group.rank() == 0) group.swap(torch::empty({1000}), torch::ones({1000}), {});
+  });
+}
+
+}  // namespace zeroth::comm
