@@ -18,16 +18,21 @@ constexpr int kTag = 0;  // Gloo keeps the order of those of one tag
 
 class SwapThread::Swap final : public c10d::Work {
  public:
-  Swap(c10d::Backend& backend, const torch::Tensor& out, const torch::Tensor& in) {
-    const int other = 1 - backend.getRank();
-    std::vector<torch::Tensor> to = {out}, from = {in};
-    received_ = backend.recv(to, other, kTag);
-    sent_ = backend.send(from, other, kTag);
-  }
+  Swap(const torch::Tensor& out, const torch::Tensor& in) : out_({out}), in_({in}) {}
 
+  void post(c10d::Backend& backend) {
+    const int other = 1 - backend.getRank();
+    try {
+      received_ = backend.recv(out_, other, kTag);
+      sent_ = backend.send(in_, other, kTag);
+    } catch (const std::exception&) {
+      refused_ = std::current_exception();
+    }
+  }
   // Blocks until both have ended.
   void run() {
     try {
+      if (refused_) std::rethrow_exception(refused_);
       if (!received_->wait(kNoTimeout) || !sent_->wait(kNoTimeout))
         throw Error("the group of this rank was closed");
       ended_->markCompleted();
@@ -41,7 +46,9 @@ class SwapThread::Swap final : public c10d::Work {
   }
   // Ends run(). From any thread.
   void give_up() {
-    for (const auto& half : {received_, sent_}) std::invoke(&c10d::Work::abort, *half);
+    for (const auto& half : {received_, sent_}) {
+      if (half) std::invoke(&c10d::Work::abort, *half);
+    }
   }
 
   bool isCompleted() override { return ended_->completed(); }
@@ -55,41 +62,66 @@ class SwapThread::Swap final : public c10d::Work {
   std::exception_ptr why() const { return ended_->exception_ptr(); }
 
  private:
+  std::vector<torch::Tensor> out_, in_;
   c10::intrusive_ptr<c10d::Work> received_, sent_;
+  std::exception_ptr refused_;
   c10::intrusive_ptr<c10::ivalue::Future> ended_ =
       c10::make_intrusive<c10::ivalue::Future>(c10::NoneType::get());
 };
 
 SwapThread::SwapThread(c10::intrusive_ptr<c10d::Backend> backend)
-    : backend_(std::move(backend)), thread_([this] { run(); }) {}
+    : backend_(std::move(backend)), posts_([this] { post(); }), waits_([this] { wait(); }) {}
 
 SwapThread::~SwapThread() {
   {
     const std::lock_guard lock(mutex_);
     leaves_ = true;
+  }
+  changed_.notify_all();
+  posts_.join();
+  {
+    const std::lock_guard lock(mutex_);
     for (const auto& swap : under_way_) swap->give_up();
   }
-  changed_.notify_one();
-  thread_.join();
+  waits_.join();
 }
 
 c10::intrusive_ptr<c10d::Work> SwapThread::swap(const torch::Tensor& out, const torch::Tensor& in) {
-  auto swap = c10::make_intrusive<Swap>(*backend_, out, in);
+  auto swap = c10::make_intrusive<Swap>(out, in);
   {
     const std::lock_guard lock(mutex_);
-    under_way_.push_back(swap);
+    asked_.push_back(swap);
   }
-  changed_.notify_one();
+  changed_.notify_all();
   return swap;
 }
 
-void SwapThread::run() {
+void SwapThread::post() {
+  for (;;) {
+    c10::intrusive_ptr<Swap> next;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return leaves_ || !asked_.empty(); });
+      if (asked_.empty()) return;
+      next = asked_.front();
+    }
+    next->post(*backend_);
+    {
+      const std::lock_guard lock(mutex_);
+      asked_.pop_front();
+      under_way_.push_back(next);
+    }
+    changed_.notify_all();
+  }
+}
+
+void SwapThread::wait() {
   std::exception_ptr failed;
   for (;;) {
     c10::intrusive_ptr<Swap> next;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return leaves_ || !under_way_.empty(); });
+      changed_.wait(lock, [this] { return !under_way_.empty() || (leaves_ && asked_.empty()); });
       if (under_way_.empty()) return;
       next = under_way_.front();
     }

@@ -17,8 +17,8 @@ namespace zeroth::comm {
 
 // Gloo lets a rank send only once the other has said, over the same connection, where to receive. A
 // rank that is late would say so behind all that it sends itself, and the two directions would take
-// turns: so receives are posted before sends, at once, by the thread that asks. One thread waits
-// for their ends.
+// turns: so receives are posted before sends. By a thread of its own, because Gloo's spins while
+// one that posts is off its core, as a rank's busy one often is; another waits for the ends.
 class SwapThread {
  public:
   explicit SwapThread(c10::intrusive_ptr<c10d::Backend> backend);
@@ -33,15 +33,18 @@ class SwapThread {
 
  private:
   class Swap;
+  using Queue = std::deque<c10::intrusive_ptr<Swap>>;
 
-  void run();
+  // Threads: what is asked for, one after the other; then what is under way.
+  void post();
+  void wait();
 
   c10::intrusive_ptr<c10d::Backend> backend_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<c10::intrusive_ptr<Swap>> under_way_;  // guarded by mutex_
-  bool leaves_ = false;                             // guarded by mutex_
-  std::thread thread_;
+  Queue asked_, under_way_;  // guarded by mutex_
+  bool leaves_ = false;      // guarded by mutex_
+  std::thread posts_, waits_;
 };
 
 }  // namespace zeroth::comm
