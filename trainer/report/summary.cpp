@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "base/units.h"
+#include "comm/link_speed.h"
 #include "engine/memory_check.h"
 #include "engine/start.h"
 #include "trainer/report/schedule_text.h"
@@ -237,7 +238,10 @@ SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory, const
     add("eval", eval_line(flags.eval_data.empty() ? flags.data : flags.eval_data, samples));
   }
   add("ranks", ranks_text(mesh, threads));
-  if (mesh.hosts().size() > 1) add("hosts", comm::list_of(mesh.hosts()));
+  if (mesh.hosts().size() > 1) {
+    add("hosts", comm::list_of(mesh.hosts()));
+    add("links", comm::text_of(comm::measure_links(mesh)));
+  }
   if (plan.config.tensor_parallel.size > 1) {
     add("mesh", mesh_line(engine::grid_shape(plan.config, mesh.world_size())));
   }
