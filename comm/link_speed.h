@@ -20,8 +20,8 @@ std::string text_of(const LinkSpeed& speed);
 // How large the next probe is after one of `bytes` took so long; 0: that one tells.
 int64_t next_probe(int64_t bytes, double seconds);
 
-// By all-gathers that grow until one takes tens of milliseconds: 0.4 s at most where 64 KiB take
-// less than 0.04. Of several machines. Collective. Throws as these do.
+// By all-gathers that grow until the next one might take more than 0.08 s: under 0.5 s together
+// where 64 KiB take less than that. Of several machines. Collective. Throws as these do.
 LinkSpeed measure_links(const Mesh& mesh);
 
 }  // namespace zeroth::comm
