@@ -20,6 +20,7 @@ constexpr int64_t kMostHistory = int64_t{64} << 20;
 constexpr char kBestLoss[] = "best.loss";
 constexpr char kBestStep[] = "best.step";
 constexpr char kBestSaved[] = "best.saved_step";
+constexpr char kOwed[] = "evaluation.owed";
 
 template <typename T>
 std::optional<T> value(const engine::ClientState& state, const char* name) {
@@ -62,6 +63,7 @@ Checkpoints::Loaded Checkpoints::load() {
   if (!done) throw Error("{} is gone", plan_.resumed->checkpoint.string());
   loaded.path = done->path;
   loaded.warnings = done->warnings;
+  loaded.owes_evaluation = value<int64_t>(done->client_state, kOwed).has_value();
   restore(done->client_state);
   last_saved_ = loaded.step;
   if (done->path.parent_path() == fs::weakly_canonical(folder_)) {
@@ -76,6 +78,13 @@ void Checkpoints::restore(const engine::ClientState& state) {
                  .step = value<int64_t>(state, kBestStep),
                  .saved_step = saved,
                  .folder = saved ? folder_of(*saved) : fs::path()});
+}
+
+// One that is made up for comes after its step was saved.
+void Checkpoints::evaluated(int64_t step, double loss) {
+  best_.evaluated(step, loss);
+  if (std::find(good_.begin(), good_.end(), step) != good_.end())
+    best_.saved(step, folder_of(step));
 }
 
 bool Checkpoints::due(int64_t step) const {
@@ -121,6 +130,7 @@ engine::CheckpointRequest Checkpoints::request(int64_t step, const WriteMore& wr
     request.client_state[kBestStep] = *best.step;
   }
   if (best.saved_step) request.client_state[kBestSaved] = *best.saved_step;
+  if (owes_evaluation_) request.client_state[kOwed] = int64_t{1};
   return request;
 }
 

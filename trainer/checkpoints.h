@@ -34,6 +34,7 @@ class Checkpoints {
     int64_t step = 0;
     std::filesystem::path path;
     std::string history;  // rank 0: what WriteMore wrote as kHistoryFile
+    bool owes_evaluation = false;
     std::vector<std::string> warnings;
   };
   Loaded load();
@@ -45,7 +46,9 @@ class Checkpoints {
   // For the time since the last one (--save-minutes), as this rank's clock has it.
   bool time_is_up() const;
   // Takes note of an evaluation; comes before due() of its step.
-  void evaluated(int64_t step, double loss) { best_.evaluated(step, loss); }
+  void evaluated(int64_t step, double loss);
+  // A signal has left out the evaluation that was due: the run that goes on makes up for it.
+  void owe_evaluation() { owes_evaluation_ = true; }
 
   // Returns what to tell. The checkpoint is good once confirm() is called: the model may be what
   // nobody can train on, and until that is known those before it stay. An Error where it could not
@@ -85,6 +88,7 @@ class Checkpoints {
   std::vector<int64_t> unconfirmed_;
   std::optional<int64_t> last_saved_;
   bool confirmed_beside_ = false;  // the one that is under way
+  bool owes_evaluation_ = false;
   double writing_seconds_ = 0;
   std::chrono::steady_clock::time_point last_start_, last_end_;
 };

@@ -58,6 +58,7 @@ void Trainer::go_on() {
     reporter_.warn(fmt::format("passed by: {}", warning));
   }
   done_ = loaded.step;
+  owes_evaluation_ = loaded.owes_evaluation && evaluation_due(done_);
   reporter_.go_on_from(loaded.history, done_);
   if (done_ != plan_.resumed->step) {
     reporter_.warn(fmt::format("goes on behind step {} instead of {}", done_, plan_.resumed->step));
@@ -72,8 +73,9 @@ bool Trainer::train() {
       [this] { return stop_.number() != 0; }, [this] { return checkpoints_.time_is_up(); });
   loader.seek({.step = done_, .sample = plan_.positions_after(done_)});
   reporter_.resume();
-  if (plan_.flags.cadences.evaluate_first && done_ == 0 && evaluate(0)) {
-    report_stop(0, fate_of_model());
+  const bool first = plan_.flags.cadences.evaluate_first && done_ == 0;
+  if ((first || owes_evaluation_) && evaluate(done_)) {
+    report_stop(done_, fate_of_model());
     return true;
   }
   while (done_ < plan_.samples.total_steps) {
@@ -95,7 +97,11 @@ bool Trainer::train() {
 }
 
 bool Trainer::evaluate_and_save(const engine::StepStats& stats) {
-  if (stats.end_wanted || (evaluation_due(stats.step) && evaluate(stats.step))) return true;
+  const bool evaluates = evaluation_due(stats.step);
+  if (stats.end_wanted || (evaluates && evaluate(stats.step))) {
+    if (evaluates) checkpoints_.owe_evaluation();
+    return true;
+  }
   const bool time = stats.save_wanted && stats.step != plan_.samples.total_steps;
   if (time || checkpoints_.due(stats.step)) save_on_the_way(stats.step);
   return false;

@@ -68,7 +68,8 @@ class Trainer {
   int64_t done_ = 0;          // steps
   int64_t failed_saves_ = 0;  // in a row
   bool best_is_placed_ = false;
-  std::string last_loss_;  // what is wrong with it; empty when it is finite
+  bool owes_evaluation_ = false;  // the run before, after its last step
+  std::string last_loss_;         // what is wrong with it; empty when it is finite
 };
 
 }  // namespace zeroth::trainer

@@ -158,6 +158,27 @@ TEST_CASE("a signal leaves an evaluation on the way, and the model is saved") {
   CHECK(bench.evaluations("m.jsonl").empty());
 }
 
+TEST_CASE("a run that goes on makes up for the evaluation that a signal left out") {
+  const Workbench bench;
+  write_long_evaluation(bench);
+  const std::string train =
+      "--model model --data train.bin --seq-len 16 --global-batch 4 --steps 4 --eval-every 2 "
+      "--eval-data long.bin --max-eval-samples 6000 --save-every 4 --load_best_model_at_end True ";
+  REQUIRE(bench.finetune(train + "--metrics whole.jsonl --output whole").code == 0);
+  const auto result = bench.shell(fmt::format(
+      "{} \"$FINETUNE\" {} --metrics m.jsonl --output out & pid=$!\n"
+      "until grep -q '\"step\": *2,' m.jsonl 2> /dev/null || ! kill -0 $pid; do sleep 0.01; done\n"
+      "kill -TERM $pid; wait $pid",
+      kDefault, train));
+  REQUIRE_MESSAGE(result.code == 143, result.out << result.err);
+  REQUIRE(bench.evaluations("m.jsonl").empty());
+  const auto again = bench.finetune(train + "--metrics m.jsonl --output out --resume");
+  REQUIRE_MESSAGE(again.code == 0, again.err);
+  const auto found = bench.evaluations("m.jsonl"), whole = bench.evaluations("whole.jsonl");
+  REQUIRE(found.size() == 2);
+  for (size_t i = 0; i < 2; ++i) CHECK(found[i]["eval_loss"] == whole[i]["eval_loss"]);
+}
+
 TEST_CASE("a signal to one rank alone leaves an evaluation that is all that a run does") {
   const Workbench bench;
   write_long_evaluation(bench);
