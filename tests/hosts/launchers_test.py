@@ -1,0 +1,195 @@
+"""Two hosts of two ranks each, started in every way that there is, train as one host of four does; arguments and
+variables reach all ranks byte for byte.
+
+usage: launchers_test.py BUILD_FOLDER
+"""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import unittest
+
+import playground
+import tiny_run
+from tiny_run import Job, differences, strategy
+
+BUILD = pathlib.Path(sys.argv[-1]).resolve()
+ZEROTH, FINETUNE, ECHO = (BUILD / "bin" / name for name in ("zeroth", "finetune", "tests/rank_program"))
+FULL = "ZEROTH_TEST_FULL" in os.environ
+LIMIT = 60
+
+WORDS = ["I am 6' tall", 'I am 72" tall', '"translate English to Romanian: "',
+         "I'm going to tell them \"DeepSpeed is the best\"", "", "$HOME `id` $(id) \\ %n %% !! * ~", "two\nlines\ttab",
+         "caf\u00e9 \u2603", b"\xff\xfe", "-x", "--", ";&|<>(){}[]#"]
+VARIABLES = {"ODD_SLURM": "64(x2)", "ODD_TEXT": "I'm 72\" $HOME `id` %n \\ #;", "ODD_PATH": "/a b:/c"}
+LAUNCHERS = {"ssh": ["ssh"], "pdsh": ["pdsh"], "openmpi": ["mpirun.openmpi", "orted"], "mpich": ["mpirun.mpich"],
+             "slurm": ["slurmctld", "slurmd", "srun", "sinfo"]}
+
+
+class Slurm:
+    """A controller on the head, and a node on each host."""
+
+    def __init__(self, hosts):
+        (GROUND.folder / "slurm").mkdir()
+        nodes = "".join(f"NodeName={host.name} NodeAddr={host.address} CPUs=2 State=UNKNOWN\n" for host in hosts)
+        self.conf = GROUND.write("slurm.conf", f"""ClusterName=test
+SlurmctldHost=head
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/none
+CredType=cred/none
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+SwitchType=switch/none
+SelectType=select/linear
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+StateSaveLocation={GROUND.folder}/slurm
+SlurmctldPidFile={GROUND.folder}/slurm/pid
+SlurmdSpoolDir=/run/spool
+SlurmdPidFile=/run/slurmd.pid
+{nodes}PartitionName=main Nodes=ALL Default=YES State=UP
+""")
+        self.environment = {**os.environ, "SLURM_CONF": str(self.conf)}
+        self.daemons = [self.start(GROUND.folder / "slurm.log", ["slurmctld", "-D", "-f", self.conf])]
+        for host in hosts:
+            words = ["env", f"SLURM_CONF={self.conf}", "slurmd", "-D", "-f", self.conf, "-N", host.name]
+            self.daemons.append(self.start(GROUND.folder / f"{host.name}.log", host.enter(*words)))
+
+    def start(self, log, words):
+        with open(log, "w") as file:
+            return subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=file,
+                                    stderr=subprocess.STDOUT, env=self.environment)
+
+    def is_up(self):
+        said = subprocess.run(["sinfo", "-h", "-N", "-o", "%t"], env=self.environment, capture_output=True, text=True)
+        return said.stdout.split() == ["idle", "idle"]
+
+    def end(self):
+        for daemon in reversed(self.daemons):
+            daemon.terminate()
+            try:
+                daemon.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+
+
+def mpirun_of(kind):
+    """PATH with the mpirun of one kind first: where several are installed only one has the name."""
+    script = GROUND.write(f"{kind}/mpirun", f"#!/bin/sh\nexec {shutil.which(f'mpirun.{kind}')} \"$@\"\n")
+    script.chmod(0o755)
+    return f"{script.parent}:{os.environ['PATH']}"
+
+
+class Launchers(unittest.TestCase):
+    def environment(self, launcher):
+        """Skips the test, or lets it fail, where that launcher is not there."""
+        if absent := playground.missing(LAUNCHERS[launcher]):
+            (self.fail if playground.REQUIRED in os.environ else self.skipTest)(f"{', '.join(absent)} not installed")
+        if launcher in ("openmpi", "mpich"):
+            return {"PATH": mpirun_of(launcher), "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        if launcher != "slurm":
+            return {}
+        slurm = Slurm(HOSTS)
+        self.addCleanup(slurm.end)
+        log = GROUND.folder / "slurm.log"
+        self.assertTrue(playground.eventually(slurm.is_up, interval=0.1), log.read_text()[-2000:])
+        return {"SLURM_CONF": str(slurm.conf)}
+
+    def starter(self, launcher):
+        return [ZEROTH, "--hostfile", GROUND.folder / "hosts", "--launcher", launcher, "--no_bind_cores_to_rank"]
+
+    def expect_trained(self, jobs, stage, tensor):
+        for job in jobs:
+            self.addCleanup(job.end)
+        for job in jobs:
+            self.assertEqual(job.wait(LIMIT), 0, f"{job.words}\n{job.said()}")
+        self.assertIn("hosts      left (ranks 0, 1), right (ranks 2, 3)", jobs[0].out)
+        self.assertEqual(differences(jobs[0], reference(stage, tensor)), [])
+        self.expect_nothing_left()
+
+    def expect_nothing_left(self):
+        for host in HOSTS:
+            self.assertTrue(playground.eventually(lambda host=host: not host.ranks() + host.agents()), host.strays())
+            self.assertEqual(host.call("find", "/tmp", "/dev/shm", "-type", "f", "-name", "*zeroth*"), "")
+
+    def train(self, launcher, rows):
+        environment = self.environment(launcher)
+        for stage, tensor in rows:
+            with self.subTest(launcher=launcher, stage=stage, tensor=tensor):
+                job = Job(GROUND.folder, f"{launcher}-{stage}-{tensor}", [*self.starter(launcher), "finetune"],
+                          strategy(stage, tensor), environment=environment)
+                self.expect_trained([job], stage, tensor)
+        with self.subTest(launcher=launcher, case="words"):
+            self.expect_words(launcher, environment)
+
+    def expect_words(self, launcher, environment):
+        file = GROUND.write("environment", "".join(f"{name}={value}\n" for name, value in VARIABLES.items()))
+        environment = {**os.environ, **tiny_run.ENVIRONMENT, "DS_ENV_FILE": str(file), **environment}
+        for mode, expected in ((["args", *WORDS], [b"<" + os.fsencode(word) + b">" for word in WORDS]),
+                               (["env", *VARIABLES], [os.fsencode(f"{k}={v}") for k, v in VARIABLES.items()])):
+            said = subprocess.run([*self.starter(launcher), ECHO, *mode], stdin=subprocess.DEVNULL, capture_output=True,
+                                  env=environment, timeout=LIMIT)
+            self.assertEqual(said.returncode, 0, said.stderr)
+            for rank in range(4):
+                mark = b"[%d] " % rank
+                lines = [line[len(mark):] for line in said.stdout.split(b"\n") if line.startswith(mark)]
+                self.assertEqual(b"\n".join(lines), b"\n".join(expected), f"rank {rank}")
+
+    def test_ssh(self):
+        rows = [(stage, tensor) for stage in range(4) for tensor in (1, 2)]
+        self.train("ssh", [(stage, tensor) for stage, tensor in rows if FULL or tensor == 1 or stage == 2])
+
+    def test_pdsh(self):
+        self.train("pdsh", others())
+
+    def test_openmpi(self):
+        self.train("openmpi", others())
+
+    def test_mpich(self):
+        self.train("mpich", others())
+
+    def test_slurm(self):
+        self.train("slurm", others())
+
+    def test_variables_of_torchrun(self):
+        for stage, tensor in others():
+            jobs = []
+            for rank in range(4):
+                variables = {"RANK": rank, "WORLD_SIZE": 4, "LOCAL_RANK": rank % 2, "LOCAL_WORLD_SIZE": 2,
+                             "GROUP_RANK": rank // 2, "GROUP_WORLD_SIZE": 2, "MASTER_ADDR": HOSTS[0].address,
+                             "MASTER_PORT": 29600 + stage}
+                environment = {name: str(value) for name, value in variables.items()}
+                environment["ZEROTH_SECRET"] = "of this run alone"
+                jobs.append(Job(GROUND.folder, f"torchrun-{stage}-{tensor}", HOSTS[rank // 2].enter(FINETUNE),
+                                strategy(stage, tensor), environment=environment, part=rank))
+            self.expect_trained(jobs, stage, tensor)
+
+
+def others():
+    return [(stage, 1) for stage in (range(4) if FULL else (2,))]
+
+
+REFERENCES = {}
+
+
+def reference(stage, tensor):
+    """The same on one host."""
+    if (stage, tensor) not in REFERENCES:
+        starter = [ZEROTH, "--num_gpus", "4", "--no_bind_cores_to_rank", "finetune"]
+        job = Job(GROUND.folder, f"one-{stage}-{tensor}", starter, strategy(stage, tensor))
+        if job.wait(LIMIT) != 0:
+            raise AssertionError(job.said())
+        REFERENCES[stage, tensor] = job
+    return REFERENCES[stage, tensor]
+
+
+if __name__ == "__main__":
+    GROUND = playground.enter([BUILD, tiny_run.SOURCES])
+    HOSTS = GROUND.add_hosts("left", "right")
+    tiny_run.make_inputs(GROUND.folder)
+    GROUND.write("hosts", "left slots=2\nright slots=2\n")
+    unittest.main(argv=sys.argv[:-1], verbosity=2)
