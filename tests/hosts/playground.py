@@ -191,7 +191,8 @@ class Playground:
         for key in ("host", "user"):
             call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.folder / key)
         self.write("sshd_config", f"Port {PORT}\nHostKey {self.folder}/host\n"
-                   f"AuthorizedKeysFile {self.folder}/user.pub\nStrictModes no\nUsePAM no\nPidFile none\nPasswordAuthentication no\nMaxStartups 100\n")
+                   f"AuthorizedKeysFile {self.folder}/user.pub\nStrictModes no\nUsePAM no\nPidFile none\n"
+                   "PasswordAuthentication no\nMaxStartups 100\n")
         known = self.write("known", f"* {(self.folder / 'host.pub').read_text()}")
         config = self.write("ssh_config", f"Port {PORT}\nIdentityFile {self.folder}/user\nIdentitiesOnly yes\n"
                             f"UserKnownHostsFile {known}\nStrictHostKeyChecking yes\nLogLevel ERROR\n")
