@@ -206,6 +206,10 @@ def run_in(lanes, row):
 def make_lanes(ground, programs):
     lanes = [Lane(ground, number, programs) for number in range(LANES)]
     hosts = ground.add_hosts(*(name for lane in lanes for name in lane.names))
+    try:
+        hosts[0].limit_rate(RATE)
+    except RuntimeError as error:
+        playground.leave_out(f"no slow link: {error}")
     free = queue.Queue()
     for lane in lanes:
         lane.take_hosts(hosts)
