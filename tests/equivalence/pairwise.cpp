@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <random>
 #include <set>
 #include <utility>
 
@@ -56,6 +57,12 @@ std::vector<Combination> pairwise(const std::vector<Combination>& all) {
     for (const Pair& pair : pairs_of(chosen.back())) missing.erase(pair);
   }
   return chosen;
+}
+
+std::vector<Combination> drawn(std::vector<Combination> all, size_t count, uint64_t seed) {
+  std::shuffle(all.begin(), all.end(), std::mt19937_64(seed));
+  all.resize(std::min(count, all.size()));
+  return all;
 }
 
 }  // namespace zeroth::equivalence

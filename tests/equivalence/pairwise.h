@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -16,5 +17,8 @@ std::vector<Combination> combinations(std::span<const size_t> counts);
 // Some of `all`, in which every two values that some member of `all` has together still meet.
 // The same for the same list.
 std::vector<Combination> pairwise(const std::vector<Combination>& all);
+
+// So many of `all`, at random by the seed and each at most once.
+std::vector<Combination> drawn(std::vector<Combination> all, size_t count, uint64_t seed);
 
 }  // namespace zeroth::equivalence

@@ -43,4 +43,16 @@ TEST_CASE("values that never meet are not asked for") {
   CHECK(pairwise({}).empty());
 }
 
+TEST_CASE("combinations are drawn by a seed, each at most once") {
+  std::vector<Combination> all = combinations(std::array<size_t, 2>{10, 10});
+  std::vector<Combination> some = drawn(all, 30, 1);
+  CHECK(some.size() == 30);
+  CHECK(some == drawn(all, 30, 1));
+  CHECK(some != drawn(all, 30, 2));
+  some = drawn(all, 1000, 1);
+  CHECK(some != all);
+  std::sort(some.begin(), some.end());
+  CHECK(some == all);
+}
+
 }  // namespace zeroth::equivalence
