@@ -1,6 +1,7 @@
 // host_update [MILLIONS [ROUNDS]]: the fused AdamW step on the host (unscale, clip, update, bf16
-// copy; then with masters and moments in bf16) beside a plain loop that reads and writes the same
-// arrays, in turns on the same memory, medians of ROUNDS. OMP_NUM_THREADS says how many threads.
+// copy; then with masters and moments in bf16, and so of some columns of a matrix) beside a plain
+// loop that reads and writes the same arrays, in turns on the same memory, medians of ROUNDS.
+// OMP_NUM_THREADS says how many threads.
 #include <fmt/format.h>
 #include <omp.h>
 
@@ -11,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/parallel.h"
@@ -155,6 +157,13 @@ void run(const std::vector<std::string>& arguments) {
   }
   std::fill_n(static_cast<uint16_t*>(tile.states[1]), count, uint16_t{0x3c00});
   measure({"all in bf16", pass_all_bf16, 14, /*all_bf16=*/true}, tile, rounds);
+  // Half of a matrix's columns, in rows of whole vectors and in others.
+  for (const auto& [name, length] : {std::pair{"rows of 2048", 2048}, {"rows of 86", 86}}) {
+    const zeroth::optim::NumberedPart columns[] = {
+        {0, {.first = 0, .left = length, .length = length, .gap = length}}};
+    tile.numbers = columns;
+    measure({name, pass_all_bf16, 14, /*all_bf16=*/true}, tile, rounds);
+  }
 }
 
 }  // namespace

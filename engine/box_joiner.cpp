@@ -12,12 +12,12 @@ namespace {
 
 using Boxes = std::vector<std::vector<TensorBox>>;
 
-Boxes boxes_of(const zero::UnitPlan& plan, const std::vector<WholeParameter>& parameters) {
+Boxes boxes_of(const zero::UnitPlan& plan, const std::vector<zero::WholeParameter>& parameters) {
   Boxes boxes;
-  for (const WholeParameter& parameter : parameters) {
+  for (const zero::WholeParameter& parameter : parameters) {
     auto& own = boxes.emplace_back();
     for (const zero::SlotPlace& place : parameter.boxes) {
-      own.push_back(box_of(plan.units[place.unit].layout.slots()[place.slot]));
+      own.push_back(zero::box_of(plan.units[place.unit].layout.slots()[place.slot]));
     }
   }
   return boxes;
@@ -61,8 +61,8 @@ void put(const torch::Tensor& values, const TensorBox& box, torch::Tensor whole)
 
 }  // namespace
 
-BoxJoiner::BoxJoiner(const zero::UnitPlan& plan, const std::vector<WholeParameter>& parameters,
-                     const comm::Mesh& mesh)
+BoxJoiner::BoxJoiner(const zero::UnitPlan& plan,
+                     const std::vector<zero::WholeParameter>& parameters, const comm::Mesh& mesh)
     : parameters_(parameters), mesh_(mesh) {
   if (mesh.grid().shape()[comm::Axis::kTensor] == 1) return;
   const Boxes own = boxes_of(plan, parameters);
@@ -75,7 +75,7 @@ BoxJoiner::BoxJoiner(const zero::UnitPlan& plan, const std::vector<WholeParamete
 }
 
 torch::Tensor BoxJoiner::join(size_t index, const std::vector<torch::Tensor>& own) const {
-  const WholeParameter& parameter = parameters_[index];
+  const zero::WholeParameter& parameter = parameters_[index];
   const TensorBox all = TensorBox::whole(parameter.shape);
   const auto has_all = [&](const Boxes& boxes) { return boxes[index].front() == all; };
   if (std::all_of(of_ranks_.begin(), of_ranks_.end(), has_all)) return own.front();

@@ -7,7 +7,7 @@
 
 #include "base/box_rows.h"
 #include "comm/mesh.h"
-#include "engine/catalogue.h"
+#include "zero/catalogue.h"
 
 namespace zeroth::engine {
 
@@ -15,7 +15,7 @@ class BoxJoiner {
  public:
   // Tells all ranks of the mesh which boxes this one holds, and learns theirs; nothing where axis
   // tensor has one rank.
-  BoxJoiner(const zero::UnitPlan& plan, const std::vector<WholeParameter>& parameters,
+  BoxJoiner(const zero::UnitPlan& plan, const std::vector<zero::WholeParameter>& parameters,
             const comm::Mesh& mesh);
 
   // Parameter number `index` of those: `own` are its boxes() of this rank, on the mesh's device.
@@ -27,7 +27,7 @@ class BoxJoiner {
  private:
   using Boxes = std::vector<std::vector<TensorBox>>;  // of a rank: by parameter
 
-  const std::vector<WholeParameter>& parameters_;
+  const std::vector<zero::WholeParameter>& parameters_;
   const comm::Mesh& mesh_;
   std::vector<Boxes> of_ranks_;  // of that group; empty: it is one rank
 };

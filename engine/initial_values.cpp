@@ -4,7 +4,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "engine/catalogue.h"
+#include "zero/catalogue.h"
 
 namespace zeroth::engine {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 class BlockValues final : public model::WeightSource {
  public:
   void put(const zero::Slot& slot, const torch::Tensor& value) {
-    values_[slot.whole.name].push_back({box_of(slot), value});
+    values_[slot.whole.name].push_back({zero::box_of(slot), value});
   }
 
   void check(const std::string& name, const std::vector<int64_t>& shape) override {
@@ -100,7 +100,7 @@ bool load_values(const zero::UnitPlan& plan, model::WeightSource& source, zero::
       if (part.size() == 0) continue;
       const torch::Tensor values_of_slot =
           values.narrow(0, slot.offset + part.begin - range.begin, part.size());
-      source.read({slot.whole.name, box_of(slot), part.begin}, values_of_slot);
+      source.read({slot.whole.name, zero::box_of(slot), part.begin}, values_of_slot);
       require_range(slot.name, values_of_slot, store.dtype());
     }
     if (unit.trainable) {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <string>
 
-#include "engine/catalogue.h"
 #include "engine/schedule.h"
 #include "engine/snapshot.h"
+#include "zero/catalogue.h"
 #include "zero/dtype.h"
 #include "zero/strategy.h"
 
@@ -51,7 +51,7 @@ StateBytes state_bytes(zero::UnitPlan plan, const configs::Config& config,
   StateBytes bytes;
   for (const zero::Unit& unit : plan.units)
     bytes.shard += unit.layout.shard_numel() * element(unit);
-  for (const WholeParameter& parameter : whole_parameters(plan)) {
+  for (const zero::WholeParameter& parameter : zero::whole_parameters(plan)) {
     bytes.whole += parameter.numel() * element(plan.units[parameter.boxes.front().unit]);
   }
   return bytes;
@@ -65,13 +65,14 @@ zero::UnitPlan plan_of(const model::Blocks& blocks, const OutlineOptions& option
 
 int64_t count_parameters(const zero::UnitPlan& plan) {
   int64_t count = 0;
-  for (const WholeParameter& parameter : whole_parameters(plan)) count += parameter.numel();
+  for (const zero::WholeParameter& parameter : zero::whole_parameters(plan))
+    count += parameter.numel();
   return count;
 }
 
 DecayCounts count_decay(const zero::UnitPlan& plan, const configs::OptimizerConfig& optimizer) {
   DecayCounts counts;
-  for (const WholeParameter& parameter : whole_parameters(plan)) {
+  for (const zero::WholeParameter& parameter : zero::whole_parameters(plan)) {
     if (!parameter.trainable) continue;
     const bool decays = parameter.is_matrix() || !optimizer.no_decay;
     (decays ? counts.decayed : counts.not_decayed) += parameter.numel();

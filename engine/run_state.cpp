@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "engine/catalogue.h"
 #include "engine/state_blocks.h"
+#include "zero/catalogue.h"
 #include "zero/dtype.h"
 #include "zero/param_store.h"
 #include "zero/sharded_optimizer.h"
@@ -27,7 +27,7 @@ StatePiece piece_of(const zero::Slot& slot, const zero::ShardedOptimizer::Array&
   return {.parameter = slot.whole.name,
           .state = array.name,
           .dtype = array.dtype,
-          .box = box_of(slot),
+          .box = zero::box_of(slot),
           .begin = part.begin,
           .end = part.end};
 }
@@ -75,7 +75,7 @@ std::vector<StatePiece> pieces_to_save(const HeldValues& held) {
 
 std::vector<StatePiece> whole_states(const HeldValues& held) {
   std::vector<StatePiece> pieces;
-  for (const WholeParameter& parameter : whole_parameters(held.plan)) {
+  for (const zero::WholeParameter& parameter : zero::whole_parameters(held.plan)) {
     if (parameter.numel() == 0) continue;
     for (const auto& array : kept_arrays(held, parameter.boxes.front().unit)) {
       pieces.push_back({.parameter = parameter.name,

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "comm/agreement.h"
-#include "engine/catalogue.h"
+#include "zero/catalogue.h"
 #include "zero/unit.h"
 
 namespace zeroth::engine {
@@ -34,10 +34,10 @@ Json describe(const model::Blocks& blocks, const comm::Mesh& mesh) {
     for (const zero::Slot& slot : unit.layout.slots()) slots.push_back({slot.name, slot.offset});
     units.push_back({{"name", unit.name}, {"numel", unit.layout.numel()}, {"slots", slots}});
   }
-  for (const WholeParameter& parameter : whole_parameters(plan)) {
+  for (const zero::WholeParameter& parameter : zero::whole_parameters(plan)) {
     Json boxes = Json::array();
     for (const auto& [unit, slot] : parameter.boxes) {
-      const TensorBox box = box_of(plan.units[unit].layout.slots()[slot]);
+      const TensorBox box = zero::box_of(plan.units[unit].layout.slots()[slot]);
       boxes.push_back({box.begin, box.extent, plan.units[unit].copies});
     }
     parameters.push_back({{"name", parameter.name}, {"shape", parameter.shape}, {"boxes", boxes}});

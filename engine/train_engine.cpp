@@ -10,11 +10,11 @@
 #include "base/error.h"
 #include "comm/agreement.h"
 #include "engine/box_joiner.h"
-#include "engine/catalogue.h"
 #include "engine/end_agreement.h"
 #include "engine/safetensors_sink.h"
 #include "engine/same_draw.h"
 #include "engine/unused.h"
+#include "zero/catalogue.h"
 #include "zero/dtype.h"
 
 namespace zeroth::engine {
@@ -229,7 +229,7 @@ void TrainEngine::save_model(ModelSink& sink, SavedValues values) {
   const bool masters =
       values == SavedValues::kMasters && config_.precision != configs::Precision::kFp32;
   const torch::Dtype dtype = masters ? torch::kFloat32 : zero::dtype_of(config_.precision);
-  const std::vector<WholeParameter> parameters = whole_parameters(plan_);
+  const std::vector<zero::WholeParameter> parameters = zero::whole_parameters(plan_);
   std::vector<ParameterInfo> infos;
   for (const auto& parameter : parameters)
     infos.push_back({parameter.name, parameter.shape, dtype});

@@ -20,8 +20,6 @@ c10::OperatorHandle update_operator() {
   return c10::Dispatcher::singleton().findSchemaOrThrow("zeroth::update_", "");
 }
 
-constexpr int64_t kHalf = int64_t{1} << 32;
-
 // Of the elements [begin, limit) as many as one call takes, into `taken`; returns their end.
 int64_t take_stretches(std::span<const Stretch> stretches, int64_t begin, int64_t limit,
                        kernel::Stretches& taken) {
@@ -86,16 +84,20 @@ void DeviceRule::apply_stretches(const Tile& tile, const UpdateStep& step,
   device_step.constants = kernel::constants_of(config(), step);
   device_step.undecayed = kernel::constants_of(config(), undecayed);
   device_step.formula = kernel::formula_of(config());
-  // One call, but where the lower half of the elements' numbers wraps around.
+  // One call, but for each run of numbers where these are read.
   const int64_t numel = tile.master.numel();
   for (int64_t begin = 0, end = 0; begin < numel; begin = end) {
-    const int64_t element = tile.first_element + begin;
-    const int64_t limit = std::min(numel, (element / kHalf + 1) * kHalf - tile.first_element);
-    end = take_stretches(stretches, begin, limit, device_step.stretches);
-    device_step.number = static_cast<uint32_t>(element);
-    for (size_t i = 0; i < kernel::kArrays; ++i) {
-      device_step.keys[i] = kernel::rounding_key(step, i, element);
+    int64_t limit = numel;
+    if (config().bf16_masters) {
+      const int64_t before = tile.first_element;
+      const NumberedRun part = numbered_run(tile.numbers, before + begin, before + numel);
+      limit = part.end - before;
+      device_step.numbers = part.numbers;
+      for (size_t i = 0; i < kernel::kArrays; ++i) {
+        device_step.keys[i] = kernel::rounding_key(step, i, part.numbers.first);
+      }
     }
+    end = take_stretches(stretches, begin, limit, device_step.stretches);
     call(tile, {begin, end}, kernel::words_of(device_step));
   }
 }

@@ -15,8 +15,8 @@ struct DeviceStep {
   Constants undecayed = {};
   Stretches stretches = {};
   Formula formula = kAdam;
-  uint32_t number = 0;     // of the first element, its lower half; no tile wraps around
-  Key keys[kArrays] = {};  // like `number` read for what rests in bf16
+  Numbers numbers = {};    // of the elements, alike in their upper halves
+  Key keys[kArrays] = {};  // like `numbers` read for what rests in bf16
 };
 
 static_assert(std::is_trivially_copyable_v<DeviceStep>);

@@ -21,7 +21,8 @@ struct Types {
 };
 
 template <typename Rule, typename T>
-ZEROTH_INLINE void update_vector(const Constants& c, const Arrays& arrays, int64_t i) {
+ZEROTH_INLINE void update_vector(const Constants& c, const Arrays& arrays, int64_t i,
+                                 Ints numbers) {
   using State = typename T::State;
   auto* master = static_cast<typename T::Master*>(arrays.master) + i;
   Vec s[2] = {};
@@ -29,7 +30,6 @@ ZEROTH_INLINE void update_vector(const Constants& c, const Arrays& arrays, int64
   for (int k = 0; k < Rule::kStates; ++k) s[k] = load(static_cast<State*>(arrays.states[k]) + i);
   Vec p = load(master);
   Rule::update(c, load(static_cast<const typename T::Grad*>(arrays.grad) + i), p, s);
-  const Ints numbers = counted(arrays.number + static_cast<uint32_t>(i));
 #pragma GCC unroll 2
   for (int k = 0; k < Rule::kStates; ++k) {
     keep(static_cast<State*>(arrays.states[k]) + i, s[k], arrays.keys[k + 1], numbers);
@@ -41,9 +41,17 @@ ZEROTH_INLINE void update_vector(const Constants& c, const Arrays& arrays, int64
   }
 }
 
+// The numbers of a vector's elements from `i` on, wherever rows end.
+ZEROTH_INLINE Ints numbers_at(Counter& counter, int64_t i) {
+  Ints numbers;
+  for (int64_t k = 0; k < kLanes; ++k) numbers[k] = counter.at(i + k);
+  return numbers;
+}
+
 // The last elements, short of a vector: the same operations on a copy that is filled up.
 template <typename Rule, typename T>
-void update_rest(const Constants& c, const Arrays& arrays, int64_t begin, int64_t count) {
+void update_rest(const Constants& c, const Arrays& arrays, int64_t begin, int64_t count,
+                 Ints numbers) {
   typename T::Master master[kLanes] = {};
   typename T::State states[2][kLanes] = {};
   typename T::Grad grad[kLanes] = {};
@@ -63,9 +71,8 @@ void update_rest(const Constants& c, const Arrays& arrays, int64_t begin, int64_
   filled.grad = grad;
   filled.copy = copy;
   filled.past_caches = false;
-  filled.number += static_cast<uint32_t>(begin);
   for (int k = 0; k < 2; ++k) filled.states[k] = states[k];
-  update_vector<Rule, T>(c, filled, 0);
+  update_vector<Rule, T>(c, filled, 0, numbers);
   back(arrays.master, master);
   for (int k = 0; k < Rule::kStates; ++k) back(arrays.states[k], states[k]);
   if constexpr (!std::is_same_v<typename T::Copy, None>) back(arrays.copy, copy);
@@ -76,8 +83,19 @@ void update(const Constants& constants, const Arrays& arrays, int64_t count) {
   const Constants c = constants;  // of this function alone: not reloaded after each store
   const Arrays a = arrays;
   int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) update_vector<Rule, T>(c, a, i);
-  if (i < count) update_rest<Rule, T>(c, a, i, count - i);
+  Counter counter(a.numbers, 0);
+  while (i + kLanes <= count) {
+    const uint32_t first = counter.at(i);
+    const int64_t end = counter.end < count ? counter.end : count;
+    const uint32_t shift = first - static_cast<uint32_t>(i);
+    for (; i + kLanes <= end; i += kLanes) {
+      update_vector<Rule, T>(c, a, i, counted(shift + static_cast<uint32_t>(i)));
+    }
+    if (i == end || i + kLanes > count) continue;
+    update_vector<Rule, T>(c, a, i, numbers_at(counter, i));
+    i += kLanes;
+  }
+  if (i < count) update_rest<Rule, T>(c, a, i, count - i, numbers_at(counter, i));
   if (a.past_caches) end_stream();
 }
 

@@ -20,8 +20,8 @@ struct Arrays {
   const void* grad = nullptr;
   void* copy = nullptr;
   bool past_caches = false;  // the copy is written past the caches; it is aligned to 64 bytes
-  uint32_t number = 0;       // of the first element, its lower half; no array wraps around
-  Key keys[kArrays] = {};    // like `number` read for bf16 results alone
+  Numbers numbers = {};      // alike in their upper halves
+  Key keys[kArrays] = {};    // like `numbers` read for bf16 results alone
 };
 
 using Kernel = void (*)(const Constants& constants, const Arrays& arrays, int64_t count);

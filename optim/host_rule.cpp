@@ -28,7 +28,8 @@ void HostRule::apply(const Tile& tile, const UpdateStep& step) const {
                    .master = tile.master.mutable_data_ptr(),
                    .grad = tile.grad.const_data_ptr(),
                    .grad_type = precision_of(tile.grad),
-                   .first_element = tile.first_element};
+                   .first_element = tile.first_element,
+                   .numbers = tile.numbers};
   for (size_t i = 0; i < tile.states.size(); ++i) {
     host.states.at(i) = tile.states[i].mutable_data_ptr();
   }

@@ -18,7 +18,6 @@ constexpr int64_t kBlock = 2048;
 constexpr int64_t kGrain = 8;
 // A smaller copy is left in the caches, where the next reader finds it.
 constexpr int64_t kPastCaches = int64_t{1} << 20;
-constexpr int64_t kHalf = int64_t{1} << 32;
 
 const kernel::Kernels& kernels_of(CpuLevel level) {
 #if defined(__x86_64__)
@@ -85,17 +84,6 @@ kernel::Arrays arrays_from(const OptimizerConfig& config, const HostTile& tile, 
   return arrays;
 }
 
-// Calls work(begin, end) for the parts of a tile whose elements share the upper half of their
-// numbers.
-template <typename Work>
-void for_each_half(int64_t first_element, int64_t begin, int64_t end, const Work& work) {
-  while (begin < end) {
-    const int64_t next = ((first_element + begin) / kHalf + 1) * kHalf - first_element;
-    work(begin, std::min(next, end));
-    begin = next;
-  }
-}
-
 }  // namespace
 
 HostUpdate::HostUpdate(const OptimizerConfig& config, CpuLevel level)
@@ -113,16 +101,20 @@ void HostUpdate::apply(const HostTile& tile, const UpdateStep& step) const {
   const auto update = [&](int64_t begin, int64_t end) {
     kernel::Arrays arrays = arrays_from(config_, tile, begin);
     if (config_.bf16_masters) {
-      const int64_t element = tile.first_element + begin;
-      arrays.number = static_cast<uint32_t>(element);
+      const int64_t before = tile.first_element;
+      const NumberedRun part = numbered_run(tile.numbers, before + begin, before + end);
+      end = part.end - before;
+      arrays.numbers = part.numbers;
       for (size_t i = 0; i < kernel::kArrays; ++i) {
-        arrays.keys[i] = kernel::rounding_key(step, i, element);
+        arrays.keys[i] = kernel::rounding_key(step, i, part.numbers.first);
       }
     }
     run(constants, arrays, end - begin);
+    return end;
   };
   parallel_for((tile.count + kBlock - 1) / kBlock, kGrain, [&](int64_t first, int64_t last) {
-    for_each_half(tile.first_element, first * kBlock, std::min(last * kBlock, tile.count), update);
+    const int64_t end = std::min(last * kBlock, tile.count);
+    for (int64_t begin = first * kBlock; begin < end;) begin = update(begin, end);
   });
 }
 

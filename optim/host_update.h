@@ -4,9 +4,11 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "base/cpu.h"
 #include "configs/config.h"
+#include "optim/element_numbers.h"
 #include "optim/update_step.h"
 
 namespace zeroth::optim {
@@ -21,7 +23,10 @@ struct HostTile {
   configs::Precision grad_type = configs::Precision::kFp32;
   void* copy = nullptr;  // receives the new master, rounded to nearest even; null: no copy
   configs::Precision copy_type = configs::Precision::kBf16;  // kBf16 or kFp16
-  int64_t first_element = 0;  // its number in the model; read where bf16 is rounded
+  // Of the first element, its number in the model, or where `numbers` are given its place among
+  // the elements that these count; both are read where bf16 is rounded.
+  int64_t first_element = 0;
+  std::span<const NumberedPart> numbers = {};
 };
 
 // The formulas of optim/{adam,lion,adagrad,sgd}.h, all in fp32: fma(a, b, c) rounds a * b + c once,

@@ -45,6 +45,16 @@ double counted_update(const configs::OptimizerConfig& config, int64_t update);
 
 Constants constants_of(const configs::OptimizerConfig& config, const UpdateStep& step);
 
+// Which numbers the elements of an array have, by which what rests in bf16 is rounded. They follow
+// each other, but for a gap at the end of each row: an array may hold some columns of a matrix.
+struct Numbers {
+  static constexpr int64_t kEndless = int64_t{1} << 61;
+  int64_t first = 0;          // of the first element
+  int64_t left = kEndless;    // elements up to the first gap, at least one
+  int64_t length = kEndless;  // elements from a gap to the next one
+  int64_t gap = 0;            // so many numbers are left out
+};
+
 // Of the random numbers that round one array to bf16 in one update; see random_bits() in
 // update_formulas.h.
 struct Key {

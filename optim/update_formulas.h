@@ -77,6 +77,34 @@ struct Lamb {
   }
 };
 
+// Finds the numbers of elements, their lower halves, one after the other.
+struct Counter {
+  uint32_t shift;  // of the row's: an element's number less its index
+  int64_t end;     // of the row
+  int64_t length;
+  uint32_t gap;
+
+  // From element i on.
+  ZEROTH_INLINE Counter(const Numbers& numbers, int64_t i)
+      : shift(static_cast<uint32_t>(numbers.first)),
+        end(numbers.left),
+        length(numbers.length),
+        gap(static_cast<uint32_t>(numbers.gap)) {
+    if (i < end) return;
+    const int64_t gaps = (i - end) / length + 1;
+    shift += static_cast<uint32_t>(gaps) * gap;
+    end += gaps * length;
+  }
+  // Of the element that was asked for before, or of the one behind it.
+  ZEROTH_INLINE uint32_t at(int64_t i) {
+    if (i == end) {
+      shift += gap;
+      end += length;
+    }
+    return shift + static_cast<uint32_t>(i);
+  }
+};
+
 // 16 random bits for each number: the upper half of lowbias32, the integer hash of least bias that
 // Chris Wellons's hash-prospector found (nullprogram.com/blog/2018/07/31), keyed before each
 // multiplication.

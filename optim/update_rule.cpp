@@ -26,7 +26,8 @@ void UpdateRule::apply_stretches(const Tile& tile, const UpdateStep& step,
            .grad = part(tile.grad),
            .states = states,
            .copy = tile.copy.defined() ? part(tile.copy) : torch::Tensor(),
-           .first_element = tile.first_element + stretch.begin},
+           .first_element = tile.first_element + stretch.begin,
+           .numbers = tile.numbers},
           stretch.decays ? step : undecayed);
   }
 }

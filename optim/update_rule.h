@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "configs/config.h"
+#include "optim/element_numbers.h"
 #include "optim/update_step.h"
 
 namespace zeroth::optim {
@@ -34,9 +35,10 @@ class UpdateRule {
     std::span<torch::Tensor> states;
     // bf16 or fp16: receives the new master, rounded; or undefined. Never of a bf16 master.
     torch::Tensor copy = {};
-    // The number of the first element among all of the model, the same on any number of data ranks:
-    // what rests in bf16 is rounded by it.
+    // What rests in bf16 is rounded by an element's number among all of the model, the same on any
+    // ranks. Of the first element it is this, or what `numbers` have at this place.
     int64_t first_element = 0;
+    std::span<const NumberedPart> numbers = {};
     // With a NormPass, which has read the gradient: what it gave. `grad` is undefined then.
     torch::Tensor ratios = {};
   };

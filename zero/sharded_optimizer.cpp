@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "zero/element_numbers.h"
 #include "zero/rest_plan.h"
 #include "zero/whole_sums.h"
 
@@ -18,22 +19,6 @@ namespace {
 int64_t aligned_tile(int64_t elements) {
   constexpr int64_t kAlignment = optim::UpdateRule::kTileAlignment;
   return std::max(elements / kAlignment, int64_t{1}) * kAlignment;
-}
-
-// Elements up to the end of the last parameter, the same for any number of shards.
-int64_t used_elements(const FlatLayout& layout) {
-  if (layout.slots().empty()) return 0;
-  const Slot& last = layout.slots().back();
-  constexpr int64_t kAlignment = FlatLayout::kAlignment;
-  const int64_t numel = std::max(last.numel, last.whole.most);
-  return (last.offset + numel + kAlignment - 1) / kAlignment * kAlignment;
-}
-
-// Elements of neighbours on axis tensor have numbers of their own, also where their boxes are of
-// unequal sizes.
-int64_t first_number(const Unit& unit, const comm::Mesh& mesh) {
-  constexpr int64_t kApart = int64_t{1} << 44;
-  return mesh.coordinate(comm::Axis::kTensor) / unit.copies * kApart;
 }
 
 torch::Tensor part(const torch::Tensor& tensor, const Range& range) {
@@ -51,9 +36,9 @@ void give(const offload::TileLease& lease, const torch::Tensor& values) {
 static_assert(FlatLayout::kAlignment % optim::UpdateRule::kTileAlignment == 0);
 
 std::vector<size_t> ShardedOptimizer::UnitShards::all() const {
-  std::vector<size_t> numbers = states;
-  if (master) numbers.push_back(*master);
-  return numbers;
+  std::vector<size_t> shards = states;
+  if (master) shards.push_back(*master);
+  return shards;
 }
 
 ShardedOptimizer::ShardedOptimizer(const UnitPlan& plan, ParamStore& params, GradReducer& grads,
@@ -66,11 +51,9 @@ ShardedOptimizer::ShardedOptimizer(const UnitPlan& plan, ParamStore& params, Gra
       staging_(options.staging),
       shards_(plan.units.size()),
       waiting_(plan.units.size(), false) {
-  int64_t before = 0;
+  std::vector<std::vector<optim::NumberedPart>> numbers = element_numbers(plan);
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
-    shards_[unit].first_element =
-        first_number(plan.units[unit], params.mesh()) + before + params.range(unit).begin;
-    before += used_elements(plan.units[unit].layout);
+    shards_[unit].numbers = std::move(numbers[unit]);
     if (!plan.units[unit].trainable) continue;
     add(unit);
     const Range own = grads.range(unit);
@@ -247,7 +230,8 @@ ShardedOptimizer::Borrowed ShardedOptimizer::borrow_tile(size_t unit, const Rang
   borrowed.tile = {.master = weights,
                    .grad = torch::Tensor(),
                    .states = borrowed.states,
-                   .first_element = shards.first_element + tile.begin};
+                   .first_element = tile.begin,
+                   .numbers = shards.numbers};
   if (shards.master) {
     borrowed.leases.push_back(borrow(unit, *shards.master, tile, pass.master));
     borrowed.tile.master = borrowed.leases.back().tensor();

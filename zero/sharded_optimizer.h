@@ -95,9 +95,8 @@ class ShardedOptimizer {
   struct UnitShards {
     std::vector<size_t> states;
     std::optional<size_t> master;
-    std::vector<optim::Stretch> stretches;  // from the shard's first element
-    // Its number among all of the model, on any number of data ranks.
-    int64_t first_element = 0;
+    std::vector<optim::Stretch> stretches;     // from the shard's first element
+    std::vector<optim::NumberedPart> numbers;  // of all that params_.range() has
     std::vector<size_t> all() const;
   };
   // What a pass over tiles does with them.

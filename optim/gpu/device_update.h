@@ -10,7 +10,7 @@ struct DeviceUpdate {
   Constants constants = {};
   Constants undecayed = {};
   Stretches stretches = {};
-  uint32_t number = 0;
+  Numbers numbers = {};
   Key keys[kArrays] = {};
   int64_t count = 0;
   void* master = nullptr;

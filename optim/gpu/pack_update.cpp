@@ -39,7 +39,7 @@ PackedUpdate pack_update(const Tensor& master, const Tensor& grad, at::TensorLis
   update.constants = step.constants;
   update.undecayed = step.undecayed;
   update.stretches = step.stretches;
-  update.number = step.number;
+  update.numbers = step.numbers;
   std::copy(std::begin(step.keys), std::end(step.keys), update.keys);
   update.count = master.numel();
   update.master = master.data_ptr();

@@ -69,10 +69,11 @@ ZEROTH_INLINE void update_four(const DeviceUpdate& update, int64_t i) {
   const Constants& constants = decays(update.stretches, i) ? update.constants : update.undecayed;
   Four<Master> masters;
   Four<State> states[2];
+  Counter counter(update.numbers, i);
   for (int j = 0; j < kFour; ++j) {
     Vec of_element[2] = {s[0][j], s[1][j]};
     Rule::update(constants, g[j], p[j], of_element);
-    const Ints number = update.number + static_cast<uint32_t>(i + j);
+    const Ints number = counter.at(i + j);
     keep(&masters.at[j], p[j], update.keys[0], number);
     for (int k = 0; k < Rule::kStates; ++k) {
       keep(&states[k].at[j], of_element[k], update.keys[k + 1], number);

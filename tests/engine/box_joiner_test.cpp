@@ -19,8 +19,8 @@ void check_joined(int tensor) {
         const model::Blocks blocks = make_split_chain(*mesh), whole = make_split_chain(0, 1);
         const zero::UnitPlan plan = zero::plan_units(blocks, *mesh);
         const zero::UnitPlan alone = zero::plan_units(whole, 1);
-        const std::vector<WholeParameter> parameters = whole_parameters(plan);
-        const std::vector<WholeParameter> expected = whole_parameters(alone);
+        const std::vector<zero::WholeParameter> parameters = zero::whole_parameters(plan);
+        const std::vector<zero::WholeParameter> expected = zero::whole_parameters(alone);
         const BoxJoiner joiner(plan, parameters, *mesh);
         for (size_t i = 0; i < parameters.size(); ++i) {
           CAPTURE(parameters[i].name);

@@ -12,13 +12,13 @@
 
 #include "base/error.h"
 #include "engine/box_joiner.h"
-#include "engine/catalogue.h"
 #include "engine/tensor_ranks.h"
 #include "model/blocks/build.h"
 #include "model/hf/checkpoint_source.h"
 #include "tests/equivalence/samples.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
+#include "zero/catalogue.h"
 
 namespace zeroth::equivalence {
 namespace {
@@ -108,7 +108,7 @@ Tensors own_state(engine::TrainEngine& engine, size_t index) {
 // Each state of the optimizer, whole, by the names of whole parameters. Collective.
 std::vector<Tensors> whole_states(engine::TrainEngine& engine) {
   const auto rule = optim::make_update_rule(engine.config().optimizer, engine.mesh().device());
-  const auto parameters = engine::whole_parameters(engine.plan());
+  const auto parameters = zero::whole_parameters(engine.plan());
   const engine::BoxJoiner joiner(engine.plan(), parameters, engine.mesh());
   std::vector<Tensors> states(rule->state_names().size());
   for (size_t i = 0; i < states.size(); ++i) {

@@ -25,6 +25,7 @@ struct Bf16Arrays {
   std::vector<float> wide_states[2];
   std::vector<float> grad;
   int64_t first_element = 0;
+  std::vector<NumberedPart> numbers;
 
   Bf16Arrays(OptimizerConfig optimizer, size_t count, bool states_too = true)
       : config(optimizer), master(count, cut(1)), grad(count) {
@@ -45,7 +46,8 @@ struct Bf16Arrays {
             .master = master.data() + begin,
             .states = {state(0, begin), state(1, begin)},
             .grad = grad.data() + begin,
-            .first_element = first_element + begin};
+            .first_element = first_element + begin,
+            .numbers = numbers};
   }
   void apply(const UpdateStep& step, CpuLevel level = cpu_level()) {
     HostUpdate(config, level).apply(tile(0, static_cast<int64_t>(master.size())), step);
@@ -113,6 +115,55 @@ TEST_CASE("every level and every tiling rounds bf16 masters and states to the sa
           CHECK(tiled == expected);
         }
       }
+    }
+  }
+}
+
+TEST_CASE("columns of a matrix are rounded as in the whole one, at every level and every tiling") {
+  constexpr int64_t kRows = 40, kBefore = (int64_t{5} << 32) - 777;
+  for (const OptimizerConfig& config : host_rules()) {
+    // Some rows are whole vectors, some shorter than one.
+    for (const int64_t length : {1, 5, 32, 43, 100}) {
+      const int64_t columns = 3 * length + 1, before = length + 1, count = kRows * length;
+      Bf16Arrays whole = filled(config, static_cast<size_t>(kRows * columns), true);
+      Bf16Arrays start(config, static_cast<size_t>(count));
+      const auto column_of = [&](auto& part, const auto& all) {
+        for (int64_t row = 0; row < kRows; ++row) {
+          std::copy_n(all.begin() + row * columns + before, length, part.begin() + row * length);
+        }
+      };
+      const auto take_columns = [&](Bf16Arrays& part) {
+        column_of(part.master, whole.master);
+        column_of(part.grad, whole.grad);
+        for (int k = 0; k < 2; ++k) column_of(part.states[k], whole.states[k]);
+      };
+      take_columns(start);
+      start.numbers = {
+          {0,
+           {.first = kBefore + before, .left = length, .length = length, .gap = 2 * length + 1}}};
+      whole.first_element = kBefore;
+      const UpdateStep step = host_step(config, 2, 0.1, 0.37);
+      whole.apply(step);
+      Bf16Arrays expected = start;
+      take_columns(expected);
+      for (const CpuLevel level : host_levels()) {
+        Bf16Arrays at_once = start, tiled = start;
+        at_once.apply(step, level);
+        for (int64_t begin = 0, end = 0; begin < count; begin = end) {
+          end = std::min(count, begin * 2 + 3);
+          HostUpdate(tiled.config, level).apply(tiled.tile(begin, end), step);
+        }
+        CAPTURE(static_cast<int>(config.kind));
+        CAPTURE(static_cast<int>(level));
+        CAPTURE(length);
+        CHECK(at_once == expected);
+        CHECK(tiled == expected);
+      }
+      // It is their place that rounds them.
+      Bf16Arrays elsewhere = start;
+      elsewhere.numbers.clear();
+      elsewhere.apply(step);
+      if (length > 5) CHECK(!(elsewhere == expected));
     }
   }
 }

@@ -70,8 +70,11 @@ struct RuleArrays {
     step.weight_decay = 0.1;
     step.grad_factor = 0.37;
     step.rounding_seed = 5;
-    // The lower half of the elements' numbers wraps around within the tile.
-    const UpdateRule::Tile tile{master, grad, states, copy, (int64_t{7} << 32) - 30};
+    // Columns of a matrix, whose elements' numbers wrap around in their lower half, then others.
+    const std::vector<NumberedPart> numbers = {
+        {0, {.first = (int64_t{7} << 32) - 30, .left = 20, .length = 37, .gap = 6}},
+        {704, {.first = 5}}};
+    const UpdateRule::Tile tile{master, grad, states, copy, 0, numbers};
     stretches.empty() ? rule.apply(tile, step) : rule.apply_stretches(tile, step, stretches);
   }
 

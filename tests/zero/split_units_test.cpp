@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "model/blocks/open_gradient.h"
 #include "tests/support/ranks.h"
@@ -109,9 +110,23 @@ std::map<std::string, torch::Tensor> gathered(const UnitPlan& plan, const Strate
   return values;
 }
 
-// What one rank makes of the whole parameters of block 1.
-std::map<std::string, torch::Tensor> updated_whole(const configs::Config& config) {
-  std::map<std::string, torch::Tensor> values;
+// This rank's masters and states of a unit after an update.
+std::vector<torch::Tensor> arrays_of(const Strategy& strategy, size_t unit) {
+  std::vector<torch::Tensor> arrays;
+  for (size_t i = 0; i < strategy.optimizer->arrays(unit).size(); ++i) {
+    arrays.push_back(strategy.optimizer->array(unit, i));
+  }
+  return arrays;
+}
+
+// What one rank makes of whole parameters, by their names.
+struct Updated {
+  std::map<std::string, torch::Tensor> values;               // those of block 1
+  std::vector<std::map<std::string, torch::Tensor>> arrays;  // of all blocks, as arrays_of()
+};
+
+Updated updated_whole(const configs::Config& config) {
+  Updated updated;
   on_grid(GridShape(), [&](const comm::Mesh& mesh) {
     // Its parameters have the names of the whole ones on the grid.
     struct WholeBlock final : model::Block {
@@ -130,9 +145,19 @@ std::map<std::string, torch::Tensor> updated_whole(const configs::Config& config
     run_step(plan, strategy, config.batch.accumulation_steps);
     strategy.grads->finish();
     strategy.params->update(optim::usual_step(config.optimizer, 1));
-    values = gathered(plan, strategy, 1);
+    updated.values = gathered(plan, strategy, 1);
+    for (size_t u = 0; u < plan.units.size(); ++u) {
+      const std::vector<torch::Tensor> arrays = arrays_of(strategy, u);
+      updated.arrays.resize(arrays.size());
+      for (const Slot& slot : plan.units[u].layout.slots()) {
+        for (size_t i = 0; i < arrays.size(); ++i) {
+          updated.arrays[i][slot.whole.name] =
+              arrays[i].narrow(0, slot.offset, slot.numel).view(slot.shape);
+        }
+      }
+    }
   });
-  return values;
+  return updated;
 }
 
 }  // namespace
@@ -197,7 +222,7 @@ TEST_CASE("an update is that of one rank which holds all, norms of whole paramet
       config.optimizer.kind = kind;
       config.optimizer.lr = 0.1;
       config.optimizer.weight_decay = 0.1;
-      const auto whole = updated_whole(config);
+      const auto whole = updated_whole(config).values;
       for (const GridShape& grid : kGrids) {
         CAPTURE(static_cast<int>(kind));
         CAPTURE(stage);
@@ -218,6 +243,53 @@ TEST_CASE("an update is that of one rank which holds all, norms of whole paramet
             for (const Slot& slot : plan.units[unit].layout.slots()) {
               CHECK(at::allclose(values.narrow(0, slot.offset, slot.numel),
                                  expected.narrow(0, slot.offset, slot.numel), 1e-6, 1e-6));
+            }
+          }
+        });
+      }
+    }
+  }
+}
+
+TEST_CASE("masters and moments in bf16 are rounded as those of one rank, bit by bit") {
+  for (const Kind kind : {Kind::kAdamW, Kind::kLion}) {
+    for (const int stage : {0, 1, 2, 3}) {
+      configs::Config config = config_of(stage, 1);
+      config.precision = configs::Precision::kBf16;
+      config.optimizer = {.kind = kind, .lr = 1e-2, .weight_decay = 0.1};
+      config.optimizer.bf16_masters = config.optimizer.bf16_states = true;
+      config.zero.sub_group_size_elements = 64;
+      const auto expected = updated_whole(config).arrays;
+      for (const GridShape& grid : kGrids) {
+        CAPTURE(static_cast<int>(kind));
+        CAPTURE(stage);
+        CAPTURE(grid.str());
+        on_grid(grid, [&](const comm::Mesh& mesh) {
+          const model::Blocks blocks = blocks_on(mesh);
+          UnitPlan plan = plan_units(blocks, mesh);
+          const Strategy strategy = make_strategy(plan, config, mesh);
+          set_weights(plan, strategy);
+          run_step(plan, strategy, 1);
+          strategy.grads->finish();
+          strategy.params->update(optim::usual_step(config.optimizer, 1));
+          for (size_t block = 0; block < blocks.size(); ++block) {
+            const Lease lease = strategy.params->gather(block);  // brings it up to date
+          }
+          for (size_t unit = 0; unit < plan.units.size(); ++unit) {
+            const FlatLayout& layout = plan.units[unit].layout;
+            const Range share = strategy.store->range(unit);
+            const std::vector<torch::Tensor> arrays = arrays_of(strategy, unit);
+            for (size_t i = 0; i < arrays.size(); ++i) {
+              const torch::Tensor whole = flat(
+                  plan.units[unit], [&](const Whole& of) { return expected.at(i).at(of.name); });
+              CHECK((arrays[i].scalar_type() == torch::kBFloat16));
+              for (size_t slot = 0; slot < layout.slots().size(); ++slot) {
+                const Range own = layout.overlap(slot, share);
+                if (own.size() == 0) continue;
+                const int64_t offset = layout.slots()[slot].offset + own.begin;
+                CHECK(at::equal(arrays[i].narrow(0, offset - share.begin, own.size()),
+                                whole.narrow(0, offset, own.size()).to(torch::kBFloat16)));
+              }
             }
           }
         });

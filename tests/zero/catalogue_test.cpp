@@ -1,11 +1,11 @@
-#include "engine/catalogue.h"
+#include "zero/catalogue.h"
 
 #include <doctest/doctest.h>
 
 #include "engine/outline.h"
 #include "tests/engine/split_chain.h"
 
-namespace zeroth::engine {
+namespace zeroth::zero {
 namespace {
 
 comm::RankGrid grid_of(int data, int tensor) {
@@ -15,20 +15,20 @@ comm::RankGrid grid_of(int data, int tensor) {
 }  // namespace
 
 TEST_CASE("however ranks share a model, its parameters are those of one rank, in its order") {
-  const model::Blocks blocks = make_split_chain(0, 1);
-  const zero::UnitPlan alone = zero::plan_units(blocks, 1);
+  const model::Blocks blocks = engine::make_split_chain(0, 1);
+  const UnitPlan alone = plan_units(blocks, 1);
   const std::vector<WholeParameter> expected = whole_parameters(alone);
   REQUIRE(expected.size() == 16);
   size_t next = 0;
-  for (const zero::Unit& unit : alone.units) {
-    for (const zero::Slot& slot : unit.layout.slots()) CHECK(expected[next++].name == slot.name);
+  for (const Unit& unit : alone.units) {
+    for (const Slot& slot : unit.layout.slots()) CHECK(expected[next++].name == slot.name);
   }
   for (const int ranks : {2, 4}) {
     for (int rank = 0; rank < 2 * ranks; ++rank) {
       CAPTURE(ranks);
       CAPTURE(rank);
-      const model::Blocks shared = make_split_chain(rank % ranks, ranks);
-      const zero::UnitPlan plan = zero::plan_units(shared, grid_of(2, ranks), rank);
+      const model::Blocks shared = engine::make_split_chain(rank % ranks, ranks);
+      const UnitPlan plan = plan_units(shared, grid_of(2, ranks), rank);
       const std::vector<WholeParameter> parameters = whole_parameters(plan);
       REQUIRE(parameters.size() == expected.size());
       for (size_t i = 0; i < expected.size(); ++i) {
@@ -44,14 +44,16 @@ TEST_CASE("however ranks share a model, its parameters are those of one rank, in
 }
 
 TEST_CASE("what is counted is the whole model, on every rank") {
-  const zero::UnitPlan alone = zero::plan_units(make_split_chain(0, 1), 1);
-  const zero::UnitPlan shared = zero::plan_units(make_split_chain(1, 4), grid_of(2, 4), 5);
-  CHECK(count_parameters(alone) == 2 * 19 * 8 + 2 * (8 + 8 * 24 + 24 + 2 * 8 * 8 + 2 * 8 * 12));
-  CHECK(count_parameters(shared) == count_parameters(alone));
+  const UnitPlan alone = plan_units(engine::make_split_chain(0, 1), 1);
+  const UnitPlan shared = plan_units(engine::make_split_chain(1, 4), grid_of(2, 4), 5);
+  CHECK(engine::count_parameters(alone) ==
+        2 * 19 * 8 + 2 * (8 + 8 * 24 + 24 + 2 * 8 * 8 + 2 * 8 * 12));
+  CHECK(engine::count_parameters(shared) == engine::count_parameters(alone));
   configs::OptimizerConfig optimizer;
   optimizer.no_decay = true;
-  CHECK(count_decay(shared, optimizer).decayed == count_decay(alone, optimizer).decayed);
-  CHECK(count_decay(shared, optimizer).not_decayed == 2 * (8 + 24));
+  CHECK(engine::count_decay(shared, optimizer).decayed ==
+        engine::count_decay(alone, optimizer).decayed);
+  CHECK(engine::count_decay(shared, optimizer).not_decayed == 2 * (8 + 24));
 }
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::zero

@@ -10,25 +10,25 @@
 #include "base/box_rows.h"
 #include "zero/unit.h"
 
-namespace zeroth::engine {
+namespace zeroth::zero {
 
 // What a slot holds of its whole parameter.
-TensorBox box_of(const zero::Slot& slot);
+TensorBox box_of(const Slot& slot);
 
 struct WholeParameter {
   std::string name;
   std::vector<int64_t> shape;
   bool trainable = true;
-  size_t block = 0;                    // the first that uses it
-  std::vector<zero::SlotPlace> boxes;  // this rank's of it: one, or those of a fused matrix
+  size_t block = 0;              // the first that uses it
+  std::vector<SlotPlace> boxes;  // this rank's of it: one, or those of a fused matrix
 
   int64_t numel() const;
-  // As zero::Whole: with two dimensions or more.
+  // As Whole: with two dimensions or more.
   bool is_matrix() const { return shape.size() > 1; }
 };
 
 // In the order in which one rank that shares nothing has them, unit by unit. The same on all ranks,
 // but for what the boxes are.
-std::vector<WholeParameter> whole_parameters(const zero::UnitPlan& plan);
+std::vector<WholeParameter> whole_parameters(const UnitPlan& plan);
 
-}  // namespace zeroth::engine
+}  // namespace zeroth::zero
