@@ -3,7 +3,8 @@
 
 Needs torch 2.11, transformers 5.17, safetensors, and a build:  python tools/make_checkpoint_folder_fixtures.py [build/bin]
 
-tests/trainer/checkpoint_folders_test.cpp makes the same runs: two ranks, a family at each stage, in fp32 and in bf16. Bits of
+tests/trainer/checkpoint_folders_test.cpp makes the same runs: two ranks, a family at each stage, in fp32 and in bf16;
+and two data ranks of which each is two or four that share every layer. Bits of
 what was trained differ from one processor's instructions to another's, so that a folder of the script's run cannot stand for
 one of the test's run in all its bytes. Therefore:
 - the rate of the first step is 0. The folder behind it is the same bytes on every processor, and the test finds the CRC32C of
@@ -31,7 +32,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 OUT = ROOT / "tests/trainer/fixtures/checkpoint_folders.json"
 LENGTH, WINDOWS, STEPS = 16, 40, 3
 RUNS = [("llama", 0, "fp32"), ("qwen2", 1, "fp32"), ("qwen3_tied", 2, "fp32"), ("gpt2", 3, "fp32"),
-        ("llama", 3, "bf16"), ("qwen2", 2, "bf16"), ("qwen3_tied", 1, "bf16"), ("gpt2", 0, "bf16")]
+        ("llama", 3, "bf16"), ("qwen2", 2, "bf16"), ("qwen3_tied", 1, "bf16"), ("gpt2", 0, "bf16"),
+        ("llama", 3, "fp32", 2), ("gpt2", 1, "fp32", 4), ("qwen3_tied", 2, "bf16", 2)]
+DATA_RANKS = 2
 FLAGS = ("--seq-len 16 --global-batch 8 --steps 3 --save-every 1 --save_total_limit 0 --lr_scheduler_type constant_with_warmup "
          "--warmup_steps 2 --eval-every 1")
 GENERATION = {"do_sample": True, "temperature": 0.5, "max_length": 30}
@@ -54,9 +57,10 @@ def tokens():
     return [(i * i + 3 * i) % 37 + 20 for i in range(WINDOWS * LENGTH + 1)]
 
 
-def ds_config(stage, precision):
-    return {"zero_optimization": {"stage": stage}, "bf16": {"enabled": precision == "bf16"},
-            "optimizer": {"type": "SGD", "params": {"lr": 0.25}}}
+def ds_config(stage, precision, tensor=1):
+    config = {"zero_optimization": {"stage": stage}, "bf16": {"enabled": precision == "bf16"},
+              "optimizer": {"type": "SGD", "params": {"lr": 0.25}}}
+    return config if tensor == 1 else config | {"tensor_parallel": {"autotp_size": tensor}}
 
 
 def make_model(source, folder):
@@ -67,13 +71,13 @@ def make_model(source, folder):
     (folder / "generation_config.json").write_text(json.dumps(GENERATION))
 
 
-def run(program, folder, model, config):
+def run(program, folder, model, config, ranks):
     """Its own evaluations, one behind each step."""
     make_model(ROOT / "tests/model/fixtures" / model, folder / "model")
     (folder / "ds.json").write_text(json.dumps(config))
     ids = tokens()
     (folder / "train.bin").write_bytes(struct.pack(f"<{len(ids)}H", *ids))
-    command = [program, "--num_gpus", "2", "finetune", "--model", "model", "--data", "train.bin", "--eval-data", "train.bin",
+    command = [program, "--num_gpus", str(ranks), "finetune", "--model", "model", "--data", "train.bin", "--eval-data", "train.bin",
                "--deepspeed", "ds.json", "--output", "out", "--metrics", "m.jsonl", *FLAGS.split()]
     subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL,
                    env=os.environ | {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"})
@@ -139,15 +143,18 @@ def describe(folders, evaluations, precision):
 def main():
     program = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build/bin").resolve() / "zeroth"
     cases = []
-    for model, stage, precision in RUNS:
-        config = ds_config(stage, precision)
+    for model, stage, precision, *shared in RUNS:
+        tensor = shared[0] if shared else 1
+        config, ranks = ds_config(stage, precision, tensor), DATA_RANKS * tensor
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
-            evaluations = run(program, folder, model, config)
+            evaluations = run(program, folder, model, config, ranks)
             folders = [folder / f"out/checkpoints/step-{step}" for step in range(1, STEPS + 1)]
             found = describe(folders, evaluations, precision)
-        print(model, stage, precision, found["losses"], evaluations)
-        cases.append({"model": model, "ds_config": config, "flags": FLAGS, "generation_config": GENERATION, **found})
+            last, own = (tensors_of(path, load(path, "auto").dtype) for path in (folders[-1], folder / "out"))
+            assert own.keys() == last.keys() and all(own[name].equal(last[name]) for name in own)
+        print(model, stage, precision, ranks, found["losses"], evaluations)
+        cases.append({"model": model, "ranks": ranks, "ds_config": config, "flags": FLAGS, "generation_config": GENERATION, **found})
     OUT.write_text("[\n" + ",\n".join(json.dumps(case) for case in cases) + "\n]\n")
 
 

@@ -131,7 +131,7 @@ Largest compare(const Json& run) {
   const Workbench bench;
   make_model(bench, run);
   bench.write("ds.json", run["ds_config"].dump());
-  const auto done = bench.zeroth(2,
+  const auto done = bench.zeroth(run["ranks"],
                                  "--model model --data train.bin --eval-data train.bin --metrics "
                                  "m.jsonl --deepspeed ds.json --output out " +
                                      run["flags"].get<std::string>());
@@ -155,14 +155,15 @@ TEST_CASE("every checkpoint folder of a run is what transformers loads, with its
   std::set<std::string> models;
   for (const Json& run : runs) {
     const std::string name =
-        run["model"].get<std::string>() + (&bounds_of(run) == &kBf16 ? " in bf16" : " in fp32");
+        fmt::format("{} in {} on {} ranks", run["model"].get<std::string>(),
+                    &bounds_of(run) == &kBf16 ? "bf16" : "fp32", run["ranks"].get<int>());
     CAPTURE(name);
     models.insert(name);
     const Largest largest = compare(run);
     MESSAGE(name << ": losses differ by at most " << largest.loss << ", weights by "
                  << largest.projection);
   }
-  CHECK(models.size() == 8);
+  CHECK(models.size() == 11);
 }
 
 }  // namespace zeroth::trainer
