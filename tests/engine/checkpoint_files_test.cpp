@@ -63,23 +63,17 @@ std::vector<double> train(const configs::Config& config, int ranks, const Run& r
 // The same for ranks of a grid and the chain that they share; without steps it saves what it took.
 std::vector<double> train_shared(const comm::GridShape& shape, int stage, const Run& run) {
   std::vector<double> losses;
-  testing::RankOptions options;
-  options.grid = shape;
-  testing::run_ranks(
-      shape.ranks(),
-      [&](std::shared_ptr<comm::Mesh> mesh) {
-        const configs::Config config = config_of(stage, shape[comm::Axis::kData]);
-        const auto engine = testing::make_engine(make_split_chain(*mesh), config, mesh);
-        if (!run.from.empty()) REQUIRE(engine->load_checkpoint(run.from));
-        testing::ChainLoader loader({.rank = 0, .world_size = 1});
-        for (int i = 0; i < run.first; ++i) loader.next();
-        for (int i = 0; i < run.steps; ++i) {
-          const double loss = engine->train_batch(loader).loss;
-          if (mesh->rank() == 0) losses.push_back(loss);
-        }
-        if (!run.to.empty()) engine->save_checkpoint(run.to);
-      },
-      options);
+  const configs::Config config = config_of(stage, shape[comm::Axis::kData]);
+  run_split_chain(shape, config, [&](TrainEngine& engine, comm::Mesh& mesh) {
+    if (!run.from.empty()) REQUIRE(engine.load_checkpoint(run.from));
+    testing::ChainLoader loader({.rank = 0, .world_size = 1});
+    for (int i = 0; i < run.first; ++i) loader.next();
+    for (int i = 0; i < run.steps; ++i) {
+      const double loss = engine.train_batch(loader).loss;
+      if (mesh.rank() == 0) losses.push_back(loss);
+    }
+    if (!run.to.empty()) engine.save_checkpoint(run.to);
+  });
   return losses;
 }
 

@@ -86,31 +86,24 @@ void check_goes_on(const configs::Config& config, int ranks) {
 
 // What one rank has after some steps of the chain that ranks of axis tensor can share.
 void train_shared_chain(SavedRun& to) {
-  testing::run_ranks(1, [&](std::shared_ptr<comm::Mesh> mesh) {
-    const auto engine = testing::make_engine(make_split_chain(*mesh), config_of(0, 1), mesh);
+  run_split_chain(comm::GridShape(), config_of(0, 1), [&](TrainEngine& engine, comm::Mesh&) {
     testing::ChainLoader loader({.rank = 0, .world_size = 1});
-    for (int i = 0; i < 3; ++i) engine->train_batch(loader);
+    for (int i = 0; i < 3; ++i) engine.train_batch(loader);
     SavedRun::Sink sink(to);
-    engine->save_states(sink);
+    engine.save_states(sink);
   });
   to.check_complete();
 }
 
 // Takes them over on other ranks and saves them again.
 void pass_on(SavedRun& from, SavedRun& to, int stage, const comm::GridShape& shape) {
-  testing::RankOptions options;
-  options.grid = shape;
-  testing::run_ranks(
-      shape.ranks(),
-      [&](std::shared_ptr<comm::Mesh> mesh) {
-        const configs::Config config = config_of(stage, shape[comm::Axis::kData]);
-        const auto engine = testing::make_engine(make_split_chain(*mesh), config, mesh);
-        SavedRun::Source source(from);
-        engine->load_states(source, {});
-        SavedRun::Sink sink(to);
-        engine->save_states(sink);
-      },
-      options);
+  const configs::Config config = config_of(stage, shape[comm::Axis::kData]);
+  run_split_chain(shape, config, [&](TrainEngine& engine, comm::Mesh&) {
+    SavedRun::Source source(from);
+    engine.load_states(source, {});
+    SavedRun::Sink sink(to);
+    engine.save_states(sink);
+  });
   to.check_complete();
 }
 

@@ -14,6 +14,8 @@
 #include "base/hash.h"
 #include "comm/mesh.h"
 #include "model/block.h"
+#include "tests/support/chain.h"
+#include "tests/support/ranks.h"
 
 namespace zeroth::engine {
 
@@ -125,6 +127,20 @@ inline model::Blocks make_split_chain(int rank, int ranks) {
 inline model::Blocks make_split_chain(const comm::Mesh& mesh) {
   return make_split_chain(mesh.coordinate(comm::Axis::kTensor),
                           mesh.grid().shape()[comm::Axis::kTensor]);
+}
+
+// Calls use(engine, mesh) on every rank of a grid, of which each has an engine of that chain.
+template <typename Use>
+void run_split_chain(const comm::GridShape& shape, const configs::Config& config, const Use& use) {
+  testing::RankOptions options;
+  options.grid = shape;
+  testing::run_ranks(
+      shape.ranks(),
+      [&](std::shared_ptr<comm::Mesh> mesh) {
+        const auto engine = testing::make_engine(make_split_chain(*mesh), config, mesh);
+        use(*engine, *mesh);
+      },
+      options);
 }
 
 }  // namespace zeroth::engine
