@@ -2,9 +2,13 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <mutex>
+
 #include "engine/outline.h"
 #include "model/blocks/build.h"
 #include "tests/support/ranks.h"
+#include "zero/strategy.h"
 
 namespace zeroth::engine {
 namespace {
@@ -78,6 +82,60 @@ TEST_CASE("where two ranks share layers, each takes half of what one rank takes,
       is_half(&zero::MemoryPlan::gradients, 4);
       is_half(&zero::MemoryPlan::masters, 4);
       is_half(&zero::MemoryPlan::states, 8);
+    }
+  }
+}
+
+namespace {
+
+// What a rank holds behind a step, in bytes: on the rank that holds most.
+struct Held {
+  int64_t weights = 0, gradients = 0, updates = 0;
+};
+
+Held held_by(int data, int tensor, int stage) {
+  configs::Config config;
+  config.precision = configs::Precision::kBf16;
+  config.zero.stage = stage;
+  config.zero.param_persistence_threshold_elements = 0;
+  config.tensor_parallel.size = tensor;
+  std::mutex mutex;
+  Held most;
+  testing::run_ranks(data * tensor,
+                     [&](std::shared_ptr<comm::Mesh> mesh) {
+                       const model::ModelSpec spec = spec_of_llama();
+                       const model::Blocks blocks =
+                           model::build_blocks(spec, tensor_ranks(*mesh, config));
+                       zero::UnitPlan plan = zero::plan_units(blocks, *mesh);
+                       const zero::Strategy strategy = zero::make_strategy(plan, config, *mesh);
+                       const offload::StoreBytes updates = strategy.optimizer->bytes();
+                       const std::lock_guard lock(mutex);
+                       most.weights = std::max(most.weights, strategy.store->resting_bytes());
+                       most.gradients = std::max(most.gradients, strategy.grads->resting_bytes());
+                       most.updates = std::max(most.updates, updates.device + updates.host);
+                     },
+                     {.grid = comm::GridShape::data(data).with(comm::Axis::kTensor, tensor)});
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("what stores have allocated on one of two ranks that share layers is half, and norms") {
+  const int64_t norms = (2 * spec_of_llama().num_layers + 1) * kHidden;
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const int data : {1, 2}) {
+      CAPTURE(stage);
+      CAPTURE(data);
+      const Held one = held_by(data, 1, stage), two = held_by(data, 2, stage);
+      const auto is_half = [&](int64_t Held::*kind, int64_t width) {
+        const double half = static_cast<double>(one.*kind) / 2;
+        CHECK(half > 0);
+        CHECK(static_cast<double>(two.*kind) >= half);
+        CHECK(static_cast<double>(two.*kind) <= 1.03 * half + static_cast<double>(width * norms));
+      };
+      is_half(&Held::weights, 2);
+      is_half(&Held::gradients, 4);
+      is_half(&Held::updates, 4 + 8);
     }
   }
 }
