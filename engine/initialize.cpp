@@ -44,14 +44,20 @@ void require_axes(const comm::GridShape& shape, const configs::Config& config) {
       size, shape.str());
 }
 
-// Buffers keep their dtype; like parameters they start from rank 0's values.
+// Buffers keep their dtype; like parameters they start from the values of the first rank that holds
+// the same.
 void settle_buffers(const model::Blocks& blocks, comm::Mesh& mesh) {
+  const bool shares = mesh.grid().shape()[comm::Axis::kTensor] > 1;
   for (const auto& block : blocks) {
+    const model::Splits splits = shares ? block->splits().value() : model::Splits();
     for (const auto& item : block->named_buffers()) {
       torch::Tensor buffer = item.value();
       if (buffer.is_meta()) throw Error("buffer {}.{} has no values", block->label(), item.key());
       const torch::Tensor value = buffer.to(mesh.device()).contiguous();
-      mesh.world().broadcast(value, /*root=*/0, "buffers of " + block->label()).wait();
+      const auto split = splits.find(item.key());
+      comm::Group& holders =
+          split == splits.end() ? mesh.world() : mesh.sharing(split->second.copies);
+      holders.broadcast(value, /*root=*/0, "buffers of " + block->label()).wait();
       buffer.set_data(value);
     }
   }

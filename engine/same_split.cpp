@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "comm/agreement.h"
+#include "engine/buffer_boxes.h"
 #include "zero/catalogue.h"
 #include "zero/unit.h"
 
@@ -42,7 +43,9 @@ Json describe(const model::Blocks& blocks, const comm::Mesh& mesh) {
     }
     parameters.push_back({{"name", parameter.name}, {"shape", parameter.shape}, {"boxes", boxes}});
   }
-  return {{"units", units}, {"parameters", parameters}};
+  return {{"units", units},
+          {"parameters", parameters},
+          {"buffers", describe_buffers(blocks, mesh.grid().shape()[comm::Axis::kTensor])}};
 }
 
 std::string text_of(const Json& tree) {
@@ -76,7 +79,7 @@ class Group {
 
   void check() const {
     check_units();
-    for (size_t i = 0; i < told_.front().at("parameters").size(); ++i) check_parameter(i);
+    for (const char* kind : {"parameters", "buffers"}) check_all(kind);
   }
 
  private:
@@ -126,16 +129,33 @@ class Group {
            own.at("numel").dump());
   }
 
-  void check_parameter(size_t index) const {
-    const Json& expected = told_.front().at("parameters")[index];
+  void check_all(const char* kind) const {
+    const size_t expected = told_.front().at(kind).size();
+    for (size_t rank = 1; rank < told_.size(); ++rank) {
+      const size_t own = told_[rank].at(kind).size();
+      if (own != expected) {
+        refuse(static_cast<int>(rank), "list {} and {} {}", expected, own, kind);
+      }
+    }
+    for (size_t i = 0; i < expected; ++i) check_one(kind, i);
+  }
+
+  void check_one(const char* kind, size_t index) const {
+    const Json& expected = told_.front().at(kind)[index];
     const auto name = expected.at("name").get<std::string>();
     const auto shape = expected.at("shape").get<std::vector<int64_t>>();
     std::vector<Held> held;
     for (size_t rank = 0; rank < told_.size(); ++rank) {
-      const Json& own = told_[rank].at("parameters").at(index);
+      const Json& own = told_[rank].at(kind)[index];
       if (own.at("name") != expected.at("name") || own.at("shape") != expected.at("shape")) {
         refuse(static_cast<int>(rank), "one lists {} {}, the other {} {}", name,
                expected.at("shape").dump(), own.at("name").dump(), own.at("shape").dump());
+      }
+      if (own.contains("crc32c") && own != expected) {
+        refuse(static_cast<int>(rank),
+               "buffer {} has other values there: one that each has its own part of stands among "
+               "the splits",
+               name);
       }
       for (const Json& box : own.at("boxes")) {
         held.push_back({first_ + static_cast<int>(rank), {shape, box[0], box[1]}, box[2]});

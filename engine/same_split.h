@@ -7,9 +7,9 @@
 namespace zeroth::engine {
 
 // Throws an Error on every rank unless those that share layers hold each whole parameter together,
-// every element of it once (or in as many copies as each says), and lay out alike what they gather
-// together. It names two ranks, the parameter, and what each says of it. Collective over all ranks;
-// nothing where none share layers.
+// every element of it once (or in as many copies as each says), lay out alike what they gather
+// together, and have the same buffers, but for boxes of them. It names two ranks, the parameter,
+// and what each says of it. Collective over all ranks; nothing where none share layers.
 void require_same_split(const model::Blocks& blocks, const comm::Mesh& mesh);
 
 }  // namespace zeroth::engine

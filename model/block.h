@@ -37,8 +37,8 @@ class Block : public torch::nn::Module {
 
   // Where several ranks share every layer (axis tensor) x is not [batch, seq, hidden] but this
   // rank's run of the flattened tokens, [rows, hidden]: model/tensor_ranks.h. A block that was made
-  // for that says how its parameters are split; one that does not is refused there. Buffers are the
-  // same on all ranks.
+  // for that says how its parameters are split; one that does not is refused there. A buffer is the
+  // same on all ranks, or it is a box as well and stands among the splits.
   virtual std::optional<Splits> splits() const { return std::nullopt; }
 
   const std::string& label() const { return label_; }

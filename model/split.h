@@ -20,7 +20,7 @@ struct Split {
   int64_t most = 0;
 };
 
-// By a parameter's own name in its block. Those that are not among them are whole on every rank.
+// By a parameter's or buffer's own name in its block; those not among them are whole on every rank.
 using Splits = std::map<std::string, Split>;
 
 }  // namespace zeroth::model

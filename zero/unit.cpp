@@ -64,11 +64,17 @@ model::Splits splits_of(const model::Block& block, int tensor_ranks) {
 
 // A split under a wrong name would leave its parameter whole on every rank.
 void require_known(const model::Block& block, const model::Splits& splits) {
-  const auto parameters = block.named_parameters();
+  const auto parameters = block.named_parameters(), buffers = block.named_buffers();
   for (const auto& [key, split] : splits) {
     if (parameters.contains(key)) continue;
-    throw Error("block {} says how {} is split (Block::splits), and has no such parameter",
-                block.label(), key);
+    if (const torch::Tensor* const buffer = buffers.find(key)) {
+      check_box(block.label() + "." + key, buffer->sizes().vec(),
+                {split.whole, split.shape, split.begin});
+      continue;
+    }
+    throw Error(
+        "block {} says how {} is split (Block::splits), and has no such parameter or buffer",
+        block.label(), key);
   }
 }
 

@@ -29,6 +29,12 @@ class SharedBlock final : public model::Block {
     splits_[name] = split;
     return *this;
   }
+  SharedBlock& add_buffer(const std::string& name, const torch::Tensor& value,
+                          const std::optional<model::Split>& split = {}) {
+    register_buffer(name, value);
+    if (split) splits_[name] = *split;
+    return *this;
+  }
   std::optional<model::Splits> splits() const override { return splits_; }
   torch::Tensor forward(const torch::Tensor& x, const model::MicroBatch&) override { return x; }
 
@@ -140,6 +146,37 @@ TEST_CASE("a rank whose own blocks cannot be planned is named on all ranks") {
                block.add("weight", {2, 8}, {"weight", {4, 8}, {3 * rank, 0}});
              }) ==
         "rank 1: layer.weight of shape [2, 8] from [3, 0] on is no box of [4, 8] (Block::splits)");
+}
+
+TEST_CASE("a buffer of which each rank has its own part is a box, and any other the same on all") {
+  const auto with = [](const std::function<void(SharedBlock&, int)>& add) {
+    return told(2, [=](SharedBlock& block, int rank) {
+      block.add("weight", {2, 8}, {"weight", {4, 8}, {2 * rank, 0}});
+      add(block, rank);
+    });
+  };
+  CHECK(with([](SharedBlock& block, int) { block.add_buffer("mask", at::ones({3})); }) == "");
+  CHECK(with([](SharedBlock& block, int rank) { block.add_buffer("mask", at::full({3}, rank)); }) ==
+        "ranks 0 and 1 share every layer, but buffer layer.mask has other values there: one that "
+        "each has its own part of stands among the splits (Block::splits)");
+  CHECK(
+      with([](SharedBlock& block, int rank) { block.add_buffer("mask", at::ones({3 + rank})); }) ==
+      "ranks 0 and 1 share every layer, but one lists layer.mask [3], the other \"layer.mask\" "
+      "[4] (Block::splits)");
+  CHECK(with([](SharedBlock& block, int rank) {
+          if (rank == 0) block.add_buffer("mask", at::ones({3}));
+        }) == "ranks 0 and 1 share every layer, but list 1 and 0 buffers (Block::splits)");
+  CHECK(with([](SharedBlock& block, int rank) {
+          block.add_buffer("mask", at::full({3}, rank), {{"mask", {6}, {3 * rank}}});
+        }) == "");
+  CHECK(with([](SharedBlock& block, int rank) {
+          block.add_buffer("mask", at::full({3}, rank), {{"mask", {7}, {3 * rank}}});
+        }) ==
+        "layer.mask: the ranks that share it hold 6 of its 7 elements: rank 0 holds [3] from [0] "
+        "on, rank 1 holds [3] from [3] on (Block::splits)");
+  CHECK(with([](SharedBlock& block, int rank) {
+          block.add_buffer("mask", at::full({3}, rank), {{"mask", {6}, {4 * rank}}});
+        }) == "rank 1: layer.mask of shape [3] from [4] on is no box of [6] (Block::splits)");
 }
 
 }  // namespace zeroth::engine
