@@ -104,7 +104,7 @@ TEST_CASE("a secret that is too short to be one is refused") {
   std::ofstream(path) << "short\n";
   ::chmod(path.c_str(), 0600);
   CHECK_THROWS_WITH_AS(take_from_file(path),
-                       "the run's secret has 5 characters, expected 32 to 4096", Error);
+                       "the run's secret has 5 characters, expected 16 to 4096", Error);
 }
 
 }  // namespace zeroth::launcher
