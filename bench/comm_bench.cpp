@@ -210,7 +210,6 @@ void bench(const Options& options, const comm::RankEnv& env) {
       throw Error("comm-bench: --plain compares ranks of several machines on the CPU");
     comm::RankEnv again = env;
     again.agent_store = true;
-    ++again.attempt;
     plain = plain_gloo(env, comm::meet(again).key_store);
   }
   measure("world", mesh->world(), mesh->device(), tells, options, plain.get());

@@ -14,7 +14,8 @@ constexpr size_t kMostCause = 300;
 constexpr int kUsage = 2;  // the exit code of a program that does not understand its command line
 
 std::string first_line(const std::string& text) {
-  return shortened(text.substr(0, text.find('\n')), kMostCause);
+  const std::string line = shortened(text.substr(0, text.find('\n')), kMostCause);
+  return shortened(line, kMostCause);  // what cannot be printed has become longer
 }
 
 bool is_usage(const JobOutcome& outcome) {

@@ -95,6 +95,7 @@ SPECIAL = {
 # Every fault and every moment.
 FEW = ("rank-load", "rank-save", "agent-evaluation", "launcher-step", "pause-step", "cut-evaluation", "stopped-load",
        "disk-load", "disk-save")
+FEW_ELASTIC = ("rank-save", "agent-evaluation", "stopped-load")
 
 
 class Row:
@@ -183,7 +184,7 @@ def chosen_rows(names, elastic):
     rows.sort(key=lambda row: not row.fault.silent)  # they wait most of the time
     if names:
         return [row for row in rows if any(row.name.startswith(name) for name in names)]
-    return [row for row in rows if FULL or row.name in FEW]
+    return [row for row in rows if FULL or row.name in (FEW_ELASTIC if elastic else FEW)]
 
 
 def run_in(lanes, row):

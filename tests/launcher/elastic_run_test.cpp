@@ -169,7 +169,7 @@ TEST_CASE("the loss of the launcher ends a host that has joined with the code to
                "--", rank_program(), "sleep"},
               secret);
   Launched joiner({"--join", "127.0.0.1:" + port, "--num_gpus", "1"}, secret);
-  const auto pids = job.wait_for_pids(1);
+  const auto pids = job.wait_for_pids(2);
   job.signal(SIGKILL);
   CHECK(joiner.wait().status == 75);
   CHECK(eventually([&] { return none_alive(pids); }));
