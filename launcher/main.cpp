@@ -213,6 +213,7 @@ int run_ranks(const LaunchOptions& options, const Program& program, PlanRequest 
     if (options.verbosity >= Verbosity::kNotes)
       say(fmt::format("round {} ({})", rounds.current().number, rounds.describe_restarts()));
     request.master_port = resolve_master_port(options.master_port);
+    request.launch_time = seconds_since_epoch();
   }
 }
 
@@ -303,7 +304,7 @@ void heed_signals() {
 int main(int argc, char** argv) {
   open_standard_streams();
   if (::getpid() == 1) heed_signals();
-  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+  const double now = seconds_since_epoch();
   try {
     if (argc > 1 && std::string_view(argv[1]) == "check-config")
       return check_config_command({argv + 2, argv + argc});
@@ -314,7 +315,7 @@ int main(int argc, char** argv) {
     if (argc > 1 && std::string_view(argv[1]) == "agent") return agent({argv + 2, argv + argc});
     const LaunchOptions options = parse_command_line({argv + 1, argv + argc});
     if (options.report) return report();
-    if (options.answer.empty()) return launch(options, now.count());
+    if (options.answer.empty()) return launch(options, now);
     print_answer(options.answer);
     return 0;
   } catch (const ProgramError& error) {

@@ -27,6 +27,7 @@ struct ClusterPlan {
   // Of a run that may have several rounds (launch_on_hosts.h):
   std::optional<HostRange> elastic = {};  // how many hosts each has
   std::optional<int> join_port = {};
+  int joiners = 0;  // that were started with this one
   std::optional<std::string> join_address = {};
   bool reads_hostfile = false;  // again and again
 };

@@ -197,6 +197,10 @@ Turnout ElasticRun::turnout() const {
                   .since_enough = since_enough_};
   for (int node = 0; node < roll.num_hosts(); ++node)
     if (!roll.has_answered(node)) ++turnout.awaited;
+  if (rounds_.current().number == 0) {
+    const int to_come = static_cast<int>(launch_.hosts.size()) + plan_.expected - roll.num_hosts();
+    turnout.awaited += std::max(0, to_come);
+  }
   return turnout;
 }
 

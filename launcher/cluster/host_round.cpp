@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "launcher/cluster/own_addresses.h"
+#include "launcher/machine/machine.h"
 
 namespace zeroth::launcher {
 
@@ -57,7 +58,7 @@ std::vector<Start> HostRound::make_starts() const {
   start.num_hosts = static_cast<int>(hosts_.size());
   start.master_addr = find_master();
   start.master_port = agents_.roll().ready(nodes_.front()).master_port;
-  start.launch_time = launch_.launch_time;
+  start.launch_time = round_.number == 0 ? launch_.launch_time : seconds_since_epoch();
   start.round = round_;
   std::vector<Start> starts;
   for (const RemoteHost& host : hosts_) {

@@ -25,6 +25,7 @@ RemoteJob job_of(const LaunchOptions& options, const ClusterPlan& plan) {
 ElasticPlan elastic_plan(const LaunchOptions& options, const ClusterPlan& plan) {
   ElasticPlan elastic;
   elastic.hosts = *plan.elastic;
+  elastic.expected = plan.joiners;
   elastic.max_restarts = options.elastic.restarts();
   elastic.wait = std::chrono::seconds(options.elastic.wait_seconds);
   if (const auto code = options.elastic.code_to_requeue()) elastic.requeue_code = *code;

@@ -16,6 +16,7 @@ namespace zeroth::launcher {
 // Of a run that may have several rounds (round.h).
 struct ElasticPlan {
   HostRange hosts = {};
+  int expected = 0;  // hosts that are on their way by themselves when the run begins
   int max_restarts = 0;
   std::chrono::milliseconds wait{600'000};  // for as many hosts as there must be
   int requeue_code = 75;                    // where they do not come

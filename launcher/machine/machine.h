@@ -44,6 +44,9 @@ std::vector<std::string> visible_gpus(int count, const std::optional<std::string
 Accelerator resolve_accelerator(const std::optional<std::string>& ds_accelerator,
                                 const Machine& machine);
 
+// The clock of ZEROTH_LAUNCH_TIME.
+double seconds_since_epoch();
+
 // Throws Error unless DEEPSPEED_TIMEOUT is unset, empty or a whole number of minutes, at least 1:
 // said once here rather than by every rank.
 void check_timeout(const std::optional<std::string>& deepspeed_timeout);

@@ -238,6 +238,7 @@ TEST_CASE("of nodes that others have started the first is the launcher, and the 
   CHECK(first.cluster->hosts.size() == 1);
   CHECK(first.cluster->join_port == kPortByHand);
   CHECK(first.cluster->join_address == "m");
+  CHECK(first.cluster->joiners == 2);
   CHECK(first.join.empty());
   const Placement third = node("2", {"--elastic=2:3", "--join-port=4000"});
   CHECK_FALSE(third.cluster);
