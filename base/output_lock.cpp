@@ -169,8 +169,10 @@ bool OutputLock::take() {
 void OutputLock::check() const {
   if (mine_.run.empty()) return;
   const FileDescriptor file(::openat(folder_.get(), name_.c_str(), O_RDONLY | kAsItIs));
+  const bool is_gone = file.get() < 0 && errno == ENOENT;
   const std::string text = file.get() < 0 ? "" : read_text(file.get());
-  if (text == holder_) return;
+  // What cannot be read now, as over a network that fails, tells of nobody.
+  if (text == holder_ || (text.empty() && !is_gone)) return;
   const Holder holder = parse_holder(text);
   const std::string by = !holder.is_of(mine_)
                              ? "whoever it was"

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
 #include <chrono>
 #include <csignal>
 #include <ctime>
@@ -189,6 +191,25 @@ JobOutcome run_round(const LaunchOptions& options, const Program& program, PlanR
   return supervise(program, plan.ranks, supervision);
 }
 
+// SIGINT and SIGTERM between two rounds, when nobody else hears them.
+class BetweenRounds {
+ public:
+  BetweenRounds() : signals_(io_, SIGINT, SIGTERM) {
+    signals_.async_wait([this](boost::system::error_code error, int signal) {
+      if (!error) signal_ = signal;
+    });
+  }
+  int signal() {  // 0: none came
+    io_.poll();
+    return signal_;
+  }
+
+ private:
+  boost::asio::io_context io_;
+  boost::asio::signal_set signals_;
+  int signal_ = 0;
+};
+
 // The same, and again while restarts are left.
 int run_ranks(const LaunchOptions& options, const Program& program, PlanRequest request,
               const PrintingCommand& prints) {
@@ -202,8 +223,11 @@ int run_ranks(const LaunchOptions& options, const Program& program, PlanRequest 
   supervision.rank_logs = files.rank_logs(num_ranks);
   const int restarts = prints.one_rank ? 0 : options.elastic.restarts();
   Rounds rounds(restarts > 0 ? make_run_id() : "", restarts);
+  std::optional<BetweenRounds> between;
+  if (restarts > 0) between.emplace();
   while (true) {
     JobOutcome outcome = run_round(options, program, request, rounds.current(), supervision);
+    if (between && outcome.signal == 0) outcome.signal = between->signal();
     if (!rounds.go_on(outcome)) {
       const std::string why = rounds.why_no_more(outcome);
       if (!why.empty()) outcome.message += "\nzeroth: " + why;

@@ -82,7 +82,6 @@ TESTED_BY = {
     "engine/parameter_order.cpp": "tests/engine/unused_test.cpp",
     "engine/safetensors_sink.cpp": "tests/engine/train_engine_test.cpp",
     "launcher/cluster/channel.cpp": "tests/launcher/listener_test.cpp",
-    "base/run_secret.cpp": "tests/comm/bootstrap_test.cpp",
     "launcher/cluster/agents.cpp": "tests/launcher/elastic_run_test.cpp",
     "launcher/cluster/elastic_plan.cpp": "tests/launcher/cluster_plan_test.cpp",
     "launcher/cluster/gathering.cpp": "tests/launcher/launch_on_hosts_test.cpp",

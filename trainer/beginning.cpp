@@ -36,7 +36,11 @@ bool is_later_round(RunPlan& plan) {
   comm::Round& round = plan.round;
   if (round.number == 0 || plan.flags.output.empty() || plan.flags.eval_only) return false;
   auto record = record_of_rounds(plan);
-  if (!record || record->run != round.run) return round.goes_on;
+  if (!record || record->run != round.run) {
+    // A run that is known leaves its record before all else: nothing of it is in this output.
+    if (!round.run.empty()) round.goes_on = false;
+    return round.goes_on;
+  }
   if (!round.run.empty() && !record->rounds.empty() && record->rounds.back().round > round.number) {
     throw Error("{} is that of round {} of this run: round {} is over", plan.flags.output,
                 record->rounds.back().round, round.number);

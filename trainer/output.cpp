@@ -105,7 +105,7 @@ std::unique_ptr<OutputLock> lock_output(const RunPlan& plan, comm::Mesh& mesh) {
   std::optional<std::string> complaint;
   try {
     if (mesh.rank() == 0) lock = std::make_unique<OutputLock>(output, plan.output_round());
-    if (lock && plan.round.number > 0) take_checkpoints_over(output);
+    if (lock && plan.round.goes_on) take_checkpoints_over(output);
   } catch (const Error& error) {
     complaint = error.what();
   }

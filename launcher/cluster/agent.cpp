@@ -125,7 +125,7 @@ void Agent::on(const Start& start) {
   int status = 1;
   std::string reason;
   try {
-    plan = job_->plan(start, derive_rank_secret(secret_, start.round.number));
+    plan = job_->plan(start, derive_rank_secret(secret_, start.round));
     start_ranks(plan);
     return;
   } catch (const ProgramError& error) {
@@ -184,6 +184,7 @@ void Agent::say_goodbye() {
 
 void Agent::on(const LetGo& message) {
   if (start_) throw Error("it lets a host go whose ranks run");
+  if (!message.why.empty()) say("the run goes on without this host: " + message.why);
   status_ = message.status;
   io_.stop();
 }

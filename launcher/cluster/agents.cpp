@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -185,13 +184,17 @@ void Agents::ask_again(int node) {
 }
 
 void Agents::lose(int node, const std::string& why) {
-  if (is_there(node)) agents_.at(node)->close();
+  if (is_there(node)) {
+    agents_.at(node)->set_handlers({[](const Message&) {}, [](const std::string&) {}});
+    agents_.at(node)->send(LetGo{.status = 1, .why = why});  // upon which it closes
+    lost_.insert(node);
+  }
   roll_.on_lost(node, why);
 }
 
 bool Agents::is_there(int node) const {
   const auto found = agents_.find(node);
-  return found != agents_.end() && found->second->is_open();
+  return found != agents_.end() && found->second->is_open() && lost_.count(node) == 0;
 }
 
 void Agents::give_up(const std::string& why) {
@@ -216,7 +219,7 @@ void Agents::close_unknown() {
   }
 }
 
-void Agents::dismiss(int status) {
+void Agents::dismiss(int status, const std::string& why) {
   std::vector<std::shared_ptr<WatchedChannel>> open;
   for (const auto& [node, agent] : agents_)
     if (agent->is_open()) open.push_back(agent);
@@ -226,7 +229,7 @@ void Agents::dismiss(int status) {
                          [&](const std::string&) {
                            if (--left == 0) io_.stop();
                          }});
-    agent->send(LetGo{status});
+    agent->send(LetGo{status, why});
   }
   RunningTimer limit(io_);
   limit.start(kLetGo, [this] { io_.stop(); });

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -74,8 +75,11 @@ class Agents {
   std::string refused() const;
   // Agents that never said which host they are.
   void close_unknown();
-  // Each agent ends by itself with this exit code; waits for that, not for long.
-  void dismiss(int status);
+  // Hosts must from now on be like this one, once it has answered.
+  void compare_with(int node) { roll_.compare_with(node); }
+  // Each agent ends by itself with this exit code, and says why where there is something to say;
+  // waits for that, not for long.
+  void dismiss(int status, const std::string& why);
   // Ends all: connections are closed, and what started agents and secrets on hosts are removed.
   void let_go();
   // Once agents have been let go: waits for the processes that started them, then kills them.
@@ -105,6 +109,7 @@ class Agents {
   std::unique_ptr<Listener> listener_;
   std::vector<std::shared_ptr<WatchedChannel>> came_;
   std::map<int, std::shared_ptr<WatchedChannel>> agents_;
+  std::set<int> lost_;  // whose agents have been told to end
 };
 
 }  // namespace zeroth::launcher

@@ -95,6 +95,7 @@ JobOutcome ElasticRun::run() {
     outcome = go_through_rounds();
   } catch (...) {
     timer_.cancel();
+    agents_.dismiss(1, "its launcher has failed");
     agents_.let_go();
     throw;
   }
@@ -102,7 +103,7 @@ JobOutcome ElasticRun::run() {
   const std::string refused = agents_.refused();
   if (!refused.empty()) agents_.say("warning: " + refused);
   agents_.close_door();
-  agents_.dismiss(exit_status(outcome, plan_.requeue_code));
+  agents_.dismiss(exit_status(outcome, plan_.requeue_code), "");
   agents_.end_starters(kStartersEnd);
   return outcome;
 }
@@ -111,7 +112,7 @@ JobOutcome ElasticRun::go_through_rounds() {
   while (gather()) {
     JobOutcome outcome = run_round();
     if (signal_ != 0 && outcome.end == JobEnd::kRegrouped) return stopped();
-    if (!rounds_.go_on(outcome, came_)) {
+    if (!rounds_.go_on(outcome, outcome.end == JobEnd::kRegrouped ? came_ : "")) {
       const std::string why = rounds_.why_no_more(outcome);
       if (!why.empty()) outcome.message += "\nzeroth: " + why;
       return outcome;
@@ -171,6 +172,7 @@ void ElasticRun::check_first_round() const {
 void ElasticRun::drop_unable() {
   const RollCall& roll = agents_.roll();
   for (int node = 0; node < roll.num_hosts(); ++node) {
+    if (round_ != nullptr && round_->has(node)) continue;  // it was content when that began
     const std::vector<std::string> problems = roll.problems(node);
     if (problems.empty() || !told_of_.insert(node).second) continue;
     const std::string text = fmt::format("{}", fmt::join(problems, "; "));
@@ -217,6 +219,7 @@ JobOutcome ElasticRun::run_round() {
     agents_.say(fmt::format("round {} on {} with {} ({})", current.number,
                             counted(std::ssize(round.nodes()), "host"),
                             counted(round.num_ranks(), "rank"), rounds_.describe_restarts()));
+  agents_.compare_with(round.nodes().front());
   io_.restart();
   round_ = &round;
   const JobOutcome outcome = round.run();
@@ -229,9 +232,7 @@ void ElasticRun::regroup() {
   if (!came_.empty() || signal_ != 0) return;
   std::vector<std::string> names;
   for (const int node : with_ranks()) {
-    const auto& nodes = round_->nodes();
-    if (std::find(nodes.begin(), nodes.end(), node) == nodes.end())
-      names.push_back(agents_.host(node).host);
+    if (!round_->has(node)) names.push_back(agents_.host(node).host);
   }
   if (names.empty() || std::ssize(round_->nodes()) >= plan_.hosts.max) return;
   came_ = fmt::format("host{} {} ha{} come", names.size() > 1 ? "s" : "", fmt::join(names, ", "),
@@ -317,7 +318,7 @@ void ElasticRun::wait_for_signals() {
   signals_.async_wait([this](boost::system::error_code error, int signal) {
     if (error) return;
     if (signal_ == 0) signal_ = signal;
-    if (round_ == nullptr) io_.stop();
+    round_ != nullptr ? round_->on_signal(signal) : io_.stop();
     wait_for_signals();
   });
 }

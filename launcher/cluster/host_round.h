@@ -1,6 +1,7 @@
 // One round of a run on hosts whose agents are there.
 #pragma once
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <memory>
 #include <string>
@@ -26,7 +27,11 @@ class HostRound {
   // Within run(): the ranks save and end, as on SIGTERM, to be started again.
   void regroup(const std::string& why) { shell_->regroup(why); }
 
+  // The same, where a signal has come to somebody else in this process.
+  void on_signal(int signal) { shell_->on_signal(signal); }
+
   const std::vector<int>& nodes() const { return nodes_; }
+  bool has(int node) const { return std::find(nodes_.begin(), nodes_.end(), node) != nodes_.end(); }
   int num_ranks() const;
 
  private:

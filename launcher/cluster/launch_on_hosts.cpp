@@ -14,6 +14,7 @@ namespace {
 
 // What the launcher has open at most, with room: strangers at its port among them.
 constexpr int kOpenFiles = 128, kOpenFilesOfHost = 8;
+constexpr int kFewHosts = 64;  // that may come, for which there is room from the start
 constexpr std::chrono::milliseconds kStartersEnd{5'000};
 
 JobOutcome run_once(const HostsLaunch& launch) try {
@@ -36,7 +37,7 @@ JobOutcome run_once(const HostsLaunch& launch) try {
 }  // namespace
 
 JobOutcome launch_on_hosts(const HostsLaunch& launch) {
-  const int most = launch.elastic ? launch.elastic->hosts.max : 0;
+  const int most = launch.elastic ? std::min(launch.elastic->hosts.max, kFewHosts) : 0;
   require_open_files(kOpenFiles +
                      kOpenFilesOfHost * std::max(static_cast<int>(launch.hosts.size()), most));
   return launch.elastic ? run_elastic(launch) : run_once(launch);

@@ -36,7 +36,7 @@ void visit_fields(Record& r, Visit& visit) {
     visit(r.launch_time, r.terminal_columns, r.round);
   }
   if constexpr (std::same_as<T, Round>) visit(r.run, r.number, r.cause);
-  if constexpr (std::same_as<T, LetGo>) visit(r.status);
+  if constexpr (std::same_as<T, LetGo>) visit(r.status, r.why);
 }
 
 namespace {

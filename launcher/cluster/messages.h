@@ -105,6 +105,7 @@ struct FinishUp {  // no rank is left: end what they left behind, tell what they
 };
 struct LetGo {  // the run is over, or goes on without this host: the agent ends
   int status = 0;
+  std::string why = {};  // empty: there is nothing to say
   bool operator==(const LetGo&) const = default;
 };
 

@@ -127,12 +127,6 @@ void RemoteRanks::tell_all(const Message& message) {
   for (const auto& host : hosts_) host->at.agent->send(message);
 }
 
-// A batch system that has signalled the launcher may signal its agents too, somewhat later.
-void RemoteRanks::signal(int number) {
-  if (number == SIGTERM || number == SIGINT) signals_ = std::max(signals_, 1);
-  tell_all(SignalRanks{number});
-}
-
 std::vector<StoppedRank> RemoteRanks::find_stopped() const {
   std::vector<StoppedRank> all;
   for (const auto& host : hosts_) all.insert(all.end(), host->stopped.begin(), host->stopped.end());

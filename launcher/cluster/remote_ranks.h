@@ -1,6 +1,7 @@
 // The ranks of several hosts, behind the connections of these hosts' agents.
 #pragma once
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <memory>
 #include <string>
@@ -30,7 +31,8 @@ class RemoteRanks final : public Ranks {
   // `starts`: one for each host.
   void start(const std::vector<Start>& starts, RanksListener& listener);
 
-  void signal(int number) override;
+  void signal(int number) override { tell_all(SignalRanks{number}); }
+  void note_signal() override { signals_ = std::max(signals_, 1); }
   std::vector<StoppedRank> find_stopped() const override;
   void suspend() override { tell_all(Suspend{true}); }
   void resume() override { tell_all(Suspend{false}); }

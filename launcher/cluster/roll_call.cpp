@@ -73,19 +73,21 @@ std::vector<std::string> RollCall::differences(const Host& host) const {
       std::find_if(hosts_.begin(), hosts_.end(), [](const Host& other) { return other.ready; });
   std::vector<std::string> found;
   if (!host.ready || first == hosts_.end()) return found;
+  if (reference_ && !at(*reference_).answered()) return found;  // nobody knows yet
+  const Host& other = reference_ && at(*reference_).ready ? at(*reference_) : *first;
   const Ready& its = *host.ready;
-  const Ready& theirs = *first->ready;
+  const Ready& theirs = *other.ready;
   if (its.accelerator != theirs.accelerator)
     found.push_back(fmt::format("its ranks would use {}, those of {} {}: DS_ACCELERATOR sets it",
-                                its.accelerator, first->name, theirs.accelerator));
+                                its.accelerator, other.name, theirs.accelerator));
   if (its.model == theirs.model) return found;
   if (its.model.empty() || theirs.model.empty()) {
     found.push_back(fmt::format("the folder of --model is {}there, unlike on {}",
-                                its.model.empty() ? "not " : "", first->name));
+                                its.model.empty() ? "not " : "", other.name));
   } else {
     found.push_back(fmt::format(
         "the folder of --model is not that of {}: config.json or an index of weights differs",
-        first->name));
+        other.name));
   }
   return found;
 }

@@ -19,6 +19,9 @@ class RollCall {
   // One more host; its number.
   int add(const std::string& name);
 
+  // Hosts are compared with this one, as long as it is ready; else with the first that is.
+  void compare_with(int node) { reference_ = node; }
+
   // An agent that has come. Returns why it is sent away; empty: it may stay.
   std::string on_hello(const Hello& hello);
   void on_ready(int node, const Ready& ready);
@@ -65,6 +68,7 @@ class RollCall {
 
   std::vector<Host> hosts_;
   std::string version_;
+  std::optional<int> reference_;
 };
 
 // What is wrong with a host that does not answer.

@@ -71,8 +71,9 @@ std::string make_run_id() {
   return make_secret().substr(0, 16);
 }
 
-std::string derive_rank_secret(const HmacKey& secret, int round) {
-  return hex_of(secret.digest(fmt::format("{} of round {}", kOfRanks, round)));
+std::string derive_rank_secret(const HmacKey& secret, const Round& round) {
+  return hex_of(
+      secret.digest(fmt::format("{} of run {}, round {}", kOfRanks, round.run, round.number)));
 }
 
 std::string Sealer::seal(std::string_view payload) {

@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "base/sha256.h"
+#include "launcher/run/round.h"
 
 namespace zeroth::launcher {
 
@@ -31,7 +32,7 @@ std::string make_secret();
 std::string make_run_id();
 // What ranks get as ZEROTH_SECRET: it does not tell the run's secret, and each round has its own,
 // so that one rank that outlives its round is a stranger in the next.
-std::string derive_rank_secret(const HmacKey& secret, int round);
+std::string derive_rank_secret(const HmacKey& secret, const Round& round);
 
 // Frames of one direction, as they are sent: the payload's length (4 bytes, big-endian), the
 // payload, an HMAC over number, length and payload.

@@ -95,6 +95,7 @@ Job::Actions Job::react(const StillStopped& event, milliseconds /*now*/) {
 
 Job::Actions Job::react(const Signalled& event, milliseconds now) {
   if (event.signal == stop_signal_ && now < stop_time_ + kSameSignal) return {};
+  last_signal_ = event.signal;
   if (finishing_) return {Leave{}};
   const bool told = regroups_ && stop_signal_ == 0 && phase_ == Phase::kStopping;
   if (phase_ != Phase::kRunning && !told) return kill();
@@ -161,10 +162,11 @@ size_t Job::running() const {
 JobOutcome Job::outcome(const std::function<std::string(const Death&)>& tell,
                         std::optional<int64_t> oom_kills) const {
   if (deaths_.empty() && output_error_ != 0 && options_.output_is_all) return output_lost();
-  if (deaths_.empty()) return {};
+  // A program of one's own may end with 0 once it has saved; one that was done finds that out.
+  if (deaths_.empty()) return {.end = regroups_ ? JobEnd::kRegrouped : JobEnd::kFinished};
   const auto is_bad = [this](const Death& death) { return is_unforeseen(death); };
   const bool regrouped = regroups_ && std::none_of(deaths_.begin(), deaths_.end(), is_bad);
-  if (regrouped && stop_signal_ == 0) return {.end = JobEnd::kRegrouped};
+  if (regrouped && stop_signal_ == 0) return {.end = JobEnd::kRegrouped, .signal = last_signal_};
   JobOutcome outcome = stop_signal_ != 0 ? stopped(tell) : failed(tell, oom_kills);
   if (phase_ == Phase::kKilled) {
     outcome.message += "\nzeroth: ranks that did not end by themselves were killed";
@@ -202,7 +204,10 @@ JobOutcome Job::failed(const std::function<std::string(const Death&)>& tell,
         "that a rank had started",
         *oom_kills, *oom_kills == 1 ? "" : "es");
   }
-  return {.status = exit_status(cause.ending), .message = message, .end = JobEnd::kFailed};
+  return {.status = exit_status(cause.ending),
+          .message = message,
+          .end = JobEnd::kFailed,
+          .signal = last_signal_};
 }
 
 std::string StoppedRanks::tell(const std::vector<StoppedRank>& stopped, size_t running) {

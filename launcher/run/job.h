@@ -59,7 +59,7 @@ struct JobOutcome {
   int status = 0;            // to exit with
   std::string message = {};  // for a person; empty where there is nothing to say
   JobEnd end = JobEnd::kFinished;
-  int signal = 0;  // that stopped it
+  int signal = 0;  // that stopped it, or came when it was ending anyway; 0: none
 };
 
 // What happens.
@@ -172,6 +172,7 @@ class Job {
   StoppedRanks told_stopped_;
   std::string stopped_meanwhile_;  // ranks that could not take part when another one failed
   int stop_signal_ = 0;            // from outside; 0: none came before a rank failed
+  int last_signal_ = 0;            // the same, at any time
   bool regroups_ = false;
   std::chrono::milliseconds stop_time_{0};
   int told_signal_ = 0;   // what ranks were last told to end by

@@ -78,11 +78,13 @@ JobOutcome JobShell::run() {
 }
 
 void JobShell::wait_for_signals() {
-  signals_.async_wait([this](boost::system::error_code error, int signal) {
-    if (error) return;
-    signal == SIGTSTP ? suspend() : tell_job(Signalled{signal});
-    wait_for_signals();
-  });
+  signals_.async_wait(
+      [this, alive = std::weak_ptr(alive_)](boost::system::error_code error, int signal) {
+        if (error || alive.expired()) return;
+        if (signal == SIGINT || signal == SIGTERM) ranks_.note_signal();
+        signal == SIGTSTP ? suspend() : tell_job(Signalled{signal});
+        wait_for_signals();
+      });
 }
 
 // Ranks are in groups of their own, which a terminal does not reach.

@@ -72,6 +72,8 @@ class JobShell final : public RanksListener {
   std::string with_last_words(const Death& death);
   void stop();
 
+  // A signal may be on its way through `io` that runs on when this has ended.
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   boost::asio::io_context& io_;
   Ranks& ranks_;
   JobShellOptions options_;

@@ -69,10 +69,12 @@ void OutputSink::flush() {
       written += static_cast<size_t>(count);
     } else if (errno == EAGAIN && reopened_) {
       waiting_ = true;
-      reopened_->async_wait(stream_descriptor::wait_write, [this](boost::system::error_code error) {
-        waiting_ = false;
-        if (!error) flush();
-      });
+      reopened_->async_wait(stream_descriptor::wait_write,
+                            [this, alive = std::weak_ptr(alive_)](boost::system::error_code error) {
+                              if (error || alive.expired()) return;
+                              waiting_ = false;
+                              flush();
+                            });
       break;
     } else if (errno != EINTR) {
       written = pending_.size();

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -73,6 +74,7 @@ class OutputSink {
   std::optional<boost::asio::posix::stream_descriptor>
       reopened_;  // a non-blocking twin, where there is one
   bool waiting_ = false;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // a wait may end behind this
   size_t num_lines_ = 0;
   std::string pending_;
   std::vector<std::function<void()>> callbacks_;

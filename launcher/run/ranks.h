@@ -32,6 +32,9 @@ class Ranks {
 
   // To all that run, and what they started in their groups.
   virtual void signal(int number) = 0;
+  // This process was signalled from outside: those that start ranks elsewhere may be, too, which
+  // means the same.
+  virtual void note_signal() {}
   // Those that are stopped, as last seen.
   virtual std::vector<StoppedRank> find_stopped() const = 0;
   // Stops those that run; lets those go on that it has stopped.

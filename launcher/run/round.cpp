@@ -37,6 +37,7 @@ Rounds::Rounds(std::string run, int max_restarts) : max_restarts_(max_restarts) 
 }
 
 bool Rounds::go_on(const JobOutcome& outcome, const std::string& cause) {
+  if (outcome.signal != 0) return false;  // somebody wants it to end
   const bool regrouped = outcome.end == JobEnd::kRegrouped;
   if (!regrouped && (outcome.end != JobEnd::kFailed || is_usage(outcome))) return false;
   if (!regrouped && restarts_ == max_restarts_) return false;
@@ -51,14 +52,14 @@ std::string Rounds::describe_restarts() const {
 }
 
 std::string Rounds::why_no_more(const JobOutcome& outcome) const {
-  if (outcome.end != JobEnd::kFailed || max_restarts_ == 0) return "";
+  if (outcome.end != JobEnd::kFailed || outcome.signal != 0 || max_restarts_ == 0) return "";
   if (is_usage(outcome)) return "the run is not started again: its command line would stay wrong";
   return fmt::format("the run is not started again: --max-restarts {} {} taken", max_restarts_,
                      max_restarts_ == 1 ? "is" : "are");
 }
 
 int exit_status(const JobOutcome& outcome, std::optional<int> requeue_code) {
-  const bool to_requeue = outcome.end == JobEnd::kStopped && outcome.signal == SIGTERM;
+  const bool to_requeue = outcome.end != JobEnd::kFinished && outcome.signal == SIGTERM;
   return to_requeue && requeue_code ? *requeue_code : outcome.status;
 }
 

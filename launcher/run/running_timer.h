@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 
 namespace zeroth::launcher {
 
@@ -19,7 +20,7 @@ class RunningTimer {
   // Calls back after `limit`, in the io_context's thread; what it waited for before is forgotten.
   void start(std::chrono::milliseconds limit, std::function<void()> callback);
   void cancel() {
-    ++turn_;
+    ++*turn_;
     timer_.cancel();
   }
 
@@ -28,7 +29,9 @@ class RunningTimer {
 
   boost::asio::steady_timer timer_;
   std::chrono::milliseconds left_{0};
-  int64_t turn_ = 0;  // a nap of an earlier one may be over already, and cannot be cancelled then
+  // Shared: a nap may end when its timer has gone.
+  std::shared_ptr<int64_t> turn_ = std::make_shared<int64_t>(
+      0);  // a nap of an earlier one may be over already, and cannot be cancelled then
   std::function<void()> callback_;
 };
 

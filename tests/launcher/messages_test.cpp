@@ -45,7 +45,7 @@ std::vector<Message> examples() {
           Suspend{true},
           Taken{uint64_t{1} << 63},
           FinishUp{},
-          LetGo{75},
+          LetGo{75, kBytes},
           SignalRanks{SIGKILL},
           Heartbeat{}};
 }

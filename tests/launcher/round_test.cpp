@@ -34,6 +34,10 @@ TEST_CASE("new hosts take no restart, a wrong command line and an end that was w
   CHECK_FALSE(rounds.go_on(failed(2)));
   CHECK_FALSE(rounds.go_on({.status = 143, .end = JobEnd::kStopped, .signal = SIGTERM}));
   CHECK_FALSE(rounds.go_on({}));
+  JobOutcome interrupted = failed(1);
+  interrupted.signal = SIGINT;
+  CHECK_FALSE(rounds.go_on(interrupted));
+  CHECK(rounds.why_no_more(interrupted) == "");
   CHECK(rounds.go_on(failed(1)));
 }
 

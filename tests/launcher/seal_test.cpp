@@ -132,9 +132,11 @@ TEST_CASE("secrets are new each time, and ranks get one that does not tell it") 
   const std::string secret = make_secret();
   CHECK(secret.size() == 64);
   CHECK(secret != make_secret());
-  CHECK(derive_rank_secret(HmacKey(secret), 1) == derive_rank_secret(HmacKey(secret), 1));
-  CHECK(derive_rank_secret(HmacKey(secret), 1) != derive_rank_secret(HmacKey(secret), 2));
-  CHECK(derive_rank_secret(HmacKey(secret), 0) != secret);
+  const Round one{"00ff", 1};
+  CHECK(derive_rank_secret(HmacKey(secret), one) == derive_rank_secret(HmacKey(secret), one));
+  CHECK(derive_rank_secret(HmacKey(secret), one) !=
+        derive_rank_secret(HmacKey(secret), {"00ff", 2}));
+  CHECK(derive_rank_secret(HmacKey(secret), {}) != secret);
 }
 
 }  // namespace zeroth::launcher
