@@ -275,6 +275,15 @@ TEST_CASE("a job knows which ranks run and whether it kills them") {
   CHECK(message.find("killer ended 2 processes meanwhile") != std::string::npos);
 }
 
+TEST_CASE("a signal while a failed job comes to its end is told, so that none follows") {
+  Job job(2, {});
+  job.on(ended(0, kExit3), milliseconds(0));
+  CHECK(job.on(Signalled{SIGINT}, milliseconds(100)) == kKill);
+  job.on(ended(1, kByKill), milliseconds(200));
+  CHECK(job.outcome(tell, std::nullopt).end == JobEnd::kFailed);
+  CHECK(job.outcome(tell, std::nullopt).signal == SIGINT);
+}
+
 TEST_CASE("stopped ranks are named once, with the way to continue them") {
   StoppedRanks ranks;
   CHECK(ranks.tell({}, 3).empty());
