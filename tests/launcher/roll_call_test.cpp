@@ -96,4 +96,23 @@ TEST_CASE("a host with another model or accelerator is told beside the first one
         "differs");
 }
 
+TEST_CASE("a host that answers late is compared with the one that runs, and not the other way") {
+  RollCall call = of_three();
+  all_ready(call, {1, 2});
+  call.compare_with(1);
+  CHECK(call.on_hello(hello(0)) == "");
+  Ready other = kReady;
+  other.model = "another";
+  call.on_ready(0, other);
+  CHECK(call.is_usable(1));
+  CHECK(call.is_usable(2));
+  CHECK_FALSE(call.is_usable(0));
+  call.look_again(1);  // its new answer is awaited: nobody is judged by another's
+  call.look_again(2);
+  call.on_ready(2, kReady);
+  CHECK(call.is_usable(2));
+  call.on_lost(1, "gone");
+  CHECK(call.is_ready(2));
+}
+
 }  // namespace zeroth::launcher

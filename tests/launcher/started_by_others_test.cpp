@@ -96,12 +96,12 @@ TEST_CASE("a zeroth on each node of a step of Slurm starts its node's ranks of a
 TEST_CASE("flags go before what a scheduler says, and a secret needs no note") {
   Environment environment = step_of_slurm(1);
   environment.emplace_back("ZEROTH_SECRET", "of this user, as long");
-  const auto result = run_zeroth({"--node_rank=0", "--master_addr=127.0.0.1", "--master_port=34577",
+  const auto result = run_zeroth({"--node_rank=0", "--master_addr=127.0.0.1", "--master_port=23477",
                                   rank_program(), "env", "RANK", "MASTER_ADDR", "ZEROTH_SECRET"},
                                  environment);
   CHECK(result.out ==
         "[0] RANK=0\n[0] MASTER_ADDR=127.0.0.1\n[0] ZEROTH_SECRET=of this user, as long\n");
-  CHECK(result.err == "zeroth: node 0 of 2 (Slurm), master 127.0.0.1:34577\n");
+  CHECK(result.err == "zeroth: node 0 of 2 (Slurm), master 127.0.0.1:23477\n");
   const auto alone =
       run_zeroth({"--no_ssh", "-q", rank_program(), "env", "WORLD_SIZE"}, environment);
   CHECK(alone.out == "WORLD_SIZE=1\n");
@@ -117,14 +117,14 @@ TEST_CASE("several on a node are refused before any rank starts") {
 TEST_CASE("without a hostfile nodes by hand are alike") {
   const auto node = [](const char* rank) {
     return Words{"--no_ssh",    "--num_nodes=2",           "--node_rank",
-                 rank,          "--master_addr=127.0.0.1", "--master_port=34578",
+                 rank,          "--master_addr=127.0.0.1", "--master_port=23478",
                  "--num_gpus=2"};
   };
   Launched first(with_program(node("0")));
   Launched second(with_program(node("1")));
   Words all = lines_of(first.wait().out);
   for (const std::string& line : lines_of(second.wait().out)) all.push_back(line);
-  CHECK(sorted(all) == lines_of_all(34578));
+  CHECK(sorted(all) == lines_of_all(23478));
 }
 
 TEST_CASE("a pod with several ranks starts so many") {
