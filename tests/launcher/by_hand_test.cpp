@@ -23,7 +23,7 @@ class Hosts {
   // `zeroth` as it is typed on one of them.
   Words command(const std::string& node_rank, const Words& program) const {
     Words words = {"-H",      folder_ / "hosts", "--no_ssh",  "--node_rank",
-                   node_rank, "--master_addr",   "127.0.0.1", "--master_port=34571"};
+                   node_rank, "--master_addr",   "127.0.0.1", "--master_port=23471"};
     words.insert(words.end(), program.begin(), program.end());
     return words;
   }
@@ -50,7 +50,7 @@ TEST_CASE("each host's zeroth starts its own ranks of all") {
          {std::string("WORLD_SIZE=3"), fmt::format("LOCAL_RANK={}", local),
           fmt::format("LOCAL_SIZE={}", size), fmt::format("CROSS_RANK={}", host),
           std::string("CROSS_SIZE=2"), std::string("MASTER_ADDR=127.0.0.1"),
-          std::string("MASTER_PORT=34571"), std::string("ZEROTH_MEETING unset"),
+          std::string("MASTER_PORT=23471"), std::string("ZEROTH_MEETING unset"),
           std::string("ZEROTH_SECRET=of this user, as long"), fmt::format("RANK={}", rank)})
       expected.push_back(fmt::format("[{}] {}", rank, line));
     return expected;

@@ -149,7 +149,7 @@ TEST_CASE("a zeroth on each node under mpirun, once for each kind that is instal
       {{"mpirun.openmpi", "--allow-run-as-root", "--mca", "plm", "rsh", "--mca", "plm_rsh_agent",
         shell, "--host", "zeroth-node-a,zeroth-node-b", "--map-by", "ppr:1:node"},
        "Open MPI",
-       34579},
+       23479},
       {{"mpirun.mpich", "-launcher", "ssh", "-launcher-exec", shell, "-hosts",
         "zeroth-node-a,zeroth-node-b", "-ppn", "1", "-n", "2"},
        "MPI",
