@@ -82,6 +82,7 @@ TEST_CASE(
   RunPlan plan;
   plan.flags.output = (folder / "out").string();
   plan.round.number = 1;
+  plan.round.goes_on = true;
   plan.round.run = "0123456789abcdef";
   const std::shared_ptr<checkpoint::Disk> disk =
       checkpoint::RealDisk::make(folder / "out/checkpoints");
