@@ -248,9 +248,7 @@ int run_on_hosts(const LaunchOptions& options, const ClusterPlan& plan, double l
     print_answer(agent_lines(options, plan));
     return 0;
   }
-  int num_ranks = 0;
-  for (const HostSlots& host : plan.hosts) num_ranks += static_cast<int>(host.slots.size());
-  require_open_files(kOpenFiles + kOpenFilesOfRank * num_ranks);
+  require_open_files(kOpenFiles + kOpenFilesOfRank * count_ranks(plan.hosts));
   JobFiles files(options, launch_time, /*first_rank=*/0);
   HostsLaunch launch = hosts_launch(options, plan);
   launch.agents.say = say;
