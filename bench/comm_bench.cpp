@@ -28,6 +28,7 @@
 #include "comm/gloo_group.h"
 #include "comm/host_address.h"
 #include "comm/mesh.h"
+#include "comm/rank_threads.h"
 #include "comm/rendezvous.h"
 
 namespace {
@@ -198,6 +199,7 @@ void bench(const Options& options, const comm::RankEnv& env) {
   const auto mesh = comm::make_mesh(env);
   mesh->arrange(comm::GridShape::data(mesh->world_size() / options.tensor)
                     .with(comm::Axis::kTensor, options.tensor));
+  comm::set_num_threads(env, *mesh);  // as `finetune`: sums of ranks that share cores
   const bool tells = env.rank == 0;
   if (tells) fmt::print("machines: {}\n", comm::list_of(mesh->hosts()));
   for (const std::string& note : mesh->notes()) {

@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "comm/call.h"
-#include "comm/swap_thread.h"
 #include "comm/time_limit.h"
 #include "device/events.h"
 
@@ -286,12 +285,11 @@ class BackendGroup final : public C10dGroup {
   }
 
   Pending swap(const torch::Tensor& out, const torch::Tensor& in, std::string_view what) override {
-    ZEROTH_CHECK(size() == 2 && out.numel() == in.numel(), "{} ranks, {} and {} elements", size(),
-                 out.numel(), in.numel());
-    Call call({Collective::Kind::kAllToAll, out, in, what});
+    ZEROTH_CHECK(state_->options.link != nullptr, "group {}", state_->options.members.name());
+    const torch::Tensor& larger = out.numel() < in.numel() ? in : out;
+    Call call({Collective::Kind::kAllToAll, larger, larger, what});
     call.kind = "exchange";
-    if (!swaps_) swaps_ = std::make_unique<SwapThread>(state_->backend);
-    return hand(call, out.device(), [&] { return swaps_->swap(out, in); });
+    return hand(call, out.device(), [&] { return state_->options.link->swap(out, in); });
   }
 
  private:
@@ -313,7 +311,6 @@ class BackendGroup final : public C10dGroup {
   }
 
   std::shared_ptr<State> state_;
-  std::unique_ptr<SwapThread> swaps_;  // from the first one on
 };
 
 }  // namespace

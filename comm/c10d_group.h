@@ -8,6 +8,7 @@
 #include "comm/group.h"
 #include "comm/host_progress.h"
 #include "comm/members.h"
+#include "comm/pair_link.h"
 #include "comm/rank_table.h"
 #include "comm/watchdog.h"
 
@@ -26,6 +27,8 @@ struct C10dGroupOptions {
   std::shared_ptr<Watchdog> watchdog = nullptr;
   // What else moves where this rank waits, of a run on several machines; null: waits move nothing.
   std::shared_ptr<HostProgress> progress = nullptr;
+  // Of a group of two, over which they swap(); else null.
+  std::shared_ptr<PairLink> link = nullptr;
   // As Group::split: connects the backend's ranks in parts.
   std::function<std::unique_ptr<Group>(const Partition&)> split = {};
 };
@@ -33,8 +36,8 @@ struct C10dGroupOptions {
 // A Group over a backend whose ranks can also exchange tensors by pairs.
 class C10dGroup : public Group {
  public:
-  // out [n] = the other rank's `in` [n], in a group of two. They share no memory. As
-  // Group::issue().
+  // out [n] = the other rank's `in` [n], in a group of two that has a link; in both directions or
+  // in one, where the other has no elements. They share no memory. As Group::issue().
   virtual Pending swap(const torch::Tensor& out, const torch::Tensor& in,
                        std::string_view what) = 0;
 };

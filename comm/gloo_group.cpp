@@ -41,8 +41,10 @@ std::unique_ptr<C10dGroup> make_gloo_group(const c10::intrusive_ptr<c10d::Store>
     auto settings = c10d::ProcessGroupGloo::Options::create(options.timeout);
     settings->devices.push_back(device_of(options));
     auto backend = c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, settings);
-    C10dGroupOptions settings_of_group{
-        .members = options.members, .table = options.table, .progress = options.progress};
+    C10dGroupOptions settings_of_group{.members = options.members,
+                                       .table = options.table,
+                                       .progress = options.progress,
+                                       .link = options.link};
     if (options.members.ranks.empty() && !options.progress) {
       settings_of_group.split = [store, rank, options](const Partition& partition) {
         return split_gloo(store, rank, options, partition);

@@ -24,6 +24,7 @@ struct GlooOptions {
   std::string interface = "";  // whose address it is, before `address`; empty: none is named
   std::shared_ptr<RankTable> table = nullptr;        // for errors; may be null
   std::shared_ptr<HostProgress> progress = nullptr;  // as C10dGroupOptions
+  std::shared_ptr<PairLink> link = nullptr;          // as C10dGroupOptions
 };
 
 // Collective. Throws an Error that names rank and address when the ranks do not connect in time.

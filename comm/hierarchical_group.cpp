@@ -8,8 +8,10 @@
 
 #include "base/error.h"
 #include "comm/call.h"
+#include "comm/connect_pair.h"
 #include "comm/gloo_group.h"
 #include "comm/hierarchical_steps.h"
+#include "comm/host_address.h"
 #include "comm/host_reports.h"
 #include "comm/leg_queue.h"
 #include "comm/shared_memory_group.h"
@@ -140,6 +142,19 @@ std::unique_ptr<Group> in_machine(const Ground& ground, const Partition& local) 
   return make_shared_memory_part(*ground.host, local, place, ground.shared_memory());
 }
 
+// Two machines exchange over connections of their own what Gloo has no quick way for.
+std::shared_ptr<PairLink> link_two(c10d::Store& store, int host, const std::string& name,
+                                   const GlooOptions& gloo, const std::string& secret) {
+  PairOptions options{gloo.address, name, secret, gloo.timeout};
+  if (!gloo.interface.empty()) options.address = address_of_interface(gloo.interface);
+  try {
+    return std::make_shared<PairLink>(connect_pair(store, host, options), gloo.timeout);
+  } catch (const std::exception& cause) {
+    throw Error("{}: cannot connect group {} at {}: {}", gloo.members.name_of(host, 2),
+                gloo.members.name(), options.address, words_of(cause));
+  }
+}
+
 std::unique_ptr<C10dGroup> between_machines(const Ground& ground, const Partition& partition,
                                             const HostLayout& layout) {
   const std::vector<int>& part = partition.part_of(ground.rank);
@@ -153,8 +168,10 @@ std::unique_ptr<C10dGroup> between_machines(const Ground& ground, const Partitio
     options.members.ranks.push_back(part[static_cast<size_t>(rank)]);
   }
   const auto prefix = fmt::format("across/{}/{}", partition.name, options.members.ranks.front());
-  return make_gloo_group(c10::make_intrusive<c10d::PrefixStore>(prefix, ground.store), layout.host,
-                         layout.num_hosts(), options);
+  const auto store = c10::make_intrusive<c10d::PrefixStore>(prefix, ground.store);
+  if (layout.num_hosts() == 2)
+    options.link = link_two(*store, layout.host, prefix, options, ground.options.secret);
+  return make_gloo_group(store, layout.host, layout.num_hosts(), options);
 }
 
 std::unique_ptr<Group> HierarchicalGroup::split(const Partition& partition) {

@@ -1,4 +1,4 @@
-// Ranks of several machines: shared memory among those of each, Gloo between machines. CPU tensors.
+// Ranks of several machines: shared memory among those of each, TCP between machines. CPU tensors.
 #pragma once
 
 #include <chrono>
@@ -23,6 +23,7 @@ struct HierarchicalOptions {
   std::string run = "";  // as SharedSegment
   std::string address;   // as GlooOptions
   std::string interface;
+  std::string secret = "";  // of the run, as PairOptions
 };
 
 // Bytes of the segment that the ranks of a machine have to share, `local_size` of `world_size`.

@@ -65,10 +65,11 @@ class Builder {
 
   int gather(Leg leg, int after, const torch::Tensor& out, const torch::Tensor& in,
              std::function<void()> end = {}) {
+    if (leg == Leg::kAcross && hosts_ == 2) return gather_two(after, out, in, std::move(end));
     if (leg == Leg::kAcross) made_.bytes_sent += bytes(in) * (hosts_ - 1);
     return add(leg, after, {Collective::Kind::kAllGather, out, in, {}}, std::move(end));
   }
-  // Between two machines: out = the other's `in`.
+  // Between two machines: out = the other's `in`; each may be empty.
   int swap(int after, const torch::Tensor& out, const torch::Tensor& in) {
     made_.bytes_sent += bytes(in);
     const auto begin = [=, legs = legs_, what = what_] {
@@ -76,6 +77,15 @@ class Builder {
     };
     made_.steps.push_back({Leg::kAcross, after, begin});
     return static_cast<int>(made_.steps.size()) - 1;
+  }
+  int gather_two(int after, const torch::Tensor& out, const torch::Tensor& in,
+                 std::function<void()> end) {
+    const int last = swap(after, row(out, 1 - host_, in.numel()), in);
+    made_.steps.back().end = [=, own = row(out, host_, in.numel()), then = std::move(end)] {
+      own.copy_(in);
+      if (then) then();
+    };
+    return last;
   }
   // Between two machines: out = the sum of `own` and the other's `sent`, in the order of machines.
   // What comes in has memory only while it is on its way: that stays in the cache.
@@ -97,8 +107,29 @@ class Builder {
   }
   int exchange(int after, const torch::Tensor& out, const torch::Tensor& in,
                std::function<void()> end) {
+    if (hosts_ == 2) return exchange_two(after, out, in, std::move(end));
     made_.bytes_sent += bytes(in) / hosts_ * (hosts_ - 1);
     return add(Leg::kAcross, after, {Collective::Kind::kAllToAll, out, in, {}}, std::move(end));
+  }
+
+  int exchange_two(int after, const torch::Tensor& out, const torch::Tensor& in,
+                   std::function<void()> end) {
+    const int64_t n = in.numel() / 2;
+    const int last = swap(after, row(out, 1 - host_, n), row(in, 1 - host_, n));
+    made_.steps.back().end = [=, own = host_, then = std::move(end)] {
+      row(out, own, n).copy_(row(in, own, n));
+      if (then) then();
+    };
+    return last;
+  }
+  // Between machines: `tensor` becomes what it is on the machine `host`.
+  int hand_out(const torch::Tensor& tensor, int host) {
+    if (hosts_ == 2) {
+      const torch::Tensor none = tensor.narrow(0, 0, 0);
+      return host_ == host ? swap(-1, none, tensor) : swap(-1, tensor, none);
+    }
+    if (host_ == host) made_.bytes_sent += bytes(tensor) * (hosts_ - 1);
+    return add(Leg::kAcross, -1, broadcast_of(tensor, host));
   }
 
   static int64_t bytes(const torch::Tensor& tensor) {
@@ -269,11 +300,8 @@ class Builder {
       const torch::Tensor tensor = whole.narrow(0, done, std::min(piece, whole.numel() - done));
       int after = -1;
       if (local_ == local) {
-        const int across = add(Leg::kAcross, -1, broadcast_of(tensor, host));
-        if (host_ == host)
-          made_.bytes_sent += bytes(tensor) * (hosts_ - 1);
-        else
-          after = across;
+        const int across = hand_out(tensor, host);
+        if (host_ != host) after = across;
       }
       if (per_host_ > 1) add(Leg::kOut, after, broadcast_of(tensor, local));
     }

@@ -1,6 +1,8 @@
 #include "comm/host_address.h"
 
 #include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -9,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/file_descriptor.h"
+#include "base/printable.h"
 #include "base/process_limits.h"
 
 namespace zeroth::comm {
@@ -17,17 +20,20 @@ namespace {
 // An address of documentation (RFC 5737): no machine has it, so that the default route is taken.
 constexpr const char* kAnywhere = "192.0.2.1";
 
+std::optional<std::string> text_of(const sockaddr& address, socklen_t size) {
+  std::array<char, NI_MAXHOST> text{};
+  if (::getnameinfo(&address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0)
+    return std::nullopt;
+  return text.data();
+}
+
 std::optional<std::string> source_towards(const addrinfo& peer) {
   const FileDescriptor fd(::socket(peer.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (fd.get() < 0 || ::connect(fd.get(), peer.ai_addr, peer.ai_addrlen) != 0) return std::nullopt;
   sockaddr_storage own{};
   socklen_t size = sizeof(own);
-  std::array<char, NI_MAXHOST> text{};
-  if (::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &size) != 0 ||
-      ::getnameinfo(reinterpret_cast<sockaddr*>(&own), size, text.data(), text.size(), nullptr, 0,
-                    NI_NUMERICHOST) != 0)
-    return std::nullopt;
-  return text.data();
+  if (::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &size) != 0) return std::nullopt;
+  return text_of(reinterpret_cast<sockaddr&>(own), size);
 }
 
 std::optional<std::string> source_towards(const std::string& peer, int port) {
@@ -47,6 +53,22 @@ Addresses resolve_master(const std::string& name, int port, int socket_type) {
   const int error = getaddrinfo(name.c_str(), std::to_string(port).c_str(), &hints, &found);
   if (error != 0) throw Error("MASTER_ADDR={}: {}", name, gai_strerror(error));
   return {found, &freeaddrinfo};
+}
+
+std::string address_of_interface(const std::string& interface) {
+  ifaddrs* all = nullptr;
+  if (::getifaddrs(&all) != 0)
+    throw Error("interface {}: {}", printable(interface), system_reason(errno));
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(all, &freeifaddrs);
+  for (const ifaddrs* entry = all; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || entry->ifa_name != interface) continue;
+    const int family = entry->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    const auto text =
+        text_of(*entry->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+    if (text) return *text;
+  }
+  throw Error("interface {} has no address here", printable(interface));
 }
 
 bool is_loopback(const std::string& address) {

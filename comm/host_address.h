@@ -19,6 +19,9 @@ std::string address_towards(const std::string& peer, int port);
 // the name has no address.
 std::string reachable_address(const std::string& master, int port);
 
+// The first address of a network interface. Throws an Error that names it where it has none.
+std::string address_of_interface(const std::string& interface);
+
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
 // Those of MASTER_ADDR, a name or a number, for sockets of this type (SOCK_STREAM, SOCK_DGRAM).

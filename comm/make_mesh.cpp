@@ -109,7 +109,8 @@ std::unique_ptr<Group> over_hosts(const Ranks& ranks, Mesh::Meeting& meeting) {
                               .ring = ranks.sharing.ring,
                               .run = ranks.met.run,
                               .address = {},
-                              .interface = env.interface.value_or("")};
+                              .interface = env.interface.value_or(""),
+                              .secret = env.secret};
   const bool loopback = is_loopback(env.master_addr) || env.meeting;
   if (loopback && options.interface.empty())
     options.address = is_loopback(env.master_addr) ? env.master_addr : "127.0.0.1";

@@ -2,14 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <sys/random.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 
 #include "base/error.h"
-#include "base/process_limits.h"
+#include "base/random_bytes.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -48,17 +45,6 @@ HmacKey frame_key(const HmacKey& secret, std::string_view direction, std::string
 }
 
 }  // namespace
-
-std::string random_bytes(size_t count) {
-  std::string bytes(count, '\0');
-  for (size_t done = 0; done < count;) {
-    const ssize_t got = ::getrandom(bytes.data() + done, count - done, 0);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) throw Error("no random number from the system: {}", system_reason(errno));
-    done += static_cast<size_t>(got);
-  }
-  return bytes;
-}
 
 std::string make_secret() {
   Sha256::Digest bytes;

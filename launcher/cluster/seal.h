@@ -24,8 +24,6 @@ inline constexpr size_t kNonceBytes = 32, kProofBytes = 32;
 inline constexpr size_t kGreetingBytes = 8 + kNonceBytes;
 inline constexpr size_t kAnswerBytes = kNonceBytes + kProofBytes;
 
-// Of the kernel; throws Error.
-std::string random_bytes(size_t count);
 // A run's secret: 64 hexadecimal digits, new each time.
 std::string make_secret();
 // What all rounds of a run have in common: 16 hexadecimal digits, new each time.

@@ -1,16 +1,19 @@
-// Two ranks of a Gloo backend, as threads of this process.
-#include "comm/swap_thread.h"
+// Two ranks with a connection of their own, as threads of this process.
+#include "comm/pair_link.h"
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
+#include <future>
 #include <string>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <vector>
 
 #include "base/error.h"
+#include "comm/connect_pair.h"
 #include "comm/gloo_group.h"
 #include "tests/support/temp_folder.h"
 
@@ -21,7 +24,10 @@ void on_two(const std::function<void(C10dGroup&)>& fn,
             std::chrono::milliseconds timeout = std::chrono::seconds(30)) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   const auto rank = [&](int number) {
-    fn(*make_gloo_group(store, number, 2, {.address = "127.0.0.1", .timeout = timeout}));
+    const PairOptions pair{"127.0.0.1", "of a test", "the secret", timeout};
+    GlooOptions options{.address = "127.0.0.1", .timeout = timeout};
+    options.link = std::make_shared<PairLink>(connect_pair(*store, number, pair), timeout);
+    fn(*make_gloo_group(store, number, 2, options));
   };
   std::thread other(rank, 1);
   rank(0);
@@ -47,6 +53,15 @@ TEST_CASE("two ranks get each other's tensors, in the order of the calls, of any
   });
 }
 
+TEST_CASE("a tensor may go in one direction alone") {
+  on_two([](C10dGroup& group) {
+    const torch::Tensor none = torch::empty({0}), tensor = torch::full({70'000}, group.rank() + 1);
+    const bool sends = group.rank() == 1;
+    group.swap(sends ? none : tensor, sends ? tensor : none, {}).wait();
+    CHECK(tensor.eq(2).all().item<bool>());
+  });
+}
+
 TEST_CASE("swaps and other collectives of a group do not disturb each other") {
   on_two([](C10dGroup& group) {
     const torch::Tensor in = torch::full({50'000}, group.rank() + 1), out = torch::empty_like(in);
@@ -69,9 +84,40 @@ TEST_CASE("a swap with a rank that is gone, or does not come, ends with an error
         const std::string message = message_of<Error>([&] { first.wait(); });
         CAPTURE(message);
         CHECK(message.starts_with("rank 0 of 2: exchange of gradients (1000 elements) over "));
+        CHECK(message.find("the connection ended") != std::string::npos);
         CHECK_FALSE(message_of<Error>([&] { second.wait(); }).empty());
+        Pending third = group.swap(out, in, {});
+        CHECK_FALSE(message_of<Error>([&] { third.wait(); }).empty());
       },
       std::chrono::seconds(2));
+}
+
+TEST_CASE("a rank that is there but does not take part in a swap is waited for up to the limit") {
+  for (const int64_t n : {1000, 8 << 20}) {  // what fits into the system's buffers, and what not
+    std::promise<void> ended;
+    on_two(
+        [&, future = ended.get_future().share()](C10dGroup& group) {
+          if (group.rank() == 1) return future.wait();
+          Pending pending = group.swap(torch::empty({n}), torch::ones({n}), {});
+          const std::string message = message_of<Error>([&] { pending.wait(); });
+          CHECK(message.find("the time limit (--timeout, DEEPSPEED_TIMEOUT)") != std::string::npos);
+          ended.set_value();
+        },
+        std::chrono::milliseconds(500));
+  }
+}
+
+TEST_CASE("ranks that swap tensors of unlike sizes are told so") {
+  std::atomic<int> told = 0, failed = 0;
+  on_two([&](C10dGroup& group) {
+    const torch::Tensor in = torch::ones({group.rank() == 0 ? 10 : 20});
+    Pending pending = group.swap(torch::empty_like(in), in, {});
+    const std::string message = message_of<Error>([&] { pending.wait(); });
+    failed += message.empty() ? 0 : 1;
+    told += message.find("the other rank sends ") != std::string::npos ? 1 : 0;
+  });
+  CHECK(failed == 2);
+  CHECK(told >= 1);  // the first to find out, which ends the connection
 }
 
 TEST_CASE("a group that is closed ends what is under way") {

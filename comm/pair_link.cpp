@@ -1,0 +1,211 @@
+#include "comm/pair_link.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+
+#include <ATen/core/ivalue.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "base/process_limits.h"
+#include "comm/time_limit.h"
+
+namespace zeroth::comm {
+namespace {
+
+// Before the bytes of each tensor. As memory has it: the ranks of a run are of one kind of machine.
+struct Header {
+  uint64_t number;
+  uint64_t bytes;
+};
+
+void set(int fd, int level, int option, const void* value, socklen_t size) {
+  if (::setsockopt(fd, level, option, value, size) != 0)
+    throw Error("a connection of two ranks cannot be set up: {}", system_reason(errno));
+}
+
+// Waits of a moment, between which the time limit is looked at.
+void set_up(int fd) {
+  const int yes = 1;
+  set(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+  const timeval glance{0, std::chrono::microseconds(kGlance).count()};
+  set(fd, SOL_SOCKET, SO_RCVTIMEO, &glance, sizeof(glance));
+  set(fd, SOL_SOCKET, SO_SNDTIMEO, &glance, sizeof(glance));
+}
+
+// What is left of the time in which some byte has to move.
+class Patience {
+ public:
+  explicit Patience(std::chrono::milliseconds limit) : limit_(limit) {}
+
+  // `moved`: what a system call returned. Throws an Error where there will be no more.
+  void see(ssize_t moved) {
+    if (moved > 0) {
+      time_ = RunningTime();
+    } else if (moved == 0) {
+      throw Error("the connection ended");
+    } else if (errno == EAGAIN || errno == EINTR) {
+      const auto waited = time_.passed();
+      if (waited >= limit_) throw Error("{}", time_limit_text(waited));
+    } else {
+      throw Error("the connection is lost: {}", system_reason(errno));
+    }
+  }
+
+ private:
+  std::chrono::milliseconds limit_;
+  RunningTime time_;
+};
+
+void receive_all(int fd, void* into, size_t size, Patience& patience) {
+  for (char* at = static_cast<char*>(into); size > 0;) {
+    const ssize_t got = ::recv(fd, at, size, MSG_WAITALL);
+    patience.see(got);
+    if (got < 0) continue;
+    at += got;
+    size -= static_cast<size_t>(got);
+  }
+}
+
+void send_all(int fd, std::array<iovec, 2> parts, Patience& patience) {
+  for (size_t part = 0; part < parts.size();) {
+    msghdr message{};
+    message.msg_iov = &parts[part];
+    message.msg_iovlen = parts.size() - part;
+    const ssize_t sent = ::sendmsg(fd, &message, MSG_NOSIGNAL);
+    patience.see(sent);
+    for (size_t left = sent < 0 ? 0 : static_cast<size_t>(sent); part < parts.size(); ++part) {
+      const size_t of_part = std::min(left, parts[part].iov_len);
+      parts[part].iov_base = static_cast<char*>(parts[part].iov_base) + of_part;
+      parts[part].iov_len -= of_part;
+      left -= of_part;
+      if (parts[part].iov_len > 0) break;
+    }
+  }
+}
+
+}  // namespace
+
+class PairLink::Swap final : public c10d::Work {
+ public:
+  Swap(torch::Tensor out, torch::Tensor in) : out_(std::move(out)), in_(std::move(in)) {}
+
+  const torch::Tensor& out() const { return out_; }
+  const torch::Tensor& in() const { return in_; }
+
+  // Sent, or received: with the second of these it has ended.
+  void end_half() {
+    if (--halves_left_ == 0) ended_->markCompleted();
+  }
+  void fail(const std::exception_ptr& why) { ended_->setErrorIfNeeded(why); }
+
+  bool isCompleted() override { return ended_->completed(); }
+  bool wait(std::chrono::milliseconds /*the link's holds*/) override {
+    ended_->waitAndThrow();
+    return true;
+  }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return ended_; }
+
+ private:
+  torch::Tensor out_, in_;
+  std::atomic<int> halves_left_{2};
+  c10::intrusive_ptr<c10::ivalue::Future> ended_ =
+      c10::make_intrusive<c10::ivalue::Future>(c10::NoneType::get());
+};
+
+PairLink::PairLink(FileDescriptor socket, std::chrono::milliseconds limit)
+    : socket_(std::move(socket)), limit_(limit) {
+  set_up(socket_.get());
+  sends_ = std::thread([this] { serve(to_send_, &PairLink::send); });
+  receives_ = std::thread([this] { serve(to_receive_, &PairLink::receive); });
+}
+
+PairLink::~PairLink() {
+  fail(std::make_exception_ptr(Error("the group of this rank was closed")));
+  sends_.join();
+  receives_.join();
+}
+
+c10::intrusive_ptr<c10d::Work> PairLink::swap(const torch::Tensor& out, const torch::Tensor& in) {
+  ZEROTH_CHECK(out.is_contiguous() && in.is_contiguous(), "{} and {} bytes", out.nbytes(),
+               in.nbytes());
+  auto swap = c10::make_intrusive<Swap>(out, in);
+  {
+    const std::lock_guard lock(mutex_);
+    if (failed_) {
+      swap->fail(failed_);
+      return swap;
+    }
+    to_send_.push_back(swap);
+    to_receive_.push_back(swap);
+  }
+  changed_.notify_all();
+  return swap;
+}
+
+void PairLink::serve(Queue& queue, void (PairLink::*move)(Swap&, uint64_t)) {
+  for (uint64_t number = 0;; ++number) {
+    c10::intrusive_ptr<Swap> next;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return failed_ || !queue.empty(); });
+      if (failed_) return;
+      next = queue.front();
+    }
+    try {
+      (this->*move)(*next, number);
+    } catch (const std::exception&) {
+      return fail(std::current_exception());
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      if (failed_) return;
+      queue.pop_front();
+    }
+    next->end_half();
+  }
+}
+
+void PairLink::send(Swap& swap, uint64_t number) {
+  Header header{number, swap.in().nbytes()};
+  Patience patience(limit_);
+  send_all(socket_.get(),
+           {iovec{&header, sizeof(header)}, iovec{swap.in().data_ptr(), swap.in().nbytes()}},
+           patience);
+}
+
+void PairLink::receive(Swap& swap, uint64_t number) {
+  Header header{};
+  Patience patience(limit_);
+  receive_all(socket_.get(), &header, sizeof(header), patience);
+  if (header.number != number || header.bytes != swap.out().nbytes())
+    throw Error("the other rank sends {} bytes as number {}, and {} as number {} are expected",
+                header.bytes, header.number, swap.out().nbytes(), number);
+  receive_all(socket_.get(), swap.out().data_ptr(), header.bytes, patience);
+}
+
+// The first reason is the one that counts.
+void PairLink::fail(const std::exception_ptr& why) {
+  Queue all;
+  {
+    const std::lock_guard lock(mutex_);
+    if (failed_) return;
+    failed_ = why;
+    all = to_send_;
+    all.insert(all.end(), to_receive_.begin(), to_receive_.end());
+  }
+  ::shutdown(socket_.get(), SHUT_RDWR);  // the threads wake up
+  changed_.notify_all();
+  for (const auto& swap : all) swap->fail(why);
+}
+
+}  // namespace zeroth::comm
