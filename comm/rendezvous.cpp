@@ -1,6 +1,7 @@
 #include "comm/rendezvous.h"
 
 #include <sys/socket.h>
+#include <sys/time.h>
 
 #include <cerrno>
 #include <memory>
@@ -26,7 +27,7 @@ namespace {
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
 constexpr const char* kMeeting = "zeroth-meeting";  // the launcher's name for it
-constexpr std::chrono::milliseconds kPause{1};
+constexpr std::chrono::milliseconds kPause{1}, kOftenEnough{10};
 constexpr std::chrono::seconds kGrace{1};  // for c10d's own limit, whose message says more
 
 class OpenMeeting {
@@ -100,8 +101,28 @@ c10d::TCPStoreOptions tcp_options(const RankEnv& env, const std::string& address
   return options;
 }
 
+bool is_open(const std::string& address, int port) {
+  const Addresses found = resolve_master(address, port, SOCK_STREAM);
+  const timeval glance{0, std::chrono::microseconds(kGlance).count()};
+  for (const addrinfo* entry = found.get(); entry != nullptr; entry = entry->ai_next) {
+    const FileDescriptor fd(::socket(entry->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &glance, sizeof(glance));
+    if (::connect(fd.get(), entry->ai_addr, entry->ai_addrlen) == 0) return true;
+  }
+  return false;
+}
+
+// Most ranks come before rank 0 listens, and c10d then waits a second before it tries again.
+void wait_until_open(const std::string& address, int port, std::chrono::milliseconds limit) {
+  for (RunningTime time; !is_open(address, port); std::this_thread::sleep_for(kOftenEnough)) {
+    const auto waited = time.passed();
+    if (waited >= limit) throw Error("nobody listens there: {}", time_limit_text(waited));
+  }
+}
+
 StorePtr connect(const RankEnv& env) {
   const std::string address = address_of_store(env);
+  if (env.rank != 0 && !env.agent_store) wait_until_open(address, env.master_port, env.timeout);
   const auto make = [address, options = tcp_options(env, address)]() -> StorePtr {
     return c10::make_intrusive<c10d::TCPStore>(address, options);
   };

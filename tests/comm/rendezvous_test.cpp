@@ -158,6 +158,21 @@ TEST_CASE(
   other.join();
 }
 
+TEST_CASE("ranks that come before rank 0 listens find it when it does") {
+  const int port = free_port();
+  std::string heard;
+  std::thread early([&] {
+    const Rendezvous place = meet(env_of(1, port));
+    const auto value = place.key_store->get("word");
+    heard.assign(value.begin(), value.end());
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  const Rendezvous place = meet(env_of(0, port));
+  place.key_store->set("word", std::vector<uint8_t>{'y', 'e', 's'});
+  early.join();
+  CHECK(heard == "yes");
+}
+
 TEST_CASE("a stranger who holds the port and is silent is told within the time limit") {
   const FileDescriptor silent = listen_at("127.0.0.1", 0);
   const int port = port_of(silent);
