@@ -23,16 +23,19 @@ Function next(const char* name) {
   return reinterpret_cast<Function>(::dlsym(RTLD_NEXT, name));
 }
 
-struct Report {
-  ~Report() {
-    const char* const file = std::getenv("KILL_COUNT");
-    if (file == nullptr) return;
-    if (std::FILE* const out = std::fopen(file, "w")) {
-      std::fprintf(out, "%ld\n", calls.load());
-      std::fclose(out);
-    }
+void report() {
+  const char* const file = std::getenv("KILL_COUNT");
+  if (file == nullptr) return;
+  if (std::FILE* const out = std::fopen(file, "w")) {
+    std::fprintf(out, "%ld\n", calls.load());
+    std::fclose(out);
   }
-} report;
+}
+
+struct Reporter {  // a program may leave out the destructors of what is static
+  Reporter() { std::at_quick_exit(report); }
+  ~Reporter() { report(); }
+} reporter;
 
 }  // namespace
 
