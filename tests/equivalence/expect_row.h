@@ -13,7 +13,7 @@ namespace zeroth::equivalence {
 // What tools/make_equivalence_fixtures.py wrote: "llama" gives fixtures/llama.json.
 nlohmann::json load_fixture(const std::string& name);
 
-// Runs rows and compares them. A row that others are compared with is run once.
+// Runs rows and compares them. Each is run once in a process: many are compared with the same.
 class RowChecker {
  public:
   // Losses, norms and rates against the fixture, invariants, bits against plain(row) (a host's step
@@ -37,8 +37,8 @@ class RowChecker {
   void note(const std::string& what, double value, double most);
   const Tensors& gradients(const Row& row);
 
-  std::map<std::string, RowResult> results_;
-  std::map<std::string, Tensors> gradients_;
+  inline static std::map<std::string, RowResult> results_;
+  inline static std::map<std::string, Tensors> gradients_;
   std::map<std::string, double> worst_;
   int rows_ = 0;
 };
