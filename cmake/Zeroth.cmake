@@ -3,6 +3,7 @@
 #                       A folder's second library, which sees no torch, has a longer name.
 # zeroth_program(zeroth SOURCES main.cpp LINKS launcher [TORCH])  -> build/bin/zeroth
 # zeroth_test(base SOURCES error_test.cpp LINKS zeroth_base [TORCH]) -> build/bin/tests/base_test, one ctest case
+# zeroth_load(base ONE|TWO|WAITS [SECONDS])     what a ctest case takes of the machine, and for how long
 
 # One precompiled header for every target that includes torch.
 add_library(zeroth_torch_pch OBJECT ${CMAKE_CURRENT_LIST_DIR}/torch_pch.cpp)
@@ -41,9 +42,25 @@ function(zeroth_program name)
   zeroth_target_defaults(${name} "${ARG_TORCH}")
 endfunction()
 
-# LEVELS names sources whose cases run once more at each CPU level below the processor's own; others are skipped.
+# What tests take of two processors, which are eight parts (`ctest -j 8`, tools/test): ONE keeps a processor busy (three
+# parts), TWO has two ranks that do, in turn or at once (five: one of the first kind fits beside it), and what WAITS
+# most of its time, for limits of time and for processes, takes one. What takes most begins first, with what waits, and
+# the rest fills up; long ones before short ones, which ctest learns by itself, but not before a first run.
+function(zeroth_load test load)
+  set(ONE 3)
+  set(TWO 5)
+  set(WAITS 1)
+  set(seconds_ONE 0)
+  set(seconds_TWO 2000)
+  set(seconds_WAITS 1000)
+  math(EXPR cost "${seconds_${load}} + ${ARGN}0 / 10")
+  set_tests_properties(${test} PROPERTIES PROCESSORS ${${load}} COST ${cost})
+endfunction()
+
+# LEVELS names sources whose cases run once more at each CPU level below the processor's own; others are skipped. The
+# cases of the sources in TWO and in WAITS are ctest cases of their own (FOLDER_two, FOLDER_waits), with such loads.
 function(zeroth_test folder)
-  cmake_parse_arguments(ARG "TORCH;NEIGHBOURS" "" "SOURCES;LINKS;LEVELS" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH;NEIGHBOURS" "" "SOURCES;LINKS;LEVELS;TWO;WAITS" ${ARGN})
   set(name ${folder}_test)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LINKS} zeroth_test_main)
@@ -54,21 +71,40 @@ function(zeroth_test folder)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin/tests)
   target_compile_definitions(${name} PRIVATE
     ZEROTH_SOURCE_DIR="${CMAKE_SOURCE_DIR}" ZEROTH_BIN_DIR="${CMAKE_BINARY_DIR}/bin")
+  set(cases "")
   if(ARG_NEIGHBOURS)
-    add_test(NAME ${folder} COMMAND ${name} --test-suite-exclude=neighbours)
+    set(cases --test-suite-exclude=neighbours)
     add_test(NAME ${folder}_neighbours COMMAND ${name} --test-suite=neighbours)
     set_tests_properties(${folder}_neighbours PROPERTIES
       TIMEOUT 600 SKIP_REGULAR_EXPRESSION "skipped: only root can become nobody")
-  else()
-    add_test(NAME ${folder} COMMAND ${name})
+    zeroth_load(${folder}_neighbours ONE)
   endif()
+  set(apart "")
+  foreach(load TWO WAITS)
+    if(ARG_${load})
+      string(TOLOWER ${folder}_${load} part)
+      list(TRANSFORM ARG_${load} PREPEND "*/" OUTPUT_VARIABLE sources)
+      list(APPEND apart ${sources})
+      list(JOIN sources "," sources)
+      add_test(NAME ${part} COMMAND ${name} --source-file=${sources} ${cases})
+      set_tests_properties(${part} PROPERTIES TIMEOUT 600)
+      zeroth_load(${part} ${load})
+    endif()
+  endforeach()
+  if(apart)
+    list(JOIN apart "," apart)
+    list(APPEND cases --source-file-exclude=${apart})
+  endif()
+  add_test(NAME ${folder} COMMAND ${name} ${cases})
   set_tests_properties(${folder} PROPERTIES TIMEOUT 600)
+  zeroth_load(${folder} ONE)
   if(ARG_LEVELS)
     list(JOIN ARG_LEVELS "," sources)
     foreach(level plain avx2 avx512 avx512_bf16)
       add_test(NAME ${folder}_${level} COMMAND
                ${CMAKE_SOURCE_DIR}/tools/at_cpu_level --below ${level} $<TARGET_FILE:${name}> --source-file=${sources})
       set_tests_properties(${folder}_${level} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77)
+      zeroth_load(${folder}_${level} ONE)
     endforeach()
   endif()
 endfunction()

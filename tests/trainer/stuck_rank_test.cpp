@@ -9,9 +9,8 @@
 namespace zeroth::trainer {
 namespace {
 
-constexpr const char* kArguments =
-    "--model model --data train.bin --seq-len 16 --steps 1000000 --global-batch 2 --micro-batch 1 "
-    "--deepspeed sharded.json";
+constexpr const char* kEndless =
+    "--model model --data train.bin --seq-len 16 --steps 1000000 --global-batch 2 --micro-batch 1 ";
 
 constexpr double kTimeout = 6;  // seconds in which both have to start, too
 
@@ -31,6 +30,7 @@ constexpr Ranks kUnread = {.before =
 // says, and its exit code.
 Workbench::Result signal_rank_1(const Workbench& bench, const std::string& signal,
                                 const Ranks& ranks = {}) {
+  const std::string arguments = std::string(kEndless) + "--deepspeed sharded.json";
   bench.write("sharded.json", R"({"zero_optimization":
       {"stage": 3, "stage3_param_persistence_threshold": 0}})");
   return bench.shell(
@@ -41,8 +41,8 @@ Workbench::Result signal_rank_1(const Workbench& bench, const std::string& signa
                   "kill -{6} $one\n"
                   "wait $zero; code=$?\n"
                   "kill -KILL $one; exit $code",
-                  ranks.before, 2 / ranks.hosts, free_port(), kArguments, kTimeout, ranks.to,
-                  signal, 2 - ranks.hosts, ranks.hosts == 1 ? "" : "ZEROTH_HOST_ID=another"));
+                  ranks.before, 2 / ranks.hosts, free_port(), arguments, kTimeout, ranks.to, signal,
+                  2 - ranks.hosts, ranks.hosts == 1 ? "" : "ZEROTH_HOST_ID=another"));
 }
 
 }  // namespace
@@ -82,15 +82,14 @@ TEST_CASE("a rank that shares layers with others is named with their axis, and n
     const auto result = bench.shell(fmt::format(
         "export WORLD_SIZE=4 LOCAL_SIZE=4 MASTER_PORT={0}\n"
         "for rank in 3 2 1 0; do\n"
-        "  RANK=$rank LOCAL_RANK=$rank \"$FINETUNE\" --model model --data train.bin --seq-len 16 "
-        "--steps 1000000 --global-batch 2 --micro-batch 1 --deepspeed shared.json --timeout {1} "
+        "  RANK=$rank LOCAL_RANK=$rank \"$FINETUNE\" {3} --deepspeed shared.json --timeout {1} "
         "> $rank 2> errors$rank & eval ids$rank=$!\n"
         "done\n"
         "while ! grep -q 'step 3' 0 2> /dev/null && kill -0 $ids0; do sleep 0.05; done\n"
         "kill -{2} $ids3\n"
         "wait $ids2; code=$?; wait $ids0 $ids1\n"
         "kill -KILL $ids3; cat errors2 >&2; exit $code",
-        free_port(), 2 * kTimeout, signal));
+        free_port(), 2 * kTimeout, signal, kEndless));
     CHECK(result.code == 1);
     CAPTURE(result.err);
     CHECK(has(result.err, "finetune: rank 2: error: rank 2"));
@@ -125,14 +124,29 @@ TEST_CASE("the launcher ends what is left when a rank is stopped, in the time th
                               "wait $job; code=$?\n"
                               "kill -0 $one && echo it lives\n"
                               "exit $code",
-                              ZEROTH_BIN_DIR,
-                              "--model model --data train.bin --seq-len 16 --steps 1000000 "
-                              "--global-batch 2 --micro-batch 1"));
+                              ZEROTH_BIN_DIR, kEndless));
   CAPTURE(result.err);
   CHECK(result.code != 0);
   CHECK(has(result.err, "missing: rank 1 (process "));
   CHECK(has(result.err, ", stopped) last "));
   CHECK_FALSE(has(result.out, "it lives"));
+}
+
+TEST_CASE("a job that is suspended for longer than its time limit goes on as if nothing had been") {
+  const Workbench bench;
+  const auto result = bench.shell(fmt::format(
+      "'{}/zeroth' --timeout 6 --num_gpus 2 finetune {} >out & job=$!\n"
+      "while ! grep -q 'step 5/' out && kill -0 $job; do sleep 0.05; done\n"
+      "all=\"$(cat /proc/$job/task/*/children) $job\"\n"
+      "kill -STOP $all; sleep 9; lines=$(grep -c step out); kill -CONT $all\n"
+      "while [ $(grep -c step out) -lt $((lines + 3)) ] && kill -0 $job; do sleep 0.1; done\n"
+      "kill -TERM $job; wait $job",
+      ZEROTH_BIN_DIR, kEndless));
+  CAPTURE(result.err);
+  CHECK(result.code == 143);
+  CHECK_FALSE(has(result.err, "time limit"));
+  CHECK_FALSE(has(result.err, "SIGSTOP"));
+  CHECK_FALSE(has(result.err, "were killed"));
 }
 
 }  // namespace zeroth::trainer
