@@ -30,18 +30,18 @@ constexpr Ranks kUnread = {.before =
 // says, and its exit code.
 Workbench::Result signal_rank_1(const Workbench& bench, const std::string& signal,
                                 const Ranks& ranks = {}) {
-  const std::string arguments = std::string(kEndless) + "--deepspeed sharded.json";
   bench.write("sharded.json", R"({"zero_optimization":
       {"stage": 3, "stage3_param_persistence_threshold": 0}})");
   return bench.shell(
       fmt::format("{0}export WORLD_SIZE=2 LOCAL_SIZE={1} MASTER_PORT={2}\n"
-                  "RANK=1 LOCAL_RANK={7} {8} \"$FINETUNE\" {3} --timeout {4} > one 2>&1 & one=$!\n"
-                  "RANK=0 LOCAL_RANK=0 \"$FINETUNE\" {3} --timeout {4} > zero {5} & zero=$!\n"
+                  "arguments='{3} --deepspeed sharded.json --timeout {4}'\n"
+                  "RANK=1 LOCAL_RANK={7} {8} \"$FINETUNE\" $arguments > one 2>&1 & one=$!\n"
+                  "RANK=0 LOCAL_RANK=0 \"$FINETUNE\" $arguments > zero {5} & zero=$!\n"
                   "while ! grep -q 'step 3' zero && kill -0 $zero; do sleep 0.05; done\n"
                   "kill -{6} $one\n"
                   "wait $zero; code=$?\n"
                   "kill -KILL $one; exit $code",
-                  ranks.before, 2 / ranks.hosts, free_port(), arguments, kTimeout, ranks.to, signal,
+                  ranks.before, 2 / ranks.hosts, free_port(), kEndless, kTimeout, ranks.to, signal,
                   2 - ranks.hosts, ranks.hosts == 1 ? "" : "ZEROTH_HOST_ID=another"));
 }
 
