@@ -55,12 +55,9 @@ int say(const std::string& text, const comm::RankEnv& env) {
 // The end of a run whose own objects are gone. LibTorch's tables of operators are left to the
 // system: taking them apart costs a quarter of a short run. A sanitizer looks at what is left.
 [[noreturn]] void end(int code) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  std::exit(code);
-#else
+  if constexpr (ZEROTH_SANITIZED) std::exit(code);
   std::fflush(nullptr);  // what libraries have printed
   std::quick_exit(code);
-#endif
 }
 
 int run_rank(int argc, char** argv) {
