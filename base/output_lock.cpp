@@ -14,7 +14,7 @@
 #include <sstream>
 #include <thread>
 
-#include "base/error.h"
+#include "base/output_held.h"
 #include "base/process_limits.h"
 
 namespace zeroth {
@@ -88,7 +88,7 @@ Holder parse_holder(const std::string& text) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     holder = parse_holder(read_text(file)).who;
   }
-  throw Error(
+  throw OutputHeld(
       "{} is the output of a run that goes on ({}): choose another folder, or wait for its "
       "end",
       target.string(), holder.empty() ? "which does not say who it is" : holder);

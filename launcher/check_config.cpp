@@ -11,8 +11,8 @@
 #include "base/flag_words.h"
 #include "base/printable.h"
 #include "base/units.h"
+#include "base/usage_error.h"
 #include "configs/inspect.h"
-#include "launcher/flags/cli.h"
 
 namespace zeroth::launcher {
 namespace {

@@ -16,11 +16,11 @@
 #include "base/output_lock.h"
 #include "base/printable.h"
 #include "base/units.h"
+#include "base/usage_error.h"
 #include "checkpoint/find.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/retention.h"
 #include "checkpoint/verify.h"
-#include "launcher/flags/cli.h"
 
 namespace zeroth::launcher {
 namespace {

@@ -345,7 +345,7 @@ int main(int argc, char** argv) {
     return error.status();
   } catch (const UsageError& error) {
     say(fmt::format("error: {}", error.what()));
-    return 2;
+    return kUsageCode;
   } catch (const std::exception& error) {
     say(fmt::format("error: {}", error.what()));
     return 1;

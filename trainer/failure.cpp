@@ -8,7 +8,6 @@
 #include <string_view>
 #include <system_error>
 
-#include "base/error.h"
 #include "base/printable.h"
 #include "base/process_limits.h"
 #include "base/units.h"
@@ -34,6 +33,8 @@ bool is_of_onednn(std::string_view text) {
 Failure explain(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
+  } catch (const UsageError& wrong) {
+    return {kUsageCode, fmt::format("error: {}", wrong.what())};
   } catch (const Error& known) {
     return {kUserErrorCode, fmt::format("error: {}", known.what())};
   } catch (const InternalError& broken) {

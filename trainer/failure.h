@@ -4,6 +4,10 @@
 #include <exception>
 #include <string>
 
+#include "base/output_held.h"
+#include "base/usage_error.h"
+#include "comm/round.h"
+
 namespace zeroth::trainer {
 
 inline constexpr int kUserErrorCode = 1;
@@ -17,5 +21,20 @@ struct Failure {
 
 // `rank` starts the message when the world has more than one.
 Failure describe(std::exception_ptr error, int rank, int world_size);
+
+// What `read` returns, which looks at what the user wrote: its Error is a UsageError, for it would
+// be found again. Not where another run may end, nor in a later round, where the same was right
+// before: there something else has changed, and may change back.
+template <typename Read>
+auto as_written(const comm::Round& round, const Read& read) {
+  try {
+    return read();
+  } catch (const OutputHeld&) {
+    throw;
+  } catch (const Error& error) {
+    if (round.number > 0) throw;
+    throw UsageError("{}", error.what());
+  }
+}
 
 }  // namespace zeroth::trainer

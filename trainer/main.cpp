@@ -74,10 +74,12 @@ int run_rank(int argc, char** argv) {
   try {
     require_open_files(kOpenFiles);
     stop.emplace();  // before any thread
-    env = comm::RankEnv::from_environment();
+    env = trainer::as_written({}, comm::RankEnv::from_environment);
     if (env.world_size > 1) explain_memory_faults(fmt::format("finetune: rank {}", env.rank));
     const trainer::RunClock clock(env.launch_time);
-    trainer::Flags flags = trainer::parse_flags({argv + 1, argv + argc});
+    trainer::Flags flags = trainer::as_written(env.round, [&] {
+      return trainer::parse_flags({argv + 1, argv + argc});
+    });
     spellings = flags.spellings;
     if (!flags.answer.empty()) return say(flags.answer, env);
     for (const std::string& warning : env.warnings) warn(flags.notes, "", "{}", warning);
@@ -85,8 +87,10 @@ int run_rank(int argc, char** argv) {
     comm::load_device(env);
     if (flags.timeout_s) env.timeout = std::chrono::seconds(*flags.timeout_s);
     if (!flags.print_config) comm::know_round(env);
-    const trainer::RunPlan plan =
-        trainer::make_plan(std::move(flags), env.world_size, comm::device_type(env), env.round);
+    const trainer::RunPlan plan = trainer::as_written(env.round, [&] {
+      return trainer::make_plan(std::move(flags), env.world_size, comm::device_type(env),
+                                env.round);
+    });
     if (plan.flags.print_config) return say(trainer::config_text(plan), env);
     engine::RunMemory memory = trainer::run_memory(plan, env.local_size);
     engine::require_memory(memory);

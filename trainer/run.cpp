@@ -15,6 +15,7 @@
 #include "engine/tensor_ranks.h"
 #include "model/blocks/build.h"
 #include "model/hf/checkpoint_source.h"
+#include "trainer/failure.h"
 #include "trainer/out_of_memory.h"
 #include "trainer/output.h"
 #include "trainer/report/reporter.h"
@@ -29,6 +30,14 @@ void repeat_bits() {
   setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
   at::globalContext().setDeterministicFillUninitializedMemory(false);
+}
+
+// Null for a run that goes on: its weights are in a checkpoint.
+std::shared_ptr<model::WeightSource> open_weights(const RunPlan& plan) {
+  if (plan.resumed) return nullptr;
+  return as_written(plan.round, [&] {
+    return model::open_weights(plan.flags.model, plan.spec, plan.config.seed);
+  });
 }
 
 }  // namespace
@@ -55,13 +64,11 @@ int Run::execute(const RunPlan& plan, const engine::RunMemory& memory, const com
 // Whether the weights are read; false: a signal came before they were.
 bool Run::load(const RunPlan& plan, const StopSignal& stop) {
   try {
-    const bool resumed = plan.resumed.has_value();
     engine_ = engine::initialize(
         model::build_blocks(plan.spec, engine::tensor_ranks(*mesh_, plan.config)), plan.config,
         mesh_,
-        {.weights =
-             resumed ? nullptr : model::open_weights(plan.flags.model, plan.spec, plan.config.seed),
-         .awaits_checkpoint = resumed,
+        {.weights = open_weights(plan),
+         .awaits_checkpoint = plan.resumed.has_value(),
          .trains = plan.trains(),
          .checks_memory = false,  // main has, before the ranks connected
          .wants_end = [&stop] { return stop.number() != 0; },

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <filesystem>
 #include <optional>
 #include <string_view>
@@ -131,17 +132,19 @@ class Attempts {
     try {
       action();
     } catch (const Error& error) {
+      last_ = std::current_exception();
       said_.emplace_back(error.what());
     }
   }
 
   void throw_complaints() const {
-    if (said_.size() == 1) throw Error(said_.front());
+    if (said_.size() == 1) std::rethrow_exception(last_);
     if (said_.size() > 1) throw Error("{} errors\n  {}", said_.size(), fmt::join(said_, "\n  "));
   }
 
  private:
   std::vector<std::string> said_;
+  std::exception_ptr last_;
 };
 
 void note_unknown_keys(RunPlan& plan) {

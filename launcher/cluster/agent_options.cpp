@@ -13,7 +13,7 @@
 #include "base/printable.h"
 #include "base/process_limits.h"
 #include "base/units.h"
-#include "launcher/flags/cli.h"
+#include "base/usage_error.h"
 
 namespace zeroth::launcher {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/printable.h"
-#include "launcher/flags/cli.h"
+#include "base/usage_error.h"
 
 namespace zeroth::launcher {
 namespace {

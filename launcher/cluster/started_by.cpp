@@ -9,7 +9,7 @@
 #include "base/printable.h"
 #include "base/slurm_step.h"
 #include "base/units.h"
-#include "launcher/flags/cli.h"
+#include "base/usage_error.h"
 
 namespace zeroth::launcher {
 namespace {

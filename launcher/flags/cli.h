@@ -6,17 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
+#include "base/usage_error.h"
 #include "launcher/flags/elastic_flags.h"
 #include "launcher/flags/host_flags.h"
 
 namespace zeroth::launcher {
-
-// A command line that cannot be understood; the message says what to write instead.
-class UsageError : public Error {
- public:
-  using Error::Error;
-};
 
 // How much the launcher itself says; each level says what those before it say.
 enum class Verbosity { kErrors, kWarnings, kNotes, kDebug };

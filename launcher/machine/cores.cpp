@@ -10,7 +10,7 @@
 
 #include "base/printable.h"
 #include "base/units.h"
-#include "launcher/flags/cli.h"
+#include "base/usage_error.h"
 
 namespace zeroth::launcher {
 namespace {

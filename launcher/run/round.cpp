@@ -6,12 +6,12 @@
 
 #include "base/printable.h"
 #include "base/units.h"
+#include "base/usage_error.h"
 
 namespace zeroth::launcher {
 namespace {
 
 constexpr size_t kMostCause = 300;
-constexpr int kUsage = 2;  // the exit code of a program that does not understand its command line
 
 std::string first_line(const std::string& text) {
   const std::string line = shortened(text.substr(0, text.find('\n')), kMostCause);
@@ -19,7 +19,7 @@ std::string first_line(const std::string& text) {
 }
 
 bool is_usage(const JobOutcome& outcome) {
-  return outcome.end == JobEnd::kFailed && outcome.status == kUsage;
+  return outcome.end == JobEnd::kFailed && outcome.status == kUsageCode;
 }
 
 }  // namespace
@@ -53,7 +53,8 @@ std::string Rounds::describe_restarts() const {
 
 std::string Rounds::why_no_more(const JobOutcome& outcome) const {
   if (outcome.end != JobEnd::kFailed || outcome.signal != 0 || max_restarts_ == 0) return "";
-  if (is_usage(outcome)) return "the run is not started again: its command line would stay wrong";
+  if (is_usage(outcome))
+    return "the run is not started again: exit code 2 says that what it was told is wrong";
   return fmt::format("the run is not started again: --max-restarts {} {} taken", max_restarts_,
                      max_restarts_ == 1 ? "is" : "are");
 }

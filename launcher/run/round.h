@@ -31,7 +31,7 @@ class Rounds {
 
   const Round& current() const { return current_; }
   // Goes on to the next round where there is one. A failure takes one of the restarts, unless the
-  // program said that its command line is wrong (exit code 2): that stays so. New hosts take none.
+  // program said that what it was told is wrong (kUsageCode): that stays so. New hosts take none.
   // None follows where a signal came.
   // `cause`: why the round has ended, or empty: what the outcome says.
   bool go_on(const JobOutcome& outcome, const std::string& cause = {});

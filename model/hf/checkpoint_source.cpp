@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "base/usage_error.h"
 #include "model/blocks/build.h"
 #include "model/hf/checkpoint_map.h"
 #include "model/hf/dtype_word.h"
@@ -85,7 +86,7 @@ CheckpointSource::CheckpointSource(const std::filesystem::path& folder, const Mo
 const CheckpointSource::Found& CheckpointSource::find(const std::string& name) const {
   const auto it = found_.find(name);
   if (it == found_.end()) {
-    throw Error("{} lacks tensor {}", files_.folder().string(), stored_name(spec_, name));
+    throw UsageError("{} lacks tensor {}", files_.folder().string(), stored_name(spec_, name));
   }
   return it->second;
 }
@@ -95,12 +96,12 @@ void CheckpointSource::check(const std::string& name, const std::vector<int64_t>
   const StoredTensor& tensor = *found.entry.tensor;
   const std::string path = found.entry.file->path().string();
   if (!dtype_of_word(tensor.dtype)) {
-    throw Error("{}: tensor {} is {}; supported are F32, F16, BF16", path, found.stored_name,
-                shortened(tensor.dtype));
+    throw UsageError("{}: tensor {} is {}; supported are F32, F16, BF16", path, found.stored_name,
+                     shortened(tensor.dtype));
   }
   if (tensor.shape != shape) {
-    throw Error("{}: tensor {} is [{}], but config.json asks for [{}]", path, found.stored_name,
-                shape_text(tensor.shape), shape_text(shape));
+    throw UsageError("{}: tensor {} is [{}], but config.json asks for [{}]", path,
+                     found.stored_name, shape_text(tensor.shape), shape_text(shape));
   }
 }
 

@@ -1,4 +1,5 @@
 #include "launcher/cluster/agent_options.h"
+#include "base/usage_error.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -9,7 +10,6 @@
 #include <fstream>
 #include <map>
 
-#include "launcher/flags/cli.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::launcher {

@@ -1,10 +1,10 @@
 #include "launcher/check_config.h"
+#include "base/usage_error.h"
 
 #include <doctest/doctest.h>
 
 #include <fstream>
 
-#include "launcher/flags/cli.h"
 #include "tests/launcher/launched.h"
 
 namespace zeroth::launcher {

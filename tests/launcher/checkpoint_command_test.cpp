@@ -1,4 +1,5 @@
 #include "launcher/checkpoint_command.h"
+#include "base/usage_error.h"
 
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -6,7 +7,6 @@
 #include "base/error.h"
 #include "base/output_lock.h"
 #include "checkpoint/real_disk.h"
-#include "launcher/flags/cli.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/launcher/launched.h"
 

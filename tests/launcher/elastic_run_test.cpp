@@ -96,7 +96,7 @@ TEST_CASE("a command line that is wrong is not tried again") {
   const auto result = run(on_two_hosts({"--elastic", "1:2", "--restarts", "2"}, {"exit", "2"}));
   CHECK(result.status == 2);
   CHECK_FALSE(contains(result.err, "round 1"));
-  CHECK(contains(result.err, "its command line would stay wrong"));
+  CHECK(contains(result.err, "exit code 2 says that what it was told is wrong"));
 }
 
 TEST_CASE("SIGTERM ends an elastic run with the code to be requeued, SIGINT with its own") {

@@ -1,9 +1,9 @@
 #include "launcher/export_command.h"
+#include "base/usage_error.h"
 
 #include <doctest/doctest.h>
 
 #include "base/error.h"
-#include "launcher/flags/cli.h"
 #include "tests/launcher/exported.h"
 #include "tests/launcher/launched.h"
 

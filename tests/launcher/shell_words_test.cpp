@@ -1,10 +1,10 @@
 #include "launcher/cluster/shell_words.h"
+#include "base/usage_error.h"
 
 #include <doctest/doctest.h>
 
 #include <cstdio>
 
-#include "launcher/flags/cli.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::launcher {

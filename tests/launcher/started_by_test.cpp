@@ -1,8 +1,8 @@
 #include "launcher/cluster/started_by.h"
+#include "base/usage_error.h"
 
 #include <doctest/doctest.h>
 
-#include "launcher/flags/cli.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::launcher {

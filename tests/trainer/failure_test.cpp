@@ -19,6 +19,27 @@ TEST_CASE("an error of the user is told as it is, with the rank when there are s
   CHECK(describe(error, 1, 2).code == 1);
 }
 
+TEST_CASE(
+    "what the user wrote has its own exit code, in the first round and where nobody else ends") {
+  const auto code = [](const comm::Round& round, const auto& thrown) {
+    try {
+      as_written(round, [&]() -> int { throw thrown; });
+    } catch (...) {
+      return describe(std::current_exception(), 0, 1).code;
+    }
+    return 0;
+  };
+  comm::Round later;
+  later.number = 1;
+  CHECK(code({}, Error("no file {}", "x")) == 2);
+  CHECK(code(later, Error("no file {}", "x")) == 1);
+  CHECK(code(later, UsageError("no flag {}", "x")) == 2);
+  CHECK(code({}, OutputHeld("{} is taken", "out")) == 1);
+  CHECK(code({}, InternalError("a.cpp:3: x")) == 70);
+  CHECK(code({}, std::bad_alloc()) == 1);
+  CHECK(as_written({}, [] { return 7; }) == 7);
+}
+
 TEST_CASE("no control byte of a name reaches the terminal, and nothing within it begins a line") {
   const auto error = std::make_exception_ptr(Error("2 errors\n  no file \x1b[2Jx\xff\n  y"));
   CHECK(describe(error, 0, 1).message ==

@@ -14,10 +14,10 @@ namespace fs = std::filesystem;
 
 constexpr const char* kGood = "--model model --data train.bin --seq-len 16 --steps 1 ";
 
-// The complaint of a run that must fail with exit code 1.
+// The complaint of a run that must fail with exit code 2.
 std::string complaint(const Workbench& bench, const std::string& arguments) {
   const auto result = bench.finetune(arguments);
-  CHECK_MESSAGE(result.code == 1, arguments << "\n" << result.out << result.err);
+  CHECK_MESSAGE(result.code == 2, arguments << "\n" << result.out << result.err);
   CHECK_MESSAGE(result.err.starts_with("finetune: error: "), result.err);
   return result.err;
 }
@@ -61,10 +61,32 @@ TEST_CASE("help and configuration have no rank's number before their lines") {
   CHECK(has(config.out, "\"train_micro_batch_size_per_gpu\": 4"));
 }
 
+TEST_CASE("what is wrong with flags, files or the model takes no restart") {
+  const Workbench bench;
+  bench.write("bad/config.json", bench.read("model/config.json"));
+  bench.write("bad/tokenizer.json", bench.read("model/tokenizer.json"));
+  bench.write("bad/model.safetensors", "broken");
+  bench.write("wrong.json", R"({"zero_optimization": {"stage": 4}})");
+  for (const char* wrong :
+       {"--model model --data train.bin --modle model", "--model model --data none.bin",
+        "--model model --data train.bin --deepspeed wrong.json", "--model bad --data train.bin",
+        "--model model --data train.bin --metrics none/m.jsonl"}) {
+    CAPTURE(wrong);
+    const auto result = bench.shell(
+        fmt::format("'{}/zeroth' --num_gpus 2 --max-restarts 2 finetune --seq-len 16 --steps 1 "
+                    "--global-batch 2 --micro-batch 1 {}",
+                    ZEROTH_BIN_DIR, wrong));
+    CHECK_MESSAGE(result.code == 2, result.err);
+    CHECK_FALSE(has(result.err, "round 1"));
+    CHECK(has(result.err,
+              "the run is not started again: exit code 2 says that what it was told is wrong\n"));
+  }
+}
+
 TEST_CASE("a wrong environment is named") {
   const Workbench bench;
   const auto result = bench.finetune(kGood, "RANK=2 WORLD_SIZE=2");
-  CHECK(result.code == 1);
+  CHECK(result.code == 2);
   CHECK(has(result.err, "RANK=2"));
 }
 
@@ -74,7 +96,7 @@ TEST_CASE("an output that is not empty is kept unless it may be overwritten") {
   bench.write("out/notes.txt", "mine");
   const std::string run = std::string(kGood) + "--global-batch 2 --micro-batch 1 --output out ";
   const auto refused = bench.zeroth(2, run);
-  CHECK(refused.code == 1);
+  CHECK(refused.code == 2);
   CHECK(has(refused.err, "[0] finetune: error: out is not empty"));
   CHECK(has(refused.err, "--overwrite"));
   CHECK_FALSE(has(refused.out + refused.err, "[1]"));

@@ -101,7 +101,7 @@ TEST_CASE("an output on a read-only disk is refused before training") {
   if (!disk.mounted()) return;
   disk.make_read_only();
   const auto result = bench.zeroth(2, fmt::format("{} --output disk/out", kTrain));
-  CHECK(result.code == 1);
+  CHECK(result.code == 2);
   CHECK(has(result.err, "disk/out cannot be made: no folder can be made in "));
   CHECK(has(result.err, "disk: Read-only file system"));
   CHECK_FALSE(has(result.out, "step 1"));

@@ -86,7 +86,7 @@ TEST_CASE("a finished run goes on for longer, and with the same total ends well"
   CHECK(has(run(out + "--steps 8 --resume").out, "steps is 4 there, 8 here"));
   CHECK(losses(bench.steps("m.jsonl")) == losses(bench.steps("whole.jsonl")));
   const auto fewer = bench.zeroth(1, constant + "--steps 2 --output out --resume");
-  CHECK(fewer.code == 1);
+  CHECK(fewer.code == 2);
   CHECK(has(fewer.err, "step-8 has taken 8 steps, and this run ends after 2"));
 }
 
@@ -113,7 +113,7 @@ TEST_CASE("another batch is refused, and where it is allowed the samples go on")
       "--model model --data train.bin --seq-len 16 --global-batch 6 --lr 1e-2 "
       "--lr_scheduler_type linear --epochs 1 --output out --metrics m.jsonl ";
   const auto refused = bench.zeroth(1, other + "--resume out/checkpoints/step-2");
-  CHECK(refused.code == 1);
+  CHECK(refused.code == 2);
   CHECK(has(refused.err, "train_batch_size is 12 there, 6 here; --allow-batch-change goes on"));
   const auto allowed =
       bench.zeroth(1, other + "--resume out/checkpoints/step-2 --allow-batch-change");
@@ -129,7 +129,7 @@ TEST_CASE("what must be equal is refused in a second, with both values") {
   REQUIRE(run("--data train.bin --lr 1e-2 --steps 2 --save-every 1 --output out").code == 0);
   const auto refused = [&](const std::string& more) {
     const auto result = run("--steps 4 --output out --resume " + more);
-    CHECK(result.code == 1);
+    CHECK(result.code == 2);
     return result.err;
   };
   CHECK(has(refused("--data train.bin --lr 1e-3"),
@@ -185,7 +185,7 @@ TEST_CASE("--save_only_model keeps models from which no run goes on") {
   CHECK(fs::exists(bench / "out/checkpoints/step-3/model.safetensors"));
   CHECK_FALSE(fs::exists(bench / "out/checkpoints/step-1"));
   const auto refused = bench.finetune(std::string(kTrain) + "--steps 4 --output out --resume");
-  CHECK(refused.code == 1);
+  CHECK(refused.code == 2);
   CHECK(has(refused.err, "step-3 is a model without states"));
 }
 

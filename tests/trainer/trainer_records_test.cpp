@@ -183,7 +183,7 @@ TEST_CASE("an error of a run names the flag that was typed") {
   const Workbench bench;
   bench.write("ds.json", R"({"train_micro_batch_size_per_gpu": 4})");
   const auto result = bench.finetune(std::string(kTrain) + "--deepspeed ds.json");
-  CHECK(result.code == 1);
+  CHECK(result.code == 2);
   CHECK_MESSAGE(has(result.err, "4 in the file, but --per_device_train_batch_size 8"), result.err);
 }
 

@@ -13,6 +13,7 @@
 #include "base/process_limits.h"
 #include "base/standard_streams.h"
 #include "trainer/asked_monitors.h"
+#include "trainer/failure.h"
 #include "trainer/report/config_text.h"
 #include "trainer/report/flops_profile.h"
 #include "trainer/report/history.h"
@@ -54,8 +55,12 @@ Reporter::Reporter(const RunPlan& plan, const engine::RunMemory& memory, const c
       memory_(memory),
       clock_(clock),
       writes_(env.rank == 0),
-      metrics_(writes_ ? plan.flags.metrics : "",
-               [this](const std::string& text) { progress_.warning(text); }),
+      metrics_(as_written(plan.round,
+                          [&] {
+                            return MetricsFile(
+                                writes_ ? plan.flags.metrics : "",
+                                [this](const std::string& text) { progress_.warning(text); });
+                          })),
       progress_(progress_options(plan, env), [this](std::string_view text) { print(text); }),
       peak_share_(plan.spec, plan.config.batch.train_batch_size),
       run_name_(run_name(plan.flags, plan.config, plan.origins)),
