@@ -9,10 +9,10 @@
 #include <array>
 #include <cerrno>
 #include <climits>
-#include <fstream>
 #include <string_view>
 
 #include "base/error.h"
+#include "base/machine_id.h"
 #include "base/process_limits.h"
 #include "base/units.h"
 
@@ -24,8 +24,8 @@ constexpr int kFixed = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 // The running kernel, which a sandbox may hide: a ticket means nothing to another one.
 std::string kernel_id() {
-  std::string id;
-  return std::ifstream("/proc/sys/kernel/random/boot_id") >> id ? id : "hidden";
+  const std::string id = boot_id();
+  return id.empty() ? "hidden" : id;
 }
 
 struct Ticket {

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/chrono.h>
-#include <limits.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include <sstream>
 #include <thread>
 
+#include "base/machine_id.h"
 #include "base/output_held.h"
 #include "base/process_limits.h"
 
@@ -41,10 +41,8 @@ bool is_held(int file) {
 }
 
 std::string who_we_are(const OutputRound& mine) {
-  char host[HOST_NAME_MAX + 1] = {};
-  ::gethostname(host, sizeof(host) - 1);
   const std::string round = mine.run.empty() ? "" : fmt::format(" {} {}", mine.run, mine.number);
-  return fmt::format("{} {} {}{}\n", host, ::getpid(), std::time(nullptr), round);
+  return fmt::format("{} {} {}{}\n", machine_name(), ::getpid(), std::time(nullptr), round);
 }
 
 struct Holder {

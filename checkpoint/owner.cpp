@@ -1,13 +1,13 @@
 #include "checkpoint/owner.h"
 
 #include <fmt/chrono.h>
-#include <limits.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
 
+#include "base/machine_id.h"
 #include "base/printable.h"
 #include "checkpoint/names.h"
 
@@ -31,9 +31,7 @@ std::string owner_name(int64_t epoch) {
 }  // namespace
 
 std::string this_process() {
-  char host[HOST_NAME_MAX + 1] = {};
-  ::gethostname(host, sizeof(host) - 1);
-  return fmt::format("process {} on {}, since {:%Y-%m-%d %H:%M:%S} UTC", ::getpid(), host,
+  return fmt::format("process {} on {}, since {:%Y-%m-%d %H:%M:%S} UTC", ::getpid(), machine_name(),
                      fmt::gmtime(std::time(nullptr)));
 }
 

@@ -1,12 +1,8 @@
 #include "comm/find_hosts.h"
 
 #include <fmt/ranges.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <fstream>
 #include <sstream>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -14,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/machine_id.h"
 #include "base/printable.h"
 #include "comm/call.h"
 #include "comm/hierarchical_group.h"
@@ -37,18 +34,6 @@ std::string get(c10d::Store& store, const std::string& key, int rank, int from) 
 
 void set(c10d::Store& store, const std::string& key, const std::string& value) {
   store.set(key, std::vector<uint8_t>(value.begin(), value.end()));
-}
-
-std::string first_line(const std::string& path) {
-  std::string line;
-  std::getline(std::ifstream(path), line);
-  return line;
-}
-
-std::string machine_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
-  return name.data();
 }
 
 HostCard card_of(const std::string& text) {
@@ -105,12 +90,7 @@ std::vector<std::string> verdicts(c10d::Store& store, int rank, const Hosts& fou
 }  // namespace
 
 HostCard this_machine(const std::optional<std::string>& host_id) {
-  if (host_id) return {"named " + *host_id, *host_id};
-  struct stat pids {};
-  const bool known = ::stat("/proc/self/ns/pid", &pids) == 0;
-  return {fmt::format("{} {} {}", first_line("/proc/sys/kernel/random/boot_id"),
-                      known ? pids.st_dev : 0, known ? pids.st_ino : 0),
-          machine_name()};
+  return {machine_id(host_id), host_id.value_or(machine_name())};
 }
 
 // Rank 0 gathers, and hands all cards to all.

@@ -7,19 +7,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
 #include <functional>
 
 #include "base/affinity.h"
+#include "base/machine_id.h"
 
 namespace zeroth::comm {
 namespace {
 
 // The same for all processes of this host that may run on the same cores.
 int64_t id_of(const std::vector<int>& cores) {
-  std::string host;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> host;
-  const auto name = fmt::format("{} {}", host, fmt::join(cores, ","));
+  const auto name = fmt::format("{} {}", boot_id(), fmt::join(cores, ","));
   return static_cast<int64_t>(std::hash<std::string>()(name));
 }
 

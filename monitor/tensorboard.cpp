@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/machine_id.h"
 #include "base/process_limits.h"
 
 namespace zeroth::monitor {
@@ -82,9 +83,7 @@ int64_t newest_time(const std::filesystem::path& folder) {
 
 std::string file_name(const std::filesystem::path& folder) {
   const int64_t time = std::max(static_cast<int64_t>(wall_now()), newest_time(folder) + 1);
-  std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) != 0) std::strcpy(host.data(), "localhost");
-  return fmt::format("{}{:010}.{}.{}.0", kEventFile, time, host.data(), ::getpid());
+  return fmt::format("{}{:010}.{}.{}.0", kEventFile, time, machine_name(), ::getpid());
 }
 
 constexpr uint32_t kPolynomial = 0x82f63b78;  // bits reversed

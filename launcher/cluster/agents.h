@@ -69,6 +69,10 @@ class Agents {
   void lose(int node, const std::string& why);
   void give_up(const std::string& why);  // those that have not answered
   void say(const std::string& line) const { request_.say(line); }
+  // The same line once in a run.
+  void warn_once(const std::string& warning) {
+    if (warned_.insert(warning).second) say("warning: " + warning);
+  }
   void set_say(std::function<void(const std::string&)> say) { request_.say = std::move(say); }
 
   // What to tell of connections that were refused; empty: none was.
@@ -110,6 +114,7 @@ class Agents {
   std::vector<std::shared_ptr<WatchedChannel>> came_;
   std::map<int, std::shared_ptr<WatchedChannel>> agents_;
   std::set<int> lost_;  // whose agents have been told to end
+  std::set<std::string> warned_;
 };
 
 }  // namespace zeroth::launcher

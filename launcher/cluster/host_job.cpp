@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/machine_id.h"
 #include "base/printable.h"
 #include "base/process_limits.h"
+#include "launcher/cluster/agent_options.h"
 #include "launcher/cluster/model_digest.h"
 #include "launcher/machine/master_address.h"
 #include "launcher/run/find_program.h"
@@ -46,6 +48,9 @@ std::variant<Ready, Problems> HostJob::look_around() {
   attempt([&] { ready.model = model_digest(model_argument(job_.command)); });
   if (!problems_.texts.empty()) return problems_;
   ready.accelerator = name_of(request_.accelerator);
+  ready.machine = machine_id(own_variable("ZEROTH_HOST_ID"));
+  const bool alone = request_.accelerator == Accelerator::kCuda && !job_.share_gpus;
+  if (alone) ready.gpus = request_.choice.slots;
   attempt([&] { ready.notes = plan_ranks(options_, request_).notes; });
   if (!problems_.texts.empty()) return problems_;
   return ready;

@@ -1,11 +1,9 @@
 #include "launcher/cluster/joining.h"
 
-#include <limits.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <numeric>
 
+#include "base/machine_id.h"
 #include "base/run_secret.h"
 #include "launcher/cluster/agent.h"
 #include "launcher/machine/machine.h"
@@ -13,19 +11,9 @@
 #include "launcher/run/slots.h"
 
 namespace zeroth::launcher {
-namespace {
-
-std::string own_name() {
-  char name[HOST_NAME_MAX + 1] = {};
-  ::gethostname(name, sizeof(name) - 1);
-  return name;
-}
-
-}  // namespace
-
 Join offer(const LaunchOptions& options, const Placement& placement) {
   if (!placement.slots.empty())
-    return {ZEROTH_VERSION, own_name(), static_cast<int>(placement.slots.size())};
+    return {ZEROTH_VERSION, machine_name(), static_cast<int>(placement.slots.size())};
   if (!options.include.empty() || !options.exclude.empty())
     throw UsageError(
         "--include and --exclude: a host that comes by itself offers its first slots; use "
@@ -35,7 +23,7 @@ Join offer(const LaunchOptions& options, const Placement& placement) {
   LaunchOptions wanted = options;
   if (!wanted.num_ranks) wanted.num_ranks = placement.num_ranks;
   const Accelerator accelerator = resolve_accelerator(environment.ds_accelerator, machine);
-  return {ZEROTH_VERSION, own_name(), choose_slots(wanted, accelerator, machine).num_ranks};
+  return {ZEROTH_VERSION, machine_name(), choose_slots(wanted, accelerator, machine).num_ranks};
 }
 
 std::vector<int> first_slots(int count) {

@@ -14,7 +14,8 @@ void visit_fields(Record& r, Visit& visit) {
   if constexpr (std::same_as<T, Hello>) visit(r.version, r.node);
   if constexpr (std::same_as<T, Join>) visit(r.version, r.name, r.num_ranks);
   if constexpr (std::same_as<T, Problems>) visit(r.texts);
-  if constexpr (std::same_as<T, Ready>) visit(r.accelerator, r.model, r.master_port, r.notes);
+  if constexpr (std::same_as<T, Ready>)
+    visit(r.accelerator, r.model, r.master_port, r.notes, r.machine, r.gpus);
   if constexpr (std::same_as<T, Lines>) visit(r.lines);
   if constexpr (std::same_as<T, Lines::Line>) visit(r.rank, r.error, r.redraws, r.text);
   if constexpr (std::same_as<T, Warning>) visit(r.text);

@@ -1,8 +1,9 @@
 #include "launcher/cluster/roll_call.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "base/complaints.h"
@@ -92,10 +93,42 @@ std::vector<std::string> RollCall::differences(const Host& host) const {
   return found;
 }
 
+std::vector<std::string> RollCall::gpus_of_others(const Host& host) const {
+  std::vector<std::string> found;
+  if (!host.ready) return found;
+  for (const Host* other = hosts_.data(); other != &host; ++other) {
+    if (!other->ready || other->ready->machine != host.ready->machine) continue;
+    std::vector<std::string> twice;
+    for (const std::string& gpu : host.ready->gpus)
+      if (std::count(other->ready->gpus.begin(), other->ready->gpus.end(), gpu) > 0)
+        twice.push_back(shortened(gpu));
+    if (twice.empty()) continue;
+    found.push_back(fmt::format(
+        "it is one machine with {}, whose ranks have GPU{} {} already (--share-gpus lets several "
+        "ranks use one)",
+        other->name, twice.size() > 1 ? "s" : "", fmt::join(twice, ", ")));
+  }
+  return found;
+}
+
 std::vector<std::string> RollCall::problems(int node) const {
   std::vector<std::string> all = at(node).problems;
   for (std::string& text : differences(at(node))) all.push_back(std::move(text));
+  for (std::string& text : gpus_of_others(at(node))) all.push_back(std::move(text));
   return all;
+}
+
+std::vector<std::string> RollCall::one_machine(const std::vector<int>& nodes) const {
+  std::map<std::string, std::vector<std::string>> names;
+  for (const int node : nodes)
+    if (is_ready(node)) names[ready(node).machine].push_back(name(node));
+  std::vector<std::string> told;
+  for (const auto& [machine, hosts] : names) {
+    if (hosts.size() > 1)
+      told.push_back(fmt::format("hosts {} are one machine: their ranks share its GPUs and cores",
+                                 fmt::join(hosts, " and ")));
+  }
+  return told;
 }
 
 bool RollCall::is_usable(int node) const {

@@ -50,6 +50,8 @@ class RollCall {
   std::string complaint() const;
   // The same of one host.
   std::vector<std::string> problems(int node) const;
+  // Of hosts that are ready: which are one machine, a line for each such machine.
+  std::vector<std::string> one_machine(const std::vector<int>& nodes) const;
 
  private:
   struct Host {
@@ -65,6 +67,8 @@ class RollCall {
   const Host& at(int node) const { return hosts_.at(static_cast<size_t>(node)); }
   // How it differs from the first host that is ready.
   std::vector<std::string> differences(const Host& host) const;
+  // Whose GPUs it would have, where one before it is the same machine.
+  std::vector<std::string> gpus_of_others(const Host& host) const;
 
   std::vector<Host> hosts_;
   std::string version_;

@@ -1,12 +1,12 @@
 #include "launcher/machine/this_machine.h"
 
 #include <strings.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+
+#include "base/machine_id.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -15,12 +15,6 @@ using boost::asio::ip::tcp;
 
 bool same_name(const std::string& left, const std::string& right) {
   return ::strcasecmp(left.c_str(), right.c_str()) == 0;
-}
-
-std::string own_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "";
-  return name.data();
 }
 
 }  // namespace
@@ -37,10 +31,10 @@ bool is_own_address(const boost::asio::ip::address& address) {
 
 bool is_this_machine(const std::string& host) {
   if (host.find('@') != std::string::npos) return false;
-  const std::string own = own_name();
+  const std::string own = machine_name();
   const std::string short_own = own.substr(0, own.find('.'));
   for (const std::string& name : {std::string("localhost"), own, short_own})
-    if (!name.empty() && same_name(host, name)) return true;
+    if (same_name(host, name)) return true;
   boost::asio::io_context io;
   boost::system::error_code error;
   const auto found = tcp::resolver(io).resolve(host, "", error);

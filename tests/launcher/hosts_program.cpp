@@ -8,6 +8,7 @@
 //     --instead NODE                  what follows --sh is started instead of this host's agent
 //     --instead-from NODE             and instead of those of all hosts behind it
 //     --sh COMMAND                    by a shell
+//     --one-machine yes               hosts say that they are; else they say that they are not
 //     --elastic MIN:MAX               in rounds, see ElasticPlan, as these:
 //     --restarts N, --wait MS, --try-again MS, --join-port PORT, --hosts-file FILE (as --hosts)
 #include <fmt/format.h>
@@ -38,6 +39,7 @@ struct Options {
   int instead = -1;
   int instead_from = 1 << 20;
   std::string sh;
+  bool one_machine = false;
 };
 
 Words split(const std::string& text, char at) {
@@ -99,6 +101,7 @@ Options parse(const Words& words) {
     if (flag == "--elastic") options.launch.elastic.emplace();
     parse_elastic(plan, flag, value);
     if (flag == "--sh") options.sh = value;
+    if (flag == "--one-machine") options.one_machine = true;
   }
   job.command.assign(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, words.end());
   if (!options.launch.elastic) return options;
@@ -116,9 +119,10 @@ AgentStart agents(const Options& options, const std::vector<HostSlots>& hosts,
   const char* ssh = std::getenv("HOSTS_SSH");
   for (size_t i = 0; i < hosts.size(); ++i) {
     const int node = static_cast<int>(i);
-    const Words agent = {
-        ZEROTH_BIN_DIR "/zeroth", "agent",         "--launcher", launcher, "--node",
-        std::to_string(node),     "--secret-stdin"};
+    Words agent = {ZEROTH_BIN_DIR "/zeroth", "agent",         "--launcher", launcher, "--node",
+                   std::to_string(node),     "--secret-stdin"};
+    if (!options.one_machine && ssh == nullptr)
+      agent.insert(agent.begin(), {"/usr/bin/env", "ZEROTH_HOST_ID=" + hosts[i].host});
     AgentCommand command{.argv = agent, .input = secret + "\n", .hosts = {node}};
     if (ssh != nullptr) {
       command.argv = split(ssh, ' ');

@@ -53,6 +53,15 @@ TEST_CASE("ranks of two hosts are numbered through, and know their host and one 
   }
 }
 
+TEST_CASE("two names of one machine are told once") {
+  const std::string warning =
+      "zeroth: warning: hosts 127.0.0.1 and 127.0.0.2 are one machine: their ranks share its GPUs "
+      "and cores\n";
+  const auto result = run(on_two_hosts({"--one-machine", "yes"}, {"env", "WORLD_SIZE"}));
+  CHECK(result.status == 0);
+  CHECK(result.err == warning);
+}
+
 TEST_CASE("ranks of a single host meet in memory") {
   const auto result =
       run({"--hosts", "127.0.0.1:2", "--", rank_program(), "env", "ZEROTH_MEETING", "CROSS_SIZE"});

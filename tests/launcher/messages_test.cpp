@@ -33,7 +33,7 @@ std::vector<Message> examples() {
   return {Hello{"0.1.0", 7},
           Join{"0.1.0", kBytes, 4},
           Problems{{"no program", kBytes}},
-          Ready{"cuda", "00ff", 29500, {"a note"}},
+          Ready{"cuda", "00ff", 29500, {"a note"}, "boot 4 7", {"0", "GPU-1"}},
           Lines{{{3, true, false, kBytes}, {0, false, true, ""}}},
           Warning{"careful"},
           Finished{std::nullopt},

@@ -5,7 +5,8 @@
 namespace zeroth::launcher {
 namespace {
 
-const Ready kReady{.accelerator = "cpu", .model = "", .master_port = 4711, .notes = {}};
+const Ready kReady{
+    .accelerator = "cpu", .model = "", .master_port = 4711, .notes = {}, .machine = "", .gpus = {}};
 
 RollCall of_three() {
   return RollCall({"a", "b", "c"}, "1.0");
@@ -113,6 +114,50 @@ TEST_CASE("a host that answers late is compared with the one that runs, and not 
   CHECK(call.is_usable(2));
   call.on_lost(1, "gone");
   CHECK(call.is_ready(2));
+}
+
+TEST_CASE("hosts that are one machine are named together") {
+  RollCall call({"a", "b", "c", "d"}, "1.0");
+  all_ready(call, {0, 1, 2, 3});
+  const std::vector<std::string> machines = {"m1", "m2", "m1", "m1"};
+  for (int node = 0; node < 4; ++node) {
+    Ready ready = kReady;
+    ready.machine = machines[static_cast<size_t>(node)];
+    call.on_ready(node, ready);
+  }
+  CHECK(call.complaint() == "");
+  CHECK(call.one_machine({0, 1}).empty());
+  CHECK(call.one_machine({0, 1, 2, 3}) ==
+        std::vector<std::string>{
+            "hosts a and c and d are one machine: their ranks share its GPUs and cores"});
+  call.on_lost(0, "the connection ended");
+  CHECK(call.one_machine({0, 1, 2}).empty());
+}
+
+TEST_CASE("a machine's GPUs are not given out twice under two names") {
+  RollCall call({"a", "b", "c"}, "1.0");
+  const auto with = [&](int node, const std::string& machine, std::vector<std::string> gpus) {
+    Ready ready = kReady;
+    ready.accelerator = "cuda";
+    ready.machine = machine;
+    ready.gpus = std::move(gpus);
+    call.on_ready(node, ready);
+  };
+  with(0, "m1", {"0", "1"});
+  with(1, "m2", {"0", "1"});
+  with(2, "m1", {"2", "3"});
+  CHECK(call.complaint() == "");
+  with(2, "m1", {"1", "2", "0"});
+  CHECK(call.complaint() ==
+        "host c: it is one machine with a, whose ranks have GPUs 1, 0 already (--share-gpus lets "
+        "several ranks use one)");
+  CHECK(call.is_usable(0));
+  CHECK_FALSE(call.is_usable(2));
+  with(2, "m1", {});  // they are shared
+  CHECK(call.is_usable(2));
+  with(2, "m1", {"0"});
+  call.on_lost(0, "the connection ended");
+  CHECK(call.is_usable(2));
 }
 
 }  // namespace zeroth::launcher
