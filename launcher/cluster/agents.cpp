@@ -61,7 +61,7 @@ void Agents::start() {
     throw Error("no address of this machine reaches the hosts: {}",
                 fmt::join(names_of(hosts_), ", "));
   if (!own.unknown.empty())
-    request_.say(
+    note(
         fmt::format("note: this machine does not know the address of {}: the launcher listens at "
                     "all of its own",
                     fmt::join(own.unknown, ", ")));

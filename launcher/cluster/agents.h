@@ -30,6 +30,7 @@ struct AgentsRequest {
                            const std::string& secret)>
       commands;
   std::function<void(const std::string&)> say;  // lines for the user
+  bool quiet = false;                           // notes are none of these
   std::string secret = make_secret();           // of the run
   std::optional<int> join_port = {};            // where hosts come by themselves
   std::string join_address = {};                // the same; empty: all of this machine's
@@ -69,6 +70,10 @@ class Agents {
   void lose(int node, const std::string& why);
   void give_up(const std::string& why);  // those that have not answered
   void say(const std::string& line) const { request_.say(line); }
+  // The same, unless nobody wants to hear of what is no warning.
+  void note(const std::string& line) const {
+    if (!request_.quiet) say(line);
+  }
   // The same line once in a run.
   void warn_once(const std::string& warning) {
     if (warned_.insert(warning).second) say("warning: " + warning);

@@ -216,9 +216,9 @@ JobOutcome ElasticRun::run_round() {
   const Round& current = rounds_.current();
   HostRound round(io_, launch_, agents_, with_ranks(), current);
   if (current.number > 0)
-    agents_.say(fmt::format("round {} on {} with {} ({})", current.number,
-                            counted(std::ssize(round.nodes()), "host"),
-                            counted(round.num_ranks(), "rank"), rounds_.describe_restarts()));
+    agents_.note(fmt::format("round {} on {} with {} ({})", current.number,
+                             counted(std::ssize(round.nodes()), "host"),
+                             counted(round.num_ranks(), "rank"), rounds_.describe_restarts()));
   agents_.compare_with(round.nodes().front());
   io_.restart();
   round_ = &round;
@@ -266,9 +266,9 @@ void ElasticRun::give_up_silent() {
 
 void ElasticRun::say_that_it_waits() {
   if (std::exchange(told_to_wait_, true)) return;
-  agents_.say(fmt::format("{} of at least {} are there: the run waits up to {} s for more",
-                          counted(std::ssize(usable()), "host"), plan_.hosts.min,
-                          plan_.wait.count() / 1000));
+  agents_.note(fmt::format("{} of at least {} are there: the run waits up to {} s for more",
+                           counted(std::ssize(usable()), "host"), plan_.hosts.min,
+                           plan_.wait.count() / 1000));
 }
 
 // Hosts that came to the hostfile, and those that are not there any more.

@@ -32,7 +32,7 @@ JobOutcome HostRound::run() {
   for (const int node : nodes_)
     for (const std::string& note : agents_.roll().ready(node).notes)
       if (round_.number == 0)
-        agents_.say(fmt::format("host {}: {}", agents_.host(node).host, note));
+        agents_.note(fmt::format("host {}: {}", agents_.host(node).host, note));
   for (const std::string& text : agents_.roll().one_machine(nodes_)) agents_.warn_once(text);
   agents_.set_say([this](const std::string& line) { shell_->say(line); });
   ranks_.start(make_starts(), *shell_);

@@ -38,6 +38,7 @@ ElasticPlan elastic_plan(const LaunchOptions& options, const ClusterPlan& plan) 
 HostsLaunch hosts_launch(const LaunchOptions& options, const ClusterPlan& plan) {
   HostsLaunch launch;
   launch.hosts = plan.hosts;
+  launch.agents.quiet = options.verbosity < Verbosity::kNotes;
   launch.agents.job = job_of(options, plan);
   launch.agents.commands = [request = agent_request(options, plan), backend = plan.backend](
                                const std::vector<HostSlots>& hosts, const std::string& launcher,

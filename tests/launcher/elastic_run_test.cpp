@@ -52,6 +52,17 @@ TEST_CASE("after the loss of a rank all ranks start again, and know the round an
         4);
 }
 
+TEST_CASE("who wants no notes hears of what failed, not of rounds") {
+  const auto result = run(on_two_hosts(
+      {"--elastic", "1:2", "--restarts", "3", "--one-machine", "yes", "--quiet", "yes"},
+      {"by-round", "only", "2", "raise", "9", ",", "env", "WORLD_SIZE"}));
+  CHECK(result.status == 0);
+  CHECK(count(result.out, "WORLD_SIZE=4\n") == 4);
+  CHECK(contains(result.err, "zeroth: rank 2 on host 127.0.0.2 was killed by SIGKILL"));
+  CHECK(count(result.err, "are one machine") == 1);
+  CHECK_FALSE(contains(result.err, "zeroth: round 1"));
+}
+
 TEST_CASE("the run goes on without a host that is lost, and with it once it is back") {
   OnHosts job(on_two_hosts(
       {"--elastic", "1:2", "--restarts", "1", "--try-again", "3000"},

@@ -9,6 +9,7 @@
 //     --instead-from NODE             and instead of those of all hosts behind it
 //     --sh COMMAND                    by a shell
 //     --one-machine yes               hosts say that they are; else they say that they are not
+//     --quiet yes                     see AgentsRequest and JobOptions
 //     --elastic MIN:MAX               in rounds, see ElasticPlan, as these:
 //     --restarts N, --wait MS, --try-again MS, --join-port PORT, --hosts-file FILE (as --hosts)
 #include <fmt/format.h>
@@ -102,6 +103,7 @@ Options parse(const Words& words) {
     parse_elastic(plan, flag, value);
     if (flag == "--sh") options.sh = value;
     if (flag == "--one-machine") options.one_machine = true;
+    if (flag == "--quiet") options.launch.agents.quiet = options.launch.shell.job.quiet = true;
   }
   job.command.assign(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, words.end());
   if (!options.launch.elastic) return options;
