@@ -96,6 +96,7 @@ RankEnv RankEnv::from_environment() {
   env.master_port = by.master_port.value_or(env.master_port);
   env.host_id = variable("ZEROTH_HOST_ID");
   env.interface = variable("GLOO_SOCKET_IFNAME");
+  env.nccl_interface = variable("NCCL_SOCKET_IFNAME");
   env.agent_store = variable("TORCHELASTIC_USE_AGENT_STORE") == "True";
   env.round = round_of(words_of(round_variables()));
   env.agents_count = env.agent_store || variable("TORCHELASTIC_RESTART_COUNT");

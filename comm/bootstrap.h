@@ -29,6 +29,7 @@ struct RankEnv {
   // GLOO_SOCKET_IFNAME: whose address other machines reach; else the one of the route to the
   // master.
   std::optional<std::string> interface;
+  std::optional<std::string> nccl_interface;  // NCCL_SOCKET_IFNAME, which NCCL reads by itself
   // ZEROTH_MEETING: ticket of the memory in which ranks of `zeroth` meet; the store is not used
   // then.
   std::optional<std::string> meeting;

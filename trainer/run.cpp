@@ -95,7 +95,7 @@ int Run::go(const RunPlan& plan, const engine::RunMemory& memory, const comm::Ra
   reporter.guard(lock.get());
   if (lock && !lock->note().empty()) reporter.note(lock->note());
   if (plan.resumed) reporter.will_go_on();
-  reporter.planned(*mesh_, at::get_num_threads());
+  reporter.planned(*mesh_, env, at::get_num_threads());
   stop.heed();
   if (!load(plan, stop)) {
     const auto signal = stop.of_all_ranks(*mesh_);

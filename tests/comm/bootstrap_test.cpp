@@ -53,6 +53,7 @@ class Environment {
                                "ZEROTH_TIMEOUT",
                                "ZEROTH_HOST_ID",
                                "GLOO_SOCKET_IFNAME",
+                               "NCCL_SOCKET_IFNAME",
                                "NCCL_MULTI_RANK_GPU_ENABLE",
                                "ACCELERATE_USE_CPU",
                                "ACCELERATE_MIXED_PRECISION",

@@ -99,8 +99,8 @@ void Reporter::note(const std::string& text) {
   summary_.push_back(note_line(text));
 }
 
-void Reporter::planned(comm::Mesh& mesh, int threads) {
-  const SummaryLines known = summary(plan_, memory_, mesh, threads);
+void Reporter::planned(comm::Mesh& mesh, const comm::RankEnv& env, int threads) {
+  const SummaryLines known = summary(plan_, memory_, mesh, env, threads);
   summary_.insert(summary_.begin(), known.begin(), known.end());
   environment_ = environment_lines(mesh, threads);
   for (const std::string& line : monitors_.lines()) summary_.push_back({kMonitor, line});

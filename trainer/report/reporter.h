@@ -45,7 +45,7 @@ class Reporter {
   // A line of the summary that the plan could not know.
   void note(const std::string& text);
   // Prints the summary: before weights are read. `threads`: of this rank.
-  void planned(comm::Mesh& mesh, int threads);
+  void planned(comm::Mesh& mesh, const comm::RankEnv& env, int threads);
   // The run is to go on from a checkpoint: until go_on_from(), files of before stay as they are.
   // Before weights are read.
   void will_go_on() { waits_ = true; }

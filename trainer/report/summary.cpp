@@ -8,7 +8,9 @@
 #include <filesystem>
 
 #include "base/units.h"
+#include "comm/bootstrap.h"
 #include "comm/link_speed.h"
+#include "comm/way_across.h"
 #include "engine/memory_check.h"
 #include "engine/start.h"
 #include "trainer/report/schedule_text.h"
@@ -224,8 +226,15 @@ std::string eval_line(const std::string& path, const Samples& samples) {
   return text;
 }
 
+// How fast data moves, and by which interface.
+std::string links_line(const comm::Mesh& mesh, const comm::RankEnv& env) {
+  const std::string speed = comm::text_of(comm::measure_links(mesh));
+  const std::string way = comm::way_across(env, mesh.device().is_cuda() && !env.share_gpus);
+  return way.empty() ? speed : fmt::format("{} by {}", speed, way);
+}
+
 SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory, const comm::Mesh& mesh,
-                     int threads) {
+                     const comm::RankEnv& env, int threads) {
   SummaryLines lines;
   const auto add = [&](const std::string& title, const std::string& text) {
     lines.push_back({title, text});
@@ -240,7 +249,7 @@ SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory, const
   add("ranks", ranks_text(mesh, threads));
   if (mesh.hosts().size() > 1) {
     add("hosts", comm::list_of(mesh.hosts()));
-    add("links", comm::text_of(comm::measure_links(mesh)));
+    add("links", links_line(mesh, env));
   }
   if (plan.config.tensor_parallel.size > 1) {
     add("mesh", mesh_line(engine::grid_shape(plan.config, mesh.world_size())));

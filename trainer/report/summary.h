@@ -9,6 +9,10 @@
 #include "trainer/report/environment.h"
 #include "trainer/run_plan.h"
 
+namespace zeroth::comm {
+struct RankEnv;
+}
+
 namespace zeroth::trainer {
 
 struct SummaryLine {
@@ -26,7 +30,7 @@ SummaryLine warning_line(const std::string& text);
 
 // About ten lines; notes last. `threads`: of this rank.
 SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory, const comm::Mesh& mesh,
-                     int threads);
+                     const comm::RankEnv& env, int threads);
 
 // Its parts, each one line.
 std::string model_line(const std::string& folder, const model::ModelSpec& spec, int64_t parameters);

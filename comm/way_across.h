@@ -1,0 +1,18 @@
+// The network interface by which ranks of this machine reach those of others.
+#pragma once
+
+#include <string>
+
+namespace zeroth::comm {
+
+struct RankEnv;
+
+// That of an address of this machine; empty: it has none.
+std::string interface_of(const std::string& address);
+
+// Of a run on several machines, for people: what the user has said (GLOO_SOCKET_IFNAME, or
+// NCCL_SOCKET_IFNAME where `by_nccl`), or that of the route to the master. Empty where NCCL chooses
+// by itself, and where nobody knows.
+std::string way_across(const RankEnv& env, bool by_nccl);
+
+}  // namespace zeroth::comm
