@@ -1,10 +1,13 @@
 #include "comm/rendezvous.h"
 
+#include <c10/util/Logging.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -120,10 +123,33 @@ void wait_until_open(const std::string& address, int port, std::chrono::millisec
   }
 }
 
+// c10d warns of each address that has no name, once a rank; what goes wrong it throws. While one of
+// these is there only errors are logged, by any thread.
+class WithoutWarnings {
+ public:
+  WithoutWarnings() {
+    const std::lock_guard lock(mutex_);
+    if (users_++ == 0)
+      before_ = std::exchange(FLAGS_caffe2_log_level,
+                              std::max<int>(FLAGS_caffe2_log_level, c10::GLOG_ERROR));
+  }
+  ~WithoutWarnings() {
+    const std::lock_guard lock(mutex_);
+    if (--users_ == 0) FLAGS_caffe2_log_level = before_;
+  }
+  WithoutWarnings(const WithoutWarnings&) = delete;
+  WithoutWarnings& operator=(const WithoutWarnings&) = delete;
+
+ private:
+  static inline std::mutex mutex_;
+  static inline int users_ = 0, before_ = 0;
+};
+
 StorePtr connect(const RankEnv& env) {
   const std::string address = address_of_store(env);
   if (env.rank != 0 && !env.agent_store) wait_until_open(address, env.master_port, env.timeout);
   const auto make = [address, options = tcp_options(env, address)]() -> StorePtr {
+    const WithoutWarnings quiet;
     return c10::make_intrusive<c10d::TCPStore>(address, options);
   };
   return within(env.timeout + kGrace,

@@ -12,6 +12,7 @@ import unittest
 
 import playground
 import tiny_run
+from playground import eventually
 from tiny_run import Job, differences, strategy
 
 BUILD = pathlib.Path(sys.argv[-1]).resolve()
@@ -85,10 +86,13 @@ def mpirun_of(kind):
 
 
 class Launchers(unittest.TestCase):
+    def leave_out(self, reason):
+        (self.fail if playground.REQUIRED in os.environ else self.skipTest)(reason)
+
     def environment(self, launcher):
         """Skips the test, or lets it fail, where that launcher is not there."""
         if absent := playground.missing(LAUNCHERS[launcher]):
-            (self.fail if playground.REQUIRED in os.environ else self.skipTest)(f"{', '.join(absent)} not installed")
+            self.leave_out(f"{', '.join(absent)} not installed")
         if launcher in ("openmpi", "mpich"):
             return {"PATH": mpirun_of(launcher), "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         if launcher != "slurm":
@@ -96,7 +100,7 @@ class Launchers(unittest.TestCase):
         slurm = Slurm(HOSTS)
         self.addCleanup(slurm.end)
         log = GROUND.folder / "slurm.log"
-        self.assertTrue(playground.eventually(slurm.is_up, interval=0.1), log.read_text()[-2000:])
+        self.assertTrue(eventually(slurm.is_up, interval=0.1), log.read_text()[-2000:])
         return {"SLURM_CONF": str(slurm.conf)}
 
     def starter(self, launcher):
@@ -108,11 +112,12 @@ class Launchers(unittest.TestCase):
         for job in jobs:
             self.assertEqual(job.wait(LIMIT), 0, f"{job.words}\n{job.said()}")
         self.assertIn("hosts      left (ranks 0, 1), right (ranks 2, 3)", jobs[0].out)
+        self.assertRegex(jobs[0].out, r"links      .* across .* from each host by eth0\n")
         self.assertEqual(differences(jobs[0], reference(stage, tensor)), [])
 
     def expect_nothing_left(self):
         for host in HOSTS:
-            self.assertTrue(playground.eventually(lambda host=host: not host.ranks() + host.agents()), host.strays())
+            self.assertTrue(eventually(lambda host=host: not host.ranks() + host.agents()), host.strays())
             self.assertEqual(host.call("find", "/tmp", "/dev/shm", "-type", "f", "-name", "*zeroth*"), "")
 
     def train(self, launcher, rows):
@@ -156,19 +161,39 @@ class Launchers(unittest.TestCase):
     def test_slurm(self):
         self.train("slurm", others())
 
+    def start_by_variables(self, name, stage, master, port):
+        """Each rank by itself, as torchrun has it."""
+        jobs = []
+        for rank in range(4):
+            variables = {"RANK": rank, "WORLD_SIZE": 4, "LOCAL_RANK": rank % 2, "LOCAL_WORLD_SIZE": 2,
+                         "GROUP_RANK": rank // 2, "GROUP_WORLD_SIZE": 2, "MASTER_ADDR": master, "MASTER_PORT": port}
+            environment = {name: str(value) for name, value in variables.items()}
+            environment["ZEROTH_SECRET"] = "of this run alone"
+            jobs.append(Job(GROUND.folder, name, HOSTS[rank // 2].enter(FINETUNE), strategy(stage),
+                            environment=environment, part=rank))
+        return jobs
+
     def test_variables_of_torchrun(self):
         for stage, tensor in others():
-            jobs = []
-            for rank in range(4):
-                variables = {"RANK": rank, "WORLD_SIZE": 4, "LOCAL_RANK": rank % 2, "LOCAL_WORLD_SIZE": 2,
-                             "GROUP_RANK": rank // 2, "GROUP_WORLD_SIZE": 2, "MASTER_ADDR": HOSTS[0].address,
-                             "MASTER_PORT": 29600 + stage}
-                environment = {name: str(value) for name, value in variables.items()}
-                environment["ZEROTH_SECRET"] = "of this run alone"
-                jobs.append(Job(GROUND.folder, f"torchrun-{stage}-{tensor}", HOSTS[rank // 2].enter(FINETUNE),
-                                strategy(stage, tensor), environment=environment, part=rank))
-            self.expect_trained(jobs, stage, tensor)
+            self.expect_trained(self.start_by_variables(f"variables-{stage}", stage, HOSTS[0].address, 29600 + stage),
+                                stage, tensor)
         self.expect_nothing_left()
+
+    def test_master_whose_name_is_a_loopback_address_at_home(self):
+        """As Debian's installer writes it into /etc/hosts. The hosts' addresses have no names, of which c10d warns."""
+        left, right = HOSTS
+        nobody = GROUND.write("resolv.conf", "")
+        for host, line in ((left, "127.0.1.1 left"), (right, f"{left.address} left")):
+            names = GROUND.write(f"{host.name}.hosts", f"127.0.0.1 localhost\n{line}\n")
+            for file, place in ((names, "/etc/hosts"), (nobody, "/etc/resolv.conf")):
+                host.call("mount", "--bind", file, place)
+                self.addCleanup(host.call, "umount", place)
+        left.call("ip", "route", "add", "default", "dev", "eth0")
+        self.addCleanup(left.call, "ip", "route", "del", "default")
+        jobs = self.start_by_variables("at-home", 2, left.name, 29620)
+        self.expect_trained(jobs, 2, 1)
+        for job in jobs:
+            self.assertNotIn("c10d", job.err)
 
 
 def others():
