@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <chrono>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -121,6 +123,40 @@ TEST_CASE("strangers at Gloo's ports do not change sums of a run that has begun"
       },
       options);
   CHECK(came > 0);
+}
+
+TEST_CASE(
+    "strangers at the ports of ranks that connect: the run begins, or ends with an error in time") {
+  const std::vector<std::string> four = {"a", "b", "c", "d"}, two = {"a", "a", "b", "b"};
+  for (const auto& hosts : {four, two, four, two, four, two}) {  // some come at the right moment
+    CAPTURE(hosts.back());
+    testing::RankOptions options{.timeout = std::chrono::seconds(20)};
+    options.hosts = hosts;
+    std::atomic<bool> over = false;
+    std::vector<FileDescriptor> strangers;
+    std::thread during([&] {
+      std::set<int> known;
+      while (!over) {
+        for (const std::string& listener : testing::listeners_of("self"))
+          if (const int port = port_of(listener); known.insert(port).second)
+            for (FileDescriptor& fd : annoy(port)) strangers.push_back(std::move(fd));
+      }
+    });
+    std::string said;
+    const auto begun = std::chrono::steady_clock::now();
+    try {
+      testing::run_ranks(
+          4, [](std::shared_ptr<Mesh> mesh) { check_sums(*mesh); }, options);
+    } catch (const Error& error) {
+      said = error.what();
+    }
+    over = true;
+    during.join();
+    CAPTURE(said);
+    CHECK(std::chrono::steady_clock::now() - begun < 3 * options.timeout);
+    CHECK((said.empty() || said.find("rank ") != std::string::npos));
+    CHECK_FALSE(strangers.empty());
+  }
 }
 
 }  // namespace zeroth::comm
