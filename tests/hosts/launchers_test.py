@@ -3,9 +3,11 @@ variables reach all ranks byte for byte.
 
 usage: launchers_test.py BUILD_FOLDER
 """
+import functools
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import unittest
@@ -14,6 +16,7 @@ import playground
 import tiny_run
 from playground import eventually
 from tiny_run import Job, differences, strategy
+from torchrun import Torchrun
 
 BUILD = pathlib.Path(sys.argv[-1]).resolve()
 ZEROTH, FINETUNE, ECHO = (BUILD / "bin" / name for name in ("zeroth", "finetune", "tests/rank_program"))
@@ -194,6 +197,41 @@ class Launchers(unittest.TestCase):
         self.expect_trained(jobs, 2, 1)
         for job in jobs:
             self.assertNotIn("c10d", job.err)
+
+    def start_by_torchrun(self, name, port, flags, more=()):
+        """An agent on each host, the first of which serves the store."""
+        torchrun = the_torchrun()
+        if torchrun.why_not:
+            self.leave_out(torchrun.why_not)
+        words = torchrun.words(2, 2, f"{HOSTS[0].name}:{port}", "--rdzv-id", name, *flags)
+        environment = {**torchrun.environment, "ZEROTH_SECRET": "of this run alone"}
+        return [Job(GROUND.folder, name, host.enter(*words, FINETUNE), strategy(2), *more, environment=environment,
+                    part=number) for number, host in enumerate(HOSTS)]
+
+    def test_torchrun(self):
+        self.expect_trained(self.start_by_torchrun("torchrun", 29700, ()), 2, 1)
+        self.expect_nothing_left()
+
+    def test_torchrun_goes_on_without_a_rank(self):
+        for host in HOSTS:
+            self.addCleanup(host.limit_rate, None)
+            host.limit_rate("20mbit")  # a step then takes a tenth of a second
+        jobs = self.start_by_torchrun("rounds", 29710, ("--max-restarts", "1"),
+                                      ("--output", GROUND.folder / "saved", "--save-every", 2, "--resume", "auto"))
+        for job in jobs:
+            self.addCleanup(job.end)
+        self.assertTrue(eventually(lambda: 3 in jobs[0].steps() or jobs[0].wait(0) is not None), jobs[0].said())
+        os.kill(HOSTS[1].ranks()[0], signal.SIGKILL)
+        for host in HOSTS:
+            host.limit_rate(None)
+        self.expect_trained(jobs, 2, 1)
+        self.assertRegex(jobs[0].out, r"round      1 ")
+        self.expect_nothing_left()
+
+
+@functools.cache
+def the_torchrun():
+    return Torchrun(FINETUNE, GROUND.folder / "libraries")
 
 
 def others():
