@@ -55,19 +55,24 @@ Addresses resolve_master(const std::string& name, int port, int socket_type) {
   return {found, &freeaddrinfo};
 }
 
-std::string address_of_interface(const std::string& interface) {
+std::vector<InterfaceAddress> interface_addresses() {
   ifaddrs* all = nullptr;
   if (::getifaddrs(&all) != 0)
-    throw Error("interface {}: {}", printable(interface), system_reason(errno));
+    throw Error("the addresses of this machine are not known: {}", system_reason(errno));
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(all, &freeifaddrs);
+  std::vector<InterfaceAddress> found;
   for (const ifaddrs* entry = all; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr || entry->ifa_name != interface) continue;
-    const int family = entry->ifa_addr->sa_family;
+    const int family = entry->ifa_addr == nullptr ? AF_UNSPEC : entry->ifa_addr->sa_family;
     if (family != AF_INET && family != AF_INET6) continue;
-    const auto text =
-        text_of(*entry->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
-    if (text) return *text;
+    const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    if (auto text = text_of(*entry->ifa_addr, size)) found.push_back({entry->ifa_name, *text});
   }
+  return found;
+}
+
+std::string address_of_interface(const std::string& interface) {
+  for (const InterfaceAddress& one : interface_addresses())
+    if (one.interface == interface) return one.address;
   throw Error("interface {} has no address here", printable(interface));
 }
 

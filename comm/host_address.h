@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace zeroth::comm {
 
@@ -18,6 +19,13 @@ std::string address_towards(const std::string& peer, int port);
 // the address of the default route, for other machines know the name by that. Throws an Error where
 // the name has no address.
 std::string reachable_address(const std::string& master, int port);
+
+struct InterfaceAddress {
+  std::string interface, address;
+};
+
+// All of this machine, IPv4 and IPv6, in the system's order. Throws an Error.
+std::vector<InterfaceAddress> interface_addresses();
 
 // The first address of a network interface. Throws an Error that names it where it has none.
 std::string address_of_interface(const std::string& interface);

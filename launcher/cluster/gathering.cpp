@@ -1,6 +1,5 @@
 #include "launcher/cluster/gathering.h"
 
-#include <boost/asio/signal_set.hpp>
 #include <csignal>
 
 #include "base/units.h"
@@ -13,15 +12,17 @@ GatheringStopped::GatheringStopped(int signal)
 
 Gathering::Gathering(boost::asio::io_context& io, const AgentsRequest& request,
                      const std::vector<HostSlots>& hosts, std::chrono::milliseconds limit)
-    : io_(io), agents_(io, request, hosts, [this] { check(); }), limit_(limit) {}
+    : io_(io),
+      signals_(io, SIGINT, SIGTERM),
+      agents_(io, request, hosts, [this] { check(); }),
+      limit_(limit) {}
 
 Agents& Gathering::run() {
   agents_.start();
   RunningTimer timer(io_);
   timer.start(limit_, [this] { agents_.give_up(no_answer_within(limit_)); });
   int stopped_by = 0;
-  boost::asio::signal_set signals(io_, SIGINT, SIGTERM);
-  signals.async_wait([&](boost::system::error_code error, int signal) {
+  signals_.async_wait([&](boost::system::error_code error, int signal) {
     if (error) return;
     stopped_by = signal;
     io_.stop();
@@ -30,6 +31,8 @@ Agents& Gathering::run() {
   io_.run();
   io_.restart();
   timer.cancel();
+  signals_.cancel();
+  signals_.clear();
   agents_.only_show_lines();
   agents_.close_door();
   const std::string refused = agents_.refused();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
 #include <chrono>
 
 #include "base/error.h"
@@ -33,6 +34,7 @@ class Gathering {
   void check();
 
   boost::asio::io_context& io_;
+  boost::asio::signal_set signals_;  // before anybody can be reached
   Agents agents_;
   std::chrono::milliseconds limit_;
 };
