@@ -128,6 +128,7 @@ TEST_CASE("strangers at Gloo's ports do not change sums of a run that has begun"
 TEST_CASE(
     "strangers at the ports of ranks that connect: the run begins, or ends with an error in time") {
   const std::vector<std::string> four = {"a", "b", "c", "d"}, two = {"a", "a", "b", "b"};
+  size_t came = 0;
   for (const auto& hosts : {four, two, four, two, four, two}) {  // some come at the right moment
     CAPTURE(hosts.back());
     testing::RankOptions options{.timeout = std::chrono::seconds(20)};
@@ -155,8 +156,9 @@ TEST_CASE(
     CAPTURE(said);
     CHECK(std::chrono::steady_clock::now() - begun < 3 * options.timeout);
     CHECK((said.empty() || said.find("rank ") != std::string::npos));
-    CHECK_FALSE(strangers.empty());
+    came += strangers.size();
   }
+  CHECK(came > 0);
 }
 
 }  // namespace zeroth::comm
