@@ -48,7 +48,8 @@ std::variant<Ready, Problems> HostJob::look_around() {
   attempt([&] { ready.model = model_digest(model_argument(job_.command)); });
   if (!problems_.texts.empty()) return problems_;
   ready.accelerator = name_of(request_.accelerator);
-  ready.machine = machine_id(own_variable("ZEROTH_HOST_ID"));
+  const auto given = own_variable("ZEROTH_HOST_ID");
+  if (given || !boot_id().empty()) ready.machine = machine_id(given);
   const bool alone = request_.accelerator == Accelerator::kCuda && !job_.share_gpus;
   if (alone) ready.gpus = request_.choice.slots;
   attempt([&] { ready.notes = plan_ranks(options_, request_).notes; });

@@ -39,7 +39,7 @@ struct Ready {  // all that ranks need is there
       model;  // digest of the model's folder; empty: the program has none, or it is not there
   int master_port = 0;             // free, should rank 0 be there
   std::vector<std::string> notes;  // to be shown
-  std::string machine;             // machine_id(): two hosts may be one
+  std::string machine;             // machine_id(): two hosts may be one; empty: hidden there
   std::vector<std::string>
       gpus;  // that its ranks would have to themselves, as its machine has them
   bool operator==(const Ready&) const = default;

@@ -95,7 +95,7 @@ std::vector<std::string> RollCall::differences(const Host& host) const {
 
 std::vector<std::string> RollCall::gpus_of_others(const Host& host) const {
   std::vector<std::string> found;
-  if (!host.ready) return found;
+  if (!host.ready || host.ready->machine.empty()) return found;
   for (const Host* other = hosts_.data(); other != &host; ++other) {
     if (!other->ready || other->ready->machine != host.ready->machine) continue;
     std::vector<std::string> twice;
@@ -121,7 +121,8 @@ std::vector<std::string> RollCall::problems(int node) const {
 std::vector<std::string> RollCall::one_machine(const std::vector<int>& nodes) const {
   std::map<std::string, std::vector<std::string>> names;
   for (const int node : nodes)
-    if (is_ready(node)) names[ready(node).machine].push_back(name(node));
+    if (is_ready(node) && !ready(node).machine.empty())
+      names[ready(node).machine].push_back(name(node));
   std::vector<std::string> told;
   for (const auto& [machine, hosts] : names) {
     if (hosts.size() > 1)

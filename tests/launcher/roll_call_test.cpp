@@ -160,4 +160,17 @@ TEST_CASE("a machine's GPUs are not given out twice under two names") {
   CHECK(call.is_usable(2));
 }
 
+TEST_CASE("hosts that do not know which machine they are count as machines of their own") {
+  RollCall call({"a", "b"}, "1.0");
+  Ready hidden = kReady;
+  hidden.machine = "";
+  hidden.gpus = {"0"};
+  for (int node = 0; node < 2; ++node) {
+    call.on_hello(hello(node));
+    call.on_ready(node, hidden);
+  }
+  CHECK(call.complaint().empty());
+  CHECK(call.one_machine({0, 1}).empty());
+}
+
 }  // namespace zeroth::launcher
