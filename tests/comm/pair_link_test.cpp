@@ -7,6 +7,7 @@
 #include <chrono>
 #include <functional>
 #include <future>
+#include <latch>
 #include <string>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -23,11 +24,14 @@ namespace {
 void on_two(const std::function<void(C10dGroup&)>& fn,
             std::chrono::milliseconds timeout = std::chrono::seconds(30)) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
+  std::latch both(2);
   const auto rank = [&](int number) {
     const PairOptions pair{"127.0.0.1", "of a test", "the secret", timeout};
     GlooOptions options{.address = "127.0.0.1", .timeout = timeout};
     options.link = std::make_shared<PairLink>(connect_pair(*store, number, pair), timeout);
-    fn(*make_gloo_group(store, number, 2, options));
+    const auto group = make_gloo_group(store, number, 2, options);
+    both.arrive_and_wait();  // none leaves while the other still connects
+    fn(*group);
   };
   std::thread other(rank, 1);
   rank(0);
