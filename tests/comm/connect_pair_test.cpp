@@ -5,7 +5,6 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <string>
@@ -14,15 +13,13 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/file_descriptor.h"
 #include "base/units.h"
 #include "tests/support/listeners.h"
+#include "tests/support/stranger.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::comm {
 namespace {
-
-using Store = c10::intrusive_ptr<c10d::HashStore>;
 
 PairOptions options_of(const std::string& secret = "the secret",
                        std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
@@ -35,16 +32,6 @@ int port_in(c10d::Store& store) {
   const std::string text(value.begin(), value.end());
   CHECK(text.starts_with("127.0.0.1 "));
   return parse_number<int>(text.substr(text.find(' ') + 1)).value_or(0);
-}
-
-FileDescriptor stranger_at(int port) {
-  FileDescriptor fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  REQUIRE(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
-  return fd;
 }
 
 void say(const FileDescriptor& fd, const std::string& text) {
@@ -81,7 +68,8 @@ TEST_CASE("strangers at the port of two ranks keep them from nothing") {
   const int port = port_in(*store);
   std::vector<FileDescriptor> strangers;
   for (int i = 0; i < 100; ++i) {  // more than are let in at once
-    strangers.push_back(stranger_at(port));
+    strangers.push_back(testing::stranger_at(port));
+    REQUIRE(strangers.back().get() >= 0);
     if (i % 3 == 1) say(strangers.back(), "half of it");
     if (i % 3 == 2) say(strangers.back(), std::string(64, '\xA5'));
     if (i % 7 == 0) strangers.back().close();

@@ -1,8 +1,6 @@
 // What somebody on the network can do to the ports at which Gloo connects ranks of several
 // machines.
-#include <arpa/inet.h>
 #include <doctest/doctest.h>
-#include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -16,10 +14,10 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/file_descriptor.h"
 #include "comm/agreement.h"
 #include "tests/support/listeners.h"
 #include "tests/support/ranks.h"
+#include "tests/support/stranger.h"
 
 namespace zeroth::comm {
 namespace {
@@ -30,18 +28,6 @@ int port_of(const std::string& listener) {
   int port = 0;
   std::from_chars(text.data(), text.data() + text.size(), port, 16);
   return port;
-}
-
-// -1: refused.
-FileDescriptor stranger_at(int port) {
-  FileDescriptor fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0)
-    return fd;
-  return FileDescriptor();
 }
 
 // Both ends are this process's.
@@ -56,7 +42,7 @@ std::vector<FileDescriptor> annoy(int port) {
   std::vector<FileDescriptor> all;
   const std::string garbage(4096, '\xA5');
   for (size_t i = 0; i < most_strangers(); ++i) {
-    FileDescriptor fd = stranger_at(port);
+    FileDescriptor fd = testing::stranger_at(port);
     if (fd.get() < 0) continue;
     const size_t said = i % 3 == 0 ? 0 : i % 3 == 1 ? 4 : garbage.size();
     if (said > 0) (void)::send(fd.get(), garbage.data(), said, MSG_NOSIGNAL | MSG_DONTWAIT);
