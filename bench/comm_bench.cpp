@@ -26,10 +26,10 @@
 #include "comm/bootstrap.h"
 #include "comm/comm_log.h"
 #include "comm/gloo_group.h"
-#include "comm/host_address.h"
 #include "comm/mesh.h"
 #include "comm/rank_threads.h"
 #include "comm/rendezvous.h"
+#include "comm/way_across.h"
 
 namespace {
 
@@ -188,9 +188,7 @@ std::unique_ptr<comm::Group> plain_gloo(comm::RankEnv env,
                                         const c10::intrusive_ptr<c10d::Store>& store) {
   comm::GlooOptions options;
   options.timeout = env.timeout;
-  options.address = comm::is_loopback(env.master_addr)
-                        ? env.master_addr
-                        : comm::address_towards(env.master_addr, env.master_port);
+  options.address = comm::address_across(env);
   return comm::make_gloo_group(store, env.rank, env.world_size, options);
 }
 

@@ -19,6 +19,7 @@
 #include "comm/share_segment.h"
 #include "comm/shared_memory_group.h"
 #include "comm/time_limit.h"
+#include "comm/way_across.h"
 #include "device/gpu.h"
 
 namespace zeroth::comm {
@@ -111,11 +112,7 @@ std::unique_ptr<Group> over_hosts(const Ranks& ranks, Mesh::Meeting& meeting) {
                               .address = {},
                               .interface = env.interface.value_or(""),
                               .secret = env.secret};
-  const bool loopback = is_loopback(env.master_addr) || env.meeting;
-  if (loopback && options.interface.empty())
-    options.address = is_loopback(env.master_addr) ? env.master_addr : "127.0.0.1";
-  else if (options.interface.empty())
-    options.address = address_towards(env.master_addr, env.master_port);
+  if (options.interface.empty()) options.address = address_across(env);
   if (!ranks.sharing.why_not.empty())
     meeting.notes.push_back(
         "ranks of one host exchange data over TCP, which is slower than shared memory: " +

@@ -13,13 +13,17 @@ std::string interface_of(const std::string& address) {
   return "";
 }
 
+std::string address_across(const RankEnv& env) {
+  if (is_loopback(env.master_addr)) return env.master_addr;
+  return env.meeting ? "127.0.0.1" : address_towards(env.master_addr, env.master_port);
+}
+
 std::string way_across(const RankEnv& env, bool by_nccl) {
   if (by_nccl) return shortened(env.nccl_interface.value_or(""));
   if (env.interface) return shortened(*env.interface);
-  const std::string& master = env.meeting ? "127.0.0.1" : env.master_addr;
   try {
-    if (is_loopback(master)) return interface_of(master == "localhost" ? "127.0.0.1" : master);
-    return interface_of(address_towards(master, env.master_port));
+    const std::string address = address_across(env);
+    return interface_of(address == "localhost" ? "127.0.0.1" : address);
   } catch (const Error&) {
     return "";
   }

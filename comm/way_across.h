@@ -1,4 +1,5 @@
-// The network interface by which ranks of this machine reach those of others.
+// The address and the network interface by which ranks of this machine and of others reach each
+// other.
 #pragma once
 
 #include <string>
@@ -9,6 +10,10 @@ struct RankEnv;
 
 // That of an address of this machine; empty: it has none.
 std::string interface_of(const std::string& address);
+
+// This machine's, at which ranks of others reach its own: MASTER_ADDR where that is a loopback
+// address, else the one of the route to it. Throws an Error as address_towards().
+std::string address_across(const RankEnv& env);
 
 // Of a run on several machines, for people: what the user has said (GLOO_SOCKET_IFNAME, or
 // NCCL_SOCKET_IFNAME where `by_nccl`), or that of the route to the master. Empty where NCCL chooses
