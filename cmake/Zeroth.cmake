@@ -5,18 +5,32 @@
 # zeroth_test(base SOURCES error_test.cpp LINKS zeroth_base [TORCH]) -> build/bin/tests/base_test, one ctest case
 # zeroth_load(base ONE|TWO|WAITS [SECONDS])     what a ctest case takes of the machine, and for how long
 
-# One precompiled header for every target that includes torch.
-add_library(zeroth_torch_pch OBJECT ${CMAKE_CURRENT_LIST_DIR}/torch_pch.cpp)
-target_link_libraries(zeroth_torch_pch PUBLIC libtorch fmt::fmt zeroth_warnings)
-target_precompile_headers(zeroth_torch_pch PRIVATE ${CMAKE_CURRENT_LIST_DIR}/torch_pch.h)
+# One precompiled header for every target that includes torch, and one for tests, whose own code is never optimised:
+# a header fits the flags alone that it was made with.
+foreach(of torch test)
+  add_library(zeroth_${of}_pch OBJECT ${CMAKE_CURRENT_LIST_DIR}/torch_pch.cpp)
+  target_link_libraries(zeroth_${of}_pch PUBLIC libtorch fmt::fmt zeroth_warnings)
+  target_precompile_headers(zeroth_${of}_pch PRIVATE ${CMAKE_CURRENT_LIST_DIR}/torch_pch.h)
+endforeach()
+target_compile_options(zeroth_test_pch PRIVATE -O0)
+
+# As for any target, but not optimised.
+function(zeroth_test_defaults target torch)
+  zeroth_common_defaults(${target} "${torch}" zeroth_test_pch)
+  target_compile_options(${target} PRIVATE -O0)
+endfunction()
 
 function(zeroth_target_defaults target torch)
+  zeroth_common_defaults(${target} "${torch}" zeroth_torch_pch)
+endfunction()
+
+function(zeroth_common_defaults target torch precompiled)
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:zeroth_warnings>)
   target_include_directories(${target} PUBLIC
     $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}> $<INSTALL_INTERFACE:include/zeroth>)
   if(torch)
     target_link_libraries(${target} PUBLIC libtorch fmt::fmt)
-    target_precompile_headers(${target} REUSE_FROM zeroth_torch_pch)
+    target_precompile_headers(${target} REUSE_FROM ${precompiled})
   endif()
 endfunction()
 
@@ -64,10 +78,7 @@ function(zeroth_test folder)
   set(name ${folder}_test)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LINKS} zeroth_test_main)
-  zeroth_target_defaults(${name} "${ARG_TORCH}")
-  if(NOT ARG_TORCH)  # with torch the precompiled header dictates the flags
-    target_compile_options(${name} PRIVATE -O0)
-  endif()
+  zeroth_test_defaults(${name} "${ARG_TORCH}")
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin/tests)
   target_compile_definitions(${name} PRIVATE
     ZEROTH_SOURCE_DIR="${CMAKE_SOURCE_DIR}" ZEROTH_BIN_DIR="${CMAKE_BINARY_DIR}/bin")
