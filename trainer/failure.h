@@ -4,9 +4,10 @@
 #include <exception>
 #include <string>
 
-#include "base/output_held.h"
+#include "base/output_guard.h"
 #include "base/usage_error.h"
 #include "comm/round.h"
+#include "model/hf/temporary_folder.h"
 
 namespace zeroth::trainer {
 
@@ -28,7 +29,7 @@ Failure describe(std::exception_ptr error, int rank, int world_size);
 template <typename Read>
 auto as_written(const comm::Round& round, const Read& read) {
   try {
-    return read();
+    return model::naming_errors(read);
   } catch (const OutputHeld&) {
     throw;
   } catch (const Error& error) {

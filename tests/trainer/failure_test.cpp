@@ -35,6 +35,8 @@ TEST_CASE(
   CHECK(code(later, Error("no file {}", "x")) == 1);
   CHECK(code(later, UsageError("no flag {}", "x")) == 2);
   CHECK(code({}, OutputHeld("{} is taken", "out")) == 1);
+  const auto too_long = std::make_error_code(std::errc::filename_too_long);
+  CHECK(code({}, std::filesystem::filesystem_error("status", "out", too_long)) == 2);
   CHECK(code({}, InternalError("a.cpp:3: x")) == 70);
   CHECK(code({}, std::bad_alloc()) == 1);
   CHECK(as_written({}, [] { return 7; }) == 7);
