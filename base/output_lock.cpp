@@ -14,7 +14,8 @@
 #include <thread>
 
 #include "base/machine_id.h"
-#include "base/output_held.h"
+#include "base/named_file.h"
+#include "base/output_guard.h"
 #include "base/process_limits.h"
 
 namespace zeroth {
@@ -112,7 +113,7 @@ OutputLock::OutputLock(const fs::path& target, OutputRound mine)
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (!open_file() || !take()) continue;
     write_holder();
-    return;
+    if (stands()) return;  // no later round came while the file told of the run before
   }
   throw Error("{} cannot be locked: others make and remove it again and again", path());
 }
@@ -169,24 +170,23 @@ void OutputLock::check() const {
   const FileDescriptor file(::openat(folder_.get(), name_.c_str(), O_RDONLY | kAsItIs));
   const bool is_gone = file.get() < 0 && errno == ENOENT;
   const std::string text = file.get() < 0 ? "" : read_text(file.get());
-  // What cannot be read now, as over a network that fails, tells of nobody.
-  if (text == holder_ || (text.empty() && !is_gone)) return;
+  if (text == holder_) return;
+  // What cannot be read now, as over a network that fails, tells of nobody; a file that is not ours
+  // and says nothing yet is that of a round that begins.
+  if (text.empty() && !is_gone && (file.get() < 0 || stands())) return;
   const Holder holder = parse_holder(text);
   const std::string by = !holder.is_of(mine_)
                              ? "whoever it was"
                              : fmt::format("round {} of this run", holder.round.number);
-  throw Error("{} was taken over by {}{}: this process, of round {}, ends and writes nothing more",
-              target_.string(), by, holder.who.empty() ? "" : fmt::format(" ({})", holder.who),
-              mine_.number);
+  throw OutputTakenOver(
+      "{} was taken over by {}{}: this process, of round {}, ends and writes nothing more",
+      target_.string(), by, holder.who.empty() ? "" : fmt::format(" ({})", holder.who),
+      mine_.number);
 }
 
 // Whether the name is still that of our file.
 bool OutputLock::stands() const {
-  struct stat file {};
-  struct stat named {};
-  return ::fstat(file_.get(), &file) == 0 &&
-         ::fstatat(folder_.get(), name_.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-         file.st_ino == named.st_ino && file.st_dev == named.st_dev;
+  return is_name_of(file_.get(), folder_.get(), name_.c_str());
 }
 
 void OutputLock::write_holder() {
@@ -202,7 +202,8 @@ void OutputLock::write_holder() {
 }
 
 OutputLock::~OutputLock() {
-  if (stands()) ::unlinkat(folder_.get(), name_.c_str(), 0);
+  // Where nothing can be locked a later round writes into the same file: then it is that one's.
+  if (stands() && read_text(file_.get()) == holder_) ::unlinkat(folder_.get(), name_.c_str(), 0);
   fs::path folder = folder_.path();
   for (int left = folder_.made(); left > 0 && ::rmdir(folder.c_str()) == 0; --left) {
     folder = folder.parent_path();

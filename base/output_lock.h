@@ -22,10 +22,11 @@ struct OutputRound {
 // A process that is stopped, or whose machine was cut off, does not end and keeps its lock. The
 // next round of its run must not wait for it: so the file also says run and round, and a later
 // round of the same run removes it and makes its own. The one of before, should it wake up, finds
-// another file in its place, or none: check(), which it asks before it writes anything. Between
-// that question and the write nothing can be guarded, as another machine cannot take back a call
-// to the system; what has a second guard is the commit of a checkpoint (checkpoint/owner.h). Other
-// runs have another name and are refused, whatever their round.
+// another file in its place, or none: check(), which it asks right before it changes anything
+// there. Between that question and the one call to the system that is left nothing can be guarded,
+// as another machine cannot take back such a call; what has a second guard is the commit of a
+// checkpoint (checkpoint/owner.h). Other runs have another name and are refused, whatever their
+// round.
 class OutputLock {
  public:
   // Throws an Error when another process holds the lock of `target`, but for one of a round before
@@ -41,7 +42,7 @@ class OutputLock {
 
   // Why another run would not notice this one; empty where it would.
   const std::string& note() const { return note_; }
-  // Throws an Error that says who has taken the output over. Opens the file by its name, so that a
+  // Throws an OutputTakenOver that says by whom. Opens the file by its name, so that a
   // network's file system asks its server. Never where the run is unknown.
   void check() const;
 

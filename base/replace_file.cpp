@@ -1,5 +1,6 @@
 #include "base/replace_file.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -7,22 +8,65 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
+#include "base/named_file.h"
 #include "base/process_limits.h"
 
 namespace zeroth {
+namespace {
 
-void replace_file(const std::filesystem::path& path, std::string_view text) {
-  const std::string part = path.string() + ".part";
-  ::unlink(part.c_str());
-  errno = 0;
-  std::FILE* file = std::fopen(part.c_str(), "wbxe");
-  bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (file != nullptr && std::fclose(file) != 0) written = false;
-  if (!written || ::rename(part.c_str(), path.c_str()) != 0) {
+[[noreturn]] void refuse(const std::filesystem::path& path, int reason) {
+  throw Error("{} cannot be written: {}", path.string(), system_reason(reason));
+}
+
+// The file without its name. It goes with this object, unless it was given the name.
+class Part {
+ public:
+  Part(const std::filesystem::path& path, std::string_view text)
+      : path_(path), part_(path.string() + ".part") {
+    ::unlink(part_.c_str());
+    errno = 0;
+    std::FILE* file = std::fopen(part_.c_str(), "wbxe");
+    if (file == nullptr) refuse(path_, errno);
+    file_ = FileDescriptor(::fcntl(::fileno(file), F_DUPFD_CLOEXEC, 0));
+    bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+    if (std::fclose(file) != 0) written = false;
+    if (written) return;
     const int reason = errno;
-    if (file != nullptr) ::unlink(part.c_str());
-    throw Error("{} cannot be written: {}", path.string(), system_reason(reason));
+    remove();
+    refuse(path_, reason);
   }
+  ~Part() {
+    if (!named_) remove();
+  }
+  Part(const Part&) = delete;
+  Part& operator=(const Part&) = delete;
+
+  void give_name() {
+    if (::rename(part_.c_str(), path_.c_str()) != 0) refuse(path_, errno);
+    named_ = true;
+  }
+
+ private:
+  // By now another process may have put its own in the place of this one.
+  void remove() const {
+    if (is_name_of(file_.get(), AT_FDCWD, part_.c_str())) ::unlink(part_.c_str());
+  }
+
+  const std::filesystem::path& path_;
+  std::string part_;
+  FileDescriptor file_;  // stays open: a file's number is given away again when it is closed
+  bool named_ = false;
+};
+
+}  // namespace
+
+void replace_file(const std::filesystem::path& path, std::string_view text,
+                  const OutputGuard& guard) {
+  if (guard) guard();  // or this would remove what another writes
+  Part part(path, text);
+  if (guard) guard();
+  part.give_name();
 }
 
 }  // namespace zeroth

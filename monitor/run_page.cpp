@@ -110,10 +110,12 @@ std::string script_text(const Json& json) {
 
 }  // namespace
 
-RunPage::RunPage(std::filesystem::path path, PageFacts facts, Warn warn, const Former* former)
+RunPage::RunPage(std::filesystem::path path, PageFacts facts, Warn warn, const Former* former,
+                 OutputGuard guard)
     : path_(std::move(path)),
       facts_(printable_facts(std::move(facts))),
       warn_(std::move(warn)),
+      guard_(std::move(guard)),
       steps_({"loss", "lr", "grad_norm", "tokens_per_s", "peak_share", "memory_mib", "gpu_mib",
               "data_s", "forward_s", "backward_s", "reduce_s", "update_s", "compute_s",
               "communication_s", "waiting_s"}),
@@ -125,7 +127,7 @@ RunPage::RunPage(std::filesystem::path path, PageFacts facts, Warn warn, const F
   } catch (const Error& error) {
     throw Error("{} cannot be written: {}", path_.string(), error.what());
   }
-  replace_file(path_, html(State::kRunning, seconds_now()));
+  replace_file(path_, html(State::kRunning, seconds_now()), guard_);
 }
 
 nlohmann::json RunPage::history(double seconds) const {
@@ -169,7 +171,9 @@ void RunPage::evaluation(int64_t step, double loss) {
 void RunPage::write(State state) {
   if (failed_) return;
   try {
-    replace_file(path_, html(state, seconds_now()));
+    replace_file(path_, html(state, seconds_now()), guard_);
+  } catch (const OutputTakenOver&) {
+    throw;
   } catch (const Error& error) {
     failed_ = true;
     warn_(fmt::format("{}; the page stays as it is, training goes on", error.what()));

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/json_view.h"
+#include "base/output_guard.h"
 #include "monitor/curves.h"
 
 namespace zeroth::monitor {
@@ -53,7 +54,7 @@ struct PageFacts {
   std::vector<Round> rounds = {};  // shown where there is more than one
 };
 
-// Nothing here throws once the page was made: what cannot be written later is one warning.
+// Once the page was made, what cannot be written is one warning: nothing but `guard` throws then.
 class RunPage {
  public:
   using Warn = std::function<void(const std::string&)>;
@@ -67,8 +68,9 @@ class RunPage {
 
   // `path`: of the page; its folder is made when that is missing. Throws an Error that names it
   // when nothing can be written there, and one that names what is wrong with `former`: what stood
-  // there stays then.
-  RunPage(std::filesystem::path path, PageFacts facts, Warn warn, const Former* former = nullptr);
+  // there stays then. `guard` is asked before each page gets its name.
+  RunPage(std::filesystem::path path, PageFacts facts, Warn warn, const Former* former = nullptr,
+          OutputGuard guard = {});
 
   void step(const PageStep& step);
   void evaluation(int64_t step, double loss);
@@ -88,6 +90,7 @@ class RunPage {
   std::filesystem::path path_;
   PageFacts facts_;
   Warn warn_;
+  OutputGuard guard_;
   Curves steps_;
   Curves evaluations_;
   double started_;                // seconds since 1970

@@ -45,7 +45,8 @@ int64_t bytes_to_write(const RunPlan& plan) {
   return model_bytes(plan) + most_checkpoints(plan) * (model_bytes(plan) + states);
 }
 
-void copy_model(const std::filesystem::path& from, const std::filesystem::path& to) {
+void copy_model(const std::filesystem::path& from, const std::filesystem::path& to,
+                const OutputGuard& guard) {
   model::OutputFolder folder(to, /*overwrite=*/true);
   model::naming_errors([&] {
     for (const auto& entry : std::filesystem::directory_iterator(from)) {
@@ -55,7 +56,7 @@ void copy_model(const std::filesystem::path& from, const std::filesystem::path& 
       }
     }
   });
-  folder.commit();
+  folder.commit(guard);
 }
 
 void take_checkpoints_over(const std::string& output) {
@@ -134,8 +135,7 @@ void FinalModel::replace_by(const std::filesystem::path& folder) {
   std::optional<std::string> complaint;
   try {
     if (engine_.mesh().rank() == 0) {
-      guard_();
-      copy_model(folder, plan_.flags.output);
+      copy_model(folder, plan_.flags.output, guard_);
     }
   } catch (const Error& error) {
     complaint = error.what();
@@ -152,6 +152,7 @@ void FinalModel::withdraw(const std::string& why, const std::string& more) {
 std::string FinalModel::put_back_former() {
   if (!former_) return "the model was saved before";
   try {
+    if (guard_) guard_();
     const std::filesystem::path kept = former_->put_back();
     return fmt::format("the model that was saved before is in {} now, and {} holds the former one",
                        kept.string(), plan_.flags.output);
@@ -188,8 +189,7 @@ void HfOutput::write(const std::string& name, const torch::Tensor& value) {
 std::optional<std::string> HfOutput::finish() {
   unless_failed([&] {
     if (!writer_) return;
-    guard_();
-    former_ = writer_->commit();
+    former_ = writer_->commit(guard_);
   });
   return failure_;
 }

@@ -3,13 +3,13 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/output_guard.h"
 #include "base/output_lock.h"
 #include "comm/mesh.h"
 #include "engine/engine.h"
@@ -38,10 +38,8 @@ torch::Dtype saved_dtype(const RunPlan& plan);
 // finite is such an Error.
 class FinalModel {
  public:
-  // `guard`: throws on rank 0 where the output is no longer this process's; asked before anything
-  // takes its place there.
-  FinalModel(
-      const RunPlan& plan, engine::Engine& engine, std::function<void()> guard = [] {})
+  // `guard` is asked on rank 0 before anything takes its place in the output.
+  FinalModel(const RunPlan& plan, engine::Engine& engine, OutputGuard guard = {})
       : plan_(plan), engine_(engine), guard_(std::move(guard)) {}
 
   // The model that it replaces stays beside it for as long as this object lives. `more`: to be said
@@ -59,7 +57,7 @@ class FinalModel {
 
   const RunPlan& plan_;
   engine::Engine& engine_;
-  std::function<void()> guard_;
+  OutputGuard guard_;
   bool saved_ = false;
   std::unique_ptr<model::FormerModel> former_;
 };
@@ -70,9 +68,7 @@ class HfOutput : public engine::ModelSink {
  public:
   // `dtype` on the disk; unset: that of the parameters.
   // `guard` is asked before the folder appears, where this is called.
-  HfOutput(
-      model::WriterOptions options, std::optional<torch::Dtype> dtype,
-      std::function<void()> guard = [] {})
+  HfOutput(model::WriterOptions options, std::optional<torch::Dtype> dtype, OutputGuard guard = {})
       : options_(std::move(options)), dtype_(dtype), guard_(std::move(guard)) {}
 
   void begin(const std::vector<engine::ParameterInfo>& parameters) override;
@@ -88,7 +84,7 @@ class HfOutput : public engine::ModelSink {
 
   model::WriterOptions options_;
   std::optional<torch::Dtype> dtype_;
-  std::function<void()> guard_;
+  OutputGuard guard_;
   std::optional<model::ModelWriter> writer_;
   std::optional<std::string> failure_;
   std::unique_ptr<model::FormerModel> former_;

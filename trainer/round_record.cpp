@@ -96,11 +96,11 @@ std::optional<RoundRecord> read_rounds(const fs::path& output) {
   }
 }
 
-RoundFile::RoundFile(const fs::path& output, const RoundRecord& record) {
+RoundFile::RoundFile(const fs::path& output, const RoundRecord& record, const OutputGuard& guard) {
   Folder::make(output);
   const fs::path path = output / kRoundFile;
   const std::string text = record.text();
-  replace_file(path, text);
+  replace_file(path, text, guard);
   file_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (file_.get() < 0) throw Error("{}: {}", path.string(), system_reason(errno));
   place_ = std::ssize(text) - std::ssize(kEnd) - kPlaces;

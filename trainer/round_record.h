@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/file_descriptor.h"
+#include "base/output_guard.h"
 
 namespace zeroth::trainer {
 
@@ -43,9 +44,10 @@ std::optional<RoundRecord> read_rounds(const std::filesystem::path& output);
 // The file of the round that goes on.
 class RoundFile {
  public:
-  // Puts `record` in the place of what there is, in one step, and makes the folder. Throws an Error
-  // that names the path.
-  RoundFile(const std::filesystem::path& output, const RoundRecord& record);
+  // Puts `record` in the place of what there is, in one step, for which `guard` is asked, and makes
+  // the folder. Throws an Error that names the path.
+  RoundFile(const std::filesystem::path& output, const RoundRecord& record,
+            const OutputGuard& guard = {});
 
   // Its `step`, in place: for a few microseconds behind every step. What cannot be written any more
   // makes the steps lost too few, and nothing else.

@@ -35,9 +35,9 @@ void ModelWriter::write(const std::string& name, const torch::Tensor& tensor) {
   shards_[place->second.file]->write(stored_name(spec_, name), tensor);
 }
 
-std::unique_ptr<FormerModel> ModelWriter::commit() {
+std::unique_ptr<FormerModel> ModelWriter::commit(const OutputGuard& guard) {
   for (const auto& shard : shards_) shard->finish();
-  return folder_.commit();
+  return folder_.commit(guard);
 }
 
 }  // namespace zeroth::model

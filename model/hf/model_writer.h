@@ -38,8 +38,8 @@ class ModelWriter {
   void write(const std::string& name, const torch::Tensor& tensor);
 
   // Every parameter must have been written. Blocks until all is on the disk, and returns the model
-  // that was replaced, if any.
-  std::unique_ptr<FormerModel> commit();
+  // that was replaced, if any. `guard`: see OutputFolder.
+  std::unique_ptr<FormerModel> commit(const OutputGuard& guard = {});
 
  private:
   std::filesystem::path target_;

@@ -144,11 +144,12 @@ std::unique_ptr<FormerModel> OutputFolder::put_in_place() {
   return holds_model(old) ? std::move(former) : nullptr;
 }
 
-std::unique_ptr<FormerModel> OutputFolder::commit() {
+std::unique_ptr<FormerModel> OutputFolder::commit(const OutputGuard& guard) {
   naming_errors([&] {
     for (const auto& entry : fs::recursive_directory_iterator(path())) sync(entry.path());
     sync(path());
   });
+  if (guard) guard();
   temporary_->keep();
   std::unique_ptr<FormerModel> former;
   try {

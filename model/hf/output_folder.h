@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/output_guard.h"
 #include "model/hf/temporary_folder.h"
 
 namespace zeroth::model {
@@ -51,8 +52,9 @@ class OutputFolder {
   // Blocks until all is on the disk. A former model in `target` is replaced with all its files
   // (is_model_file), if it may be overwritten; other files (logs, notes) stay. What cannot be put
   // in place, because somebody put a model there meanwhile or the system refuses, throws; then the
-  // new model is kept beside it. Returns the former model; null where there was none.
-  std::unique_ptr<FormerModel> commit();
+  // new model is kept beside it. `guard` is asked once all is on the disk, and where it throws
+  // nothing is left of the new one. Returns the former model; null where there was none.
+  std::unique_ptr<FormerModel> commit(const OutputGuard& guard = {});
 
  private:
   std::unique_ptr<FormerModel> put_in_place();

@@ -152,6 +152,26 @@ TEST_CASE("a round that is over neither begins behind the next one, nor goes on 
   CHECK_NOTHROW(plain.check());
 }
 
+TEST_CASE("a round that ends leaves the lock of the next one, also where both are one file") {
+  const TempFolder folder;
+  const std::string run = "0123456789abcdef";
+  const std::string of_next = "host 1 1 " + run + " 1\n";
+  {
+    const OutputLock lock(folder / "out", {run, 0});
+    folder.write("out.zeroth-lock", of_next);  // as where nothing can be locked
+    CHECK(has(message_of<Error>([&] { lock.check(); }), "was taken over by round 1 of this run"));
+  }
+  CHECK(read_text(folder / "out.zeroth-lock") == of_next);
+  fs::remove(folder / "out.zeroth-lock");
+  {
+    const OutputLock lock(folder / "out", {run, 0});
+    fs::remove(folder / "out.zeroth-lock");
+    folder.write("out.zeroth-lock", "");  // its round begins
+    CHECK(has(message_of<Error>([&] { lock.check(); }), "was taken over by whoever it was: "));
+  }
+  CHECK(read_text(folder / "out.zeroth-lock").empty());
+}
+
 TEST_CASE("of runs that start at the same time one has the output at any moment") {
   const TempFolder folder;
   folder.write("out.zeroth-lock", "of a killed run");

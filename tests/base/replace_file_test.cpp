@@ -40,6 +40,39 @@ TEST_CASE("a link in the place of a file is replaced, not followed") {
   CHECK_FALSE(std::filesystem::is_symlink(folder / "a.json"));
 }
 
+TEST_CASE("who may no longer write leaves a file as it is, whatever was written by then") {
+  const TempFolder folder;
+  replace_file(folder / "a.json", "of the next round");
+  const auto guard = [&] {
+    if (!std::filesystem::exists(folder / "a.json.part")) return;
+    CHECK(text_of(folder / "a.json.part") == "late");  // only the name is missing
+    throw OutputTakenOver("taken over");
+  };
+  CHECK_THROWS_AS(replace_file(folder / "a.json", "late", guard), OutputTakenOver);
+  CHECK(text_of(folder / "a.json") == "of the next round");
+  CHECK_FALSE(std::filesystem::exists(folder / "a.json.part"));
+}
+
+TEST_CASE("who may no longer write leaves alone what the next one is writing") {
+  const TempFolder folder;
+  const auto of_next = [&] {
+    std::filesystem::remove(folder / "a.json.part");
+    std::ofstream(folder / "a.json.part") << "of the next round";
+  };
+  for (const int last : {1, 2}) {  // the question before anything is made, the one before the name
+    int asked = 0;
+    const auto guard = [&] {
+      if (++asked < last) return;
+      of_next();
+      throw OutputTakenOver("taken over");
+    };
+    CHECK_THROWS_AS(replace_file(folder / "a.json", "late", guard), OutputTakenOver);
+    CHECK(asked == last);
+    CHECK(text_of(folder / "a.json.part") == "of the next round");
+    std::filesystem::remove(folder / "a.json.part");
+  }
+}
+
 TEST_CASE("a file that cannot be written is named with the reason") {
   const TempFolder folder;
   CHECK_THROWS_WITH_AS(

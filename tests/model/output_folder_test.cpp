@@ -113,6 +113,20 @@ TEST_CASE("a kill while the former model is kept leaves the new one, and the for
   CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 1);
 }
 
+TEST_CASE("who may no longer write leaves the model of another, and nothing beside it") {
+  const TempFolder folder;
+  const fs::path target = folder.path() / "out";
+  fs::create_directory(target);
+  write_text(target / "config.json", "of the next round");
+  {
+    OutputFolder output(target, true);
+    write_text(output.path() / "config.json", "late");
+    CHECK_THROWS_AS(output.commit([] { throw OutputTakenOver("taken over"); }), OutputTakenOver);
+  }
+  CHECK(read_text(target / "config.json") == "of the next round");
+  CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 1);
+}
+
 TEST_CASE("what is no model leaves nothing to be put back") {
   const TempFolder folder;
   const fs::path target = folder.path() / "out";

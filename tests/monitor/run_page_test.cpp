@@ -158,6 +158,21 @@ TEST_CASE("a page that cannot be written is an error at the start and one warnin
                            "is, training goes on");
 }
 
+TEST_CASE("a page whose output was taken over stays that of the other, without a warning") {
+  const TempFolder folder;
+  const fs::path path = folder.path() / "train_log.html";
+  bool is_ours = true;
+  RunPage page(path, facts(), kNoWarning, nullptr, [&] {
+    if (!is_ours) throw OutputTakenOver("taken over");
+  });
+  page.write(RunPage::State::kRunning);
+  folder.write("train_log.html", "of the next round");
+  is_ours = false;
+  CHECK_THROWS_AS(page.write(RunPage::State::kStopped), OutputTakenOver);
+  CHECK(read_text(path) == "of the next round");
+  CHECK_FALSE(fs::exists(folder.path() / "train_log.html.part"));
+}
+
 TEST_CASE("what stands in the place of the page's next version is not written through") {
   const TempFolder folder;
   const fs::path victim = folder.write("victim", "precious");

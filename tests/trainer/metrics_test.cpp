@@ -234,6 +234,23 @@ TEST_CASE("metrics that go on take nothing from a file that is not this run's, a
   nowhere.go_on_from(2, 0.1);
 }
 
+TEST_CASE("metrics whose output was taken over stay as they are") {
+  const TempFolder folder;
+  const std::string lines = to_json(sample_row(2)) + "\n" + to_json(sample_row(3)) + "\n";
+  const auto path = folder.write("m.jsonl", lines);
+  bool is_ours = false;
+  MetricsFile file(path.string(), no_warning, [&] {
+    if (!is_ours) throw OutputTakenOver("taken over");
+  });
+  CHECK_THROWS_AS(file.go_on_from(2, sample_row(2).stats.loss), OutputTakenOver);
+  CHECK_THROWS_AS(file.write("{}"), OutputTakenOver);
+  CHECK(read(path) == lines);
+  is_ours = true;
+  file.go_on_from(2, sample_row(2).stats.loss);
+  file.write("{}");
+  CHECK(read(path) == to_json(sample_row(2)) + "\n{}\n");
+}
+
 TEST_CASE("a step behind which a run went on has a line of its own") {
   CHECK(to_json(ResumeRow{.step = 7, .since_start_s = 1.5}) ==
         R"({"step":7,"resumed":true,"since_start_s":1.5})");

@@ -155,7 +155,8 @@ std::string to_json(const ResumeRow& row) {
       .dump();
 }
 
-MetricsFile::MetricsFile(const std::string& path, Warn warn) : path_(path), warn_(std::move(warn)) {
+MetricsFile::MetricsFile(const std::string& path, Warn warn, OutputGuard guard)
+    : path_(path), warn_(std::move(warn)), guard_(std::move(guard)) {
   if (path_.empty()) return;
   errno = 0;
   file_.open(path_, std::ios::app);
@@ -164,6 +165,7 @@ MetricsFile::MetricsFile(const std::string& path, Warn warn) : path_(path), warn
 
 void MetricsFile::write(const std::string& line) {
   if (path_.empty()) return;
+  require_ours();
   const std::string failure = failure_of(line);
   if (failure.empty()) return;
   warn_(fmt::format("--metrics {}: {}; it ends here, training goes on", path_, failure));
@@ -189,10 +191,17 @@ void MetricsFile::go_on_from(int64_t step, std::optional<double> loss) {
     Cut cut(step, loss);
     for_each_line(path_, [&](const FileLine& line) { cut.see(line); });
     if (!cut.is_known()) return add_behind_others(step, cut.is_empty(), cut.needs_end());
+    require_ours();
     if (cut.place()) cut_file(path_, *cut.place());
+  } catch (const OutputTakenOver&) {
+    throw;
   } catch (const Error& error) {
     warn_(fmt::format("--metrics {}: {}; lines are added behind what it has", path_, error.what()));
   }
+}
+
+void MetricsFile::require_ours() const {
+  if (guard_) guard_();
 }
 
 void MetricsFile::add_behind_others(int64_t step, bool empty, bool needs_end) {

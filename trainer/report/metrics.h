@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "base/output_guard.h"
 #include "comm/mesh.h"
 #include "engine/engine.h"
 
@@ -78,8 +79,9 @@ class MetricsFile {
   using Warn = std::function<void(const std::string&)>;
 
   // An empty path: nothing is written. Throws an Error with the path and the reason when it cannot
-  // be written. What the file holds stays until the first write().
-  MetricsFile(const std::string& path, Warn warn);
+  // be written. What the file holds stays until the first write(). `guard` is asked before each
+  // change of it, and what it throws is thrown.
+  MetricsFile(const std::string& path, Warn warn, OutputGuard guard = {});
 
   // Flushed at once, so that a reader sees whole lines. A write that fails is told once, with path
   // and reason, and is the last one: a full disk does not end a training.
@@ -93,11 +95,13 @@ class MetricsFile {
 
  private:
   void add_behind_others(int64_t step, bool empty, bool needs_end);
+  void require_ours() const;
   // Empty when all went well.
   std::string failure_of(const std::string& line);
 
   std::string path_;  // empty: nothing is written (any more)
   Warn warn_;
+  OutputGuard guard_;
   std::ofstream file_;
   bool started_ = false;  // the file is this run's
 };

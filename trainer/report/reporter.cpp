@@ -59,7 +59,8 @@ Reporter::Reporter(const RunPlan& plan, const engine::RunMemory& memory, const c
                           [&] {
                             return MetricsFile(
                                 writes_ ? plan.flags.metrics : "",
-                                [this](const std::string& text) { progress_.warning(text); });
+                                [this](const std::string& text) { progress_.warning(text); },
+                                [this] { require_ours(); });
                           })),
       progress_(progress_options(plan, env), [this](std::string_view text) { print(text); }),
       peak_share_(plan.spec, plan.config.batch.train_batch_size),
@@ -77,7 +78,10 @@ Reporter::Reporter(const RunPlan& plan, const engine::RunMemory& memory, const c
 }
 
 Reporter::~Reporter() {
-  if (page_ && rounds_.is_ours()) page_->write(monitor::RunPage::State::kStopped);
+  try {
+    if (page_) page_->write(monitor::RunPage::State::kStopped);
+  } catch (const OutputTakenOver&) {  // then the page is another one's
+  }
 }
 
 // A run does not end because nobody sees it.
@@ -148,7 +152,8 @@ void Reporter::open_page(const monitor::RunPage::Former* former) {
   facts.rounds = rounds_.rows();
   page_.emplace(
       page_path(plan_), std::move(facts),
-      [this](const std::string& text) { progress_.warning(text); }, former);
+      [this](const std::string& text) { progress_.warning(text); }, former,
+      [this] { require_ours(); });
 }
 
 std::string Reporter::history() const {
@@ -318,14 +323,15 @@ void Reporter::or_warn(Action action) {
   if (!writes_ || plan_.flags.output.empty()) return;
   try {
     action();
+  } catch (const OutputTakenOver&) {
+    throw;
   } catch (const Error& error) {
     progress_.warning(error.what());
   }
 }
 
 void Reporter::record(const BestModel& best, int64_t final_step) {
-  require_ours();
-  or_warn([&] { record_.write(best, final_step); });
+  or_warn([&] { record_.write(best, final_step, [this] { require_ours(); }); });
 }
 
 void Reporter::record_into(const std::filesystem::path& folder, const BestModel& best) {

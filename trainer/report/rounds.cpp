@@ -47,15 +47,6 @@ void Rounds::require_ours() const {
   if (lock_ != nullptr) lock_->check();
 }
 
-bool Rounds::is_ours() const {
-  try {
-    require_ours();
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 void Rounds::begin(int64_t hosts, int64_t ranks) {
   if (!counts_) return;
   record_.rounds.push_back({.round = plan_.round.number,
@@ -78,8 +69,7 @@ void Rounds::go_on_from(int64_t step) {
 
 void Rounds::write() {
   if (plan_.flags.output.empty()) return;
-  require_ours();
-  file_.emplace(plan_.flags.output, record_);
+  file_.emplace(plan_.flags.output, record_, [this] { require_ours(); });
 }
 
 void Rounds::step(int64_t step) {

@@ -27,10 +27,9 @@ class Rounds {
 
   // `lock` of --output, or null: what require_ours() asks.
   void guard(const OutputLock* lock) { lock_ = lock; }
-  // Throws an Error where a later round has taken the output over: it comes before all that is
+  // Throws an OutputTakenOver where a later round has the output: it comes before all that is
   // written there.
   void require_ours() const;
-  bool is_ours() const;
 
   // This round, as far as it is planned: from here on the next one knows this run's batch. Throws
   // an Error that names the file.

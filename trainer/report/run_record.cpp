@@ -182,11 +182,12 @@ Json RunRecord::state(const BestModel& best) const {
   return state;
 }
 
-void RunRecord::write_state(const std::filesystem::path& folder, const BestModel& best) const {
-  replace_file(folder / "trainer_state.json", state(best).dump(2) + "\n");
+void RunRecord::write_state(const std::filesystem::path& folder, const BestModel& best,
+                            const OutputGuard& guard) const {
+  replace_file(folder / "trainer_state.json", state(best).dump(2) + "\n", guard);
 }
 
-void RunRecord::write(const BestModel& best, int64_t final_step) {
+void RunRecord::write(const BestModel& best, int64_t final_step, const OutputGuard& guard) {
   const std::filesystem::path folder = plan_.flags.output;
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);
@@ -198,17 +199,17 @@ void RunRecord::write(const BestModel& best, int64_t final_step) {
     Json last = metrics;
     last.update({{"step", told_.steps}, {"total_flos", total_flos()}});
     told_.log_history.push_back(std::move(last));
-    write_state(folder, best);
+    write_state(folder, best, guard);
     metrics["train_samples"] = plan_.samples.train_size();
-    replace_file(folder / "train_results.json", results_text(metrics));
+    replace_file(folder / "train_results.json", results_text(metrics), guard);
     all.update(metrics);
   }
   const auto evaluation = told_.evaluations.find(final_step);
   if (evaluation != told_.evaluations.end()) {
-    replace_file(folder / "eval_results.json", results_text(evaluation->second));
+    replace_file(folder / "eval_results.json", results_text(evaluation->second), guard);
     all.update(evaluation->second);
   }
-  replace_file(folder / "all_results.json", results_text(all));
+  replace_file(folder / "all_results.json", results_text(all), guard);
 }
 
 }  // namespace zeroth::trainer

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/json_view.h"
+#include "base/output_guard.h"
 #include "trainer/best_model.h"
 #include "trainer/report/metrics.h"
 #include "trainer/run_plan.h"
@@ -30,11 +31,13 @@ class RunRecord {
   void evaluated(const EvalRow& row);
 
   // trainer_state.json in a folder that was saved on the way. So as write() for errors.
-  void write_state(const std::filesystem::path& folder, const BestModel& best) const;
+  void write_state(const std::filesystem::path& folder, const BestModel& best,
+                   const OutputGuard& guard = {}) const;
   // All files, into --output, which is made if it is missing. `final_step`: whose model stands
   // there; its evaluation is the one in eval_results.json. An evaluation alone adds to the
-  // all_results.json that it finds, a training begins anew. Throws an Error that names the file.
-  void write(const BestModel& best, int64_t final_step);
+  // all_results.json that it finds, a training begins anew. `guard` is asked before each file gets
+  // its name. Throws an Error that names the file.
+  void write(const BestModel& best, int64_t final_step, const OutputGuard& guard = {});
 
  private:
   // What all tries have told.
