@@ -117,7 +117,8 @@ class Meeting {
     if (joined.front() != mine_) {
       throw Error("another rank 0 has come in the place of this one: its round is over");
     }
-    if (joined != listed_) list(joined);
+    // A list of a rank 0 before this one may hide ours: the others look at the newest alone.
+    if (joined != listed_ || store_.add(kCounter, 0) != round_) list(joined);
     const int64_t others = store_.add(key_of(round_, "others"), 0);
     if (others < me_.world_size - 1) return std::nullopt;
     set(store_, key_of(round_, "begins"), "1");

@@ -4,8 +4,8 @@
 #include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <list>
@@ -123,7 +123,10 @@ class Door {
   void welcome() {
     for (;;) {
       FileDescriptor socket(::accept4(door_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (socket.get() < 0) return;
+      if (socket.get() < 0) {
+        if (errno != EAGAIN) std::this_thread::sleep_for(kPause);  // no descriptor is left, say
+        return;
+      }
       std::string nonce = random_bytes(kNonceBytes);
       if (!send_text(socket.get(), nonce)) continue;
       strangers_.push_back({std::move(socket), std::move(nonce), "", {}});
@@ -154,31 +157,71 @@ class Door {
   std::list<Stranger> strangers_;  // the oldest first
 };
 
-// The bytes that come, or fewer when it ends or takes too long.
-std::string read_text(int fd, size_t size) {
-  std::string text(size, '\0');
-  const ssize_t got = ::recv(fd, text.data(), size, MSG_WAITALL);
-  text.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
-  return text;
-}
+// One attempt to connect, which takes kHandshake at most. It waits in glances, so that `time`, the
+// caller's, sees all of it.
+class Attempt {
+ public:
+  Attempt(const addrinfo& address, RunningTime& time)
+      : socket_(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
+        time_(time),
+        end_(time.passed() + kHandshake),
+        error_(connect(address)) {}
 
-// One attempt; -1 with the reason.
-FileDescriptor try_connect(const addrinfo& address, const Proofs& proofs, std::string& reason) {
-  FileDescriptor fd(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const timeval limit{kHandshake.count(), 0};
-  ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-  ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-  if (fd.get() < 0 || ::connect(fd.get(), address.ai_addr, address.ai_addrlen) != 0) {
-    reason = system_reason(errno);
-    return FileDescriptor();
+  // Empty: connected.
+  std::string why_not() const { return error_ == 0 ? "" : system_reason(error_); }
+
+  // Whether each knows that the other is the rank that it looks for.
+  bool shake_hands(const Proofs& proofs) {
+    const std::string theirs = read(kNonceBytes), own = random_bytes(kNonceBytes);
+    return theirs.size() == kNonceBytes &&
+           send_text(socket_.get(), own + proofs.of_other(theirs, own)) &&
+           same_secret(read(kProofBytes), proofs.of_listener(theirs, own));
   }
-  const std::string theirs = read_text(fd.get(), kNonceBytes), own = random_bytes(kNonceBytes);
-  if (theirs.size() == kNonceBytes && send_text(fd.get(), own + proofs.of_other(theirs, own)) &&
-      same_secret(read_text(fd.get(), kProofBytes), proofs.of_listener(theirs, own)))
-    return fd;
-  reason = "what answers there is not the other rank, or does not know the run's secret";
-  return FileDescriptor();
-}
+
+  FileDescriptor take() {
+    set_blocking(socket_.get(), true);
+    return std::move(socket_);
+  }
+
+ private:
+  // 0, or an error of the system's.
+  int connect(const addrinfo& address) {
+    const int fd = socket_.get();
+    if (fd < 0) return errno;
+    if (::connect(fd, address.ai_addr, address.ai_addrlen) == 0) return 0;
+    if (errno != EINPROGRESS) return errno;
+    if (!wait_for(POLLOUT)) return ETIMEDOUT;
+    int error = 0;
+    socklen_t size = sizeof(error);
+    return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
+  }
+
+  bool wait_for(short event) {
+    while (time_.passed() < end_) {
+      pollfd one{socket_.get(), event, 0};
+      if (::poll(&one, 1, static_cast<int>(kGlance.count())) > 0) return true;
+    }
+    return false;
+  }
+
+  // The bytes that come, or fewer when it ends or takes too long.
+  std::string read(size_t size) {
+    std::string text(size, '\0');
+    size_t come = 0;
+    while (come < size && wait_for(POLLIN)) {
+      const ssize_t got = ::recv(socket_.get(), text.data() + come, size - come, 0);
+      if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) break;
+      come += static_cast<size_t>(std::max<ssize_t>(got, 0));
+    }
+    text.resize(come);
+    return text;
+  }
+
+  FileDescriptor socket_;
+  RunningTime& time_;
+  std::chrono::milliseconds end_;
+  int error_;
+};
 
 FileDescriptor connect_to(const std::string& where, const PairOptions& options) {
   const size_t space = where.find(' ');
@@ -188,8 +231,11 @@ FileDescriptor connect_to(const std::string& where, const PairOptions& options) 
   const Proofs proofs(options);
   std::string reason;
   for (RunningTime time; time.passed() < options.timeout; std::this_thread::sleep_for(kPause)) {
-    FileDescriptor fd = try_connect(*found, proofs, reason);
-    if (fd.get() >= 0) return fd;
+    Attempt attempt(*found, time);
+    reason = attempt.why_not();
+    if (!reason.empty()) continue;
+    if (attempt.shake_hands(proofs)) return attempt.take();
+    reason = "what answers there is not the other rank, or does not know the run's secret";
   }
   throw Error("cannot connect to {}: {}", where, reason);
 }

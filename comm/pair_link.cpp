@@ -126,7 +126,13 @@ PairLink::PairLink(FileDescriptor socket, std::chrono::milliseconds limit)
     : socket_(std::move(socket)), limit_(limit) {
   set_up(socket_.get());
   sends_ = std::thread([this] { serve(to_send_, &PairLink::send); });
-  receives_ = std::thread([this] { serve(to_receive_, &PairLink::receive); });
+  try {
+    receives_ = std::thread([this] { serve(to_receive_, &PairLink::receive); });
+  } catch (...) {  // a limit of the system's on threads
+    fail(std::current_exception());
+    sends_.join();
+    throw;
+  }
 }
 
 PairLink::~PairLink() {

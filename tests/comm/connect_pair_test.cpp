@@ -38,6 +38,27 @@ void say(const FileDescriptor& fd, const std::string& text) {
   (void)::send(fd.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+struct Impostor {
+  FileDescriptor door;
+  c10::intrusive_ptr<c10d::HashStore> store;
+};
+
+// What listens where the store says that the first of two does.
+Impostor impostor_of_rank_0() {
+  FileDescriptor door(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  REQUIRE(::bind(door.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0);
+  REQUIRE(::listen(door.get(), 10) == 0);
+  REQUIRE(::getsockname(door.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  auto store = c10::make_intrusive<c10d::HashStore>();
+  const std::string name = fmt::format("127.0.0.1 {}", ntohs(address.sin_port));
+  store->set("pair", std::vector<uint8_t>(name.begin(), name.end()));
+  return {std::move(door), std::move(store)};
+}
+
 void check_connected(const FileDescriptor& first, const FileDescriptor& second) {
   say(first, "a");
   say(second, "b");
@@ -86,7 +107,7 @@ TEST_CASE("a rank with another secret, or of other two, is not believed") {
     const auto store = c10::make_intrusive<c10d::HashStore>();
     std::string of_listener;
     std::thread listener([&] {
-      const PairOptions right = options_of("the secret", std::chrono::seconds(2));
+      const PairOptions right = options_of("the secret", std::chrono::seconds(5));
       of_listener = message_of<Error>([&] { connect_pair(*store, 0, right); });
     });
     const std::string of_other = message_of<Error>([&] { connect_pair(*store, 1, wrong); });
@@ -97,29 +118,32 @@ TEST_CASE("a rank with another secret, or of other two, is not believed") {
   }
 }
 
+TEST_CASE("what says nothing in place of a rank uses up the time that a rank waits") {
+  const Impostor there = impostor_of_rank_0();
+  const std::string message = message_of<Error>(
+      [&] { connect_pair(*there.store, 1, options_of("the secret", std::chrono::seconds(1))); });
+  CHECK(message.find("what answers there is not the other rank") != std::string::npos);
+  const FileDescriptor first(::accept(there.door.get(), nullptr, nullptr));
+  CHECK(first.get() >= 0);
+  const FileDescriptor second(::accept(there.door.get(), nullptr, nullptr));
+  CHECK(second.get() < 0);  // one attempt took longer than it had
+}
+
 TEST_CASE("what listens in place of a rank is not believed") {
-  FileDescriptor door(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  REQUIRE(::bind(door.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0);
-  REQUIRE(::listen(door.get(), 10) == 0);
-  REQUIRE(::getsockname(door.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
-  const auto store = c10::make_intrusive<c10d::HashStore>();
-  const std::string name = fmt::format("127.0.0.1 {}", ntohs(address.sin_port));
-  store->set("pair", std::vector<uint8_t>(name.begin(), name.end()));
+  const Impostor there = impostor_of_rank_0();
   std::atomic<bool> ended = false;
   std::thread impostor([&] {
-    const FileDescriptor fd(::accept(door.get(), nullptr, nullptr));
+    FileDescriptor fd;
+    while (fd.get() < 0) fd = FileDescriptor(::accept(there.door.get(), nullptr, nullptr));
     say(fd, std::string(32, 'n'));
     std::string heard(64, '\0');
     CHECK(::recv(fd.get(), heard.data(), heard.size(), MSG_WAITALL) == 64);
     say(fd, std::string(32, 'p'));
     while (!ended) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   });
-  const std::string message = message_of<Error>(
-      [&] { connect_pair(*store, 1, options_of("the secret", std::chrono::milliseconds(1))); });
+  const std::string message = message_of<Error>([&] {
+    connect_pair(*there.store, 1, options_of("the secret", std::chrono::milliseconds(1)));
+  });
   ended = true;
   impostor.join();
   CHECK(message.find("what answers there is not the other rank") != std::string::npos);
