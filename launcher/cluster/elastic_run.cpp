@@ -69,7 +69,7 @@ class ElasticRun {
   milliseconds waited_{0}, since_enough_{0}, since_look_{0};
   bool told_to_wait_ = false;
   std::optional<NextStep> step_;  // of the hosts that are waited for; empty: ranks run
-  HostRound* round_ = nullptr;
+  std::unique_ptr<HostRound> round_;
   std::string came_;                         // the hosts for which the round is ended
   std::map<std::string, std::string> told_;  // what is wrong, by the host's name
   std::set<int> told_of_;                    // the same, by its number
@@ -95,6 +95,7 @@ JobOutcome ElasticRun::run() {
     outcome = go_through_rounds();
   } catch (...) {
     timer_.cancel();
+    round_.reset();
     agents_.dismiss(1, "its launcher has failed");
     agents_.let_go();
     throw;
@@ -151,7 +152,7 @@ void ElasticRun::ask_all() {
 // After all that changes.
 void ElasticRun::consider() {
   drop_unable();
-  if (round_ != nullptr) return regroup();
+  if (round_) return regroup();
   if (!step_) return;
   const milliseconds last_call = rounds_.current().number == 0 ? plan_.last_call : plan_.next_call;
   step_ = next_step(plan_.hosts, turnout(), {last_call, plan_.wait});
@@ -172,7 +173,9 @@ void ElasticRun::check_first_round() const {
 void ElasticRun::drop_unable() {
   const RollCall& roll = agents_.roll();
   for (int node = 0; node < roll.num_hosts(); ++node) {
-    if (round_ != nullptr && round_->has(node)) continue;  // it was content when that began
+    // What has ranks was content when they began. Of two that are one machine the first may be lost
+    // already, and the second be what has come back: that is seen once the round is over.
+    if (round_ && (round_->has(node) || roll.has_gpus_of_others(node))) continue;
     const std::vector<std::string> problems = roll.problems(node);
     if (problems.empty() || !told_of_.insert(node).second) continue;
     const std::string text = fmt::format("{}", fmt::join(problems, "; "));
@@ -214,16 +217,15 @@ std::vector<int> ElasticRun::with_ranks() const {
 
 JobOutcome ElasticRun::run_round() {
   const Round& current = rounds_.current();
-  HostRound round(io_, launch_, agents_, with_ranks(), current);
+  round_ = std::make_unique<HostRound>(io_, launch_, agents_, with_ranks(), current);
   if (current.number > 0)
     agents_.note(fmt::format("round {} on {} with {} ({})", current.number,
-                             counted(std::ssize(round.nodes()), "host"),
-                             counted(round.num_ranks(), "rank"), rounds_.describe_restarts()));
-  agents_.compare_with(round.nodes().front());
+                             counted(std::ssize(round_->nodes()), "host"),
+                             counted(round_->num_ranks(), "rank"), rounds_.describe_restarts()));
+  agents_.compare_with(round_->nodes().front());
   io_.restart();
-  round_ = &round;
-  const JobOutcome outcome = round.run();
-  round_ = nullptr;
+  const JobOutcome outcome = round_->run();
+  round_.reset();
   io_.restart();
   return outcome;
 }
@@ -318,7 +320,7 @@ void ElasticRun::wait_for_signals() {
   signals_.async_wait([this](boost::system::error_code error, int signal) {
     if (error) return;
     if (signal_ == 0) signal_ = signal;
-    round_ != nullptr ? round_->on_signal(signal) : io_.stop();
+    round_ ? round_->on_signal(signal) : io_.stop();
     wait_for_signals();
   });
 }

@@ -24,6 +24,10 @@ HostRound::HostRound(boost::asio::io_context& io, const HostsLaunch& launch, Age
   shell_ = std::make_unique<JobShell>(io, ranks_, options);
 }
 
+HostRound::~HostRound() {
+  agents_.set_say(launch_.agents.say);  // no longer by the shell
+}
+
 int HostRound::num_ranks() const {
   return hosts_.back().first_rank + hosts_.back().num_ranks;
 }
@@ -36,9 +40,7 @@ JobOutcome HostRound::run() {
   for (const std::string& text : agents_.roll().one_machine(nodes_)) agents_.warn_once(text);
   agents_.set_say([this](const std::string& line) { shell_->say(line); });
   ranks_.start(make_starts(), *shell_);
-  JobOutcome outcome = shell_->run();
-  agents_.set_say(launch_.agents.say);
-  return outcome;
+  return shell_->run();
 }
 
 std::vector<RemoteHost> HostRound::with_ranks() const {

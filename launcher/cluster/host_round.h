@@ -19,6 +19,7 @@ class HostRound {
   // `nodes`: hosts that are ready, in the order of their ranks.
   HostRound(boost::asio::io_context& io, const HostsLaunch& launch, Agents& agents,
             std::vector<int> nodes, const Round& round);
+  ~HostRound();
   HostRound(const HostRound&) = delete;
   HostRound& operator=(const HostRound&) = delete;
 

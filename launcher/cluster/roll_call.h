@@ -50,6 +50,8 @@ class RollCall {
   std::string complaint() const;
   // The same of one host.
   std::vector<std::string> problems(int node) const;
+  // Whether one of these is that it is the machine of a host before it, and would use its GPUs.
+  bool has_gpus_of_others(int node) const { return !gpus_of_others(at(node)).empty(); }
   // Of hosts that are ready: which are one machine, a line for each such machine.
   std::vector<std::string> one_machine(const std::vector<int>& nodes) const;
 

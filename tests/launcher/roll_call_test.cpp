@@ -153,11 +153,14 @@ TEST_CASE("a machine's GPUs are not given out twice under two names") {
         "several ranks use one)");
   CHECK(call.is_usable(0));
   CHECK_FALSE(call.is_usable(2));
+  CHECK(call.has_gpus_of_others(2));
+  CHECK_FALSE(call.has_gpus_of_others(0));
   with(2, "m1", {});  // they are shared
   CHECK(call.is_usable(2));
   with(2, "m1", {"0"});
   call.on_lost(0, "the connection ended");
   CHECK(call.is_usable(2));
+  CHECK_FALSE(call.has_gpus_of_others(2));
 }
 
 TEST_CASE("hosts that do not know which machine they are count as machines of their own") {
