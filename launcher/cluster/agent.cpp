@@ -113,7 +113,7 @@ void Agent::tell(const Message& message) {
 
 void Agent::on(const RemoteJob& job) {
   if (job_ && (start_ || !stays())) throw Error("a second job");
-  launcher_.set_silence(kPatience * job.silence);
+  launcher_.set_silence(job.silence, kPatience);
   job_.emplace(job, own_folder_);
   std::visit([this](const auto& answer) { tell(answer); }, job_->look_around());
 }

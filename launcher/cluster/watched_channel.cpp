@@ -24,7 +24,8 @@ WatchedChannel::WatchedChannel(boost::asio::io_context& io, std::shared_ptr<Chan
     : channel_(std::move(channel)),
       handlers_(std::make_shared<Handlers>(std::move(handlers))),
       timer_(io),
-      silence_(silence) {
+      silence_(silence),
+      beat_(beat_of(silence)) {
   channel_->start({[this](std::string_view bytes) {
                      silent_for_ = milliseconds(0);
                      const Message message = decode(bytes);
@@ -36,9 +37,11 @@ WatchedChannel::WatchedChannel(boost::asio::io_context& io, std::shared_ptr<Chan
   beat();
 }
 
-void WatchedChannel::set_silence(milliseconds silence) {
-  silence_ = silence;
+void WatchedChannel::set_silence(milliseconds silence, int patience) {
+  silence_ = patience * silence;
+  beat_ = beat_of(silence);
   silent_for_ = milliseconds(0);
+  beat();
 }
 
 void WatchedChannel::excuse(bool excused) {
@@ -47,10 +50,9 @@ void WatchedChannel::excuse(bool excused) {
 }
 
 void WatchedChannel::beat() {
-  const milliseconds length = beat_of(silence_);
-  timer_.start(length, [this, length] {
+  timer_.start(beat_, [this] {
     if (!is_open()) return;
-    silent_for_ += excused_ ? milliseconds(0) : length;
+    silent_for_ += excused_ ? milliseconds(0) : beat_;
     if (silent_for_ >= silence_) {
       channel_->close();
       return lose(fmt::format("no word for {} s", std::chrono::duration<double>(silence_).count()));

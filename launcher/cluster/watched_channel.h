@@ -32,7 +32,9 @@ class WatchedChannel {
   void set_handlers(Handlers handlers) {
     handlers_ = std::make_shared<Handlers>(std::move(handlers));
   }
-  void set_silence(std::chrono::milliseconds silence);
+  // `silence`: after which the other side gives this one up, so that this one speaks as often as
+  // that needs. Here it takes `patience` times as long.
+  void set_silence(std::chrono::milliseconds silence, int patience);
   // The other side is known to be stopped, or no longer is.
   void excuse(bool excused);
 
@@ -49,6 +51,7 @@ class WatchedChannel {
   std::shared_ptr<Handlers> handlers_;
   RunningTimer timer_;
   std::chrono::milliseconds silence_;
+  std::chrono::milliseconds beat_;
   std::chrono::milliseconds silent_for_{0};
   bool excused_ = false;
 };

@@ -49,6 +49,17 @@ class TestLauncher {
     return *found;
   }
 
+  // Takes all that the agent says until it hangs up; how many heartbeats that were.
+  int count_heartbeats() {
+    int count = 0;
+    on_message_ = [&](const Message& message) {
+      if (std::holds_alternative<Heartbeat>(message)) ++count;
+    };
+    io_.restart();
+    io_.run_for(std::chrono::minutes(1));
+    return count;
+  }
+
   void send(const Message& message) { agent_->send(encode(message)); }
   void start_ranks(const RemoteJob& job) {
     wait_for<Hello>();
@@ -127,27 +138,28 @@ TEST_CASE("an agent whose launcher is gone ends its ranks, also stubborn ones, a
 TEST_CASE("an agent whose launcher is silent does the same when its time is over") {
   TestLauncher launcher;  // it never sends a heartbeat
   RemoteJob job = job_of({"sleep"});
-  job.silence = milliseconds(400);  // an agent has four times the patience
+  job.silence = milliseconds(1500);  // an agent has four times the patience
   launcher.start_ranks(job);
   const auto pids = launcher.process().wait_for_pids(2);
+  CHECK(launcher.count_heartbeats() > 4 * 4);  // several in the time that a launcher waits for one
   const auto result = launcher.process().wait();
   CHECK(result.status == 1);
-  CHECK(contains(result.err, "the launcher is lost: no word for 1.6 s; its ranks are ended"));
+  CHECK(contains(result.err, "the launcher is lost: no word for 6 s; its ranks are ended"));
   CHECK(none_alive(pids));
 }
 
 TEST_CASE("an agent does not miss a launcher that is stopped, until that goes on") {
   TestLauncher launcher;
   RemoteJob job = job_of({"sleep"});
-  job.silence = milliseconds(250);
+  job.silence = milliseconds(750);
   launcher.start_ranks(job);
   launcher.send(Suspend{true});
-  std::this_thread::sleep_for(milliseconds(2000));
+  std::this_thread::sleep_for(milliseconds(4000));
   CHECK(is_alive(launcher.process().pid()));
   launcher.send(Suspend{false});
   const auto result = launcher.process().wait();
   CHECK(result.status == 1);
-  CHECK(contains(result.err, "the launcher is lost: no word for 1 s; its ranks are ended"));
+  CHECK(contains(result.err, "the launcher is lost: no word for 3 s; its ranks are ended"));
 }
 
 TEST_CASE("an agent believes no launcher that says what none says") {

@@ -151,15 +151,16 @@ TEST_CASE(
 TEST_CASE("a link that is down for good loses its host, on both of its ends") {
   const Network network;
   if (lacks(network)) return;
-  Launched job(on_hosts({"--silence", "1200"}, {"stubborn"}), network.environment(), -1,
+  // The launcher waits for the agent's last words, though not for long.
+  Launched job(on_hosts({"--silence", "1500"}, {"stubborn"}), network.environment(), -1,
                "tests/hosts_program");
   const auto pids = job.wait_for_pids(4);
   network.cut(2);
   const auto result = job.wait();
   CHECK(result.status == 1);
   CHECK(
-      contains(result.err, "zeroth: host 10.213.2.2 is lost: no word for 1.2 s; rank 2 ran there"));
-  CHECK(contains(result.err, "10.213.2.2: zeroth agent: the launcher is lost: no word for 4.8 s"));
+      contains(result.err, "zeroth: host 10.213.2.2 is lost: no word for 1.5 s; rank 2 ran there"));
+  CHECK(contains(result.err, "10.213.2.2: zeroth agent: the launcher is lost: no word for 6 s"));
   CHECK(eventually([&] { return none_alive(pids); }));
 }
 
