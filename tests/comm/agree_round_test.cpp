@@ -114,10 +114,10 @@ TEST_CASE("a rank 0 that another one has replaced ends, and the other ranks go w
   c10d::HashStore store;
   Outcome old;
   std::jthread replaced([&] { old = member(store, {0, 2, 0}); });
-  while (!store.check({"zeroth/join/0"})) std::this_thread::sleep_for(milliseconds(1));
+  const std::vector<uint8_t> former = store.get("zeroth/join/0");
   std::vector<Outcome> outcomes(2);
   std::jthread fresh([&] { outcomes[0] = member(store, {0, 2, 1}); });
-  std::this_thread::sleep_for(milliseconds(30));
+  while (store.get("zeroth/join/0") == former) std::this_thread::sleep_for(milliseconds(1));
   outcomes[1] = member(store, {1, 2, 0});
   fresh.join();
   replaced.join();

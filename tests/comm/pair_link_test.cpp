@@ -21,14 +21,16 @@
 namespace zeroth::comm {
 namespace {
 
-void on_two(const std::function<void(C10dGroup&)>& fn,
-            std::chrono::milliseconds timeout = std::chrono::seconds(30)) {
+constexpr std::chrono::seconds kLong{30};
+
+// `limit`: of what the two swap.
+void on_two(const std::function<void(C10dGroup&)>& fn, std::chrono::milliseconds limit = kLong) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::latch both(2);
   const auto rank = [&](int number) {
-    const PairOptions pair{"127.0.0.1", "of a test", "the secret", timeout};
-    GlooOptions options{.address = "127.0.0.1", .timeout = timeout};
-    options.link = std::make_shared<PairLink>(connect_pair(*store, number, pair), timeout);
+    const PairOptions pair{"127.0.0.1", "of a test", "the secret", kLong};
+    GlooOptions options{.address = "127.0.0.1", .timeout = kLong};
+    options.link = std::make_shared<PairLink>(connect_pair(*store, number, pair), limit);
     const auto group = make_gloo_group(store, number, 2, options);
     both.arrive_and_wait();  // none leaves while the other still connects
     fn(*group);
@@ -79,21 +81,19 @@ TEST_CASE("swaps and other collectives of a group do not disturb each other") {
 }
 
 TEST_CASE("a swap with a rank that is gone, or does not come, ends with an error that names it") {
-  on_two(
-      [](C10dGroup& group) {
-        if (group.rank() == 1) return;
-        const torch::Tensor in = torch::ones({1000}), out = torch::empty_like(in);
-        Pending first = group.swap(out, in, "gradients");
-        Pending second = group.swap(torch::empty_like(in), in, "moments");
-        const std::string message = message_of<Error>([&] { first.wait(); });
-        CAPTURE(message);
-        CHECK(message.starts_with("rank 0 of 2: exchange of gradients (1000 elements) over "));
-        CHECK(message.find("the connection ended") != std::string::npos);
-        CHECK_FALSE(message_of<Error>([&] { second.wait(); }).empty());
-        Pending third = group.swap(out, in, {});
-        CHECK_FALSE(message_of<Error>([&] { third.wait(); }).empty());
-      },
-      std::chrono::seconds(2));
+  on_two([](C10dGroup& group) {
+    if (group.rank() == 1) return;
+    const torch::Tensor in = torch::ones({1000}), out = torch::empty_like(in);
+    Pending first = group.swap(out, in, "gradients");
+    Pending second = group.swap(torch::empty_like(in), in, "moments");
+    const std::string message = message_of<Error>([&] { first.wait(); });
+    CAPTURE(message);
+    CHECK(message.starts_with("rank 0 of 2: exchange of gradients (1000 elements) over "));
+    CHECK(message.find("the connection ended") != std::string::npos);
+    CHECK_FALSE(message_of<Error>([&] { second.wait(); }).empty());
+    Pending third = group.swap(out, in, {});
+    CHECK_FALSE(message_of<Error>([&] { third.wait(); }).empty());
+  });
 }
 
 TEST_CASE("a rank that is there but does not take part in a swap is waited for up to the limit") {

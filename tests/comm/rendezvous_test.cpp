@@ -110,13 +110,13 @@ TEST_CASE("over Gloo, too, ranks of a launcher meet in its memory") {
 TEST_CASE("time in which the process is suspended while ranks meet does not count") {
   using std::chrono::seconds;
   const ChildResult result = in_child([] {
-    continue_when_stopped_for(seconds(8));
+    continue_when_stopped_for(seconds(10));
     const MemoryFile meeting = MemoryFile::create("zeroth-meeting");
     const auto errors = connect(1, [&](RankEnv& env) {
       env.meeting = meeting.ticket();
-      env.timeout = seconds(3);  // of each question; of all together twice that, and one
+      env.timeout = seconds(4);  // of each question; of all together twice that, and one
       if (env.rank == 0) return;
-      std::this_thread::sleep_for(seconds(1));  // rank 0 waits for this one
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));  // rank 0 waits for this one
       ::raise(SIGSTOP);
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     });

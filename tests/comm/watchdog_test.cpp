@@ -55,15 +55,15 @@ TEST_CASE("what does not end in time is named, the oldest first") {
 TEST_CASE("the limit counts from the end of the one before") {
   std::atomic<bool> first = false, second = false;
   std::atomic<int> ends = 0;
-  Yard yard(milliseconds(2000));
+  Yard yard(milliseconds(4000));  // of both together, and far more than of one
   for (const auto* ended : {&first, &second}) {
     auto item = watched(*ended, "item");
     item.at_end = [&ends] { ++ends; };
     yard.dog.watch(std::move(item));
   }
-  std::this_thread::sleep_for(milliseconds(1200));
+  std::this_thread::sleep_for(milliseconds(2200));
   first = true;
-  std::this_thread::sleep_for(milliseconds(1200));
+  std::this_thread::sleep_for(milliseconds(2200));
   second = true;
   for (int tick = 0; tick < 6000 && ends < 2; ++tick) {
     std::this_thread::sleep_for(milliseconds(10));

@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import queue
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,12 +22,12 @@ import traceback
 
 import playground
 import tiny_run
-from lane import MOMENTS, OFTEN, RATE, Lane, fill
+from lane import LIMIT, MOMENTS, OFTEN, RATE, Lane, Missed, fill
 from playground import eventually, send
 from tiny_run import Job, differences, strategy
 
 LANES = 4
-LIMIT = 120  # seconds, of what takes a few
+TRIES = 5  # to stop a run at its moment, of which a busy machine leaves little
 FULL = "ZEROTH_TEST_FULL" in os.environ
 ELASTIC = ("--elastic", "1:2", "--max-restarts", "3")
 
@@ -112,6 +113,17 @@ class Row:
             self.wrong.append(text)
 
     def run(self, lane):
+        """From the start again where the moment was missed."""
+        for _ in range(TRIES - 1):
+            try:
+                return self.run_once(lane)
+            except Missed:
+                lane.repair()
+                lane.clear()
+                shutil.rmtree(lane.ground.folder / self.name)
+        self.run_once(lane)
+
+    def run_once(self, lane):
         start = {"offload": self.fault.offload, "stage": self.stage, "silence": self.silence,
                  "flags": ELASTIC if self.elastic else ()}
         for host in lane.hosts:
@@ -232,7 +244,7 @@ if __name__ == "__main__":
     alone = [PROGRAMS / "zeroth", "--num_gpus", "4", "--no_bind_cores_to_rank", "finetune"]
     REFERENCE = Job(GROUND.folder, "one", alone, strategy(2), *OFTEN, "--eval-data", GROUND.folder / "test.jsonl",
                     "--output", UNDISTURBED)
-    if REFERENCE.wait() != 0:
+    if REFERENCE.wait(LIMIT) != 0:
         sys.exit(REFERENCE.said())
     with concurrent.futures.ThreadPoolExecutor(LANES) as pool:
         good = list(pool.map(lambda row: run_in(LANES_FREE, row), chosen_rows(asked.rows, asked.elastic)))

@@ -9,7 +9,12 @@ from tiny_run import Job, strategy
 RATE = "8mbit"  # a step then takes a quarter of a second
 STEP = 4  # whose moments are waited for; it is evaluated and saved, as 2, 6 and 8 are
 OFTEN = ("--eval-every", 2, "--save-every", 2)
+LIMIT = 120  # seconds, of what takes a few
 MOMENTS = ("load", "step", "evaluation", "save")
+
+
+class Missed(Exception):
+    """The run went past the moment before it could be stopped, and ended well."""
 
 
 class Lane:
@@ -59,11 +64,14 @@ class Lane:
 
     def catch(self, moment, job):
         """Ranks stand still at the moment: it was there before they were stopped, and is when all are."""
+        eventually(lambda: len(self.ranks()) == 4 or job.wait(0) is not None, LIMIT)
+        ranks = self.ranks()  # before the moment, as looking for them takes a while
         while True:
-            come = eventually(lambda: self.is_there(moment, job) or job.wait(0) is not None, interval=0.001)
+            come = eventually(lambda: self.is_there(moment, job) or job.wait(0) is not None, LIMIT, interval=0.001)
+            if job.wait(0) == 0:
+                raise Missed(f"{moment} did not come, or not for long enough\n{job.said()}")
             if not come or job.wait(0) is not None:
                 raise AssertionError(f"{moment} did not come: exit code {job.wait(0)}\n{job.said()}")
-            ranks = self.ranks()
             for pid in ranks:
                 send(pid, signal.SIGSTOP)
             if self.is_there(moment, job):

@@ -97,12 +97,13 @@ TEST_CASE("a stopped rank, for which another one waited in vain, is named and ki
   const auto result = run_zeroth({"--num_gpus=2", "/bin/sh", "-c", script});
   CHECK(result.status == 1);
   CHECK(result.seconds < 50);  // and not the five minutes of a signal from outside
-  CHECK(result.err ==
-        "[0] waited too long\n"
-        "zeroth: rank 0 ended with exit code 1\n"
-        "zeroth: rank 1 was stopped (SIGSTOP or a debugger) when that happened: others may have "
-        "waited for it\n"
-        "zeroth: ranks that did not end by themselves were killed\n");
+  CHECK(contains(result.err, "[0] waited too long\n"));
+  // On a busy machine it is told before, too, that rank 1 is stopped.
+  CHECK(result.err.ends_with(
+      "zeroth: rank 0 ended with exit code 1\n"
+      "zeroth: rank 1 was stopped (SIGSTOP or a debugger) when that happened: others may have "
+      "waited for it\n"
+      "zeroth: ranks that did not end by themselves were killed\n"));
 }
 
 TEST_CASE("a stopped rank is continued so that it can obey a signal") {

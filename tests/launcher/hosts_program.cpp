@@ -84,6 +84,7 @@ Options parse(const Words& words) {
   job.bind_cores = false;
   ElasticPlan plan;
   plan.look_again = std::chrono::milliseconds(200);
+  plan.next_call = std::chrono::seconds(20);  // a busy machine's hosts are slow, not lost
   for (const char* name : {"DS_ACCELERATOR", "PID_DIR"})  // sshd hands on nothing
     if (const char* value = std::getenv(name)) job.env.emplace_back(name, value);
   size_t i = 1;

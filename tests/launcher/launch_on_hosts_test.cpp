@@ -146,7 +146,7 @@ TEST_CASE("nothing survives the kill of the launcher") {
 }
 
 TEST_CASE("a host that is silent is lost when its time is over, and ends its ranks when it wakes") {
-  OnHosts job(on_two_hosts({"--silence", "2000"}, {"sleep"}));
+  OnHosts job(on_two_hosts({"--silence", "4000"}, {"sleep"}));
   const auto pids = job.wait_for_pids(4);
   const pid_t rank = rank_of(pids, "0"), agent = parent_of(rank);
   ::kill(agent, SIGSTOP);
@@ -156,7 +156,7 @@ TEST_CASE("a host that is silent is lost when its time is over, and ends its ran
   ::kill(agent, SIGCONT);
   const auto result = job.wait();
   CHECK(result.status == 1);
-  CHECK(contains(result.err, "zeroth: host 127.0.0.1 is lost: no word for 2 s; rank 0 ran there"));
+  CHECK(contains(result.err, "zeroth: host 127.0.0.1 is lost: no word for 4 s; rank 0 ran there"));
   CHECK(eventually([&] { return none_alive(pids); }));
 }
 
@@ -194,10 +194,10 @@ TEST_CASE("a signal to all agents, as of a batch system, is one to the job") {
 TEST_CASE("lines come whole, whatever the launcher's reader does, and no host is lost by that") {
   std::array<int, 2> ends{};
   REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
-  OnHosts job(on_two_hosts({"--silence", "1500"}, {"lines", "8000"}), {}, ends[1]);
+  OnHosts job(on_two_hosts({"--silence", "3000"}, {"lines", "8000"}), {}, ends[1]);
   ::close(ends[1]);
   const auto pids = job.wait_for_pids(4);
-  std::this_thread::sleep_for(std::chrono::milliseconds(2000));  // longer than a silent host lives
+  std::this_thread::sleep_for(std::chrono::milliseconds(4000));  // longer than a silent host lives
   std::map<char, int> counts;
   std::string text, rest;
   std::array<char, 65536> buffer;
@@ -255,10 +255,10 @@ TEST_CASE("a signal while hosts are still awaited ends the launcher, and no agen
 
 TEST_CASE("a host whose agent does not come is named when the time is over") {
   const auto result =
-      run(on_two_hosts({"--limit", "1000", "--instead", "0", "--sh", "exec sleep 60"}, {"sleep"}));
+      run(on_two_hosts({"--limit", "6000", "--instead", "0", "--sh", "exec sleep 60"}, {"sleep"}));
   CHECK(result.status == 1);
   CHECK(contains(result.err,
-                 "zeroth: error: host 127.0.0.1: no answer of an agent there within 1 s\n"));
+                 "zeroth: error: host 127.0.0.1: no answer of an agent there within 6 s\n"));
   CHECK(result.seconds < 30);
 }
 

@@ -172,8 +172,8 @@ TEST_CASE("a guard that somebody kills is replaced, and the new one guards") {
     }
     return 0;
   };
-  const pid_t first = guard();
-  REQUIRE(first > 0);
+  pid_t first = 0;
+  REQUIRE(eventually([&] { return (first = guard()) > 0; }));
   ::kill(first, SIGKILL);
   CHECK(eventually([&] { return guard() > 0 && guard() != first; }));
   job.signal(SIGKILL);

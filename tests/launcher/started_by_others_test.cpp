@@ -153,7 +153,7 @@ TEST_CASE("a zeroth on each node under mpirun, once for each kind that is instal
       {{"mpirun.mpich", "-launcher", "ssh", "-launcher-exec", shell, "-hosts",
         "zeroth-node-a,zeroth-node-b", "-ppn", "1", "-n", "2"},
        "MPI",
-       34580}};
+       23480}};
   for (const Kind& kind : kinds) {
     if (!is_installed(kind.mpirun[0])) {
       MESSAGE("not run: ", kind.mpirun[0], " is not installed");

@@ -230,7 +230,7 @@ TEST_CASE("requests that were not begun are dropped with the object") {
     size_t started = 0;
     const auto slowly = [&](const FilePiece&) -> std::optional<int64_t> {
       ++started;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
       return std::nullopt;
     };
     {

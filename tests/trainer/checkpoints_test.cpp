@@ -209,7 +209,8 @@ TEST_CASE("a folder of checkpoints that vanishes is named, and ends the run afte
   const auto result = bench.shell(fmt::format(
       "CUDA_VISIBLE_DEVICES= \"$FINETUNE\" {} --use_cpu true --steps 100000 --save-every 5 "
       "--output out > said & "
-      "pid=$!\nuntil [ -e out/checkpoints/step-10 ] || ! kill -0 $pid; do sleep 0.01; done\n"
+      "pid=$!\nuntil grep -q 'saved out/checkpoints/step-10 ' said || ! kill -0 $pid; do sleep "
+      "0.01; done\n"
       "rm -rf out/checkpoints; wait $pid",
       kTrain));
   CHECK(result.code == 1);

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <csignal>
 #include <filesystem>
 #include <set>
 
@@ -24,10 +25,14 @@ constexpr const char* kUntilTraining =
     "until grep -q grad_norm m.jsonl 2> /dev/null || ! kill -0 $!; do sleep 0.02; done\n";
 
 // `works PID N`: waits until that process has taken N hundredths of a second more of a processor.
+// `told PID SIGNAL`: sends it, waits until the process has taken it, and then for so long that the
+// same one once more is a second one.
 constexpr const char* kWorks =
     "ticks() { cut -d ' ' -f 14 /proc/$1/stat; }\n"
     "works() { t=$(($(ticks $1) + $2)); "
-    "while kill -0 $1 && [ $(ticks $1) -lt $t ]; do sleep 0.02; done; }\n";
+    "while kill -0 $1 && [ $(ticks $1) -lt $t ]; do sleep 0.02; done; }\n"
+    "told() { kill -$2 $1; "
+    "while grep -q '^ShdPnd:.*[1-9a-f]' /proc/$1/status; do sleep 0.02; done; sleep 1; }\n";
 
 // A minute and more, in small micro-batches.
 constexpr const char* kLongEvaluation = "--eval-data long.bin --eval-micro-batch 1";
@@ -165,11 +170,8 @@ TEST_CASE("a run that goes on makes up for the evaluation that a signal left out
       "--model model --data train.bin --seq-len 16 --global-batch 4 --steps 4 --eval-every 2 "
       "--eval-data long.bin --max-eval-samples 6000 --save-every 4 --load_best_model_at_end True ";
   REQUIRE(bench.finetune(train + "--metrics whole.jsonl --output whole").code == 0);
-  const auto result = bench.shell(fmt::format(
-      "{} \"$FINETUNE\" {} --metrics m.jsonl --output out & pid=$!\n"
-      "until grep -q '\"step\": *2,' m.jsonl 2> /dev/null || ! kill -0 $pid; do sleep 0.01; done\n"
-      "kill -TERM $pid; wait $pid",
-      kDefault, train));
+  const auto result = bench.finetune(train + "--metrics m.jsonl --output out",
+                                     signalled_behind(row_of_step(2), SIGTERM));
   REQUIRE_MESSAGE(result.code == 143, result.out << result.err);
   REQUIRE(bench.evaluations("m.jsonl").empty());
   const auto again = bench.finetune(train + "--metrics m.jsonl --output out --resume");
@@ -223,7 +225,7 @@ TEST_CASE("a second signal to one rank alone ends the others too, and the newest
       two_ranks("--model model --data train.bin --seq-len 16 --micro-batch 16 --accumulation 5000 "
                 "--steps 2 --overwrite --deepspeed ds.json --output out --timeout 60") +
           "until grep -q 'loss  ' said0 || ! kill -0 $!; do sleep 0.02; done\n"
-          "works $r1 50; kill -INT $r1; sleep 1; kill -0 $r1 && echo still there; kill -INT $r1\n"
+          "works $r1 50; told $r1 INT; kill -0 $r1 && echo still there; kill -INT $r1\n"
           "wait $r1; a=$?; wait $r0; echo codes $a $?",
       std::chrono::seconds(110));
   CHECK(has(result.out, "still there"));
@@ -247,7 +249,7 @@ TEST_CASE("a second signal ends a run at once") {
       fmt::format("{}{} \"$FINETUNE\" --model model --data train.bin --seq-len 16 --micro-batch 16 "
                   "--accumulation 100000 --steps 2 --output out > started & pid=$!\n"
                   "until grep -q 'loss  ' started || ! kill -0 $pid; do sleep 0.02; done\n"
-                  "works $pid 50; kill -TERM $pid; sleep 1; kill -0 $pid && echo still there\n"
+                  "works $pid 50; told $pid TERM; kill -0 $pid && echo still there\n"
                   "kill -TERM $pid; wait $pid",
                   kWorks, kDefault));
   CHECK(result.code == 143);
@@ -266,7 +268,7 @@ TEST_CASE("a second signal to the launcher ends both ranks at once, and the newe
       "until grep -q 'loss  ' started || ! kill -0 $pid; do sleep 0.02; done\n"
       "all=$(cat /proc/$pid/task/*/children)\n"
       "for one in $all; do grep -q finetune /proc/$one/comm && works $one 50; done\n"
-      "kill -TERM $pid; sleep 1; kill -0 $pid && echo still there; kill -TERM $pid; wait $pid\n"
+      "told $pid TERM; kill -0 $pid && echo still there; kill -TERM $pid; wait $pid\n"
       "code=$?; for one in $all; do kill -0 $one 2> /dev/null && echo $one outlived it; done\n"
       "exit $code",
       kWorks, kDefault, ZEROTH_BIN_DIR));

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
@@ -37,12 +38,10 @@ TEST_CASE("a run that is killed goes on with the bits of the one that is not; lo
   const std::string way = "--steps 12 --save-every 4 --eval-data train.bin --eval-every 4 ";
   good(bench, 2, way + "--output whole --metrics whole.jsonl");
   const auto killed = bench.shell(fmt::format(
-      "CUDA_VISIBLE_DEVICES= DS_ACCELERATOR=cpu {}/zeroth --num_gpus 2 finetune {} {} --output out "
-      "--metrics m.jsonl > said 2>&1 & pid=$!\n"
-      "until [ -e out/checkpoints/step-4 ] && [ $(grep -c '\"loss\"' m.jsonl) -ge 6 ] || ! kill -0 "
-      "$pid; do sleep 0.01; done; kill -9 $pid; wait $pid; sleep 1; true",
-      ZEROTH_BIN_DIR, kTrain, way));
+      "{} '{}/zeroth' --num_gpus 2 finetune {} {} --output out --metrics m.jsonl --save-sync",
+      signalled_behind(row_of_step(6), SIGKILL), ZEROTH_BIN_DIR, kTrain, way));
   CAPTURE(killed.err);
+  REQUIRE(killed.code == 128 + SIGKILL);
   REQUIRE(fs::exists(bench / "out/checkpoints/step-4"));
   REQUIRE_FALSE(fs::exists(bench / "out/model.safetensors"));
   const auto again = good(bench, 2, way + "--output out --metrics m.jsonl --resume");
@@ -203,7 +202,8 @@ TEST_CASE("what cannot be saved in the time that a signal leaves is not begun, a
       fmt::format("CUDA_VISIBLE_DEVICES= \"$FINETUNE\" {} --use_cpu true --steps 100000 "
                   "--save-every 40 --output out "
                   "--grace 0.000001 > said & pid=$!\n"
-                  "until [ -e out/checkpoints/step-40 ] || ! kill -0 $pid; do sleep 0.01; done\n"
+                  "until grep -q 'saved out/checkpoints/' said || ! kill -0 $pid; do sleep 0.01; "
+                  "done\n"
                   "kill -TERM $pid; wait $pid",
                   kTrain));
   CHECK(stopped.code == 143);

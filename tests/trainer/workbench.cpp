@@ -110,6 +110,15 @@ Workbench::Rows Workbench::rows(const std::string& file, const std::string& key)
   return found;
 }
 
+std::string signalled_behind(const std::string& text, int signal) {
+  return fmt::format("LD_PRELOAD='{}/tests/libsignal_behind.so' SIGNAL={} SIGNAL_BEHIND='{}'",
+                     ZEROTH_BIN_DIR, signal, text);
+}
+
+std::string row_of_step(int64_t step) {
+  return fmt::format(R"({{"step":{},"loss":)", step);
+}
+
 std::vector<double> losses(const Workbench::Rows& rows) {
   std::vector<double> values;
   for (const auto& row : rows) values.push_back(row.at("loss").get<double>());

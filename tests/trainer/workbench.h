@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -48,6 +49,14 @@ class Workbench {
   TempFolder temporary_;
   const std::filesystem::path& folder_ = temporary_.path();
 };
+
+// Words before a program: its process gets `signal` as soon as it has written `text`, or where that
+// is empty as soon as it is through with pages of a file, whatever else the machine does
+// (signal_behind.cpp).
+std::string signalled_behind(const std::string& text, int signal);
+
+// The beginning of a step's row in a metrics file.
+std::string row_of_step(int64_t step);
 
 std::vector<double> losses(const Workbench::Rows& rows);
 bool has(const std::string& text, std::string_view part);
