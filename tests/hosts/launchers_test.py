@@ -6,6 +6,7 @@ usage: launchers_test.py BUILD_FOLDER
 import functools
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -50,6 +51,8 @@ SwitchType=switch/none
 SelectType=select/linear
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
+AuthInfo=cred_expire=5
+RequeueExit=75
 StateSaveLocation={GROUND.folder}/slurm
 SlurmctldPidFile={GROUND.folder}/slurm/pid
 SlurmdSpoolDir=/run/spool
@@ -163,6 +166,34 @@ class Launchers(unittest.TestCase):
 
     def test_slurm(self):
         self.train("slurm", others())
+
+    def test_slurm_starts_again_what_ends_with_the_code_to_be_requeued(self):
+        environment = {**os.environ, **self.environment("slurm"), "ZEROTH_SECRET": "of this run alone"}
+        for host in HOSTS:
+            self.addCleanup(host.limit_rate, None)
+            host.limit_rate("4mbit")  # a step then takes half a second
+        script = GROUND.write("again.sh", f"""#!/bin/sh
+srun --kill-on-bad-exit=0 --no-kill --cpu-bind=none {ZEROTH} --num_gpus 2 --no_bind_cores_to_rank --elastic 2:2 \\
+  finetune "$@"
+""")
+        said = GROUND.folder / "again.out"
+        starter = ["sbatch", "--wait", "--nodes=2", "--ntasks-per-node=1", "--open-mode=append", "--output", said, script]
+        job = Job(GROUND.folder, "again", starter, strategy(2), "--output", GROUND.folder / "kept", "--save-every", 100,
+                  "--resume", "auto", environment=environment)
+        self.addCleanup(job.end)
+        self.assertTrue(eventually(lambda: 3 in job.steps(), LIMIT), said.read_text())
+        number = re.search("[0-9]+", job.out)[0]
+        subprocess.run(["scancel", "--signal=TERM", number], env=environment, check=True)
+        self.assertTrue(eventually(lambda: "Restarts=1" in self.of_job(number, environment), LIMIT), said.read_text())
+        for host in HOSTS:
+            host.limit_rate(None)
+        self.assertTrue(eventually(lambda: "JobState=COMPLETED" in self.of_job(number, environment), LIMIT),
+                        said.read_text() + self.of_job(number, environment))
+        self.assertEqual(differences(job, reference(2, 1)), [])
+        self.expect_nothing_left()
+
+    def of_job(self, number, environment):
+        return subprocess.run(["scontrol", "show", "job", number], env=environment, capture_output=True, text=True).stdout
 
     def start_by_variables(self, name, stage, master, port):
         """Each rank by itself, as torchrun has it."""
