@@ -1,4 +1,4 @@
-// Whether a name still leads to an open file.
+// Whether a name, or another open file, is one with an open file.
 #pragma once
 
 #include <fcntl.h>
@@ -13,6 +13,14 @@ inline bool is_name_of(int fd, int folder, const char* name) {
   struct stat named {};
   return ::fstat(fd, &file) == 0 && ::fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
          file.st_ino == named.st_ino && file.st_dev == named.st_dev;
+}
+
+// Whether these open files are known to be two.
+inline bool are_different(int first, int second) {
+  struct stat one {};
+  struct stat other {};
+  return ::fstat(first, &one) == 0 && ::fstat(second, &other) == 0 &&
+         (one.st_ino != other.st_ino || one.st_dev != other.st_dev);
 }
 
 }  // namespace zeroth

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 #include <ctime>
+#include <optional>
 #include <sstream>
 #include <thread>
 
@@ -57,10 +58,16 @@ struct Holder {
   }
 };
 
-std::string read_text(int file) {
+// Empty: it cannot be read.
+std::optional<std::string> try_read(int file) {
   char text[512] = {};
   const ssize_t size = ::pread(file, text, sizeof(text) - 1, 0);
-  return {text, static_cast<size_t>(std::max<ssize_t>(0, size))};
+  if (size < 0) return std::nullopt;
+  return std::string(text, static_cast<size_t>(size));
+}
+
+std::string read_text(int file) {
+  return try_read(file).value_or("");
 }
 
 // From what who_we_are() wrote, by whatever hand.
@@ -169,12 +176,12 @@ void OutputLock::check() const {
   if (mine_.run.empty()) return;
   const FileDescriptor file(::openat(folder_.get(), name_.c_str(), O_RDONLY | kAsItIs));
   const bool is_gone = file.get() < 0 && errno == ENOENT;
-  const std::string text = file.get() < 0 ? "" : read_text(file.get());
-  if (text == holder_) return;
+  const std::optional<std::string> text = is_gone ? "" : try_read(file.get());
   // What cannot be read now, as over a network that fails, tells of nobody; a file that is not ours
   // and says nothing yet is that of a round that begins.
-  if (text.empty() && !is_gone && (file.get() < 0 || stands())) return;
-  const Holder holder = parse_holder(text);
+  if (!text || *text == holder_) return;
+  if (text->empty() && !is_gone && !are_different(file.get(), file_.get())) return;
+  const Holder holder = parse_holder(*text);
   const std::string by = !holder.is_of(mine_)
                              ? "whoever it was"
                              : fmt::format("round {} of this run", holder.round.number);

@@ -23,7 +23,7 @@ struct OutputRound {
 // next round of its run must not wait for it: so the file also says run and round, and a later
 // round of the same run removes it and makes its own. The one of before, should it wake up, finds
 // another file in its place, or none: check(), which it asks right before it changes anything
-// there. Between that question and the one call to the system that is left nothing can be guarded,
+// there. Between that question and the calls to the system that follow it nothing can be guarded,
 // as another machine cannot take back such a call; what has a second guard is the commit of a
 // checkpoint (checkpoint/owner.h). Other runs have another name and are refused, whatever their
 // round.

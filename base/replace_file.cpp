@@ -29,10 +29,12 @@ class Part {
     std::FILE* file = std::fopen(part_.c_str(), "wbxe");
     if (file == nullptr) refuse(path_, errno);
     file_ = FileDescriptor(::fcntl(::fileno(file), F_DUPFD_CLOEXEC, 0));
-    bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+    bool written =
+        file_.get() >= 0 && std::fwrite(text.data(), 1, text.size(), file) == text.size();
     if (std::fclose(file) != 0) written = false;
     if (written) return;
     const int reason = errno;
+    if (file_.get() < 0) ::unlink(part_.c_str());
     remove();
     refuse(path_, reason);
   }

@@ -157,14 +157,14 @@ class Door {
   std::list<Stranger> strangers_;  // the oldest first
 };
 
-// One attempt to connect, which takes kHandshake at most. It waits in glances, so that `time`, the
-// caller's, sees all of it.
+// One attempt to connect, which takes kHandshake at most and has an end when `time`, the caller's,
+// is at `limit`. It waits in glances, so that `time` sees all of it.
 class Attempt {
  public:
-  Attempt(const addrinfo& address, RunningTime& time)
+  Attempt(const addrinfo& address, RunningTime& time, std::chrono::milliseconds limit)
       : socket_(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
         time_(time),
-        end_(time.passed() + kHandshake),
+        end_(std::min<std::chrono::milliseconds>(time.passed() + kHandshake, limit)),
         error_(connect(address)) {}
 
   // Empty: connected.
@@ -231,7 +231,7 @@ FileDescriptor connect_to(const std::string& where, const PairOptions& options) 
   const Proofs proofs(options);
   std::string reason;
   for (RunningTime time; time.passed() < options.timeout; std::this_thread::sleep_for(kPause)) {
-    Attempt attempt(*found, time);
+    Attempt attempt(*found, time, options.timeout);
     reason = attempt.why_not();
     if (!reason.empty()) continue;
     if (attempt.shake_hands(proofs)) return attempt.take();

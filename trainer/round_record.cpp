@@ -97,6 +97,7 @@ std::optional<RoundRecord> read_rounds(const fs::path& output) {
 }
 
 RoundFile::RoundFile(const fs::path& output, const RoundRecord& record, const OutputGuard& guard) {
+  if (guard) guard();
   Folder::make(output);
   const fs::path path = output / kRoundFile;
   const std::string text = record.text();

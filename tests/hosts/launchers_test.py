@@ -176,7 +176,7 @@ class Launchers(unittest.TestCase):
 srun --kill-on-bad-exit=0 --no-kill --cpu-bind=none {ZEROTH} --num_gpus 2 --no_bind_cores_to_rank --elastic 2:2 \\
   finetune "$@"
 """)
-        said = GROUND.folder / "again.out"
+        said = GROUND.write("again.out", "")
         starter = ["sbatch", "--wait", "--nodes=2", "--ntasks-per-node=1", "--open-mode=append", "--output", said, script]
         job = Job(GROUND.folder, "again", starter, strategy(2), "--output", GROUND.folder / "kept", "--save-every", 100,
                   "--resume", "auto", environment=environment)

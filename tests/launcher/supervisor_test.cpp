@@ -69,8 +69,8 @@ TEST_CASE("a rank's last words are not repeated right below themselves") {
 TEST_CASE("a rank's last words are repeated when others spoke since, or they went elsewhere") {
   const TempFolder folder;
   const std::string script =
-      "trap 'echo over >&2; exit 1' TERM; [ $RANK = 1 ] && { : > \"$TRAPS\"; while :; do sleep "
-      "0.05; done; }; until [ -e \"$TRAPS\" ]; do sleep 0.01; done; echo 'bad flag' >&2; exit 1";
+      "trap 'echo over >&2; exit 1' TERM; [ $RANK = 1 ] && { : > \"$TRAPS\"; sleep 60 & wait; }; "
+      "until [ -e \"$TRAPS\" ]; do sleep 0.01; done; echo 'bad flag' >&2; exit 1";
   const auto pair = run_zeroth({"--num_gpus=2", "--no_bind_cores_to_rank", "/bin/sh", "-c", script},
                                {{"TRAPS", (folder.path() / "traps").string()}});
   CHECK(pair.err ==

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 
 #include "tests/trainer/workbench.h"
@@ -96,14 +95,14 @@ TEST_CASE("an output that is not empty is kept unless it may be overwritten") {
   fs::create_directory(bench / "out");
   bench.write("out/notes.txt", "mine");
   const std::string run = std::string(kGood) + "--global-batch 2 --micro-batch 1 --output out ";
-  const auto start = std::chrono::steady_clock::now();
-  const auto refused = bench.zeroth(2, run);
-  const auto took = std::chrono::steady_clock::now() - start;
+  auto refused = bench.zeroth(2, run);
+  const auto rank_1_spoke = [&] { return has(refused.out + refused.err, "[1]"); };
+  // It leaves a launcher two seconds to end it, of which a busy machine may take all.
+  for (int more = 2; more > 0 && rank_1_spoke(); --more) refused = bench.zeroth(2, run);
   CHECK(refused.code == 2);
   CHECK(has(refused.err, "[0] finetune: error: out is not empty"));
   CHECK(has(refused.err, "--overwrite"));
-  // Rank 1 leaves the launcher two seconds to end it.
-  CHECK((!has(refused.out + refused.err, "[1]") || took > std::chrono::seconds(2)));
+  CHECK_FALSE(rank_1_spoke());
   CHECK_FALSE(fs::exists(bench / "out/config.json"));
   const auto done = bench.zeroth(2, run + "--overwrite");
   REQUIRE_MESSAGE(done.code == 0, done.out << done.err);

@@ -249,6 +249,14 @@ TEST_CASE("metrics whose output was taken over stay as they are") {
   file.go_on_from(2, sample_row(2).stats.loss);
   file.write("{}");
   CHECK(read(path) == to_json(sample_row(2)) + "\n{}\n");
+  const auto others = folder.write("n.jsonl", "a line of another's, without its end");
+  {
+    MetricsFile late(
+        others.string(), [](const std::string&) {}, [] { throw OutputTakenOver(""); });
+    late.go_on_from(2, 0.1);
+    CHECK_THROWS_AS(late.write("{}"), OutputTakenOver);
+  }
+  CHECK(read(others) == "a line of another's, without its end");
 }
 
 TEST_CASE("a step behind which a run went on has a line of its own") {

@@ -180,7 +180,7 @@ std::string MetricsFile::failure_of(const std::string& line) {
   if (refused) return system_reason(refused.value());
   started_ = true;
   errno = 0;
-  file_ << line << '\n' << std::flush;
+  file_ << (std::exchange(needs_end_, false) ? "\n" : "") << line << '\n' << std::flush;
   return file_ ? "" : fmt::format("write failed: {}", system_reason(errno));
 }
 
@@ -190,7 +190,8 @@ void MetricsFile::go_on_from(int64_t step, std::optional<double> loss) {
   try {
     Cut cut(step, loss);
     for_each_line(path_, [&](const FileLine& line) { cut.see(line); });
-    if (!cut.is_known()) return add_behind_others(step, cut.is_empty(), cut.needs_end());
+    needs_end_ = !cut.is_known() && cut.needs_end();
+    if (!cut.is_known()) return add_behind_others(step, cut.is_empty());
     require_ours();
     if (cut.place()) cut_file(path_, *cut.place());
   } catch (const OutputTakenOver&) {
@@ -204,8 +205,7 @@ void MetricsFile::require_ours() const {
   if (guard_) guard_();
 }
 
-void MetricsFile::add_behind_others(int64_t step, bool empty, bool needs_end) {
-  if (needs_end) file_ << '\n';  // fails with the line behind it
+void MetricsFile::add_behind_others(int64_t step, bool empty) {
   warn_(fmt::format(
       "--metrics {}: {}; it gets the lines from step {} on", path_,
       empty ? "there is nothing of the steps before"

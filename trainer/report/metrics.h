@@ -94,7 +94,7 @@ class MetricsFile {
   void go_on_from(int64_t step, std::optional<double> loss);
 
  private:
-  void add_behind_others(int64_t step, bool empty, bool needs_end);
+  void add_behind_others(int64_t step, bool empty);
   void require_ours() const;
   // Empty when all went well.
   std::string failure_of(const std::string& line);
@@ -103,7 +103,8 @@ class MetricsFile {
   Warn warn_;
   OutputGuard guard_;
   std::ofstream file_;
-  bool started_ = false;  // the file is this run's
+  bool started_ = false;    // the file is this run's
+  bool needs_end_ = false;  // its last line, which is another's
 };
 
 }  // namespace zeroth::trainer

@@ -188,6 +188,7 @@ void RunRecord::write_state(const std::filesystem::path& folder, const BestModel
 }
 
 void RunRecord::write(const BestModel& best, int64_t final_step, const OutputGuard& guard) {
+  if (guard) guard();
   const std::filesystem::path folder = plan_.flags.output;
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);
