@@ -65,10 +65,16 @@ bool is_installed(const std::string& tool) {
   return true;
 }
 
-// What mpirun takes for ssh: [-x] HOST COMMAND..., here on the same machine.
+// What mpirun takes for ssh: [-x] HOST COMMAND..., here on the same machine. Each host has its own
+// TMPDIR: Open MPI's daemons make folders and files there that two on one machine fight over.
 std::string remote_shell(const TempFolder& folder) {
-  const auto path =
-      folder.write("shell", "#!/bin/sh\n[ \"$1\" = -x ] && shift\nshift\nexec /bin/sh -c \"$*\"\n");
+  const auto path = folder.write("shell", fmt::format("#!/bin/sh\n"
+                                                      "[ \"$1\" = -x ] && shift\n"
+                                                      "export TMPDIR=\"{}/$1\"\n"
+                                                      "mkdir -p \"$TMPDIR\"\n"
+                                                      "shift\n"
+                                                      "exec /bin/sh -c \"$*\"\n",
+                                                      folder.path().string()));
   ::chmod(path.c_str(), 0700);
   return path;
 }
