@@ -120,7 +120,7 @@ TEST_CASE("each rank's log holds both its outputs, the console has them as befor
   const TempFolder folder;
   const auto result =
       run_zeroth({"--num_gpus=2", "--enable_each_rank_log", folder.path() / "logs", "/bin/sh", "-c",
-                  "echo out $RANK; sleep 0.1; echo err $RANK >&2; sleep $RANK; exit $RANK"});
+                  "echo out $RANK; sleep 0.5; echo err $RANK >&2; sleep $RANK; exit $RANK"});
   CHECK(result.status == 1);
   CHECK(sorted(lines_of(result.out)) == std::vector<std::string>{"[0] out 0", "[1] out 1"});
   CHECK(contains(result.err, "[0] err 0\n"));
