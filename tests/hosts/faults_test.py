@@ -182,7 +182,8 @@ class Row:
         left = [name for name in found if name[0] == "." and not name.startswith(".owner-")]
         left += set(os.listdir(lane.disk)) - {self.name}
         for host in lane.hosts:
-            left += host.call("find", "/tmp", "/dev/shm", host.disk, "-mindepth", "1").split()
+            left += host.call("find", "/tmp", "/dev/shm", host.disk, "-mindepth", "1", "-xdev", "(", "!", "-type", "d",
+                              "-o", "-empty", ")").split()
         self.expect(not left, f"left behind: {left}")
 
 

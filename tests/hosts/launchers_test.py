@@ -82,6 +82,7 @@ SlurmdPidFile=/run/slurmd.pid
             except subprocess.TimeoutExpired:
                 daemon.kill()
                 daemon.wait()
+        shutil.rmtree(GROUND.folder / "slurm")
 
 
 def mpirun_of(kind):
@@ -124,7 +125,7 @@ class Launchers(unittest.TestCase):
     def expect_nothing_left(self):
         for host in HOSTS:
             self.assertTrue(eventually(lambda host=host: not host.ranks() + host.agents()), host.strays())
-            self.assertEqual(host.call("find", "/tmp", "/dev/shm", "-type", "f", "-name", "*zeroth*"), "")
+            self.assertEqual(host.call("find", "/tmp", "/dev/shm", "-xdev", "-type", "f", "-name", "*zeroth*"), "")
 
     def train(self, launcher, rows):
         environment = self.environment(launcher)
@@ -177,7 +178,8 @@ srun --kill-on-bad-exit=0 --no-kill --cpu-bind=none {ZEROTH} --num_gpus 2 --no_b
   finetune "$@"
 """)
         said = GROUND.write("again.out", "")
-        starter = ["sbatch", "--wait", "--nodes=2", "--ntasks-per-node=1", "--open-mode=append", "--output", said, script]
+        starter = ["sbatch", "--wait", "--nodes=2", "--ntasks-per-node=1", "--open-mode=append", "--output", said,
+                   script]
         job = Job(GROUND.folder, "again", starter, strategy(2), "--output", GROUND.folder / "kept", "--save-every", 100,
                   "--resume", "auto", environment=environment)
         self.addCleanup(job.end)
@@ -193,7 +195,8 @@ srun --kill-on-bad-exit=0 --no-kill --cpu-bind=none {ZEROTH} --num_gpus 2 --no_b
         self.expect_nothing_left()
 
     def of_job(self, number, environment):
-        return subprocess.run(["scontrol", "show", "job", number], env=environment, capture_output=True, text=True).stdout
+        told = subprocess.run(["scontrol", "show", "job", number], env=environment, capture_output=True, text=True)
+        return told.stdout
 
     def start_by_variables(self, name, stage, master, port):
         """Each rank by itself, as torchrun has it."""

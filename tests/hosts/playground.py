@@ -5,6 +5,7 @@ them outlives it, however it ends: no process, link, mount or file.
 """
 import os
 import pathlib
+import shlex
 import shutil
 import signal
 import subprocess
@@ -65,6 +66,15 @@ def eventually(condition, seconds=60, interval=0.005):
     return value
 
 
+def hide_tmp(seen):
+    """Shell commands after which /tmp is a host's own, but for what all see there; /run must be its own by then."""
+    kept = [(shlex.quote(str(path)), f"/run/seen{i}") for i, path in enumerate(seen)
+            if pathlib.Path("/tmp") in path.parents]
+    return "\n".join([*(f"mkdir -p {aside}; mount --bind {path} {aside}" for path, aside in kept),
+                      "mount -t tmpfs -o size=32m,mode=1777 tmpfs /tmp",
+                      *(f"mkdir -p {path}; mount --bind {aside} {path}" for path, aside in kept)])
+
+
 class Host:
     """Reached by its name. /tmp, /run, /dev/shm and `disk` are its own, in memory; other folders are all hosts'."""
 
@@ -79,7 +89,7 @@ class Host:
             mount -t tmpfs -o size=64m tmpfs /dev/shm
             mount -t tmpfs tmpfs /run; mkdir /run/sshd
             mount -t tmpfs -o size=32m tmpfs {self.disk}
-            {'mount -t tmpfs -o size=32m,mode=1777 tmpfs /tmp' if ground.hides_tmp else ''}
+            {hide_tmp(ground.seen)}
             echo 00000000-0000-4000-8000-{number:012d} >/run/boot_id
             mount --bind /run/boot_id /proc/sys/kernel/random/boot_id
             ip link set lo up; ip addr add {self.address}/24 dev eth0; ip link set eth0 up
@@ -175,7 +185,7 @@ class Playground:
         seen = [pathlib.Path(path).resolve() for path in must_be_seen]
         self.folder = next(folder for folder in map(pathlib.Path, ("/mnt", "/media", "/srv"))
                            if folder.is_dir() and not any(folder in path.parents for path in seen))
-        self.hides_tmp = not any(pathlib.Path("/tmp") in path.parents for path in seen)
+        self.seen = [path if path.is_dir() else path.parent for path in seen]
         self.hosts = []
         call("mount", "-t", "tmpfs", "-o", "size=256m", "tmpfs", self.folder)
         (self.folder / "own").mkdir()
