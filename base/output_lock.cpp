@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "base/machine_id.h"
-#include "base/named_file.h"
+#include "base/one_file.h"
 #include "base/output_guard.h"
 #include "base/process_limits.h"
 
@@ -180,7 +180,7 @@ void OutputLock::check() const {
   // What cannot be read now, as over a network that fails, tells of nobody; a file that is not ours
   // and says nothing yet is that of a round that begins.
   if (!text || *text == holder_) return;
-  if (text->empty() && !is_gone && !are_different(file.get(), file_.get())) return;
+  if (text->empty() && !is_gone && are_one_file(file.get(), file_.get()).value_or(true)) return;
   const Holder holder = parse_holder(*text);
   const std::string by = !holder.is_of(mine_)
                              ? "whoever it was"

@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <string>
 
 #include "base/error.h"
 #include "base/file_descriptor.h"
-#include "base/named_file.h"
+#include "base/one_file.h"
 #include "base/process_limits.h"
+#include "base/standard_streams.h"
 
 namespace zeroth {
 namespace {
@@ -25,16 +25,10 @@ class Part {
   Part(const std::filesystem::path& path, std::string_view text)
       : path_(path), part_(path.string() + ".part") {
     ::unlink(part_.c_str());
-    errno = 0;
-    std::FILE* file = std::fopen(part_.c_str(), "wbxe");
-    if (file == nullptr) refuse(path_, errno);
-    file_ = FileDescriptor(::fcntl(::fileno(file), F_DUPFD_CLOEXEC, 0));
-    bool written =
-        file_.get() >= 0 && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-    if (std::fclose(file) != 0) written = false;
-    if (written) return;
+    file_ = FileDescriptor(::open(part_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (file_.get() < 0) refuse(path_, errno);
+    if (write_all(file_.get(), text) && is_taken()) return;
     const int reason = errno;
-    if (file_.get() < 0) ::unlink(part_.c_str());
     remove();
     refuse(path_, reason);
   }
@@ -50,6 +44,9 @@ class Part {
   }
 
  private:
+  // A network's file system may refuse what was written only when a descriptor is closed.
+  bool is_taken() const { return ::close(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0)) == 0; }
+
   // By now another process may have put its own in the place of this one.
   void remove() const {
     if (is_name_of(file_.get(), AT_FDCWD, part_.c_str())) ::unlink(part_.c_str());

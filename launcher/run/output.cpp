@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/one_file.h"
+
 namespace zeroth::launcher {
 namespace {
 
@@ -26,13 +28,6 @@ int reopen_without_blocking(int fd) {
   if (!S_ISFIFO(status.st_mode) && ::isatty(fd) == 0) return -1;
   const std::string path = fmt::format("/proc/self/fd/{}", fd);
   return ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-}
-
-bool are_one_file(int first, int second) {
-  struct stat a {
-  }, b{};
-  if (::fstat(first, &a) != 0 || ::fstat(second, &b) != 0) return false;
-  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
 }  // namespace
@@ -88,7 +83,7 @@ void OutputSink::flush() {
 
 Console::Console(boost::asio::io_context& io, const std::function<void(int, int)>& on_broken)
     : out_(io, STDOUT_FILENO, [on_broken](int error) { on_broken(STDOUT_FILENO, error); }) {
-  if (are_one_file(STDOUT_FILENO, STDERR_FILENO)) return;
+  if (are_one_file(STDOUT_FILENO, STDERR_FILENO).value_or(false)) return;
   err_.emplace(io, STDERR_FILENO, [on_broken](int error) { on_broken(STDERR_FILENO, error); });
 }
 

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -15,6 +16,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "comm/rendezvous.h"
 #include "tests/support/listeners.h"
 #include "tests/support/stranger.h"
 #include "tests/support/temp_folder.h"
@@ -46,13 +48,10 @@ struct Impostor {
 
 // What listens where the store says that the first of two does.
 Impostor impostor_of_rank_0() {
-  FileDescriptor door(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  FileDescriptor door = listen_at("127.0.0.1", 0);
+  REQUIRE(::fcntl(door.get(), F_SETFL, O_NONBLOCK) == 0);
   sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof(address);
-  REQUIRE(::bind(door.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0);
-  REQUIRE(::listen(door.get(), 10) == 0);
   REQUIRE(::getsockname(door.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
   auto store = c10::make_intrusive<c10d::HashStore>();
   const std::string name = fmt::format("127.0.0.1 {}", ntohs(address.sin_port));

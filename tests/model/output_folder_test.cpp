@@ -13,6 +13,14 @@ namespace fs = std::filesystem;
 
 namespace {
 
+// "out" in it, which holds a model.
+fs::path with_model(const TempFolder& folder, const std::string& config) {
+  fs::path target = folder.path() / "out";
+  fs::create_directory(target);
+  write_text(target / "config.json", config);
+  return target;
+}
+
 // What a message names last.
 fs::path kept_folder(const std::string& message) {
   return message.substr(message.rfind(' ') + 1);
@@ -52,9 +60,7 @@ TEST_CASE("commit puts the files in place, also onto an empty folder and with a 
 
 TEST_CASE("overwriting replaces a model wholly and keeps other files") {
   const TempFolder folder;
-  const fs::path target = folder.path() / "out";
-  fs::create_directory(target);
-  write_text(target / "config.json", "old");
+  const fs::path target = with_model(folder, "old");
   write_text(target / "model-00001-of-00002.safetensors", "old");
   write_text(target / "model.safetensors.index.json", "old");
   write_text(target / "metrics.jsonl", "mine");
@@ -71,9 +77,7 @@ TEST_CASE("overwriting replaces a model wholly and keeps other files") {
 
 TEST_CASE("a model that was replaced can be put back, with all other files; else it goes") {
   const TempFolder folder;
-  const fs::path target = folder.path() / "out";
-  fs::create_directory(target);
-  write_text(target / "config.json", "old");
+  const fs::path target = with_model(folder, "old");
   write_text(target / "notes", "mine");
   const auto replace = [&] {
     OutputFolder output(target, true);
@@ -99,9 +103,7 @@ TEST_CASE("a model that was replaced can be put back, with all other files; else
 
 TEST_CASE("a kill while the former model is kept leaves the new one, and the former is cleared") {
   const TempFolder folder;
-  const fs::path target = folder.path() / "out";
-  fs::create_directory(target);
-  write_text(target / "config.json", "old");
+  const fs::path target = with_model(folder, "old");
   {
     OutputFolder output(target, true);
     write_text(output.path() / "config.json", "new");
@@ -115,9 +117,7 @@ TEST_CASE("a kill while the former model is kept leaves the new one, and the for
 
 TEST_CASE("who may no longer write leaves the model of another, and nothing beside it") {
   const TempFolder folder;
-  const fs::path target = folder.path() / "out";
-  fs::create_directory(target);
-  write_text(target / "config.json", "of the next round");
+  const fs::path target = with_model(folder, "of the next round");
   {
     OutputFolder output(target, true);
     write_text(output.path() / "config.json", "late");

@@ -1,13 +1,14 @@
 // A library to be loaded before a program: its process is killed before its n-th call to the system
 // that syncs or renames, counted from 1. KILL_AT=n; without it the number of calls is written to
 // the file KILL_COUNT at the end.
-#include <dlfcn.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+
+#include "tests/trainer/next_call.h"
 
 namespace {
 
@@ -16,11 +17,6 @@ std::atomic<long> calls = 0;
 void count() {
   const char* const at = std::getenv("KILL_AT");
   if (++calls == (at == nullptr ? 0 : std::atol(at))) ::kill(::getpid(), SIGKILL);
-}
-
-template <typename Function>
-Function next(const char* name) {
-  return reinterpret_cast<Function>(::dlsym(RTLD_NEXT, name));
 }
 
 void report() {

@@ -1,7 +1,6 @@
 // A library to be loaded before a program: its process sends itself the signal SIGNAL once, as soon
 // as it has written the text SIGNAL_BEHIND somewhere; where that is empty, as soon as it has given
 // pages back, as of a file that it is through with.
-#include <dlfcn.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
@@ -10,6 +9,8 @@
 #include <atomic>
 #include <cstdlib>
 #include <string_view>
+
+#include "tests/trainer/next_call.h"
 
 namespace {
 
@@ -27,11 +28,6 @@ void saw(const void* bytes, size_t size) {
   const std::string_view text = variable("SIGNAL_BEHIND");
   const std::string_view written(static_cast<const char*>(bytes), size);
   if (!text.empty() && written.find(text) != written.npos) send();
-}
-
-template <typename Function>
-Function next(const char* name) {
-  return reinterpret_cast<Function>(::dlsym(RTLD_NEXT, name));
 }
 
 }  // namespace
