@@ -68,6 +68,31 @@ std::string miscounted(const CLI::Option& option) {
   return "";
 }
 
+std::vector<std::string> empty_values(std::vector<std::string>& words,
+                                      const std::vector<std::string_view>& may_be_empty) {
+  const auto may_be = [&](std::string_view flag) {
+    return std::find(may_be_empty.begin(), may_be_empty.end(), flag) != may_be_empty.end();
+  };
+  std::vector<std::string> complaints, kept;
+  std::string flag;          // the last one
+  bool takes_empty = false;  // the word before was one whose value may be empty
+  for (const std::string& word : words) {
+    const size_t equals = word.find('=');
+    const bool is_flag = word.size() > 1 && word.front() == '-';
+    const bool ends_empty = is_flag && equals + 1 == word.size() && equals != std::string::npos;
+    if (word.empty() && !takes_empty)
+      complaints.push_back(flag.empty() ? "an argument is empty"
+                                        : shortened(flag) + " needs a value");
+    if (is_flag) flag = word.substr(0, equals);
+    if (ends_empty && !may_be(flag)) complaints.push_back(shortened(flag) + " needs a value");
+    takes_empty = is_flag && equals == std::string::npos && may_be(flag);
+    kept.push_back(ends_empty ? flag : word);
+    if (ends_empty) kept.emplace_back();
+  }
+  words = std::move(kept);
+  return complaints;
+}
+
 std::string flag_complaint(const CLI::App& app, const CLI::ParseError& error) {
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) return unknown_flag(app);
   const CLI::Option* const option = option_meant(app, error.what());

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -17,6 +19,13 @@ std::string flag_name(const CLI::Option& option);
 // "--steps is given twice", "--betas needs 2 values"; empty where the option has as many values as
 // it takes, or none.
 std::string miscounted(const CLI::Option& option);
+
+// The complaints about flags of a command line whose value is empty, as behind `--output ""` and
+// `--output=`: "--output needs a value". A variable of a script that was not set looks like that.
+// Emptiness has a meaning for the flags `may_be_empty`; their `--flag=` becomes two words in
+// `words`, for CLI11 would take the word behind it for the value.
+std::vector<std::string> empty_values(std::vector<std::string>& words,
+                                      const std::vector<std::string_view>& may_be_empty);
 
 // Why `app` could not read its arguments: the flag, what was given to it and what it takes.
 std::string flag_complaint(const CLI::App& app, const CLI::ParseError& error);

@@ -12,6 +12,16 @@ class UsageError : public Error {
   using Error::Error;
 };
 
+// What `read` returns; an Error that it throws becomes one of these: it reads what a person wrote.
+template <typename Read>
+auto as_usage(const Read& read) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    throw UsageError("{}", error.what());
+  }
+}
+
 // The exit code that says so, as argparse and many others have it: no further round begins.
 inline constexpr int kUsageCode = 2;
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/slow_wait.h"
 #include "comm/time_limit.h"
 
 namespace zeroth::comm {
@@ -99,12 +100,16 @@ class Meeting {
   AgreedRound join() {
     set(store_, join_key(me_.rank), text_of(mine_));
     std::optional<AgreedRound> done;
+    SlowWait slow;
     for (RunningTime time; !done;) {
       done = me_.rank == 0 ? lead() : follow();
       if (done) break;
-      if (time.passed() > limit_) {
-        throw Error("rank {} of {}: {}", me_.rank, me_.world_size, missing(time.passed()));
+      const auto waited = time.passed();
+      if (waited > limit_) {
+        throw Error("rank {} of {}: {} did not come: {}", me_.rank, me_.world_size, missing(),
+                    time_limit_text(waited));
       }
+      if (slow.due(waited) && me_.on_wait) me_.on_wait(missing(), waited);
       std::this_thread::sleep_for(kPause);
     }
     return *done;
@@ -164,14 +169,13 @@ class Meeting {
     set(store_, key_of(round_, "ranks"), text_of(list_));
   }
 
-  std::string missing(std::chrono::milliseconds waited) {
+  std::string missing() {
     std::vector<int> ranks;
     for (int rank = 0; rank < me_.world_size && ranks.size() < kMostNamed; ++rank) {
       if (!store_.check({join_key(rank)})) ranks.push_back(rank);
     }
-    const std::string who =
-        ranks.empty() ? "some ranks of this round" : fmt::format("rank {}", fmt::join(ranks, ", "));
-    return fmt::format("{} did not come: {}", who, time_limit_text(waited));
+    return ranks.empty() ? "some ranks of this round"
+                         : fmt::format("rank {}", fmt::join(ranks, ", "));
   }
 
   c10d::Store& store_;

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace c10d {
@@ -22,6 +23,8 @@ struct RoundMember {
   int rank = 0;
   int world_size = 1;
   int64_t restarts = 0;  // TORCHELASTIC_RESTART_COUNT
+  // Is told for whom it waits when that lasts (base/slow_wait.h); may be empty.
+  std::function<void(const std::string& for_whom, std::chrono::milliseconds waited)> on_wait = {};
 };
 
 // Each of torchrun's agents counts its own restarts, and none those that an agent began which came

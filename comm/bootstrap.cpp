@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/cpu.h"
+#include "base/empty_variables.h"
 #include "base/error.h"
 #include "base/run_secret.h"
 #include "base/units.h"
@@ -84,10 +85,12 @@ std::vector<std::string> accelerate_warnings(bool has_rank) {
 }  // namespace
 
 RankEnv RankEnv::from_environment() {
+  refuse_empty_variables(std::getenv);
   cpu_level();  // says what is wrong with ZEROTH_CPU while nothing has begun
   RankEnv env;
   const LaunchedBy by = launched_by(words_of(launcher_variables()));
   env.rank = by.rank;
+  env.told_by = by.words;
   env.world_size = by.world_size;
   env.local_rank = by.local_rank.value_or(by.rank);
   env.local_size = by.local_size.value_or(by.world_size);

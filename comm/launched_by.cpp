@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/node_list.h"
+#include "base/port_text.h"
 #include "base/printable.h"
 #include "base/slurm_step.h"
 #include "base/units.h"
@@ -53,6 +54,8 @@ class Reader {
     const auto value = text(name);
     if (!value) return std::nullopt;
     const auto number = parse_number<Number>(*value);
+    if (const std::string_view why = why_no_port(*value); !why.empty())
+      throw Error("environment variable {} {}", quote(name), why);
     if (!number || *number < least)
       throw Error("environment variable {}={} is not a number of at least {}", name,
                   shortened(*value), least);
@@ -98,6 +101,13 @@ int tasks_of_node(const Reader& reader) {
   return counts[static_cast<size_t>(node)];
 }
 
+// "RANK=0, WORLD_SIZE=2"
+std::string words_of(const Reader& reader, const Dialect& names) {
+  const std::string rank = reader.has(names.rank) ? reader.quote(names.rank) : "";
+  const std::string size = reader.has(names.size) ? reader.quote(names.size) : "";
+  return rank + (rank.empty() || size.empty() ? "" : ", ") + size;
+}
+
 void check_agree(const Reader& reader, const Dialect& names, const LaunchedBy& by) {
   if (by.rank >= by.world_size)
     throw Error("environment variable {} must be below {}", reader.quote(names.rank),
@@ -114,6 +124,7 @@ void check_agree(const Reader& reader, const Dialect& names, const LaunchedBy& b
 LaunchedBy by_slurm(const Reader& reader) {
   LaunchedBy by;
   by.launcher = kSlurm.launcher;
+  by.words = words_of(reader, kSlurm);
   by.rank = reader.number(kSlurm.rank, 0).value();
   by.world_size = reader.number(kSlurm.size, 1).value();
   by.local_rank = reader.number(kSlurm.local_rank, 0);
@@ -125,6 +136,7 @@ LaunchedBy by_slurm(const Reader& reader) {
 LaunchedBy in_dialect(const Reader& reader, const Dialect& dialect) {
   LaunchedBy by;
   by.launcher = dialect.launcher;
+  by.words = words_of(reader, dialect);
   by.rank = reader.number(dialect.rank, 0).value();
   by.world_size = reader.number(dialect.size, 1).value_or(1);
   by.local_rank = reader.number(dialect.local_rank, 0);
@@ -145,11 +157,19 @@ LaunchedBy in_dialect(const Reader& reader, const Dialect& dialect) {
 LaunchedBy by_kubeflow(const Reader& reader) {
   LaunchedBy by;
   by.launcher = kKubeflow.launcher;
-  if (const auto ranks = reader.text("PET_NPROC_PER_NODE"); ranks && *ranks != "1")
+  by.words = words_of(reader, kKubeflow);
+  const auto ask_for_launcher = [&](const char* name) {
     throw Error(
         "environment variable {} asks for a launcher of ranks: start `zeroth finetune ...` (or "
         "torchrun) as the pod's command, which reads it",
-        reader.quote("PET_NPROC_PER_NODE"));
+        reader.quote(name));
+  };
+  const auto nodes = reader.text(kKubeflow.size);
+  if (const auto ranks = reader.text("PET_NPROC_PER_NODE"); ranks && *ranks != "1")
+    ask_for_launcher("PET_NPROC_PER_NODE");
+  if (nodes && nodes->find(':') != std::string::npos) ask_for_launcher(kKubeflow.size);
+  if (nodes && *nodes != "1" && !reader.has(kKubeflow.rank) && reader.has("PET_RDZV_ENDPOINT"))
+    ask_for_launcher("PET_RDZV_ENDPOINT");
   by.rank = reader.number(kKubeflow.rank, 0).value_or(0);
   by.world_size = reader.number(kKubeflow.size, 1).value_or(1);
   by.local_rank = 0;
@@ -216,8 +236,8 @@ const std::vector<std::string>& launcher_variables() {
     std::vector<std::string> all = {"MASTER_ADDR",     "MASTER_PORT",         kLocalSizeOfTorchrun,
                                     "SLURM_NODEID",    "SLURM_JOB_ID",        "SLURM_JOB_NODELIST",
                                     "SLURM_STEP_ID",   "SLURM_STEP_NODELIST", "PET_NPROC_PER_NODE",
-                                    "PET_MASTER_ADDR", "PET_MASTER_PORT",     kKubeflow.rank,
-                                    kKubeflow.size};
+                                    "PET_MASTER_ADDR", "PET_MASTER_PORT",     "PET_RDZV_ENDPOINT",
+                                    kKubeflow.rank,    kKubeflow.size};
     all.insert(all.end(), {kSlurm.rank, kSlurm.size, kSlurm.local_rank, kSlurm.local_size});
     for (const Dialect& dialect : kDialects)
       all.insert(all.end(), {dialect.rank, dialect.size, dialect.local_rank, dialect.local_size});

@@ -18,11 +18,13 @@
 #include "base/error.h"
 #include "base/memory_file.h"
 #include "base/process_limits.h"
+#include "base/slow_wait.h"
 #include "comm/agree_round.h"
 #include "comm/call.h"
 #include "comm/host_address.h"
 #include "comm/signed_store.h"
 #include "comm/time_limit.h"
+#include "comm/waiting_store.h"
 
 namespace zeroth::comm {
 namespace {
@@ -116,10 +118,14 @@ bool is_open(const std::string& address, int port) {
 }
 
 // Most ranks come before rank 0 listens, and c10d then waits a second before it tries again.
-void wait_until_open(const std::string& address, int port, std::chrono::milliseconds limit) {
-  for (RunningTime time; !is_open(address, port); std::this_thread::sleep_for(kOftenEnough)) {
+void wait_until_open(const RankEnv& env, const std::string& address) {
+  SlowWait slow;
+  for (RunningTime time; !is_open(address, env.master_port);
+       std::this_thread::sleep_for(kOftenEnough)) {
     const auto waited = time.passed();
-    if (waited >= limit) throw Error("nobody listens there: {}", time_limit_text(waited));
+    if (slow.due(waited))
+      say_that_it_waits(waiting_text(env, "rank 0, which does not listen yet", waited));
+    if (waited >= env.timeout) throw Error("nobody listens there: {}", time_limit_text(waited));
   }
 }
 
@@ -147,13 +153,18 @@ class WithoutWarnings {
 
 StorePtr connect(const RankEnv& env) {
   const std::string address = address_of_store(env);
-  if (env.rank != 0 && !env.agent_store) wait_until_open(address, env.master_port, env.timeout);
+  if (env.rank != 0 && !env.agent_store) wait_until_open(env, address);
   const auto make = [address, options = tcp_options(env, address)]() -> StorePtr {
     const WithoutWarnings quiet;
     return c10::make_intrusive<c10d::TCPStore>(address, options);
   };
   return within(env.timeout + kGrace,
-                "something listens there, but it does not answer as the store of a run", make);
+                "something listens there, but it does not answer as the store of a run", make,
+                [&, slow = SlowWait()](std::chrono::milliseconds waited) mutable {
+                  if (slow.due(waited))
+                    say_that_it_waits(waiting_text(
+                        env, "an answer of the store of the run, where something listens", waited));
+                });
 }
 
 Rendezvous at_port(const RankEnv& env) {
@@ -169,7 +180,10 @@ Rendezvous at_port(const RankEnv& env) {
 }
 
 AgreedRound agree(const RankEnv& env, const StorePtr& store) {
-  const RoundMember me{env.rank, env.world_size, env.round.number};
+  const RoundMember me{env.rank, env.world_size, env.round.number,
+                       [env](const std::string& missing, std::chrono::milliseconds waited) {
+                         say_that_it_waits(waiting_text(env, missing, waited));
+                       }};
   try {
     return within(2 * env.timeout + kGrace, "the store of the run has stopped answering",
                   [store, me, limit = env.timeout] { return agree_round(*store, me, limit); });
@@ -198,7 +212,7 @@ Met meet_in_round(const RankEnv& env) {
   } else {
     prefix += fmt::format("/{}", store->add(fmt::format("{}/{}", prefix, env.rank), 1));
   }
-  store = c10::make_intrusive<c10d::PrefixStore>(prefix, store);
+  store = make_waiting_store(c10::make_intrusive<c10d::PrefixStore>(prefix, store), env);
   return met;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <future>
 #include <string>
 #include <thread>
@@ -41,15 +42,18 @@ inline std::string time_limit_text(std::chrono::milliseconds waited) {
 
 // For waits that have no end of their own: what `work` returns or throws; an Error with `late` and
 // the seconds when it is not over after `limit`, which stands still while the process is suspended.
-// Then its thread stays behind, so `work` must own all that it uses.
+// Then its thread stays behind, so `work` must own all that it uses. `glance` is called again and
+// again meanwhile, with the time that has passed.
 template <typename Work>
-auto within(std::chrono::milliseconds limit, const std::string& late, Work work) {
+auto within(std::chrono::milliseconds limit, const std::string& late, Work work,
+            const std::function<void(std::chrono::milliseconds waited)>& glance = {}) {
   std::packaged_task<decltype(work())()> task(std::move(work));
   auto result = task.get_future();
   std::thread thread(std::move(task));
   RunningTime time;
   while (result.wait_for(std::min(kGlance, limit)) != std::future_status::ready) {
     const auto waited = time.passed();
+    if (glance) glance(waited);
     if (waited < limit) continue;
     thread.detach();
     throw Error("{}: {}", late, time_limit_text(waited));

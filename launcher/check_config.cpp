@@ -36,6 +36,8 @@ Arguments parse(std::vector<std::string> words) {
                "Names that DeepSpeed would ignore are errors, too");
   app.add_flag("--accept-uncompressed", arguments.flags.accept_uncompressed,
                "As for finetune: 1-bit optimizers may run without compression");
+  if (const auto empty = empty_values(words, {}); !empty.empty())
+    throw UsageError("check-config: {} (zeroth check-config --help)", listed(empty));
   std::reverse(words.begin(), words.end());  // the order that CLI11 takes
   try {
     app.parse(words);

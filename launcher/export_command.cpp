@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/complaints.h"
 #include "base/flag_words.h"
 #include "base/printable.h"
 #include "base/units.h"
@@ -48,9 +49,12 @@ std::string export_command(const std::vector<std::string>& words) {
   app.add_option("OUT", to, "The model's folder: new or empty")->required();
   app.add_option("--dtype", dtype, "fp32 (default), bf16 or fp16")->option_text("DTYPE");
   app.add_flag("--overwrite", request.overwrite, "Replace the model that stands in OUT");
-  std::vector<std::string> reversed(words.rbegin(), words.rend());  // the order that CLI11 takes
+  std::vector<std::string> given = words;
+  if (const auto empty = empty_values(given, {}); !empty.empty())
+    throw UsageError("export: {} (zeroth export --help)", listed(empty));
+  std::reverse(given.begin(), given.end());  // the order that CLI11 takes
   try {
-    app.parse(reversed);
+    app.parse(given);
   } catch (const CLI::CallForHelp&) {
     return app.help() + kHelp;
   } catch (const CLI::ParseError& error) {

@@ -8,6 +8,7 @@
 #include <boost/asio/signal_set.hpp>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <optional>
@@ -15,6 +16,7 @@
 #include <utility>
 
 #include "base/complaints.h"
+#include "base/empty_variables.h"
 #include "base/memory_file.h"
 #include "base/printable.h"
 #include "base/process_limits.h"
@@ -27,10 +29,12 @@
 #include "launcher/cluster/hosts_launch.h"
 #include "launcher/cluster/joining.h"
 #include "launcher/cluster/seal.h"
+#include "launcher/cluster/started_by.h"
 #include "launcher/export_command.h"
 #include "launcher/flags/cli.h"
 #include "launcher/machine/master_address.h"
 #include "launcher/report.h"
+#include "launcher/run/committed.h"
 #include "launcher/run/find_program.h"
 #include "launcher/run/job_files.h"
 #include "launcher/run/printing_command.h"
@@ -74,6 +78,7 @@ int agent(const std::vector<std::string>& arguments) {
 }
 
 int report() {
+  refuse_empty_variables(std::getenv);
   print_answer(format_report(make_report(own_folder(), LaunchEnvironment::from_process())));
   return 0;
 }
@@ -226,8 +231,12 @@ int run_ranks(const LaunchOptions& options, const Program& program, PlanRequest 
   std::optional<BetweenRounds> between;
   if (restarts > 0) between.emplace();
   while (true) {
+    const std::string saved = restarts > 0 ? newest_checkpoint(options.command) : "";
     JobOutcome outcome = run_round(options, program, request, rounds.current(), supervision);
     if (between && outcome.signal == 0) outcome.signal = between->signal();
+    if (outcome.end == JobEnd::kFailed && restarts > 0 &&
+        newest_checkpoint(options.command) != saved)
+      rounds.forgive();
     if (!rounds.go_on(outcome)) {
       const std::string why = rounds.why_no_more(outcome);
       if (!why.empty()) outcome.message += "\nzeroth: " + why;
@@ -287,12 +296,19 @@ int join(const LaunchOptions& options, const Placement& placement) {
   return 0;
 }
 
-int launch(const LaunchOptions& options, double launch_time) {
+int launch(LaunchOptions options, double launch_time) {
+  refuse_empty_variables(std::getenv);
   if (options.verbosity >= Verbosity::kWarnings && !options.warnings.empty())
     say("warning: " + listed(options.warnings));
   require_open_files(kOpenFiles);
-  if (!options.elastic.join.empty()) return join(options, {.join = options.elastic.join});
+  if (!options.elastic.join.empty()) {
+    refuse_nested(own_variables(), {});
+    return join(options, {.join = options.elastic.join});
+  }
   const PrintingCommand prints = printing_command(options.command);
+  if (!prints.one_rank && !options.hosts.no_ssh)
+    for (std::string& text : take_elastic_words(own_variables(), options.elastic))
+      options.notes.push_back(std::move(text));
   const Placement placement = prints.one_rank ? Placement{} : find_placement(options);
   note(options, placement);
   if (prints.output_is_all && standard_output_was_closed())

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/printable.h"
+#include "base/slow_wait.h"
 #include "base/standard_streams.h"
 #include "launcher/cluster/agent_lines.h"
 #include "launcher/cluster/connect.h"
@@ -40,6 +41,8 @@ class Agent final : public RanksListener {
         std::filesystem::path own_folder);
 
   int run(const Message& first);
+  // Says while it waits for ranks to start: nobody watches a host that has joined from elsewhere.
+  void say_that_it_waits();
 
   void on_look(const RanksLookedAt& seen) override;
   void on_signal(int /*signal*/) override {}  // of other processes: there are none
@@ -74,6 +77,9 @@ class Agent final : public RanksListener {
   std::filesystem::path own_folder_;
   boost::asio::signal_set signals_;
   RunningTimer timer_;
+  RunningTimer idle_timer_;
+  milliseconds idle_{0};
+  SlowWait slow_;
   AgentLines lines_;
   WatchedChannel launcher_;
   std::optional<HostJob> job_;
@@ -91,6 +97,7 @@ Agent::Agent(boost::asio::io_context& io, std::shared_ptr<Channel> channel, cons
       own_folder_(std::move(own_folder)),
       signals_(io, SIGINT, SIGTERM),
       timer_(io),
+      idle_timer_(io),
       lines_(io, [this](const Lines& lines) { launcher_.send(lines); }),
       launcher_(io, std::move(channel), kSilence,
                 {[this](const Message& message) {
@@ -103,6 +110,23 @@ int Agent::run(const Message& first) {
   tell(first);
   io_.run();
   return status_;
+}
+
+void Agent::say_that_it_waits() {
+  constexpr milliseconds kLook{1'000};
+  idle_timer_.start(kLook, [this, kLook] {
+    idle_ += kLook;
+    if (start_) {
+      idle_ = milliseconds(0);
+      slow_ = SlowWait();
+    } else if (slow_.due(idle_)) {
+      say(fmt::format(
+          "this host has joined and waits for the launcher to start ranks here: {} s by "
+          "now, for as long as the run goes on",
+          idle_.count() / 1000));
+    }
+    say_that_it_waits();
+  });
 }
 
 // Lines that came before stay before.
@@ -235,9 +259,10 @@ int run_agent(const AgentOptions& options, const std::filesystem::path& own_fold
   const FileDescriptor null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   ::dup2(null.get(), STDIN_FILENO);
   boost::asio::io_context io;
-  auto channel = connect_to_launcher(io, options.launcher, secret, options.patience);
-  return Agent(io, std::move(channel), secret, own_folder)
-      .run(options.join ? Message(*options.join) : Hello{ZEROTH_VERSION, options.node});
+  auto channel = connect_to_launcher(io, options.launcher, secret, options.patience, say);
+  Agent agent(io, std::move(channel), secret, own_folder);
+  if (options.join) agent.say_that_it_waits();
+  return agent.run(options.join ? Message(*options.join) : Hello{ZEROTH_VERSION, options.node});
 }
 
 }  // namespace zeroth::launcher

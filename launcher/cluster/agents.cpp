@@ -20,6 +20,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kStartersEnd{5'000}, kLetGo{1'000};
 constexpr int kMostRanks = 1 << 16;  // that a host may offer
+constexpr int kMostPort = 65'535;
 
 std::vector<std::string> names_of(const std::vector<HostSlots>& hosts) {
   std::vector<std::string> names;
@@ -43,7 +44,7 @@ Agents::Agents(boost::asio::io_context& io, const AgentsRequest& request,
       on_change_(std::move(on_change)),
       roll_(names_of(hosts_), ZEROTH_VERSION),
       starters_(io, names_of(hosts_), own_folder(),
-                {[this](const std::string& line) { request_.say(line); },
+                {[this](const std::string& line) { say_rarely(line); },
                  [this](const auto& ended, bool failed, const std::string& how) {
                    on_start_end(ended, failed, how);
                  }}) {}
@@ -74,10 +75,30 @@ void Agents::start() {
   start(before_left_ > 0 ? commands_.before : commands_.agents);
 }
 
+void Agents::say_rarely(const std::string& line) {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  if (const auto text =
+          repeated_.pass(line, std::chrono::duration_cast<std::chrono::milliseconds>(now)))
+    request_.say(*text);
+}
+
+int Agents::number_for(const HostSlots& host) {
+  const auto free = free_number_ ? free_number_(host.host) : std::nullopt;
+  if (!free) {
+    hosts_.push_back(host);
+    starters_.add_host(host.host);
+    return roll_.add(host.host);
+  }
+  hosts_.at(static_cast<size_t>(*free)) = host;
+  starters_.rename_host(*free, host.host);
+  roll_.renew(*free, host.host);
+  agents_.erase(*free);
+  lost_.erase(*free);
+  return *free;
+}
+
 int Agents::add(const HostSlots& host) {
-  const int node = roll_.add(host.host);
-  hosts_.push_back(host);
-  starters_.add_host(host.host);
+  const int node = number_for(host);
   for (const AgentCommand& command :
        request_.commands(hosts_, listener_->endpoints(), request_.secret).agents)
     if (command.hosts == std::vector<int>{node}) start({command});
@@ -142,6 +163,8 @@ void Agents::on_message(const std::shared_ptr<WatchedChannel>& agent, int& node,
   const auto* problems = std::get_if<Problems>(&message);
   if (node < 0 || (ready == nullptr && problems == nullptr))
     throw Error("it said what no agent says now");
+  if (ready != nullptr && (ready->master_port < 0 || ready->master_port > kMostPort))
+    throw Error("it offers port {}", ready->master_port);
   agent->excuse(false);
   if (ready != nullptr) roll_.on_ready(node, *ready);
   if (problems != nullptr) roll_.on_problems(node, *problems);
@@ -156,7 +179,7 @@ void Agents::on_hello(const std::shared_ptr<WatchedChannel>& agent, int& node, c
     watch(node);
     send_job(node);
   } else {
-    request_.say(fmt::format("warning: an agent is sent away: {}", refusal));
+    say_rarely(fmt::format("warning: an agent is sent away: {}", refusal));
     agent->close();
   }
   on_change_();
@@ -164,9 +187,7 @@ void Agents::on_hello(const std::shared_ptr<WatchedChannel>& agent, int& node, c
 
 void Agents::on_join(const std::shared_ptr<WatchedChannel>& agent, int& node, const Join& join) {
   if (!request_.join_port) throw Error("it joins, but this run takes no hosts in (--join-port)");
-  hosts_.push_back(offered(join));
-  starters_.add_host(hosts_.back().host);
-  on_hello(agent, node, {.version = join.version, .node = roll_.add(hosts_.back().host)});
+  on_hello(agent, node, {.version = join.version, .node = number_for(offered(join))});
 }
 
 void Agents::send_job(int node) {
@@ -183,10 +204,10 @@ void Agents::ask_again(int node) {
   send_job(node);
 }
 
-void Agents::lose(int node, const std::string& why) {
+void Agents::lose(int node, const std::string& why, int status) {
   if (is_there(node)) {
     agents_.at(node)->set_handlers({[](const Message&) {}, [](const std::string&) {}});
-    agents_.at(node)->send(LetGo{.status = 1, .why = why});  // upon which it closes
+    agents_.at(node)->send(LetGo{.status = status, .why = why});  // upon which it closes
     lost_.insert(node);
   }
   roll_.on_lost(node, why);

@@ -17,6 +17,7 @@
 #include "launcher/cluster/node_backend.h"
 #include "launcher/cluster/nodes.h"
 #include "launcher/cluster/own_addresses.h"
+#include "launcher/cluster/repeated_lines.h"
 #include "launcher/cluster/roll_call.h"
 #include "launcher/cluster/starters.h"
 #include "launcher/cluster/watched_channel.h"
@@ -36,7 +37,8 @@ struct AgentsRequest {
   std::string join_address = {};                // the same; empty: all of this machine's
 };
 
-// Hosts have numbers in the order in which they are added; one that comes again has a new one.
+// Hosts have numbers in the order in which they are added; one that comes again has a new one, or
+// one that `set_free_number` finds.
 // Callbacks run in the io_context's thread.
 class Agents {
  public:
@@ -48,6 +50,10 @@ class Agents {
 
   // Listens, and starts the agents of all hosts. Throws Error.
   void start();
+  // The number of a host of this name that is gone for good, which another one may get: what was
+  // tried again and again does not pile up. Nothing: there is none.
+  using FreeNumber = std::function<std::optional<int>(const std::string& name)>;
+  void set_free_number(FreeNumber find) { free_number_ = std::move(find); }
   // One more host, whose agent is started. The command that does it must be for this host alone.
   int add(const HostSlots& host);
   // Whether the host that came can still run its ranks is asked of its agent again.
@@ -67,13 +73,15 @@ class Agents {
   const std::shared_ptr<WatchedChannel>& agent(int node) const { return agents_.at(node); }
   bool is_there(int node) const;  // it has come, and its connection stands
   // It was lost while somebody else watched it, or it is not wanted any more.
-  void lose(int node, const std::string& why);
-  void give_up(const std::string& why);  // those that have not answered
+  void lose(int node, const std::string& why, int status = 1);  // the agent's
+  void give_up(const std::string& why);                         // those that have not answered
   void say(const std::string& line) const { request_.say(line); }
   // The same, unless nobody wants to hear of what is no warning.
   void note(const std::string& line) const {
     if (!request_.quiet) say(line);
   }
+  // A line that may come again and again: see RepeatedLines.
+  void say_rarely(const std::string& line);
   // The same line once in a run.
   void warn_once(const std::string& warning) {
     if (warned_.insert(warning).second) say("warning: " + warning);
@@ -96,6 +104,7 @@ class Agents {
 
  private:
   OwnAddresses own_addresses() const;
+  int number_for(const HostSlots& host);
   void start(const std::vector<AgentCommand>& commands);
   void watch(int node);
   void on_start_end(const std::vector<int>& hosts, bool failed, const std::string& how);
@@ -120,6 +129,8 @@ class Agents {
   std::map<int, std::shared_ptr<WatchedChannel>> agents_;
   std::set<int> lost_;  // whose agents have been told to end
   std::set<std::string> warned_;
+  FreeNumber free_number_;
+  RepeatedLines repeated_;
 };
 
 }  // namespace zeroth::launcher

@@ -8,10 +8,12 @@
 #include <map>
 
 #include "base/complaints.h"
+#include "base/empty_variables.h"
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/process_limits.h"
 #include "base/regular_file.h"
+#include "base/usage_error.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -24,7 +26,20 @@ constexpr std::string_view kOfLauncher[] = {
     "CROSS_SIZE", "MASTER_ADDR",       "MASTER_PORT", "ZEROTH_MEETING", "ZEROTH_LAUNCH_TIME",
     "ZEROTH_JOB", "ZEROTH_SHARE_GPUS", "ZEROTH_TTY",  "ZEROTH_COLUMNS"};
 constexpr std::string_view kOfOneHost = "ZEROTH_HOST_ID";
-constexpr std::string_view kSecrets[] = {"PASSWORD", "TOKEN", "SECRET", "KEY"};
+// A name that has one of these anywhere, in any case, sounds like a secret,
+constexpr std::string_view kSecretParts[] = {"PASSW",  "PASSPHRASE", "PASSCODE", "PWD",
+                                             "SECRET", "CREDENTIAL", "CREDS",    "TOKEN",
+                                             "AUTH",   "BEARER",     "COOKIE",   "KEY"};
+// and so does one that has one of these as a word.
+constexpr std::string_view kSecretWords[] = {"PASS", "PW", "CRED", "JWT"};
+// Words that have such a part by accident.
+constexpr std::string_view kHarmlessParts[] = {
+    "TOKENIZ",  "AUTHOR", "KEYBOARD", "KEYWORD", "KEYPOINT", "KEYFRAME", "KEYRING", "KEYNOTE",
+    "KEYSTROK", "MONKEY", "DONKEY",   "TURKEY",  "HOCKEY",   "JOCKEY",   "WHISKEY", "IB_PKEY"};
+constexpr std::string_view kNotHarmless[] = {"AUTHORIZ", "AUTHORIS"};  // which begin with AUTHOR
+// Beside one of these TOKENS and KEYS are things to count.
+constexpr std::string_view kCountingWords[] = {
+    "MAX", "MIN", "NUM", "N", "NEW", "COUNT", "TOTAL", "PER", "LIMIT", "LENGTH", "BUDGET", "BATCH"};
 
 template <size_t N>
 bool is_one_of(std::string_view name, const std::string_view (&list)[N]) {
@@ -40,14 +55,63 @@ bool has_prefix(std::string_view name) {
                      [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
-// By the words between its underscores.
-bool sounds_secret(std::string_view name) {
-  while (true) {
-    const size_t end = std::min(name.find('_'), name.size());
-    if (is_one_of(name.substr(0, end), kSecrets)) return true;
-    if (end == name.size()) return false;
-    name.remove_prefix(end + 1);
+std::string in_upper_case(std::string_view text) {
+  std::string upper(text);
+  for (char& c : upper)
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  return upper;
+}
+
+bool is_letter_or_digit(char c) {
+  return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+}
+
+std::vector<std::string> words_of(std::string_view name) {
+  std::vector<std::string> words(1);
+  for (const char c : name)
+    if (is_letter_or_digit(c))
+      words.back() += c;
+    else if (!words.back().empty())
+      words.emplace_back();
+  return words;
+}
+
+bool is_count_of(std::string_view word, std::string_view things) {
+  if (!word.ends_with(things)) return false;
+  word.remove_suffix(things.size());
+  return word == "MAX" || word == "MIN" || word == "NUM";
+}
+
+// `name` in upper case without the words that only contain a part that sounds like a secret.
+std::string without_harmless_words(std::string name) {
+  const std::vector<std::string> words = words_of(name);
+  const bool counts = std::any_of(words.begin(), words.end(), [](const std::string& word) {
+    return is_one_of(word, kCountingWords);
+  });
+  for (const std::string& word : words) {
+    const bool is_count = (counts && (word == "TOKENS" || word == "KEYS")) ||
+                          is_count_of(word, "TOKENS") || is_count_of(word, "KEYS");
+    if (is_count) name.replace(name.find(word), word.size(), "#");
   }
+  for (const std::string_view part : kHarmlessParts) {
+    for (size_t at = 0; (at = name.find(part, at)) != std::string::npos; ++at) {
+      const std::string_view rest = std::string_view(name).substr(at);
+      const bool is_other =
+          std::any_of(std::begin(kNotHarmless), std::end(kNotHarmless),
+                      [&](std::string_view other) { return rest.starts_with(other); });
+      if (!is_other) name.replace(at, part.size(), "#");
+    }
+  }
+  return name;
+}
+
+bool sounds_secret(std::string_view name) {
+  const std::string rest = without_harmless_words(in_upper_case(name));
+  const std::vector<std::string> words = words_of(rest);
+  return std::any_of(std::begin(kSecretParts), std::end(kSecretParts),
+                     [&](std::string_view part) { return rest.find(part) != rest.npos; }) ||
+         std::any_of(words.begin(), words.end(),
+                     [](const std::string& word) { return is_one_of(word, kSecretWords); });
 }
 
 bool is_name(std::string_view text) {
@@ -76,6 +140,8 @@ std::string complaint_about(std::string_view line, std::string_view name) {
     return fmt::format("{} is a secret, which hosts get by a way of its own; leave it out", name);
   if (is_one_of(name, kOfLauncher))
     return fmt::format("{} is set for each rank by zeroth itself; leave it out", name);
+  if (name.size() + 1 == line.size() && must_not_be_empty(name))
+    return fmt::format("{} has no value", name);
   return "";
 }
 
@@ -87,15 +153,16 @@ std::optional<Variables> read_file_in(const std::filesystem::path& folder,
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) {
     if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
-    throw Error("{}: {}", shortened(path.string()), system_reason(errno));
+    throw UsageError("{}: {}", shortened(path.string()), system_reason(errno));
   }
   if (status.st_uid != ::geteuid() && status.st_uid != 0)
-    throw Error("{}: it belongs to user {}, expected {} or root", path.string(), status.st_uid,
-                ::geteuid());
+    throw UsageError("{}: it belongs to user {}, expected {} or root", shortened(path.string()),
+                     status.st_uid, ::geteuid());
   if ((status.st_mode & S_IWOTH) != 0)
-    throw Error("{}: every user may write it (mode {:03o}); chmod o-w", path.string(),
-                status.st_mode & 0777);
-  return parse_environment_file(read_file(path, kMostEnvironmentFileBytes), path.string());
+    throw UsageError("{}: every user may write it (mode {:03o}); chmod o-w",
+                     shortened(path.string()), status.st_mode & 0777);
+  return parse_environment_file(
+      as_usage([&] { return read_file(path, kMostEnvironmentFileBytes); }), path.string());
 }
 
 }  // namespace
@@ -140,7 +207,7 @@ Variables parse_environment_file(std::string_view text, const std::string& name)
     }
     variables.emplace_back(key, line.substr(key.size() + 1));
   }
-  if (!complaints.empty()) throw Error("{}", listed(complaints));
+  if (!complaints.empty()) throw UsageError("{}", listed(complaints));
   return variables;
 }
 
@@ -177,8 +244,8 @@ Variables carried_environment(const Variables& own,
     found = true;
   }
   if (!found && given != nullptr && !given->empty())
-    throw Error("DS_ENV_FILE is '{}', but there is no such file in the home folder or here",
-                shortened(name));
+    throw UsageError("DS_ENV_FILE is '{}', but there is no such file in the home folder or here",
+                     shortened(name));
   return carried;
 }
 

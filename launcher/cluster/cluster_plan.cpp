@@ -141,6 +141,7 @@ Placement by_others(const LaunchOptions& options, const std::vector<HostSlots>& 
   placement.master_addr = by.master_addr;
   placement.master_port = by.master_port;
   placement.num_ranks = by.ranks_per_node;
+  placement.min_nodes = by.min_nodes;
   if (hosts.empty()) {
     placement.part = {.host = node, .num_hosts = by.num_nodes};
   } else {
@@ -228,7 +229,9 @@ Placement place_fixed(const LaunchOptions& options, const Surroundings& surround
   std::vector<HostSlots> hosts;
   if (has_hostfile) hosts = choose_hosts(surroundings.hostfile, options);
   std::optional<StartedBy> others;
-  if (!flags.no_ssh) others = started_by(surroundings.variables, flags.num_nodes, has_hostfile);
+  if (!flags.no_ssh)
+    others = started_by(surroundings.variables, flags.num_nodes, has_hostfile,
+                        surroundings.is_this_machine);
   if (others && others->num_nodes > 1) return by_others(options, hosts, *others);
   if (!has_hostfile) {
     Placement placement = without_hostfile(options);
@@ -246,6 +249,7 @@ Placement place_fixed(const LaunchOptions& options, const Surroundings& surround
 }  // namespace
 
 Placement place_ranks(const LaunchOptions& options, const Surroundings& surroundings) {
+  refuse_nested(surroundings.variables, options.hosts);
   Placement placement = place_fixed(options, surroundings);
   make_elastic(placement, options);
   return placement;

@@ -37,6 +37,7 @@ struct Placement {
   std::string join = {};                    // ADDRESS:PORT of the run to which this machine goes
   std::vector<int> slots = {};              // of this machine by the hostfile; empty: there is none
   HostPart part = {};                       // which ranks these are; with_ranks() completes it
+  std::optional<int> min_nodes = {};        // of all nodes, where some may not be there yet
   std::optional<int> num_ranks = {};        // as --num_gpus, by the word of who started zeroth
   std::optional<std::string> master_addr = {};  // for want of --master_addr, likewise
   std::optional<int> master_port = {};

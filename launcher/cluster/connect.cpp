@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "base/slow_wait.h"
 #include "base/units.h"
 
 namespace zeroth::launcher {
@@ -135,9 +136,12 @@ class Attempt {
 
 std::shared_ptr<Channel> connect_to_launcher(boost::asio::io_context& io,
                                              const std::string& endpoints, const HmacKey& secret,
-                                             milliseconds limit) {
+                                             milliseconds limit,
+                                             const std::function<void(const std::string&)>& say) {
   const std::vector<Endpoint> all = parse_endpoints(endpoints);
-  const auto end = std::chrono::steady_clock::now() + limit;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto end = begin + limit;
+  SlowWait slow;
   while (true) {
     std::vector<std::string> reasons;
     for (const Endpoint& endpoint : all) {
@@ -148,8 +152,13 @@ std::shared_ptr<Channel> connect_to_launcher(boost::asio::io_context& io,
       if (channel) return channel;
       reasons.push_back(fmt::format("{}: {}", endpoint.text, reason));
     }
-    if (std::chrono::steady_clock::now() >= end)
-      throw Error("the launcher cannot be reached: {}", fmt::join(reasons, "; "));
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= end) throw Error("the launcher cannot be reached: {}", fmt::join(reasons, "; "));
+    const auto waited = std::chrono::duration_cast<milliseconds>(now - begin);
+    if (say && slow.due(waited))
+      say(fmt::format(
+          "the launcher cannot be reached yet: {}; trying again, {} s by now, up to {} s",
+          fmt::join(reasons, "; "), waited.count() / 1000, limit.count() / 1000));
     std::this_thread::sleep_for(kPause);
   }
 }

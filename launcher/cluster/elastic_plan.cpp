@@ -65,7 +65,7 @@ void begin_here(Placement& placement, const LaunchOptions& options) {
   plan.elastic =
       HostRange{options.elastic.hosts->min, limit_of(*options.elastic.hosts, part.num_hosts)};
   plan.join_port = port;
-  plan.joiners = part.num_hosts - 1;
+  plan.joiners = placement.min_nodes.value_or(part.num_hosts) - 1;
   plan.join_address = address;
   placement.cluster = std::move(plan);
 }

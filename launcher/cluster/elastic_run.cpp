@@ -16,7 +16,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/slow_wait.h"
 #include "base/units.h"
+#include "launcher/cluster/elastic_words.h"
 #include "launcher/cluster/host_round.h"
 #include "launcher/cluster/host_watch.h"
 #include "launcher/cluster/turnout.h"
@@ -45,10 +47,14 @@ class ElasticRun {
   void check_first_round() const;
   JobOutcome run_round();
   void regroup();
+  bool on_leaving(const std::vector<int>& nodes, int signal);
+  void drop_leaving();
+  std::optional<int> free_number(const std::string& name);
 
   void tick();
   void give_up_silent();
-  void say_that_it_waits();
+  void note_there();
+  void say_that_it_waits(bool enough);
   void look_for_hosts();
   void drop_unable();
   std::vector<int> usable() const;
@@ -67,10 +73,12 @@ class ElasticRun {
   HostWatch watch_;
   Rounds rounds_;
   milliseconds waited_{0}, since_enough_{0}, since_look_{0};
-  bool told_to_wait_ = false;
+  SlowWait slow_;
   std::optional<NextStep> step_;  // of the hosts that are waited for; empty: ranks run
   std::unique_ptr<HostRound> round_;
-  std::string came_;                         // the hosts for which the round is ended
+  std::string why_regrouped_;                // why the round is ended that ranks could go on with
+  std::map<int, int> leaving_;               // hosts that were sent a signal, and which
+  std::string saved_;                        // the newest checkpoint when the round began
   std::map<std::string, std::string> told_;  // what is wrong, by the host's name
   std::set<int> told_of_;                    // the same, by its number
   std::map<int, milliseconds> silent_for_;   // hosts that have not answered yet
@@ -84,7 +92,9 @@ ElasticRun::ElasticRun(const HostsLaunch& launch)
       timer_(io_),
       agents_(io_, launch.agents, launch.hosts, [this] { consider(); }),
       watch_(launch.hosts, plan_.try_again),
-      rounds_(make_run_id(), plan_.max_restarts) {}
+      rounds_(make_run_id(), plan_.max_restarts) {
+  agents_.set_free_number([this](const std::string& name) { return free_number(name); });
+}
 
 JobOutcome ElasticRun::run() {
   wait_for_signals();
@@ -113,20 +123,22 @@ JobOutcome ElasticRun::go_through_rounds() {
   while (gather()) {
     JobOutcome outcome = run_round();
     if (signal_ != 0 && outcome.end == JobEnd::kRegrouped) return stopped();
-    if (!rounds_.go_on(outcome, outcome.end == JobEnd::kRegrouped ? came_ : "")) {
+    if (plan_.newest_checkpoint && plan_.newest_checkpoint() != saved_) rounds_.forgive();
+    if (!rounds_.go_on(outcome, outcome.end == JobEnd::kRegrouped ? why_regrouped_ : "")) {
       const std::string why = rounds_.why_no_more(outcome);
       if (!why.empty()) outcome.message += "\nzeroth: " + why;
       return outcome;
     }
     if (!outcome.message.empty()) launch_.tell(outcome.message);
-    came_.clear();
+    why_regrouped_.clear();
   }
   return signal_ != 0 ? stopped() : too_few();
 }
 
 bool ElasticRun::gather() {
   step_ = NextStep::kWait;
-  told_to_wait_ = false;
+  slow_ = SlowWait(kQuiet);
+  drop_leaving();
   waited_ = since_enough_ = milliseconds(0);
   io_.restart();
   if (rounds_.current().number > 0) ask_all();
@@ -180,7 +192,7 @@ void ElasticRun::drop_unable() {
     if (problems.empty() || !told_of_.insert(node).second) continue;
     const std::string text = fmt::format("{}", fmt::join(problems, "; "));
     if (std::exchange(told_[roll.name(node)], text) != text)
-      agents_.say(fmt::format("host {} takes no part: {}", roll.name(node), text));
+      agents_.say_rarely(fmt::format("host {} takes no part: {}", roll.name(node), text));
     if (agents_.is_there(node)) agents_.lose(node, text);
   }
 }
@@ -211,13 +223,22 @@ Turnout ElasticRun::turnout() const {
 
 std::vector<int> ElasticRun::with_ranks() const {
   std::vector<int> nodes = usable();
+  const auto is_restless = [this](int node) {
+    return watch_.is_restless(agents_.host(node).host) &&
+           !watch_.has_stayed(agents_.host(node).host, plan_.stay);
+  };
+  const auto steady = std::ssize(nodes) - std::count_if(nodes.begin(), nodes.end(), is_restless);
+  if (steady >= plan_.hosts.min) std::erase_if(nodes, is_restless);
   nodes.resize(std::min(nodes.size(), static_cast<size_t>(plan_.hosts.max)));
   return nodes;
 }
 
 JobOutcome ElasticRun::run_round() {
   const Round& current = rounds_.current();
-  round_ = std::make_unique<HostRound>(io_, launch_, agents_, with_ranks(), current);
+  round_ = std::make_unique<HostRound>(
+      io_, launch_, agents_, with_ranks(), current,
+      [this](const std::vector<int>& nodes, int signal) { return on_leaving(nodes, signal); });
+  if (plan_.newest_checkpoint) saved_ = plan_.newest_checkpoint();
   if (current.number > 0)
     agents_.note(fmt::format("round {} on {} with {} ({})", current.number,
                              counted(std::ssize(round_->nodes()), "host"),
@@ -231,15 +252,56 @@ JobOutcome ElasticRun::run_round() {
 }
 
 void ElasticRun::regroup() {
-  if (!came_.empty() || signal_ != 0) return;
+  if (!why_regrouped_.empty() || signal_ != 0) return;
   std::vector<std::string> names;
   for (const int node : with_ranks()) {
-    if (!round_->has(node)) names.push_back(agents_.host(node).host);
+    const std::string& name = agents_.host(node).host;
+    if (!round_->has(node) && watch_.has_stayed(name, plan_.stay)) names.push_back(name);
   }
   if (names.empty() || std::ssize(round_->nodes()) >= plan_.hosts.max) return;
-  came_ = fmt::format("host{} {} ha{} come", names.size() > 1 ? "s" : "", fmt::join(names, ", "),
-                      names.size() > 1 ? "ve" : "s");
-  round_->regroup(came_ + ": the ranks save, and start again with it");
+  why_regrouped_ = have_come(names);
+  round_->regroup(why_regrouped_ + ": the ranks save, and start again with it");
+}
+
+bool ElasticRun::on_leaving(const std::vector<int>& nodes, int signal) {
+  const auto stays = [&](int node) {
+    return leaving_.count(node) == 0 && std::count(nodes.begin(), nodes.end(), node) == 0;
+  };
+  const std::vector<int> all = usable();
+  if (std::count_if(all.begin(), all.end(), stays) < plan_.hosts.min) return false;
+  std::vector<std::string> names;
+  for (const int node : nodes) {
+    leaving_[node] = signal;
+    names.push_back(agents_.host(node).host);
+  }
+  const std::string why = were_sent(names, signal);
+  if (!why_regrouped_.empty()) {
+    agents_.note(why + ": the run goes on without it");
+  } else {
+    why_regrouped_ = why;
+    round_->regroup(why + ", no other: the ranks save, and start again without it");
+  }
+  return true;
+}
+
+void ElasticRun::drop_leaving() {
+  for (const auto& [node, signal] : std::exchange(leaving_, {})) {
+    told_of_.insert(node);
+    agents_.lose(node, "it was sent " + signal_name(signal), 128 + signal);
+  }
+}
+
+// Of hosts that were added later: one that is gone, and has no ranks.
+std::optional<int> ElasticRun::free_number(const std::string& name) {
+  for (int node = static_cast<int>(launch_.hosts.size()); node < agents_.roll().num_hosts();
+       ++node) {
+    if (agents_.host(node).host != name || agents_.is_there(node)) continue;
+    if (!agents_.roll().has_answered(node) || (round_ && round_->has(node))) continue;
+    told_of_.erase(node);
+    silent_for_.erase(node);
+    return node;
+  }
+  return std::nullopt;
 }
 
 void ElasticRun::tick() {
@@ -250,7 +312,8 @@ void ElasticRun::tick() {
     waited_ += kTick;
     since_enough_ = enough ? since_enough_ + kTick : milliseconds(0);
     since_look_ += kTick;
-    if (step_ && !enough && waited_ >= kQuiet) say_that_it_waits();
+    note_there();
+    if (step_ && slow_.due(waited_)) say_that_it_waits(enough);
     if (since_look_ >= plan_.look_again) look_for_hosts();
     consider();
   });
@@ -266,11 +329,19 @@ void ElasticRun::give_up_silent() {
   }
 }
 
-void ElasticRun::say_that_it_waits() {
-  if (std::exchange(told_to_wait_, true)) return;
-  agents_.note(fmt::format("{} of at least {} are there: the run waits up to {} s for more",
-                           counted(std::ssize(usable()), "host"), plan_.hosts.min,
-                           plan_.wait.count() / 1000));
+void ElasticRun::note_there() {
+  std::set<std::string> names;
+  for (const int node : usable()) names.insert(agents_.host(node).host);
+  watch_.note_there(kTick, names);
+}
+
+void ElasticRun::say_that_it_waits(bool enough) {
+  const milliseconds last_call = rounds_.current().number == 0 ? plan_.last_call : plan_.next_call;
+  std::vector<std::string> silent;
+  for (int node = 0; node < agents_.roll().num_hosts(); ++node)
+    if (!agents_.roll().has_answered(node)) silent.push_back(agents_.roll().name(node));
+  agents_.note(
+      waits_for_more(usable().size(), plan_.hosts.min, enough ? last_call : plan_.wait, silent));
 }
 
 // Hosts that came to the hostfile, and those that are not there any more.
@@ -296,16 +367,9 @@ void ElasticRun::look_for_hosts() {
 JobOutcome ElasticRun::too_few() const {
   std::vector<std::string> there;
   for (const int node : usable()) there.push_back(agents_.host(node).host);
-  return {
-      .status = plan_.requeue_code,
-      .message = fmt::format(
-          "{} after {} s, at least {} must be there (--elastic): what is saved stands, start "
-          "the run again (exit code {})",
-          there.empty() ? "no host is there"
-                        : fmt::format("only {} ({}) is there", counted(std::ssize(there), "host"),
-                                      fmt::join(there, ", ")),
-          plan_.wait.count() / 1000, plan_.hosts.min, plan_.requeue_code),
-      .end = JobEnd::kFailed};
+  return {.status = plan_.requeue_code,
+          .message = too_few_hosts(there, plan_.hosts.min, plan_.wait, plan_.requeue_code),
+          .end = JobEnd::kFailed};
 }
 
 JobOutcome ElasticRun::stopped() const {

@@ -3,9 +3,14 @@
 #include <csignal>
 
 #include "base/units.h"
-#include "launcher/run/running_timer.h"
 
 namespace zeroth::launcher {
+
+namespace {
+
+constexpr std::chrono::milliseconds kTick{200};
+
+}  // namespace
 
 GatheringStopped::GatheringStopped(int signal)
     : Error("stopped by {}", signal_name(signal)), signal_(signal) {}
@@ -15,12 +20,14 @@ Gathering::Gathering(boost::asio::io_context& io, const AgentsRequest& request,
     : io_(io),
       signals_(io, SIGINT, SIGTERM),
       agents_(io, request, hosts, [this] { check(); }),
-      limit_(limit) {}
+      limit_(limit),
+      ticks_(io) {}
 
 Agents& Gathering::run() {
   agents_.start();
   RunningTimer timer(io_);
   timer.start(limit_, [this] { agents_.give_up(no_answer_within(limit_)); });
+  tick();
   int stopped_by = 0;
   signals_.async_wait([&](boost::system::error_code error, int signal) {
     if (error) return;
@@ -31,6 +38,7 @@ Agents& Gathering::run() {
   io_.run();
   io_.restart();
   timer.cancel();
+  ticks_.cancel();
   signals_.cancel();
   signals_.clear();
   agents_.only_show_lines();
@@ -45,6 +53,14 @@ Agents& Gathering::run() {
   }
   agents_.close_unknown();
   return agents_;
+}
+
+void Gathering::tick() {
+  ticks_.start(kTick, [this] {
+    waited_ += kTick;
+    if (slow_.due(waited_)) agents_.note(agents_.roll().waiting_text(waited_, limit_));
+    tick();
+  });
 }
 
 void Gathering::check() {

@@ -6,7 +6,9 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "base/slow_wait.h"
 #include "launcher/cluster/agents.h"
+#include "launcher/run/running_timer.h"
 
 namespace zeroth::launcher {
 
@@ -32,11 +34,15 @@ class Gathering {
 
  private:
   void check();
+  void tick();
 
   boost::asio::io_context& io_;
   boost::asio::signal_set signals_;  // before anybody can be reached
   Agents agents_;
   std::chrono::milliseconds limit_;
+  RunningTimer ticks_;
+  std::chrono::milliseconds waited_{0};
+  SlowWait slow_;
 };
 
 }  // namespace zeroth::launcher

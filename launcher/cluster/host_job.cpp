@@ -28,6 +28,7 @@ HostJob::HostJob(const RemoteJob& job, std::filesystem::path own_folder)
   options_.bind_cores = job_.bind_cores;
   options_.bind_core_list = job_.bind_core_list;
   options_.share_gpus = job_.share_gpus;
+  options_.oversubscribe = job_.oversubscribe;
 }
 
 template <typename Step>

@@ -4,19 +4,20 @@
 
 #include <utility>
 
+#include "base/complaints.h"
 #include "launcher/cluster/own_addresses.h"
 #include "launcher/machine/machine.h"
 
 namespace zeroth::launcher {
 
 HostRound::HostRound(boost::asio::io_context& io, const HostsLaunch& launch, Agents& agents,
-                     std::vector<int> nodes, const Round& round)
+                     std::vector<int> nodes, const Round& round, const OnLeaving& on_leaving)
     : launch_(launch),
       agents_(agents),
       nodes_(std::move(nodes)),
       round_(round),
       hosts_(with_ranks()),
-      ranks_(io, hosts_, launch.elastic.has_value()) {
+      ranks_(io, hosts_, launch.elastic.has_value(), by_node(on_leaving)) {
   JobShellOptions options = launch.shell;
   options.first_rank = 0;
   options.num_ranks = options.world_size = num_ranks();
@@ -33,14 +34,19 @@ int HostRound::num_ranks() const {
 }
 
 JobOutcome HostRound::run() {
-  for (const int node : nodes_)
-    for (const std::string& note : agents_.roll().ready(node).notes)
-      if (round_.number == 0)
-        agents_.note(fmt::format("host {}: {}", agents_.host(node).host, note));
+  if (round_.number == 0) tell_notes();
   for (const std::string& text : agents_.roll().one_machine(nodes_)) agents_.warn_once(text);
   agents_.set_say([this](const std::string& line) { shell_->say(line); });
   ranks_.start(make_starts(), *shell_);
   return shell_->run();
+}
+
+void HostRound::tell_notes() const {
+  for (const int node : nodes_) {
+    const std::vector<std::string>& notes = agents_.roll().ready(node).notes;
+    for (size_t i = 0; i < std::min(notes.size(), kMostComplaints); ++i)
+      agents_.note(fmt::format("host {}: {}", agents_.host(node).host, notes[i]));
+  }
 }
 
 std::vector<RemoteHost> HostRound::with_ranks() const {
@@ -53,6 +59,15 @@ std::vector<RemoteHost> HostRound::with_ranks() const {
     first_rank += num_ranks;
   }
   return hosts;
+}
+
+RemoteRanks::OnLeaving HostRound::by_node(const OnLeaving& on_leaving) const {
+  if (!on_leaving) return {};
+  return [this, on_leaving](const std::vector<size_t>& hosts, int signal) {
+    std::vector<int> nodes;
+    for (const size_t host : hosts) nodes.push_back(nodes_.at(host));
+    return on_leaving(nodes, signal);
+  };
 }
 
 std::vector<Start> HostRound::make_starts() const {

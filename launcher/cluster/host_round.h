@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,9 +17,13 @@ namespace zeroth::launcher {
 
 class HostRound {
  public:
-  // `nodes`: hosts that are ready, in the order of their ranks.
+  // These nodes alone were sent a signal; returns whether the run can go on without them.
+  using OnLeaving = std::function<bool(const std::vector<int>& nodes, int signal)>;
+
+  // `nodes`: hosts that are ready, in the order of their ranks. `on_leaving` may be empty: then a
+  // signal to one of them means the job.
   HostRound(boost::asio::io_context& io, const HostsLaunch& launch, Agents& agents,
-            std::vector<int> nodes, const Round& round);
+            std::vector<int> nodes, const Round& round, const OnLeaving& on_leaving = {});
   ~HostRound();
   HostRound(const HostRound&) = delete;
   HostRound& operator=(const HostRound&) = delete;
@@ -36,7 +41,9 @@ class HostRound {
   int num_ranks() const;
 
  private:
+  void tell_notes() const;  // of the hosts
   std::vector<RemoteHost> with_ranks() const;
+  RemoteRanks::OnLeaving by_node(const OnLeaving& on_leaving) const;
   std::vector<Start> make_starts() const;
   std::string find_master() const;
 

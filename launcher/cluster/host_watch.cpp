@@ -7,6 +7,19 @@ namespace zeroth::launcher {
 
 using std::chrono::milliseconds;
 
+namespace {
+
+constexpr int kMostDoublings = 4;
+constexpr int kLong = 10;  // times the pause between two tries
+constexpr int kRestless = 3;
+constexpr size_t kMostKnown = 10'000;  // hosts come by any name
+
+int doubled(int times) {
+  return 1 << std::clamp(times, 0, kMostDoublings);
+}
+
+}  // namespace
+
 HostWatch::HostWatch(const std::vector<HostSlots>& hosts, milliseconds try_again)
     : try_again_(try_again) {
   set_wanted(hosts);
@@ -15,7 +28,7 @@ HostWatch::HostWatch(const std::vector<HostSlots>& hosts, milliseconds try_again
 void HostWatch::set_wanted(const std::vector<HostSlots>& hosts) {
   for (const HostSlots& host : hosts)
     if (ever_.insert(host.host).second && !wanted_.empty())
-      missing_for_[host.host] = try_again_;  // new ones at once
+      known_[host.host].missing = try_again_;  // new ones at once
   wanted_ = hosts;
 }
 
@@ -36,19 +49,49 @@ void HostWatch::sort(std::vector<int>& nodes, const std::vector<HostSlots>& host
   std::sort(nodes.begin(), nodes.end(), [&](int a, int b) { return key(a) < key(b); });
 }
 
+void HostWatch::note_there(milliseconds passed, const std::set<std::string>& names) {
+  if (known_.size() > kMostKnown)
+    std::erase_if(known_, [](const auto& entry) { return !entry.second.is_there; });
+  for (auto& [name, host] : known_) host.is_there = host.is_there && names.count(name) > 0;
+  for (const std::string& name : names) {
+    Host& host = known_[name];
+    if (!std::exchange(host.is_there, true)) {
+      ++host.arrivals;
+      host.there = milliseconds(0);
+    }
+    host.there += passed;
+    if (host.there >= kLong * try_again_) host.arrivals = 0;
+  }
+}
+
+bool HostWatch::has_stayed(const std::string& name, milliseconds stay) const {
+  const auto found = known_.find(name);
+  if (found == known_.end() || !found->second.is_there) return false;
+  return found->second.there >= stay * doubled(found->second.arrivals - 1);
+}
+
+bool HostWatch::is_restless(const std::string& name) const {
+  const auto found = known_.find(name);
+  return found != known_.end() && found->second.arrivals >= kRestless;
+}
+
 std::vector<HostSlots> HostWatch::to_try(milliseconds passed,
                                          const std::function<bool(const HostSlots&)>& is_trying) {
   std::vector<HostSlots> found;
-  for (const HostSlots& host : wanted_) {
-    milliseconds& missing = missing_for_[host.host];
-    if (is_trying(host)) {
-      missing = milliseconds(0);
+  for (const HostSlots& wanted : wanted_) {
+    Host& host = known_[wanted.host];
+    if (is_trying(wanted)) {
+      host.missing = milliseconds(0);
+      host.busy += passed;
+      if (host.busy >= kLong * try_again_) host.tries = 0;
       continue;
     }
-    missing += passed;
-    if (missing < try_again_) continue;
-    missing = milliseconds(0);
-    found.push_back(host);
+    host.busy = milliseconds(0);
+    host.missing += passed;
+    if (host.missing < try_again_ * doubled(host.tries)) continue;
+    host.missing = milliseconds(0);
+    ++host.tries;
+    found.push_back(wanted);
   }
   return found;
 }

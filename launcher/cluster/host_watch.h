@@ -14,7 +14,8 @@ namespace zeroth::launcher {
 
 class HostWatch {
  public:
-  // `hosts`: those of the start, which are tried by whoever starts. `try_again`: between two tries.
+  // `hosts`: those of the start, which are tried by whoever starts. `try_again`: between the first
+  // two tries.
   HostWatch(const std::vector<HostSlots>& hosts, std::chrono::milliseconds try_again);
 
   // As the hostfile has them now. Those that no longer stand there get no ranks in the next round.
@@ -25,8 +26,17 @@ class HostWatch {
   // `hosts`: of all numbers.
   void sort(std::vector<int>& nodes, const std::vector<HostSlots>& hosts) const;
 
+  // Which hosts can run ranks now, by name, when `passed` has gone by since the last call.
+  void note_there(std::chrono::milliseconds passed, const std::set<std::string>& names);
+  // Whether a host has been there so long that it seems to stay: `stay`, and twice as long each
+  // time that it has come again, until it has stayed for long.
+  bool has_stayed(const std::string& name, std::chrono::milliseconds stay) const;
+  // It has come and gone more than once lately.
+  bool is_restless(const std::string& name) const;
+
   // Hosts to be tried now, when `passed` has gone by since the last call. `is_trying`: there
-  // already, or on its way.
+  // already, or on its way. The pause between two tries doubles up to 16 times the first one, until
+  // the host has stayed for long.
   std::vector<HostSlots> to_try(std::chrono::milliseconds passed,
                                 const std::function<bool(const HostSlots&)>& is_trying);
 
@@ -36,7 +46,14 @@ class HostWatch {
   std::vector<HostSlots> wanted_;
   std::set<std::string> ever_;  // hosts that ever stood in the hostfile
   std::chrono::milliseconds try_again_;
-  std::map<std::string, std::chrono::milliseconds> missing_for_;
+  struct Host {
+    std::chrono::milliseconds missing{0}, busy{0};  // since it was last tried, or there
+    std::chrono::milliseconds there{0};             // since it has come
+    int tries = 0;                                  // since it last stayed for long
+    int arrivals = 0;                               // likewise
+    bool is_there = false;
+  };
+  std::map<std::string, Host> known_;
 };
 
 }  // namespace zeroth::launcher

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/regular_file.h"
+#include "base/usage_error.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -150,15 +151,17 @@ std::vector<HostEntry> parse_hostfile(std::string_view text, const std::string& 
     std::erase_if(entry.host, [](char c) { return c == '[' || c == ']'; });
     hosts.push_back(std::move(entry));
   }
-  if (!complaints.empty()) throw Error("{}", listed(complaints));
-  if (hosts.empty()) throw Error("{}: no host in it; {} in a line", shortened(name), kForm);
+  if (!complaints.empty()) throw UsageError("{}", listed(complaints));
+  if (hosts.empty()) throw UsageError("{}: no host in it; {} in a line", shortened(name), kForm);
   if (hosts.size() > kMostHosts)
-    throw Error("{}: {} hosts, at most {} are taken", shortened(name), hosts.size(), kMostHosts);
+    throw UsageError("{}: {} hosts, at most {} are taken", shortened(name), hosts.size(),
+                     kMostHosts);
   return hosts;
 }
 
 std::vector<HostEntry> read_hostfile(const std::filesystem::path& path) {
-  return parse_hostfile(read_file(path, kMostHostfileBytes), path.string());
+  return parse_hostfile(as_usage([&] { return read_file(path, kMostHostfileBytes); }),
+                        path.string());
 }
 
 }  // namespace zeroth::launcher

@@ -23,13 +23,14 @@ struct HostEntry {
 };
 
 // The lines of a hostfile in their order. Behind the number only a comment may stand; blank lines
-// and comments (from # on) are skipped. Throws one Error for all bad lines, each with its number:
-// what is no `HOST slots=N`, N of 0 or beyond kMostSlots, a host that no name can be, one that
-// stands twice (another case or user, or another spelling of an IPv6 address, is the same host). So
-// does a file without hosts or with more than kMostHosts. `name` is the file's, for messages.
+// and comments (from # on) are skipped. Throws one UsageError for all bad lines, each with its
+// number: what is no `HOST slots=N`, N of 0 or beyond kMostSlots, a host that no name can be, one
+// that stands twice (another case or user, or another spelling of an IPv6 address, is the same
+// host). So does a file without hosts or with more than kMostHosts. `name` is the file's, for
+// messages.
 std::vector<HostEntry> parse_hostfile(std::string_view text, const std::string& name);
 
-// The same of a regular file. Throws also when it cannot be read.
+// The same of a regular file. Throws one also when it cannot be read.
 std::vector<HostEntry> read_hostfile(const std::filesystem::path& path);
 
 // Empty where `host` is [USER@]NAME or [USER@]ADDRESS, else why it is not. What passes begins with

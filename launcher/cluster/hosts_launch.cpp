@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "launcher/cluster/seal.h"
+#include "launcher/run/committed.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -15,6 +16,7 @@ RemoteJob job_of(const LaunchOptions& options, const ClusterPlan& plan) {
   job.folder = std::filesystem::current_path();
   job.env = plan.environment;
   job.share_gpus = options.share_gpus;
+  job.oversubscribe = options.oversubscribe;
   job.bind_cores = options.bind_cores;
   job.bind_core_list = options.bind_core_list;
   job.timeout_seconds = options.timeout_seconds;
@@ -29,6 +31,7 @@ ElasticPlan elastic_plan(const LaunchOptions& options, const ClusterPlan& plan) 
   elastic.max_restarts = options.elastic.restarts();
   elastic.wait = std::chrono::seconds(options.elastic.wait_seconds);
   if (const auto code = options.elastic.code_to_requeue()) elastic.requeue_code = *code;
+  elastic.newest_checkpoint = [command = options.command] { return newest_checkpoint(command); };
   if (plan.reads_hostfile) elastic.look_for_hosts = [options] { return hosts_of_file(options); };
   return elastic;
 }

@@ -33,10 +33,10 @@ std::vector<int> first_slots(int count) {
 }
 
 std::string secret_of_joiners() {
-  const std::string secret =
-      run_secret(own_variable("ZEROTH_SECRET"), own_variable("ZEROTH_SECRET_FILE"));
+  const std::string secret = as_usage(
+      [] { return run_secret(own_variable("ZEROTH_SECRET"), own_variable("ZEROTH_SECRET_FILE")); });
   if (!secret.empty()) return secret;
-  throw Error(
+  throw UsageError(
       "a run that hosts join needs ZEROTH_SECRET or ZEROTH_SECRET_FILE, the same on all of them: "
       "16 characters at least that nobody else knows, as of 'openssl rand -hex 32'");
 }

@@ -16,11 +16,11 @@ Join offer(const LaunchOptions& options, const Placement& placement);
 std::vector<int> first_slots(int count);
 
 // Goes to the run at `placement.join` with the secret of ZEROTH_SECRET, and is its agent to the end
-// (agent.h), whose status it returns. Throws an Error where there is no secret, and where the run's
-// launcher cannot be reached within --elastic-wait.
+// (agent.h), whose status it returns. Throws a UsageError where there is no secret, an Error where
+// the run's launcher cannot be reached within --elastic-wait.
 int join_run(const LaunchOptions& options, const Placement& placement);
 
-// Of ZEROTH_SECRET. Throws an Error where it is not set.
+// Of ZEROTH_SECRET. Throws a UsageError where it is not set.
 std::string secret_of_joiners();
 
 }  // namespace zeroth::launcher

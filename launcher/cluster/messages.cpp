@@ -3,6 +3,7 @@
 #include <array>
 #include <concepts>
 
+#include "base/printable.h"
 #include "launcher/cluster/message_bytes.h"
 
 namespace zeroth::launcher {
@@ -29,7 +30,8 @@ void visit_fields(Record& r, Visit& visit) {
   if constexpr (std::same_as<T, Suspend>) visit(r.stop);
   if constexpr (std::same_as<T, Taken>) visit(r.bytes);
   if constexpr (std::same_as<T, RemoteJob>) {
-    visit(r.command, r.folder, r.env, r.slots, r.share_gpus, r.bind_cores, r.bind_core_list);
+    visit(r.command, r.folder, r.env, r.slots, r.share_gpus, r.oversubscribe, r.bind_cores);
+    visit(r.bind_core_list);
     visit(r.timeout_seconds, r.master_port, r.silence, r.failure_grace, r.requeue_code);
   }
   if constexpr (std::same_as<T, Start>) {
@@ -54,7 +56,49 @@ Message read_kind(uint64_t kind, ByteReader& reader) {
   }
 }
 
+std::string showable(const std::string& text) {
+  if (text.size() > kMostTextBytes) return shortened(text, kMostTextBytes);
+  std::string shown = printable_message(text);
+  shown.erase(shown.find_last_not_of('\n') + 1);
+  return shown;
+}
+
+// Visits all fields, those of records within them too.
+class ShowableTexts {
+ public:
+  template <typename... Fields>
+  void operator()(Fields&... fields) {
+    (visit(fields), ...);
+  }
+
+ private:
+  void visit(std::string& text) { text = showable(text); }
+  void visit(std::vector<std::string>& texts) {
+    if (texts.size() > kMostTexts) texts.resize(kMostTexts);
+    for (std::string& text : texts) visit(text);
+  }
+  template <typename Record>
+  requires std::is_class_v<Record>
+  void visit(std::vector<Record>& records) {
+    for (Record& record : records) visit_fields(record, *this);
+  }
+  void visit(Round& round) { visit_fields(round, *this); }
+  template <typename Other>
+  void visit(Other& /*number*/) {}
+};
+
 }  // namespace
+
+void make_showable(Message& message) {
+  std::visit(
+      []<typename Kind>(Kind& what) {
+        if constexpr (!std::same_as<Kind, RemoteJob> && !std::same_as<Kind, Lines>) {
+          ShowableTexts texts;
+          visit_fields(what, texts);
+        }
+      },
+      message);
+}
 
 std::string encode(const Message& message) {
   ByteWriter writer;

@@ -72,6 +72,7 @@ struct RemoteJob {                                       // what is to be starte
   std::vector<std::pair<std::string, std::string>> env;  // carried over from the launcher's
   std::vector<int> slots;
   bool share_gpus = false;
+  bool oversubscribe = false;
   std::optional<bool> bind_cores;
   std::string bind_core_list;
   std::optional<int> timeout_seconds;
@@ -128,5 +129,14 @@ std::string encode(const Message& message);
 
 // Throws Error on anything but the bytes of one message.
 Message decode(std::string_view bytes);
+
+// Of a text, in bytes, and of a list of texts.
+inline constexpr size_t kMostTextBytes = 4000, kMostTexts = 1024;
+
+// Makes what the other side says fit for people: every text of it becomes printable as
+// printable_message() has it, and texts and lists of texts end at these sizes. The fields of
+// RemoteJob are no such texts (arguments, paths and variables are bytes), nor are Lines, which are
+// what ranks print.
+void make_showable(Message& message);
 
 }  // namespace zeroth::launcher

@@ -2,12 +2,12 @@
 
 #include <filesystem>
 #include <set>
-#include <string_view>
 
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/regular_file.h"
 #include "base/sha256.h"
+#include "launcher/run/committed.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -21,15 +21,7 @@ bool says_what_it_is(const std::string& name) {
 }  // namespace
 
 std::string model_argument(const std::vector<std::string>& command) {
-  std::string folder;
-  for (size_t i = 1; i < command.size(); ++i) {
-    for (const std::string_view flag : {"--model", "--model_name_or_path"}) {
-      if (command[i] == flag && i + 1 < command.size()) folder = command[i + 1];
-      if (command[i].starts_with(flag) && command[i].substr(flag.size()).starts_with('='))
-        folder = command[i].substr(flag.size() + 1);
-    }
-  }
-  return folder;
+  return argument_of(command, {"--model", "--model_name_or_path"});
 }
 
 std::string model_digest(const std::string& folder) {

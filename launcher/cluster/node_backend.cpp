@@ -48,13 +48,17 @@ std::string remote_line(const Words& words) {
   return "exec " + joined_for_shell(words);
 }
 
+// Shorter than the launcher waits for an agent, so that ssh's own reason comes.
+constexpr const char* kConnectTimeout = "ConnectTimeout=30";
+
 // What runs `line` on one host with the secret as its input. BatchMode: a question would wait for
 // an answer that nobody can give.
 AgentCommand by_ssh(const AgentRequest& request, int host, const Words& args,
                     const std::string& line) {
   Words argv = {"ssh", "-o", "BatchMode=yes"};
   if (request.ssh_port) append(argv, {"-p", std::to_string(*request.ssh_port)});
-  append(argv, args);
+  append(argv, args);  // the first of two ConnectTimeouts counts
+  append(argv, {"-o", kConnectTimeout});
   append(argv, {"--", request.hosts[static_cast<size_t>(host)].host, line});
   return {.argv = argv, .input = request.secret + "\n", .hosts = {host}};
 }
@@ -87,8 +91,8 @@ AgentStart start_by_pdsh(const AgentRequest& request) {
   std::string line = remote_line(agent_words(request, {"--secret-file"}));
   for (size_t at = 0; (at = line.find('%', at)) != std::string::npos; at += 2) line.insert(at, "%");
   line += fmt::format(" {}%n --node %n", file);
-  std::string ssh_args =
-      request.pdsh_ssh_args + (request.pdsh_ssh_args.empty() ? "" : " ") + "-o BatchMode=yes";
+  std::string ssh_args = request.pdsh_ssh_args + (request.pdsh_ssh_args.empty() ? "" : " ") +
+                         "-o BatchMode=yes -o " + kConnectTimeout;
   if (request.ssh_port) ssh_args += fmt::format(" -p {}", *request.ssh_port);
   AgentCommand command{.env = {{"PDSH_RCMD_TYPE", "ssh"}, {"PDSH_SSH_ARGS_APPEND", ssh_args}},
                        .hosts = all_hosts(request)};

@@ -7,13 +7,20 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/printable.h"
 #include "launcher/cluster/agent_lines.h"
+#include "launcher/run/output.h"
 
 namespace zeroth::launcher {
 namespace {
 
 constexpr std::chrono::milliseconds kFinishLimit{10'000};  // for orphans and last lines
+// A batch system that ends a job signals all of its hosts within it.
+constexpr std::chrono::milliseconds kMoment{2'000};
+constexpr int64_t kMostKills = 1'000'000;
+
+bool can_be(Ending ending) {
+  return ending.number >= 0 && ending.number < (ending.by_signal ? 128 : 256);
+}
 
 }  // namespace
 
@@ -25,8 +32,11 @@ bool RemoteRanks::Host::end(int rank) {
 }
 
 RemoteRanks::RemoteRanks(boost::asio::io_context& io, std::vector<RemoteHost> hosts,
-                         bool keep_agents)
-    : finish_timer_(io), keep_agents_(keep_agents) {
+                         bool keep_agents, OnLeaving on_leaving)
+    : finish_timer_(io),
+      moment_timer_(io),
+      keep_agents_(keep_agents),
+      on_leaving_(std::move(on_leaving)) {
   for (RemoteHost& host : hosts) {
     std::vector<bool> ended(static_cast<size_t>(host.num_ranks));
     hosts_.push_back(std::make_unique<Host>(Host{std::move(host), std::move(ended)}));
@@ -57,6 +67,8 @@ void RemoteRanks::on(Host& host, const Lines& message) {
   LineTarget* full = nullptr;
   for (const Lines::Line& line : message.lines) {
     if (!host.has(line.rank)) throw Error("lines of rank {}, which is not there", line.rank);
+    if (line.text.find('\n') != std::string::npos || line.text.size() > LineSplitter::kMaxLineBytes)
+      throw Error("a line of rank {} that is several, or too long", line.rank);
     LineTarget& target = listener_->lines_of(line.rank, line.error);
     target.take(line.text, line.redraws ? LineEnd::kReturn : LineEnd::kNewline);
     if (target.full()) full = &target;
@@ -71,8 +83,8 @@ void RemoteRanks::on(Host& host, const RanksLookedAt& message) {
   RanksLookedAt seen;
   for (RankEnded ended : message.ended) {
     if (!host.has(ended.rank)) throw Error("an end of rank {}, which is not there", ended.rank);
+    if (!can_be(ended.ending)) throw Error("an end of rank {} that cannot be", ended.rank);
     ended.host = host.at.name;
-    ended.reason = printable(ended.reason);
     if (host.end(ended.rank)) seen.ended.push_back(ended);
   }
   host.stopped = message.stopped;
@@ -83,16 +95,50 @@ void RemoteRanks::on(Host& host, const RanksLookedAt& message) {
 
 // A batch system signals all agents, though not at the same moment: that is one signal to the job.
 void RemoteRanks::on(Host& host, const Signalled& message) {
-  if (++host.signals <= signals_) return;
-  signals_ = host.signals;
-  listener_->on_signal(message.signal);
+  if (message.signal != SIGINT && message.signal != SIGTERM)
+    throw Error("its agent was sent signal {}, which it does not wait for", message.signal);
+  ++host.signals;
+  last_signal_ = message.signal;
+  if (host.leaves) return host.at.agent->send(SignalRanks{SIGKILL});  // a second one: at once
+  if (!was_signalled(host)) return;
+  const bool all = std::all_of(hosts_.begin(), hosts_.end(), [this](const auto& other) {
+    return was_signalled(*other) || !other->at.agent->is_open();
+  });
+  if (!on_leaving_ || all) return end_job(message.signal);
+  if (std::exchange(waits_for_others_, true)) return;
+  moment_timer_.start(kMoment, [this] { part(); });
+}
+
+void RemoteRanks::note_signal() {
+  signals_ = std::max(signals_, 1);
+  waits_for_others_ = false;
+  moment_timer_.cancel();
+}
+
+void RemoteRanks::end_job(int signal) {
+  for (const auto& host : hosts_) signals_ = std::max(signals_, host->signals);
+  waits_for_others_ = false;
+  moment_timer_.cancel();
+  listener_->on_signal(signal);
+}
+
+// Nobody else was sent it meanwhile: a machine is to go, not the job.
+void RemoteRanks::part() {
+  waits_for_others_ = false;
+  std::vector<size_t> leaving;
+  for (size_t i = 0; i < hosts_.size(); ++i)
+    if (was_signalled(*hosts_[i])) leaving.push_back(i);
+  if (leaving.empty() || !on_leaving_(leaving, last_signal_)) return end_job(last_signal_);
+  for (const size_t i : leaving) hosts_[i]->leaves = true;
 }
 
 void RemoteRanks::on(Host& host, const Warning& message) {
-  listener_->on_warning(fmt::format("host {}: {}", host.at.name, printable(message.text)));
+  listener_->on_warning(fmt::format("host {}: {}", host.at.name, message.text));
 }
 
 void RemoteRanks::on(Host& host, const Finished& message) {
+  if (message.oom_kills && (*message.oom_kills < 0 || *message.oom_kills > kMostKills))
+    throw Error("a number of processes that cannot be");
   host.finished = true;
   if (message.oom_kills) oom_kills_ = oom_kills_.value_or(0) + *message.oom_kills;
   if (!keep_agents_) host.at.agent->close();

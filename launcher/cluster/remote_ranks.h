@@ -23,8 +23,14 @@ struct RemoteHost {
 // A host is lost when its agent's connection ends or is silent: its ranks then count as ended.
 class RemoteRanks final : public Ranks {
  public:
-  // `keep_agents`: for another round; else each is let go when its host is done.
-  RemoteRanks(boost::asio::io_context& io, std::vector<RemoteHost> hosts, bool keep_agents = false);
+  // Hosts of these numbers, and no others nor the launcher, were sent this signal. Returns whether
+  // the job can go on without them.
+  using OnLeaving = std::function<bool(const std::vector<size_t>& hosts, int signal)>;
+
+  // `keep_agents`: for another round; else each is let go when its host is done. `on_leaving` may
+  // be empty: then a signal to one host means the job.
+  RemoteRanks(boost::asio::io_context& io, std::vector<RemoteHost> hosts, bool keep_agents = false,
+              OnLeaving on_leaving = {});
   RemoteRanks(const RemoteRanks&) = delete;
   RemoteRanks& operator=(const RemoteRanks&) = delete;
 
@@ -32,7 +38,7 @@ class RemoteRanks final : public Ranks {
   void start(const std::vector<Start>& starts, RanksListener& listener);
 
   void signal(int number) override { tell_all(SignalRanks{number}); }
-  void note_signal() override { signals_ = std::max(signals_, 1); }
+  void note_signal() override;
   std::vector<StoppedRank> find_stopped() const override;
   void suspend() override { tell_all(Suspend{true}); }
   void resume() override { tell_all(Suspend{false}); }
@@ -45,6 +51,7 @@ class RemoteRanks final : public Ranks {
     std::vector<bool> ended;  // by rank
     std::vector<StoppedRank> stopped = {};
     int signals = 0;  // that its agent was sent
+    bool leaves = false;
     bool finished = false;
 
     bool has(int rank) const {
@@ -62,6 +69,9 @@ class RemoteRanks final : public Ranks {
   template <typename Other>
   void on(Host& host, const Other& message);
 
+  bool was_signalled(const Host& host) const { return host.signals > signals_; }
+  void part();
+  void end_job(int signal);
   void on_lost(Host& host, const std::string& why);
   void give_up(Host& host, const std::string& why);
   void tell_all(const Message& message);
@@ -69,8 +79,12 @@ class RemoteRanks final : public Ranks {
 
   std::vector<std::unique_ptr<Host>> hosts_;
   RunningTimer finish_timer_;
+  RunningTimer moment_timer_;
   bool keep_agents_;
   RanksListener* listener_ = nullptr;
+  OnLeaving on_leaving_;
+  bool waits_for_others_ = false;  // whether they are sent the signal, too
+  int last_signal_ = 0;
   int signals_ = 0;  // that have been told of
   std::optional<int64_t> oom_kills_;
   std::function<void()> on_finished_;

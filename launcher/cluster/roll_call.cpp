@@ -8,8 +8,21 @@
 
 #include "base/complaints.h"
 #include "base/printable.h"
+#include "base/units.h"
 
 namespace zeroth::launcher {
+namespace {
+
+constexpr size_t kMostNamed = 16;
+
+std::string some_of(std::vector<std::string> names) {
+  const size_t more = names.size() - std::min(names.size(), kMostNamed);
+  names.resize(names.size() - more);
+  return fmt::format("{}{}", fmt::join(names, ", "),
+                     more == 0 ? "" : fmt::format(" and {} more", more));
+}
+
+}  // namespace
 
 RollCall::RollCall(std::vector<std::string> hosts, std::string version)
     : version_(std::move(version)) {
@@ -80,7 +93,8 @@ std::vector<std::string> RollCall::differences(const Host& host) const {
   const Ready& theirs = *other.ready;
   if (its.accelerator != theirs.accelerator)
     found.push_back(fmt::format("its ranks would use {}, those of {} {}: DS_ACCELERATOR sets it",
-                                its.accelerator, other.name, theirs.accelerator));
+                                shortened(its.accelerator), other.name,
+                                shortened(theirs.accelerator)));
   if (its.model == theirs.model) return found;
   if (its.model.empty() || theirs.model.empty()) {
     found.push_back(fmt::format("the folder of --model is {}there, unlike on {}",
@@ -134,6 +148,22 @@ std::vector<std::string> RollCall::one_machine(const std::vector<int>& nodes) co
 
 bool RollCall::is_usable(int node) const {
   return at(node).ready && problems(node).empty();
+}
+
+std::string RollCall::waiting_text(std::chrono::milliseconds waited,
+                                   std::chrono::milliseconds limit) const {
+  std::vector<std::string> silent, busy;
+  for (const Host& host : hosts_)
+    if (!host.answered()) (host.come ? busy : silent).push_back(host.name);
+  const size_t answered = hosts_.size() - silent.size() - busy.size();
+  std::vector<std::string> parts;
+  if (!silent.empty()) parts.push_back(fmt::format("an agent on {}", some_of(std::move(silent))));
+  if (!busy.empty())
+    parts.push_back(
+        fmt::format("{} to look at program, model and slots", some_of(std::move(busy))));
+  return fmt::format("waiting for {}: {} s by now, up to {} s; {} of {} {} answered",
+                     fmt::join(parts, ", and for "), waited.count() / 1000, limit.count() / 1000,
+                     answered, counted(std::ssize(hosts_), "host"), answered == 1 ? "has" : "have");
 }
 
 std::string RollCall::complaint() const {

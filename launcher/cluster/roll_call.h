@@ -19,6 +19,9 @@ class RollCall {
   // One more host; its number.
   int add(const std::string& name);
 
+  // The host of this number is another one from now on: nobody has come yet.
+  void renew(int node, const std::string& name) { at(node) = {name}; }
+
   // Hosts are compared with this one, as long as it is ready; else with the first that is.
   void compare_with(int node) { reference_ = node; }
 
@@ -46,6 +49,9 @@ class RollCall {
   // Of all ready hosts.
   const Ready& ready(int node) const { return *at(node).ready; }
 
+  // While it is not complete: "waiting for hosts b and c, 8 s by now, up to 60 s; 1 of 3 hosts has
+  // answered".
+  std::string waiting_text(std::chrono::milliseconds waited, std::chrono::milliseconds limit) const;
   // When it is complete: what is wrong with which hosts; empty: nothing.
   std::string complaint() const;
   // The same of one host.

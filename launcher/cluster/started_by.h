@@ -2,10 +2,13 @@
 // each of them. Pure.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
 #include "launcher/cluster/carried_environment.h"
+#include "launcher/flags/elastic_flags.h"
+#include "launcher/flags/host_flags.h"
 
 namespace zeroth::launcher {
 
@@ -16,6 +19,7 @@ struct StartedBy {
   std::optional<std::string> master_addr = {};  // of node 0; empty: nobody says
   std::optional<int> master_port = {};          // the same on all nodes, likewise
   std::optional<int> ranks_per_node = {};       // that Kubeflow asks for
+  std::optional<int> min_nodes = {};            // where not all of them need to be there
 
   bool operator==(const StartedBy&) const = default;
 };
@@ -26,6 +30,9 @@ struct StartedBy {
 // `num_nodes` then, of --num_nodes, and nothing beside a hostfile. MASTER_ADDR and MASTER_PORT go
 // before what a starter says of them. An empty variable counts as not set.
 //
+// An elastic pod of Kubeflow (PET_NNODES=MIN:MAX, or PET_RDZV_ENDPOINT without a node's number) has
+// MAX nodes, of which the one that `is_this_machine` finds at PET_RDZV_ENDPOINT is the first.
+//
 // Nothing where this is the only one; where somebody has made this process a rank already
 // (`zeroth`, torchrun, a person: LOCAL_RANK, or RANK without PET_NODE_RANK); or where nobody says
 // anything.
@@ -33,9 +40,20 @@ struct StartedBy {
 // Of a step of Slurm, and of MPI within a job of Slurm, node 0 is the first of the node list and
 // the port 15000 + (job + step) % 10000, so that jobs that share a node rarely meet at one port.
 //
-// Throws UsageError, with what to write instead, where a node has several; an Error that names
-// variables and values where these are no numbers or contradict each other.
-std::optional<StartedBy> started_by(const Variables& variables, std::optional<int> num_nodes,
-                                    bool has_hostfile);
+// Throws UsageError, with what to write instead, where a node has several, and with variables and
+// values where these are no numbers or contradict each other.
+std::optional<StartedBy> started_by(
+    const Variables& variables, std::optional<int> num_nodes, bool has_hostfile,
+    const std::function<bool(const std::string& host)>& is_this_machine = {});
+
+// Throws a UsageError that says by whom where this `zeroth` is one of several ranks already (of
+// `zeroth`, torchrun, an MPI that does not tell how many are on a node): each would start ranks of
+// its own. Not where flags say which node of how many this is.
+void refuse_nested(const Variables& variables, const HostOptions& flags);
+
+// What Kubeflow asks for by the words of torchrun's elastic agents, where flags do not say it:
+// --elastic of PET_NNODES=MIN:MAX, --max-restarts of PET_MAX_RESTARTS. Returns notes, a line each.
+// Throws UsageError as started_by.
+std::vector<std::string> take_elastic_words(const Variables& variables, ElasticOptions& options);
 
 }  // namespace zeroth::launcher

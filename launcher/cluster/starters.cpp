@@ -126,6 +126,7 @@ void Starters::look() {
                      fmt::format("{} {}{}", starter.name, describe(*ending), last));
   }
   const auto has_ended = [](const auto& starter) { return starter->ended; };
+  std::erase_if(starters_, has_ended);  // there may be thousands in the life of a run
   if (!when_ended_ || !std::all_of(starters_.begin(), starters_.end(), has_ended)) return;
   limit_.cancel();
   std::exchange(when_ended_, nullptr)();

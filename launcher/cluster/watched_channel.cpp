@@ -28,7 +28,8 @@ WatchedChannel::WatchedChannel(boost::asio::io_context& io, std::shared_ptr<Chan
       beat_(beat_of(silence)) {
   channel_->start({[this](std::string_view bytes) {
                      silent_for_ = milliseconds(0);
-                     const Message message = decode(bytes);
+                     Message message = decode(bytes);
+                     make_showable(message);
                      if (std::holds_alternative<Heartbeat>(message)) return;
                      const auto kept = handlers_;  // whatever the callback does to this
                      kept->on_message(message);

@@ -13,6 +13,7 @@
 #include "base/complaints.h"
 #include "base/flag_words.h"
 #include "base/printable.h"
+#include "launcher/flags/foreign_commands.h"
 #include "launcher/flags/foreign_flags.h"
 
 namespace zeroth::launcher {
@@ -72,6 +73,8 @@ void add_ranks(CLI::App& app, LaunchOptions& options) {
       ->option_text("SLOTS");
   app.add_flag("--share-gpus,--share_gpus", options.share_gpus,
                "Allow more ranks than GPUs; they exchange data through host memory");
+  app.add_flag("--oversubscribe", options.oversubscribe,
+               "Allow more than four CPU ranks for each core; they run in turns");
 }
 
 void choose_binding(LaunchOptions& options, bool bind) {
@@ -222,6 +225,9 @@ void check_program(const LaunchOptions& options) {
   }
   if (options.command.empty() || options.command[0].empty())
     throw UsageError("no PROGRAM to start\n  {}zeroth --help lists the flags", indented(kUsage));
+  const std::string_view instead = instead_of(options.command[0]);
+  if (options.command[0].ends_with(".py") && !instead.empty())
+    throw UsageError("{} is DeepSpeed's: {}", shortened(options.command[0]), instead);
   if (options.command[0].ends_with(".py"))
     throw UsageError(
         "{0} is a Python script, but zeroth starts programs and trains without Python: use "
@@ -259,6 +265,10 @@ LaunchOptions parse_command_line(const std::vector<std::string>& arguments) {
   const size_t program = program_position(app, arguments);
   const auto split = arguments.begin() + static_cast<std::ptrdiff_t>(program);
   std::vector<std::string> flags(arguments.begin(), split);
+  // As DeepSpeed's own defaults have it: all slots, none.
+  if (const auto empty = empty_values(flags, {"--include", "--exclude", "-i", "-e"});
+      !empty.empty())
+    throw UsageError("{} (zeroth --help lists the flags)", listed(empty));
   std::reverse(flags.begin(), flags.end());  // the order that CLI11 takes
   try {
     app.parse(flags);

@@ -27,6 +27,7 @@ struct LaunchOptions {
   std::optional<bool> bind_cores;      // unset: bound
   std::string bind_core_list;          // "0-3,8"; empty: all cores this process may use
   bool share_gpus = false;
+  bool oversubscribe = false;   // more CPU ranks than four for each core
   int grace_seconds = 300;      // from a forwarded signal to SIGKILL
   std::string rank_log_folder;  // empty: no logs
   bool save_pid = false;

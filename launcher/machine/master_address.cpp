@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/process_limits.h"
+#include "base/slow_wait.h"
 #include "launcher/machine/this_machine.h"
 
 namespace zeroth::launcher {
@@ -49,16 +50,17 @@ boost::system::error_code try_resolve(const std::string& address) {
 
 void wait_for_address(const std::string& address, std::chrono::milliseconds limit,
                       const std::function<void(const std::string& line)>& say) {
-  const auto end = std::chrono::steady_clock::now() + limit;
-  bool told = false;
+  const auto begin = std::chrono::steady_clock::now();
+  SlowWait slow(std::chrono::milliseconds(0));  // told of at once
   while (const boost::system::error_code error = try_resolve(address)) {
-    if (std::chrono::steady_clock::now() > end)
+    const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(
+        std::chrono::steady_clock::now() - begin);
+    if (waited > limit)
       throw Error("rank 0's host {} cannot be resolved: {}", shortened(address), error.message());
-    if (!told)
+    if (slow.due(waited))
       say(fmt::format("rank 0's host {} is not known yet ({}): waiting up to {} s",
                       shortened(address), error.message(),
                       std::chrono::duration_cast<std::chrono::seconds>(limit).count()));
-    told = true;
     std::this_thread::sleep_for(kPause);
   }
 }

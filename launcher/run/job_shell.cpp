@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/process_limits.h"
 #include "launcher/run/rank_plan.h"
 #include "launcher/run/verdict.h"
@@ -114,7 +115,7 @@ void JobShell::tell_job(const JobEvent& event) {
 }
 
 void JobShell::carry_out(const Say& action) {
-  console_.write_line(console_.err(), "zeroth: " + action.text);
+  console_.write_line(console_.err(), "zeroth: " + printable_message(action.text));
 }
 
 void JobShell::carry_out(const SignalRanks& action) {

@@ -63,11 +63,27 @@ std::vector<std::vector<int>> near_ranks(const PlanRequest& request) {
   return near;
 }
 
+constexpr size_t kMostRanksOfCore = 4;  // beyond, a mistake is likely
+
+std::vector<int> cores_of(const LaunchOptions& options, const PlanRequest& request) {
+  return options.bind_core_list.empty()
+             ? request.machine.cores
+             : parse_core_list(options.bind_core_list, request.machine.cores);
+}
+
+void check_enough_cores(const LaunchOptions& options, const PlanRequest& request) {
+  if (request.accelerator != Accelerator::kCpu || options.oversubscribe) return;
+  const size_t cores = cores_of(options, request).size();
+  const auto num_ranks = static_cast<size_t>(request.choice.num_ranks);
+  if (cores == 0 || num_ranks <= kMostRanksOfCore * cores) return;
+  throw UsageError(
+      "{} CPU ranks on {}: more than {} for each, which would run in turns; --oversubscribe allows "
+      "it, --num_gpus says how many ranks there are",
+      num_ranks, counted(static_cast<int64_t>(cores), "core"), kMostRanksOfCore);
+}
+
 void bind_cores(RankPlan& plan, const LaunchOptions& options, const PlanRequest& request) {
-  const std::vector<int> cores =
-      options.bind_core_list.empty()
-          ? request.machine.cores
-          : parse_core_list(options.bind_core_list, request.machine.cores);
+  const std::vector<int> cores = cores_of(options, request);
   const int num_ranks = request.choice.num_ranks;
   const bool shared = num_ranks > static_cast<int>(cores.size());
   if (shared)
@@ -89,6 +105,7 @@ std::string line_prefix(int rank, int num_ranks) {
 }
 
 RankPlan plan_ranks(const LaunchOptions& options, const PlanRequest& request) {
+  check_enough_cores(options, request);
   RankPlan plan;
   for (int local = 0; local < request.choice.num_ranks; ++local) {
     RankSpec spec{request.part.first_rank + local, local, {}, {}};

@@ -35,6 +35,8 @@ class Rounds {
   // None follows where a signal came.
   // `cause`: why the round has ended, or empty: what the outcome says.
   bool go_on(const JobOutcome& outcome, const std::string& cause = {});
+  // What has failed before no longer counts: the run comes further.
+  void forgive() { restarts_ = 0; }
   // "restart 1 of 3"; "no failure, 0 of 3 restarts taken" where hosts came.
   std::string describe_restarts() const;
   // What to add to the message of a run that is not started again; empty: nothing.

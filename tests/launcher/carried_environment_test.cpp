@@ -56,6 +56,56 @@ TEST_CASE("neither secrets nor what belongs to one launcher or host are carried 
   CHECK(secrets_kept(own) == Names{"MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN"});
 }
 
+TEST_CASE("secret_names: a secret is known in any case and within words, and nothing else is one") {
+  const char* const secrets[] = {"DS_API_KEY",      "DS_api_key",
+                                 "DS_APIKEY",       "MLFLOW_PASSWD",
+                                 "MLFLOW_AUTH",     "DS_CREDENTIALS",
+                                 "DS_Token",        "DS_apiKey",
+                                 "DS_DBPASSWORD",   "DS_PASS",
+                                 "DS_pwd",          "DS_MyPassphrase",
+                                 "MLFLOW_OAUTH2",   "DS_SECRETS",
+                                 "DS_TOKENS",       "MLFLOW_CREDENTIAL",
+                                 "NCCL_accesskey",  "DS_AUTHORIZATION",
+                                 "DS_Bearer",       "DS_SSHKEYFILE",
+                                 "DS_TOKEN2",       "UCX_PRIVATEKEY1",
+                                 "DS_AUTHOR_TOKEN", "DS_KEYBOARD_KEY",
+                                 "DS_KEY",          "DS_MAX_AUTH_TOKENS",
+                                 "DS_JWT",          "DS_TOKENIZER_AUTH",
+                                 "MLFLOW_DB_CREDS"};
+  for (const char* const name : secrets) {
+    CAPTURE(name);
+    CHECK(choose_carried({{name, "x"}}).empty());
+    CHECK(secrets_kept({{name, "x"}}) == Names{name});
+  }
+  const char* const harmless[] = {"DS_TOKENIZERS_PARALLELISM",
+                                  "DS_MAX_TOKENS",
+                                  "DS_AUTHOR",
+                                  "MLFLOW_KEYBOARD",
+                                  "DS_tokenizer",
+                                  "DS_maxTokens",
+                                  "DS_TOKENS_PER_BATCH",
+                                  "DS_AUTHORS",
+                                  "DS_NUM_NEW_TOKENS",
+                                  "DS_KEYWORDS",
+                                  "DS_MONKEY",
+                                  "DS_COMPASS",
+                                  "DS_NUM_PASSES",
+                                  "DS_BYPASS",
+                                  "NCCL_IB_PKEY",
+                                  "UCX_IB_PKEY",
+                                  "UCX_KEEPALIVE_INTERVAL",
+                                  "DS_KEYPOINTS",
+                                  "PYTHONPATH",
+                                  "MLFLOW_RUN_ID",
+                                  "OMP_NUM_THREADS",
+                                  "DS_CREDIT"};
+  for (const char* const name : harmless) {
+    CAPTURE(name);
+    CHECK(choose_carried({{name, "x"}}).size() == 1);
+    CHECK(secrets_kept({{name, "x"}}).empty());
+  }
+}
+
 TEST_CASE("on a cluster that sets devices for each host these stay there") {
   const Variables own = {{"NCCL_IB_HCA", "mlx5"}, {"UCX_NET_DEVICES", "e"}, {"NCCL_DEBUG", "x"}};
   CHECK(choose_carried(own).size() == 3);

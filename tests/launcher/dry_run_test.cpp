@@ -41,7 +41,8 @@ TEST_CASE("--dry-run prints how agents would be started, whatever is installed")
   CHECK(result.status == 0);
   CHECK(result.err.empty());
   CHECK(result.out ==
-        "printf '%s\\n' \"$ZEROTH_RUN_SECRET\" | ssh -o BatchMode=yes -- worker-0 "
+        "printf '%s\\n' \"$ZEROTH_RUN_SECRET\" | ssh -o BatchMode=yes -o ConnectTimeout=30 -- "
+        "worker-0 "
         "'exec " +
             kZeroth + " agent --launcher ADDRESS:PORT --node 0 --secret-stdin'\n");
   const auto slurm =
@@ -60,10 +61,13 @@ TEST_CASE("--dry-run prints how agents would be started, whatever is installed")
                                {{"PDSH_SSH_ARGS_APPEND", "-i key"}});
   const auto lines = lines_of(pdsh.out);
   REQUIRE(lines.size() == 3);
-  CHECK(lines[1].find("ssh -o BatchMode=yes -i key -- worker-1 ") != std::string::npos);
+  CHECK(lines[1].find("ssh -o BatchMode=yes -i key -o ConnectTimeout=30 -- worker-1 ") !=
+        std::string::npos);
   CHECK(lines[1].find("cat > /tmp/zeroth-TOKEN-1") != std::string::npos);
-  CHECK(lines[2].find("PDSH_SSH_ARGS_APPEND='-i key -o BatchMode=yes' pdsh -S -f 1024 -w "
-                      "worker-0,worker-1 ") != std::string::npos);
+  CHECK(
+      lines[2].find(
+          "PDSH_SSH_ARGS_APPEND='-i key -o BatchMode=yes -o ConnectTimeout=30' pdsh -S -f 1024 -w "
+          "worker-0,worker-1 ") != std::string::npos);
 }
 
 TEST_CASE("pdsh is the default where it is installed, else ssh with a word about it") {

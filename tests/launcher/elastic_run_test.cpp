@@ -122,6 +122,36 @@ TEST_CASE("SIGTERM ends an elastic run with the code to be requeued, SIGINT with
   }
 }
 
+TEST_CASE("sigterm_of_one_host: a host that alone is told to go leaves, and the run goes on") {
+  OnHosts job(
+      on_two_hosts({"--elastic", "1:2", "--restarts", "0", "--try-again", "600000"},
+                   {"by-round", "finish", "0", ",", "env", "WORLD_SIZE", "ZEROTH_ROUND_CAUSE"}));
+  const auto pids = job.wait_for_pids(4);
+  ::kill(parent_of(rank_of(pids, "2")), SIGTERM);
+  const auto result = job.wait();
+  CHECK(result.status == 0);
+  CHECK(contains(result.err, "zeroth: host 127.0.0.2 was sent SIGTERM, no other: the ranks save"));
+  CHECK(contains(result.err, "zeroth: round 1 on 1 host with 2 ranks (0 of 0 restarts taken)"));
+  CHECK(count(result.out, "saved\n") == 4);
+  CHECK(count(result.out, "WORLD_SIZE=2\n") == 2);
+  CHECK(count(result.out, "ZEROTH_ROUND_CAUSE=host 127.0.0.2 was sent SIGTERM\n") == 2);
+  CHECK(none_alive(pids));
+}
+
+TEST_CASE("sigterm_of_one_host: all hosts, or one that is needed, mean the run") {
+  for (const char* const hosts : {"1:2", "2:2"}) {
+    OnHosts job(on_two_hosts({"--elastic", hosts, "--restarts", "2"}, {"finish", "0"}));
+    const auto pids = job.wait_for_pids(4);
+    ::kill(parent_of(rank_of(pids, "2")), SIGTERM);
+    if (hosts == std::string("1:2")) ::kill(parent_of(rank_of(pids, "0")), SIGTERM);
+    const auto result = job.wait();
+    CHECK(result.status == 75);
+    CHECK(count(result.out, "saved\n") == 4);
+    CHECK_FALSE(contains(result.err, "round 1"));
+    CHECK(none_alive(pids));
+  }
+}
+
 TEST_CASE("a host that is stopped is expelled; when it wakes it ends, and the run has gone on") {
   OnHosts job(on_two_hosts(
       {"--elastic", "1:2", "--restarts", "2", "--silence", "4000", "--try-again", "600000"},

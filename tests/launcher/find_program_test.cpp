@@ -71,6 +71,24 @@ TEST_CASE("a misspelled program is answered with the nearest one, by name and by
   CHECK(message(path) == path + " does not exist; did you mean finetune?");
 }
 
+TEST_CASE("a program along PATH is suggested only where it is one slip away") {
+  const TempFolder own, other;
+  for (const char* name : {"sreport", "dsh", "sh", "xz", "finetune-old", "python3"})
+    make_file(other.path() / name, 0755);
+  const auto message = [&](const std::string& name) -> std::string {
+    try {
+      find_program(name, own.path(), other.path());
+    } catch (const ProgramError& error) {
+      return error.what();
+    }
+    return "found";
+  };
+  for (const char* name : {"srreports", "xy", "sreprots", "dsx"})
+    CHECK(message(name).find("did you mean") == std::string::npos);
+  CHECK(message("reprot").find("did you mean report?") != std::string::npos);
+  CHECK(message("pyhton3").find("did you mean python3?") != std::string::npos);
+}
+
 TEST_CASE("an executable along PATH wins over a plain file before it") {
   const TempFolder own, other;
   make_file(own.path() / "prog", 0644);

@@ -48,7 +48,7 @@ TEST_CASE("an argument for the launcher of agents may begin with a dash") {
 }
 
 TEST_CASE("values that cannot be are refused") {
-  CHECK(error_of({"--hostfile", ""}) == "--hostfile is empty");
+  CHECK(error_of({"--hostfile", ""}) == "--hostfile needs a value (zeroth --help lists the flags)");
   CHECK(error_of({"--hostfile", std::string(10'000, 'x')}).find("... (100") != std::string::npos);
   CHECK(error_of({"--num_nodes=0"}) == "--num_nodes 0: at least one host is needed");
   CHECK(error_of({"--node_rank=-1"}) == "--node_rank -1: hosts are counted from 0");

@@ -52,4 +52,37 @@ TEST_CASE("ranks are in the hostfile's order, then in that in which hosts have j
   CHECK(nodes == std::vector<int>{4, 1, 2, 3});
 }
 
+TEST_CASE("the pause between two tries doubles until the host has stayed for long") {
+  HostWatch watch({kOne}, kAgain);
+  std::vector<int> seconds;
+  for (int second = 1; second <= 80; ++second)
+    if (!to_try(watch, 1000, {}).empty()) seconds.push_back(second);
+  CHECK(seconds == std::vector<int>{1, 3, 7, 15, 31, 47, 63, 79});
+  CHECK(to_try(watch, 9000, {"one"}).empty());
+  CHECK(to_try(watch, 15'000, {}).empty());  // it was there, but not for long
+  CHECK(to_try(watch, 10'000, {"one"}).empty());
+  CHECK(to_try(watch, 1000, {}) == Names{"one"});
+}
+
+TEST_CASE("a host that comes and goes has to stay longer each time") {
+  HostWatch watch({kOne}, kAgain);
+  const milliseconds stay(100);
+  CHECK_FALSE(watch.has_stayed("b", stay));
+  for (const int needed : {100, 200, 400, 800, 1600, 1600}) {
+    CAPTURE(needed);
+    watch.note_there(milliseconds(needed - 1), {"b", "one"});
+    CHECK_FALSE(watch.has_stayed("b", stay));
+    watch.note_there(milliseconds(1), {"b"});
+    CHECK(watch.has_stayed("b", stay));
+    CHECK(watch.is_restless("b") == (needed >= 400));
+    watch.note_there(milliseconds(1), {});
+    CHECK_FALSE(watch.has_stayed("b", stay));
+  }
+  watch.note_there(milliseconds(10'000), {"b"});
+  CHECK_FALSE(watch.is_restless("b"));
+  watch.note_there(milliseconds(1), {});
+  watch.note_there(stay, {"b"});
+  CHECK(watch.has_stayed("b", stay));
+}
+
 }  // namespace zeroth::launcher

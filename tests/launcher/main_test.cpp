@@ -286,4 +286,50 @@ TEST_CASE("help and version are printed and end with 0") {
   CHECK(run_zeroth({"--version"}).status == 0);
 }
 
+TEST_CASE("nested_launchers: a zeroth that is one of several ranks already ends with 2") {
+  const auto inner = run_zeroth({"--num_gpus", "1", rank_program(), "exit", "0"},
+                                {{"RANK", "1"}, {"LOCAL_RANK", "1"}, {"WORLD_SIZE", "2"}});
+  CHECK(inner.status == 2);
+  CHECK(contains(inner.err, "zeroth runs as rank 1 of 2 of another launcher already"));
+  const auto outer = run_zeroth({"--num_gpus", "2", "zeroth", rank_program(), "exit", "0"});
+  CHECK(outer.status == 2);
+  CHECK(contains(outer.err, "of 2 of zeroth already"));
+  const auto wanted =
+      run_zeroth({"--num_gpus", "2", "env", "-u", "RANK", "-u", "LOCAL_RANK",
+                  std::string(ZEROTH_BIN_DIR) + "/zeroth", rank_program(), "env", "WORLD_SIZE"});
+  CHECK(wanted.status == 0);
+  CHECK(count(wanted.out, "WORLD_SIZE=1\n") == 2);
+}
+
+TEST_CASE("empty_flag_value: a flag or a variable of zeroth that is empty ends with 2") {
+  for (const char* const flag :
+       {"--num_gpus", "--master_addr", "--master_port", "--num_nodes", "--hostfile", "--launcher",
+        "--bind_core_list", "--enable_each_rank_log", "--timeout", "--join", "--elastic",
+        "--log_level", "-H"}) {
+    CAPTURE(flag);
+    const auto result = run_zeroth({flag, "", rank_program(), "exit", "0"});
+    CHECK(result.status == 2);
+    CHECK(contains(result.err, std::string(flag) + " needs a value"));
+    const std::string joined = std::string(flag) + "=";
+    if (joined.starts_with("--"))
+      CHECK(run_zeroth({joined, rank_program(), "exit", "0"}).status == 2);
+  }
+  CHECK(run_zeroth({"--include", "", "--exclude=", rank_program(), "exit", "0"}).status == 0);
+  for (const char* const name : {"DS_ENV_FILE", "ZEROTH_SECRET", "MASTER_ADDR"}) {
+    const auto result = run_zeroth({rank_program(), "exit", "0"}, {{name, ""}});
+    CHECK(result.status == 2);
+    CHECK(contains(result.err, std::string("environment variable ") + name + " is empty"));
+  }
+}
+
+TEST_CASE("what is wrong in a file of the user's ends with 2, as a wrong flag does") {
+  const TempFolder folder;
+  const std::string hosts = folder.write("hosts", "worker-0 slots=x\n");
+  for (const std::string& file : {hosts, std::string(folder / "missing"), folder.path().string()}) {
+    const auto result = run_zeroth({"--hostfile", file, rank_program(), "exit", "0"});
+    CHECK(result.status == 2);
+    CHECK(contains(result.err, "zeroth: error: "));
+  }
+}
+
 }  // namespace zeroth::launcher

@@ -73,6 +73,47 @@ TEST_CASE("arguments, paths and environment arrive byte for byte") {
   CHECK(seen.stopped[0].pid == 4711);
 }
 
+TEST_CASE("escape_from_host: every text that the other side says is printable and has an end") {
+  const std::string evil =
+      "\x1b[2J\x1b]0;mine\x07\nzeroth: fake\r\xc2\x9b"
+      "31m\xff\xe2\x80\xae";
+  const std::string huge(1'000'000, 'x');
+  const RanksLookedAt seen{.ended = {{.rank = 5, .ending = {true, SIGKILL}, .reason = evil}},
+                           .stopped = {}};
+  const std::vector<std::string> texts = {evil, huge};
+  const std::vector<Message> messages = {Hello{evil, 7},
+                                         Join{evil, evil, 4},
+                                         Problems{texts},
+                                         Ready{evil, evil, 29500, texts, evil, texts},
+                                         Warning{evil},
+                                         Warning{huge},
+                                         seen,
+                                         Start{4, 8, 1, 2, evil, 29500, 0, 120, {evil, 3, evil}},
+                                         LetGo{75, evil},
+                                         LetGo{75, huge}};
+  for (Message message : messages) {
+    CAPTURE(message.index());
+    make_showable(message);
+    const std::string bytes = encode(message);
+    for (const char* const bad : {"\x1b", "\nz", "\r", "\xc2\x9b", "\xe2\x80\xae"})
+      CHECK(bytes.find(bad) == std::string::npos);
+    CHECK(bytes.size() < 40'000);
+  }
+}
+
+TEST_CASE(
+    "escape_from_host: lists have an end, indented lines stay, and bytes of a job are bytes") {
+  Message many = Problems{std::vector<std::string>(100'000, "x")};
+  make_showable(many);
+  CHECK(std::get<Problems>(many).texts.size() == kMostTexts);
+  Message lines = Warning{"first\n  second\n"};
+  make_showable(lines);
+  CHECK(std::get<Warning>(lines).text == "first\n  second");
+  Message job = some_job();
+  make_showable(job);
+  CHECK(std::get<RemoteJob>(job) == some_job());
+}
+
 TEST_CASE("a message that is cut anywhere, or has more behind it, is refused") {
   for (const Message& message : examples()) {
     CAPTURE(message.index());

@@ -90,10 +90,12 @@ class Programs {
 
 TEST_CASE("ssh: a process for each host, with the secret as its input") {
   CHECK(lines("ssh") ==
-        "printf '%s\\n' \"$ZEROTH_RUN_SECRET\" | ssh -o BatchMode=yes -- worker-1 'exec "
+        "printf '%s\\n' \"$ZEROTH_RUN_SECRET\" | ssh -o BatchMode=yes -o ConnectTimeout=30 -- "
+        "worker-1 'exec "
         "/opt/zeroth/bin/zeroth agent --launcher '\\''10.0.0.1:4000,[fd00::1]:4000'\\'' --node 0 "
         "--secret-stdin'\n"
-        "printf '%s\\n' \"$ZEROTH_RUN_SECRET\" | ssh -o BatchMode=yes -- worker-0 'exec "
+        "printf '%s\\n' \"$ZEROTH_RUN_SECRET\" | ssh -o BatchMode=yes -o ConnectTimeout=30 -- "
+        "worker-0 'exec "
         "/opt/zeroth/bin/zeroth agent --launcher '\\''10.0.0.1:4000,[fd00::1]:4000'\\'' --node 1 "
         "--secret-stdin'\n");
   AgentRequest request = two_hosts();
@@ -102,8 +104,8 @@ TEST_CASE("ssh: a process for each host, with the secret as its input") {
   const AgentStart agents = start("ssh", request);
   REQUIRE(agents.agents.size() == 2);
   CHECK(agents.agents[1].argv ==
-        std::vector<std::string>{"ssh", "-o", "BatchMode=yes", "-p", "2222", "-i", "a key", "--",
-                                 "worker-0",
+        std::vector<std::string>{"ssh", "-o", "BatchMode=yes", "-p", "2222", "-i", "a key", "-o",
+                                 "ConnectTimeout=30", "--", "worker-0",
                                  "exec /opt/zeroth/bin/zeroth agent --launcher "
                                  "'10.0.0.1:4000,[fd00::1]:4000' --node 1 --secret-stdin"});
   CHECK(agents.agents[1].input == std::string(kSecret) + "\n");
@@ -115,10 +117,12 @@ TEST_CASE("ssh: a process for each host, with the secret as its input") {
 
 TEST_CASE("pdsh: one process for all hosts, after ssh has left the secret in a file on each") {
   const std::string before =
-      "printf '%s\\n' \"$ZEROTH_RUN_SECRET\" | ssh -o BatchMode=yes -p 22 -- worker-1 'exec "
+      "printf '%s\\n' \"$ZEROTH_RUN_SECRET\" | ssh -o BatchMode=yes -p 22 -o ConnectTimeout=30 -- "
+      "worker-1 'exec "
       "/bin/sh "
       "-c '\\''umask 077 && set -C && cat > /tmp/zeroth-f00d-0'\\'''\n"
-      "printf '%s\\n' \"$ZEROTH_RUN_SECRET\" | ssh -o BatchMode=yes -p 22 -- worker-0 'exec "
+      "printf '%s\\n' \"$ZEROTH_RUN_SECRET\" | ssh -o BatchMode=yes -p 22 -o ConnectTimeout=30 -- "
+      "worker-0 'exec "
       "/bin/sh "
       "-c '\\''umask 077 && set -C && cat > /tmp/zeroth-f00d-1'\\'''\n";
   AgentRequest request = two_hosts();
@@ -127,12 +131,13 @@ TEST_CASE("pdsh: one process for all hosts, after ssh has left the secret in a f
   CHECK(
       lines("pdsh", request) ==
       before +
-          "PDSH_RCMD_TYPE=ssh PDSH_SSH_ARGS_APPEND='-o BatchMode=yes -p 22' pdsh -S -f 1024 -w "
+          "PDSH_RCMD_TYPE=ssh PDSH_SSH_ARGS_APPEND='-o BatchMode=yes -o ConnectTimeout=30 -p 22' "
+          "pdsh -S -f 1024 -w "
           "worker-1,worker-0 -u 30 'exec /opt/zeroth/bin/zeroth agent --launcher "
           "'\\''10.0.0.1:4000,[fd00::1]:4000'\\'' --secret-file /tmp/zeroth-f00d-%n --node %n'\n");
   request.pdsh_ssh_args = "-i 'a key'";
   const AgentStart agents = start("pdsh", request);
-  CHECK(agents.agents[0].env[1].second == "-i 'a key' -o BatchMode=yes -p 22");
+  CHECK(agents.agents[0].env[1].second == "-i 'a key' -o BatchMode=yes -o ConnectTimeout=30 -p 22");
   CHECK(agents.agents[0].hosts == std::vector<int>{0, 1});
   CHECK(agents.agents[0].input.empty());
   CHECK(agents.before[0].argv[6] == "a key");

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/temp_folder.h"
+
 namespace zeroth::launcher {
 namespace {
 
@@ -201,6 +203,21 @@ TEST_CASE("rank 0 alone learns of the terminal, less the width of its prefix") {
   CHECK(value(plan.ranks[1], "ZEROTH_TTY") == "unset");
   CHECK(line_prefix(12, 16) == "[12] ");
   CHECK(line_prefix(0, 1).empty());
+}
+
+TEST_CASE("more than four CPU ranks for each core need --oversubscribe") {
+  CHECK(plan_ranks(options_of({}), cpu_request(16)).ranks.size() == 16);
+  CHECK(message_of<UsageError>([] { plan_ranks(options_of({}), cpu_request(17)); }) ==
+        "17 CPU ranks on 4 cores: more than 4 for each, which would run in turns; --oversubscribe "
+        "allows it, --num_gpus says how many ranks there are");
+  CHECK(plan_ranks(options_of({"--oversubscribe"}), cpu_request(17)).ranks.size() == 17);
+  CHECK(message_of<UsageError>([] {
+          plan_ranks(options_of({"--bind_core_list", "1"}), cpu_request(5));
+        }).starts_with("5 CPU ranks on 1 core: "));
+  PlanRequest on_gpus = cpu_request(17);
+  on_gpus.accelerator = Accelerator::kCuda;
+  on_gpus.choice.slots = {"0"};
+  CHECK(plan_ranks(options_of({"--share-gpus"}), on_gpus).ranks.size() == 17);
 }
 
 }  // namespace zeroth::launcher

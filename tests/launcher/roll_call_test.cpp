@@ -176,4 +176,18 @@ TEST_CASE("hosts that do not know which machine they are count as machines of th
   CHECK(call.one_machine({0, 1}).empty());
 }
 
+TEST_CASE("unreachable_host_silent: while hosts do not answer it is told which") {
+  RollCall call = of_three();
+  all_ready(call, {0});
+  const std::chrono::milliseconds waited(8'200), limit(60'000);
+  CHECK(call.waiting_text(waited, limit) ==
+        "waiting for an agent on b, c: 8 s by now, up to 60 s; 1 of 3 hosts has answered");
+  CHECK(call.on_hello(hello(1)) == "");
+  CHECK(call.waiting_text(waited, limit) ==
+        "waiting for an agent on c, and for b to look at program, model and slots: 8 s by now, up "
+        "to 60 s; 1 of 3 hosts has answered");
+  RollCall many(std::vector<std::string>(100, "x"), "1.0");
+  CHECK(many.waiting_text(waited, limit).find("x and 84 more: 8 s") != std::string::npos);
+}
+
 }  // namespace zeroth::launcher

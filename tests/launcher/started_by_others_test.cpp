@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "launcher/machine/master_address.h"
 #include "launcher/run/find_program.h"
 #include "tests/launcher/launched.h"
 
@@ -180,6 +181,26 @@ TEST_CASE("a zeroth on each node under mpirun, once for each kind that is instal
       CHECK(result.err.find(line) != std::string::npos);
     }
   }
+}
+
+TEST_CASE("elastic_pet_nnodes: a pod of an elastic PyTorchJob runs as its operator asks") {
+  const int port = resolve_master_port(std::nullopt);
+  Environment pod = {{"PET_NNODES", "1:2"},
+                     {"PET_NPROC_PER_NODE", "2"},
+                     {"PET_RDZV_ENDPOINT", fmt::format("127.0.0.1:{}", port)},
+                     {"PET_RDZV_BACKEND", "c10d"},
+                     {"PET_MAX_RESTARTS", "3"},
+                     {"ZEROTH_SECRET", "0123456789abcdef of a test"}};
+  const auto result = run_zeroth({rank_program(), "env", "WORLD_SIZE", "ZEROTH_ROUND"}, pod);
+  CHECK(result.status == 0);
+  CHECK(sorted(lines_of(result.out)) ==
+        Words{"[0] WORLD_SIZE=2", "[0] ZEROTH_ROUND=0", "[1] WORLD_SIZE=2", "[1] ZEROTH_ROUND=0"});
+  CHECK(result.err.find("zeroth: PET_NNODES=1:2: as --elastic 1:2") != std::string::npos);
+  pod.emplace_back("PET_NODE_RANK", "7");
+  CHECK(run_zeroth({rank_program(), "env"}, pod).status == 2);
+  const auto no_secret = run_zeroth({rank_program(), "env"},
+                                    {{"PET_NNODES", "1:2"}, {"PET_RDZV_ENDPOINT", "127.0.0.1"}});
+  CHECK(no_secret.status == 2);
 }
 
 }  // namespace zeroth::launcher

@@ -147,12 +147,117 @@ TEST_CASE("words that are none, or contradict each other, are named") {
   CHECK(error_of<Error>(with(kOpenMpi, {{"OMPI_COMM_WORLD_SIZE", ""}})) ==
         "environment variable OMPI_COMM_WORLD_RANK=1 must be below OMPI_COMM_WORLD_SIZE, which is "
         "not set");
-  CHECK(error_of<Error>(with(kPod, {{"PET_NNODES", "1:4"}})) ==
-        "environment variable PET_NNODES=1:4 is not a number of 1 to 65536");
+  CHECK(error_of<UsageError>(with(kPod, {{"PET_NNODES", "4:1"}})) ==
+        "environment variable PET_NNODES=4:1 is neither a number of nodes from 1 to 65536 nor "
+        "MIN:MAX, as 1:4");
   CHECK(error_of<Error>(with(kPod, {{"PET_NPROC_PER_NODE", "tpu"}})) ==
         "environment variable PET_NPROC_PER_NODE=tpu is not a number of 1 to 1024");
   CHECK(error_of<Error>(with(kPod, {{"MASTER_PORT", "70000"}})) ==
         "environment variable MASTER_PORT=70000 is not a number of 1 to 65535");
+}
+
+TEST_CASE("elastic_pet_nnodes: the words of an elastic job are understood") {
+  const Variables job = {{"PET_NNODES", "1:3"},
+                         {"PET_RDZV_ENDPOINT", "job-worker-0.ns:23456"},
+                         {"PET_RDZV_BACKEND", "c10d"},
+                         {"PET_NPROC_PER_NODE", "gpu"},
+                         {"PET_MAX_RESTARTS", "5"}};
+  const auto node_of = [&](const Variables& more, const std::string& own) {
+    return started_by(with(job, more), std::nullopt, false,
+                      [&](const std::string& host) { return host == own; });
+  };
+  const StartedBy first = {"Kubeflow", 0, 3, "job-worker-0.ns", 23456, std::nullopt, 1};
+  CHECK(node_of({}, "job-worker-0") == first);
+  CHECK(node_of({}, "job-worker-0.ns") == first);
+  CHECK(node_of({}, "job-worker-1")->node == 1);
+  CHECK(node_of({{"PET_NODE_RANK", "2"}}, "x")->node == 2);
+  CHECK(node_of({{"PET_RDZV_ENDPOINT", "[fd00::1]:4"}}, "fd00::1")->master_port == 4);
+  CHECK(node_of({{"PET_RDZV_ENDPOINT", "fd00::1"}}, "fd00::1")->master_addr == "fd00::1");
+  CHECK(node_of({{"PET_NNODES", "2"}}, "job-worker-0")->min_nodes == std::nullopt);
+  CHECK(node_of({{"PET_NPROC_PER_NODE", "4"}}, "x")->ranks_per_node == 4);
+  CHECK_FALSE(node_of({{"PET_NNODES", "1:1"}}, "x"));
+
+  const auto options_of = [&](const Variables& variables, ElasticOptions options = {}) {
+    take_elastic_words(variables, options);
+    return options;
+  };
+  CHECK(options_of(job).hosts == HostRange{1, 3});
+  CHECK(options_of(job).restarts() == 5);
+  CHECK(options_of(job, {.hosts = HostRange{2, 2}, .max_restarts = 1}).restarts() == 1);
+  CHECK(options_of(job, {.hosts = HostRange{2, 2}}).hosts == HostRange{2, 2});
+  CHECK(options_of(with(job, {{"PET_NNODES", "2"}})).hosts == HostRange{2, 2});
+  CHECK(options_of({{"PET_NNODES", "1"}, {"PET_MAX_RESTARTS", "2"}}).restarts() == 2);
+  CHECK_FALSE(options_of(kPod).hosts);
+  CHECK_FALSE(options_of(with(job, {{"RANK", "0"}, {"LOCAL_RANK", "0"}})).hosts);
+  ElasticOptions fixed;
+  CHECK(take_elastic_words(with(kPod, {{"PET_MAX_RESTARTS", "3"}}), fixed).size() == 1);
+  CHECK(fixed.restarts() == 0);
+}
+
+TEST_CASE("elastic_pet_nnodes: what cannot be followed is refused by its meaning") {
+  const auto refusal = [](const Variables& more) {
+    return error_of<UsageError>(with({{"PET_NNODES", "2"}}, more));
+  };
+  CHECK(refusal({{"PET_RDZV_ENDPOINT", "etcd:2379"}, {"PET_RDZV_BACKEND", "etcd-v2"}})
+            .starts_with("environment variable PET_RDZV_ENDPOINT=etcd:2379 names a server of "
+                         "etcd-v2, which is no node of the run: MASTER_ADDR"));
+  CHECK(refusal({}).find("but neither PET_NODE_RANK nor PET_RDZV_ENDPOINT which of them") !=
+        std::string::npos);
+  for (const char* const text : {":1", "a:", "a:0", "a:x", "[fd00::1]x", "a:70000"})
+    CHECK(refusal({{"PET_RDZV_ENDPOINT", text}}).find("is no HOST:PORT") != std::string::npos);
+  for (const char* const text : {"0:2", "1:2:3", "a:b", ":", "1:", "70000", "-1:2"})
+    CHECK(refusal({{"PET_NNODES", text}}).find("nor MIN:MAX") != std::string::npos);
+  CHECK(refusal({{"PET_NODE_RANK", "0"}, {"MASTER_PORT", "tcp://10.96.0.1:29500"}})
+            .starts_with("environment variable MASTER_PORT=tcp://10.96.0.1:29500 is what "
+                         "Kubernetes says of a service that is called 'master'"));
+}
+
+TEST_CASE("nested_launchers: who is one of several ranks already is told by whom, and what to do") {
+  const auto refusal = [](const Variables& variables, const HostOptions& flags = {}) {
+    return message_of<UsageError>([&] { refuse_nested(variables, flags); });
+  };
+  const Variables rank = {{"RANK", "1"}, {"LOCAL_RANK", "1"}, {"WORLD_SIZE", "2"}};
+  CHECK(refusal(with(rank, {{"TORCHELASTIC_RUN_ID", "x"}, {"LOCAL_WORLD_SIZE", "2"}})) ==
+        "zeroth runs as rank 1 of 2 of torchrun already (RANK=1 WORLD_SIZE=2 LOCAL_RANK=1): start "
+        "the program itself there, or zeroth alone; env -u RANK -u WORLD_SIZE -u LOCAL_RANK zeroth "
+        "... makes of each a run of its own");
+  CHECK(refusal(with(rank, {{"ZEROTH_LAUNCH_TIME", "1"}})).find("of zeroth already") !=
+        std::string::npos);
+  CHECK(refusal(with(rank, {{"RANK", "0"}, {"LOCAL_RANK", "0"}})).find("rank 0 of 2") !=
+        std::string::npos);
+  CHECK(refusal({{"LOCAL_RANK", "3"}, {"WORLD_SIZE", "4"}}).find("rank 3 of 4 of another") !=
+        std::string::npos);
+  CHECK(refusal(with(kStep, rank)).find("rank 1 of 2") != std::string::npos);
+  CHECK(refusal({{"PMI_RANK", "0"}, {"PMI_SIZE", "4"}})
+            .starts_with("an MPI has started 4 zeroths (PMI_RANK=0 here)"));
+  CHECK(refusal({{"MV2_COMM_WORLD_RANK", "0"}, {"MV2_COMM_WORLD_SIZE", "2"}})
+            .starts_with("MVAPICH has started 2 zeroths"));
+  HostOptions said;
+  said.no_ssh = true;
+  said.num_nodes = 2;
+  said.node_rank = 1;
+  const Variables alone = {
+      {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}, {"LOCAL_SIZE", "1"}};
+  CHECK_NOTHROW(refuse_nested(alone, said));
+  CHECK_THROWS_AS(refuse_nested(alone, {}), UsageError);
+  CHECK_THROWS_AS(refuse_nested(with(rank, {{"LOCAL_SIZE", "2"}}), said), UsageError);
+}
+
+TEST_CASE("nested_launchers: the ways that are documented stay") {
+  const Variables rows[] = {
+      {},
+      kStep,
+      kOpenMpi,
+      kPod,
+      with(kPod, {{"RANK", "2"}, {"WORLD_SIZE", "3"}}),  // Kubeflow's operator says both
+      {{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}},
+      {{"RANK", "9"}},  // left over
+      {{"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}},
+      {{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}},
+      with(kStep, {{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}}),
+      {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALNRANKS", "1"}},
+  };
+  for (const Variables& row : rows) CHECK_NOTHROW(refuse_nested(row, {}));
 }
 
 }  // namespace zeroth::launcher

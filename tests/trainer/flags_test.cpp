@@ -173,4 +173,20 @@ TEST_CASE("help lists the flags by group and needs nothing else") {
   CHECK(has(parse_line("--version").answer, "finetune (Zeroth) "));
 }
 
+TEST_CASE("empty_flag_value: a flag of finetune, or a key of its file, that is empty is an error") {
+  for (const char* const flag : {"--output", "--output_dir", "--eval-data", "--metrics", "--resume",
+                                 "--lr", "--deepspeed", "--run_name", "--report_to"}) {
+    CAPTURE(flag);
+    const std::string text = fmt::format("{} needs a value", flag);
+    for (const std::vector<std::string>& words :
+         {std::vector<std::string>{"--model", "m", flag, ""},
+          std::vector<std::string>{"--model", "m", fmt::format("{}=", flag), "--steps", "2"}})
+      CHECK(message_of<Error>([&] { parse_flags(words); }) == text);
+  }
+  const TempFolder folder;
+  const std::string file =
+      folder.write("args.json", R"({"model_name_or_path": "m", "output_dir": "", "fsdp": ""})");
+  CHECK(message_of<Error>([&] { parse_flags({file}); }) == "--output_dir needs a value");
+}
+
 }  // namespace zeroth::trainer

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <limits>
+#include <string_view>
 #include <utility>
 
 #include "base/complaints.h"
@@ -24,6 +25,11 @@ constexpr const char* kIntroduction =
     "Fine-tunes a Hugging Face checkpoint by a DeepSpeed configuration:\n"
     "  zeroth --num_gpus 2 finetune --model DIR --data train.jsonl --deepspeed ds_config.json "
     "--output out/\n";
+
+// The others' emptiness is Trainer's own default.
+std::vector<std::string_view> flags_that_may_be_empty() {
+  return {"--separator", "--debug", "--fsdp", "--lr_scheduler_kwargs", "--lr-scheduler-kwargs"};
+}
 
 void add_word(CLI::App& app, const std::string& name, std::string& value, const std::string& help) {
   app.add_option(name, value, help)->option_text("WORD");
@@ -295,8 +301,10 @@ std::string tidy(std::string text) {
 
 Flags parse_flags(std::vector<std::string> arguments) {
   RawFlags raw;
-  HfTranslation translated =
-      translate_hf_flags(with_argument_file(std::move(arguments)), raw.complaints);
+  arguments = with_argument_file(std::move(arguments));
+  if (const auto empty = empty_values(arguments, flags_that_may_be_empty()); !empty.empty())
+    throw Error("{}", listed(empty));
+  HfTranslation translated = translate_hf_flags(arguments, raw.complaints);
   const size_t of_translation = raw.complaints.size();  // they name both spellings
   arguments = std::move(translated.arguments);
   raw.flags.notes = std::move(translated.notes);

@@ -1,0 +1,143 @@
+#include "comm/waiting_store.h"
+
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "base/slow_wait.h"
+#include "base/standard_streams.h"
+#include "comm/time_limit.h"
+
+namespace zeroth::comm {
+namespace {
+
+using Keys = std::vector<std::string>;
+using Value = std::vector<uint8_t>;
+using std::chrono::milliseconds;
+
+// Between two questions: a small part of the time that the wait has lasted, as thousands of ranks
+// may ask one store.
+constexpr milliseconds kShortest{1}, kLongest{200};
+constexpr int kPart = 20;
+constexpr int kMostLookedFor = 4096;  // ranks
+constexpr size_t kMostNamed = 16;
+
+std::string come_key(int rank) {
+  return fmt::format("come/{}", rank);
+}
+
+class WaitingStore final : public c10d::Store {
+ public:
+  WaitingStore(c10::intrusive_ptr<c10d::Store> store, RankEnv env, Say say)
+      : store_(std::move(store)), env_(std::move(env)), say_(std::move(say)) {}
+
+  c10::intrusive_ptr<c10d::Store> clone() override {
+    return c10::make_intrusive<WaitingStore>(store_->clone(), env_, say_);
+  }
+
+  Value get(const std::string& key) override {
+    wait({key});
+    return store_->get(key);
+  }
+  void wait(const Keys& keys) override { wait(keys, getTimeout()); }
+  void wait(const Keys& keys, const milliseconds& timeout) override {
+    SlowWait slow;
+    milliseconds pause = kShortest;
+    for (RunningTime time; !store_->check(keys); std::this_thread::sleep_for(pause)) {
+      const milliseconds waited = time.passed();
+      if (waited >= timeout) throw Error("{}", time_limit_text(waited));
+      if (slow.due(waited)) tell(keys.front(), waited);
+      pause = std::clamp(waited / kPart, kShortest, kLongest);
+    }
+  }
+
+  void set(const std::string& key, const Value& value) override { store_->set(key, value); }
+  Value compareSet(const std::string& key, const Value& current, const Value& wanted) override {
+    return store_->compareSet(key, current, wanted);
+  }
+  int64_t add(const std::string& key, int64_t value) override { return store_->add(key, value); }
+  bool deleteKey(const std::string& key) override { return store_->deleteKey(key); }
+  bool check(const Keys& keys) override { return store_->check(keys); }
+  int64_t getNumKeys() override { return store_->getNumKeys(); }
+  const milliseconds& getTimeout() const noexcept override { return store_->getTimeout(); }
+  void setTimeout(const milliseconds& timeout) override { store_->setTimeout(timeout); }
+  bool hasExtendedApi() const override { return store_->hasExtendedApi(); }
+  void append(const std::string& key, const Value& value) override { store_->append(key, value); }
+  std::vector<Value> multiGet(const Keys& keys) override {
+    wait(keys);
+    return store_->multiGet(keys);
+  }
+  void multiSet(const Keys& keys, const std::vector<Value>& values) override {
+    store_->multiSet(keys, values);
+  }
+
+ private:
+  void tell(const std::string& key, milliseconds waited) {
+    std::vector<int> missing;
+    bool lower_has_come = false;
+    for (int rank = 0; rank < std::min(env_.world_size, kMostLookedFor); ++rank) {
+      if (!store_->check({come_key(rank)}))
+        missing.push_back(rank);
+      else
+        lower_has_come |= rank < env_.rank;
+    }
+    if (env_.local_rank > 0 && lower_has_come) return;
+    say_(waiting_text(
+        env_,
+        missing.empty()
+            ? fmt::format("what another rank leaves as '{}'; all ranks have come", shortened(key))
+            : ranks_text(missing),
+        waited));
+  }
+
+  c10::intrusive_ptr<c10d::Store> store_;
+  RankEnv env_;
+  Say say_;
+};
+
+}  // namespace
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  if (ranks.size() == 1) return fmt::format("rank {}", ranks[0]);
+  const bool in_a_row = ranks.back() - ranks.front() + 1 == std::ssize(ranks);
+  if (in_a_row && ranks.size() > 2)
+    return fmt::format("ranks {} to {}", ranks.front(), ranks.back());
+  if (ranks.size() <= kMostNamed) {
+    const auto last = ranks.end() - 1;
+    return fmt::format("ranks {} and {}", fmt::join(ranks.begin(), last, ", "), *last);
+  }
+  return fmt::format("ranks {} and {} more",
+                     fmt::join(ranks.begin(), ranks.begin() + kMostNamed, ", "),
+                     ranks.size() - kMostNamed);
+}
+
+std::string waiting_text(const RankEnv& env, const std::string& for_whom, milliseconds waited) {
+  const std::string where =
+      env.meeting ? "" : fmt::format(" at {}:{}", shortened(env.master_addr), env.master_port);
+  const std::string by = env.told_by.empty() ? "" : fmt::format(" (by {})", env.told_by);
+  return fmt::format(
+      "rank {} of {}{} waits for {}{}: {} s by now, up to {} s (--timeout, DEEPSPEED_TIMEOUT){}",
+      env.rank, env.world_size, by, for_whom, where, waited.count() / 1000, env.timeout.count(),
+      env.meeting || by.empty() ? ""
+                                : "; a process that is to run alone must not have these variables");
+}
+
+void say_that_it_waits(const std::string& text) {
+  write_all(STDERR_FILENO, printable_message(fmt::format("zeroth: {}\n", text)));
+}
+
+c10::intrusive_ptr<c10d::Store> make_waiting_store(c10::intrusive_ptr<c10d::Store> store,
+                                                   const RankEnv& env, Say say) {
+  store->set(come_key(env.rank), Value{'1'});
+  RankEnv plain = env;
+  plain.met = nullptr;  // which may hold the store itself
+  return c10::make_intrusive<WaitingStore>(std::move(store), std::move(plain), std::move(say));
+}
+
+}  // namespace zeroth::comm

@@ -1,0 +1,28 @@
+// Lines that say the same again and again.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace zeroth::launcher {
+
+// Lets a line through, and the same one again only after a pause, which doubles from a minute to an
+// hour. Knows no clock.
+class RepeatedLines {
+ public:
+  // What to say of `line` at the time `now`: the line, with how often it came meanwhile; nothing
+  // where it came too soon.
+  std::optional<std::string> pass(const std::string& line, std::chrono::milliseconds now);
+
+ private:
+  struct Line {
+    std::chrono::milliseconds last, pause;
+    int held_back = 0;
+  };
+
+  std::map<std::string, Line> lines_;
+};
+
+}  // namespace zeroth::launcher

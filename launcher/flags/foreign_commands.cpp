@@ -1,0 +1,38 @@
+#include "launcher/flags/foreign_commands.h"
+
+namespace zeroth::launcher {
+namespace {
+
+struct Row {
+  std::string_view name;
+  std::string_view instead;
+};
+
+constexpr Row kCommands[] = {
+    {"deepspeed",
+     "zeroth takes its place, with the same flags: 'zeroth --num_gpus 2 finetune ...'"},
+    {"deepspeed.pt", "zeroth takes its place, with the same flags"},
+    {"ds", "zeroth takes its place, with the same flags"},
+    {"ds_report", "use 'zeroth report'"},
+    {"dsr", "use 'zeroth report'"},
+    {"ds_bench", "use 'zeroth --num_gpus 2 comm-bench'"},
+    {"zero_to_fp32", "use 'zeroth export DIR OUT --dtype fp32'"},
+    {"ds_to_universal", "nothing has to be run: every checkpoint resumes on any number of ranks"},
+    {"ds_elastic", "use 'zeroth check-config FILE', which tells the batch sizes"},
+    {"ds_ssh", "use pdsh or ssh; 'zeroth --hostfile FILE PROGRAM' starts a program on all hosts"},
+    {"ds_io", "nothing has to be tuned: docs/offload.md tells what a disk must reach"},
+    {"ds_nvme_tune", "nothing has to be tuned: docs/offload.md tells what a disk must reach"},
+};
+
+}  // namespace
+
+std::string_view instead_of(std::string_view program) {
+  const size_t slash = program.rfind('/');
+  if (slash != std::string_view::npos) program.remove_prefix(slash + 1);
+  if (program.ends_with(".py")) program.remove_suffix(3);
+  for (const Row& row : kCommands)
+    if (row.name == program) return row.instead;
+  return {};
+}
+
+}  // namespace zeroth::launcher

@@ -1,0 +1,74 @@
+#include "comm/waiting_store.h"
+
+#include <doctest/doctest.h>
+
+#include <mutex>
+#include <thread>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <vector>
+
+#include "base/error.h"
+#include "base/slow_wait.h"
+#include "tests/support/temp_folder.h"
+
+namespace zeroth::comm {
+namespace {
+
+using std::chrono::milliseconds;
+
+RankEnv rank_of(int rank, int size) {
+  RankEnv env;
+  env.rank = env.local_rank = rank;
+  env.world_size = size;
+  env.told_by = fmt::format("RANK={}, WORLD_SIZE={}", rank, size);
+  return env;
+}
+
+}  // namespace
+
+TEST_CASE("silent_rendezvous: a wait is told of before ten seconds are over, then once a minute") {
+  SlowWait wait;
+  std::vector<int> told;
+  for (int second = 0; second <= 200; ++second)
+    if (wait.due(std::chrono::seconds(second))) told.push_back(second);
+  CHECK(told == std::vector<int>{8, 68, 128, 188});
+  CHECK(SlowWait::kFirst < std::chrono::seconds(10));
+  SlowWait jumps;  // the process was busy elsewhere
+  CHECK(jumps.due(std::chrono::seconds(100)));
+  CHECK_FALSE(jumps.due(std::chrono::seconds(159)));
+  CHECK(jumps.due(std::chrono::seconds(160)));
+}
+
+TEST_CASE("silent_rendezvous: the line says who waits for whom, why it is a rank and until when") {
+  const RankEnv env = rank_of(0, 8);
+  CHECK(waiting_text(env, "ranks 1 to 7", milliseconds(8'100)) ==
+        "rank 0 of 8 (by RANK=0, WORLD_SIZE=8) waits for ranks 1 to 7 at 127.0.0.1:29500: 8 s by "
+        "now, up to 600 s (--timeout, DEEPSPEED_TIMEOUT); a process that is to run alone must not "
+        "have these variables");
+  CHECK(ranks_text({3}) == "rank 3");
+  CHECK(ranks_text({1, 2}) == "ranks 1 and 2");
+  CHECK(ranks_text({1, 2, 3, 4}) == "ranks 1 to 4");
+  CHECK(ranks_text({1, 2, 5}) == "ranks 1, 2 and 5");
+  std::vector<int> odd;
+  for (int rank = 1; rank < 101; rank += 2) odd.push_back(rank);
+  CHECK(ranks_text(odd).ends_with("29, 31 and 34 more"));
+}
+
+TEST_CASE("silent_rendezvous: a store that waits gives what the store below it does") {
+  const auto below = c10::make_intrusive<c10d::HashStore>();
+  const auto store = make_waiting_store(below, rank_of(0, 2));
+  CHECK(below->check({"come/0"}));
+  CHECK_FALSE(below->check({"come/1"}));
+  std::thread other([&] {
+    const auto others = make_waiting_store(below, rank_of(1, 2));
+    others->set("key", std::string("value"));
+  });
+  CHECK(store->get_to_str("key") == "value");
+  other.join();
+  CHECK(store->add("count", 2) == 2);
+  CHECK(store->deleteKey("key"));
+  CHECK(message_of<Error>([&] { store->wait({"key"}, milliseconds(3)); }).find("the time limit") !=
+        std::string::npos);
+}
+
+}  // namespace zeroth::comm
