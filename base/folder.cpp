@@ -31,8 +31,12 @@ struct stat status_of(int fd) {
 class Walk {
  public:
   explicit Walk(const fs::path& path) : whole_(path), path_("/") {
+    if (path.empty()) throw Error("an empty path names no file or folder");
+    std::error_code failed;
+    const fs::path absolute = fs::absolute(path, failed);
+    if (failed) throw Error("the working folder: {}", system_reason(failed.value()));
     start_at_root();
-    for (const fs::path& part : fs::absolute(path)) push(part);
+    for (const fs::path& part : absolute) push(part);
   }
 
   bool done() const { return left_.empty(); }

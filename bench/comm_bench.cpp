@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/failure_text.h"
 #include "base/heap.h"
 #include "base/standard_streams.h"
 #include "base/units.h"
@@ -234,7 +235,7 @@ int main(int argc, char** argv) {
   try {
     bench(options_of(argc, argv), comm::RankEnv::from_environment());
   } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
+    fmt::print(stderr, "{}\n", failure_text(error));
     return 1;
   }
 }

@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <map>
-#include <optional>
+#include <random>
 #include <utility>
 
 #include "base/printable.h"
@@ -25,52 +27,129 @@ std::string text_of(const Placed& placed) {
                      *placed.file);
 }
 
-bool share_elements(const Piece& a, const Piece& b) {
-  return !common_runs(a.box, a.range, b.box, b.range).empty();
-}
+// A random measure on the elements of a tensor: that of a box is the product, over its dimensions,
+// of differences of random numbers that belong to where it begins and ends. Pieces that cover the
+// same elements equally often have the same sum of measures; others have another one but with a
+// probability of about 2^-55, because whoever made the pieces does not know the random numbers. So
+// n pieces cost n looks and no memory, whatever their boxes.
+class Measure {
+ public:
+  Measure() {
+    std::random_device random;
+    for (uint64_t& word : seed_) word = uint64_t{random()} << 32 | random();
+  }
 
-// Sorted by box and range, pieces of one box are compared with their neighbour only, and those of
-// other boxes as long as the first dimension lets them meet.
-std::optional<std::pair<Placed, Placed>> two_that_overlap(std::vector<Placed> pieces) {
-  const auto key = [](const Placed& placed) {
-    const Piece& piece = *placed.piece;
-    return std::tie(piece.box.begin, piece.box.end, piece.range.begin, piece.range.end);
-  };
-  std::sort(pieces.begin(), pieces.end(),
-            [&](const Placed& a, const Placed& b) { return key(a) < key(b); });
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    const Piece& one = *pieces[i].piece;
-    bool neighbour = true;
-    for (size_t j = i + 1; j < pieces.size(); ++j) {
-      const Piece& other = *pieces[j].piece;
-      const bool same_box = one.box == other.box;
-      if (!same_box && !one.shape.empty() && other.box.begin[0] >= one.box.end[0]) break;
-      const bool overlap =
-          same_box ? std::exchange(neighbour, false) && other.range.begin < one.range.end
-                   : share_elements(one, other);
-      if (overlap) return std::pair(pieces[i], pieces[j]);
+  uint64_t of(const Box& box, const Range& range) const {
+    return minus(of_first(box, range.end), of_first(box, range.begin));
+  }
+  static uint64_t plus(uint64_t a, uint64_t b) { return reduced(a + b); }
+
+ private:
+  static constexpr uint64_t kPrime = (uint64_t{1} << 61) - 1;  // all numbers are below it
+
+  static uint64_t reduced(uint64_t number) { return number >= kPrime ? number - kPrime : number; }
+  static uint64_t minus(uint64_t a, uint64_t b) { return reduced(a + kPrime - b); }
+  static uint64_t times(uint64_t a, uint64_t b) {
+    const auto product = static_cast<unsigned __int128>(a) * b;
+    return reduced((static_cast<uint64_t>(product) & kPrime) +
+                   static_cast<uint64_t>(product >> 61));
+  }
+
+  // Of a position in a dimension: a keyed hash, which mixes as splitmix64 does.
+  uint64_t number(size_t dimension, int64_t at) const {
+    uint64_t bits = seed_[0] + dimension;
+    for (const uint64_t word : {static_cast<uint64_t>(at), seed_[1]}) {
+      bits = (bits ^ word) + 0x9e3779b97f4a7c15;
+      bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9;
+      bits = (bits ^ (bits >> 27)) * 0x94d049bb133111eb;
+      bits ^= bits >> 31;
     }
+    return bits % kPrime;
   }
-  return std::nullopt;
+  uint64_t between(size_t dimension, int64_t begin, int64_t end) const {
+    return minus(number(dimension, end), number(dimension, begin));
+  }
+
+  // Of the first `count` elements of a box, row by row.
+  uint64_t of_first(const Box& box, int64_t count) const {
+    const size_t dimensions = box.begin.size();
+    if (dimensions == 0) return static_cast<uint64_t>(count);
+    std::array<uint64_t, kMaxDimensions + 1> inner{};  // of a whole row from a dimension on
+    inner[dimensions] = 1;
+    for (size_t i = dimensions; i-- > 0;) {
+      inner[i] = times(inner[i + 1], between(i, box.begin[i], box.end[i]));
+    }
+    int64_t row = box.elements();
+    uint64_t sum = 0, outer = 1;
+    for (size_t i = 0; i < dimensions && count > 0; ++i) {
+      row /= box.end[i] - box.begin[i];
+      const int64_t at = box.begin[i] + count / row;
+      sum = plus(sum, times(outer, times(between(i, box.begin[i], at), inner[i + 1])));
+      outer = times(outer, between(i, at, at + 1));
+      count %= row;
+    }
+    return sum;
+  }
+
+  std::array<uint64_t, 2> seed_{};
+};
+
+// How many elements of a piece, which has some, are among the first `count` of its tensor: row by
+// row, those of a box follow each other as those of the tensor do.
+int64_t among_first(const Piece& piece, int64_t count) {
+  int64_t row = Box::whole(piece.shape).elements(), row_of_box = piece.box.elements(), found = 0;
+  if (count >= row) return piece.elements();
+  for (size_t i = 0; i < piece.shape.size(); ++i) {
+    const int64_t begin = piece.box.begin[i], end = piece.box.end[i];
+    row /= piece.shape[i];
+    row_of_box /= end - begin;
+    const int64_t at = count / row;
+    count %= row;
+    found += (std::clamp(at, begin, end) - begin) * row_of_box;
+    if (at < begin || at >= end) break;
+  }
+  return std::clamp(found, piece.range.begin, piece.range.end) - piece.range.begin;
 }
 
-// The first element, row by row, that no piece has.
-int64_t first_hole(const Shape& shape, const std::vector<Placed>& pieces) {
-  const Box box = Box::whole(shape);
-  const Range range{0, box.elements()};
-  std::vector<Run> runs;
+// Whether each of the first `count` elements is in exactly one piece.
+bool is_covered_once(const Measure& measure, const std::vector<Placed>& pieces, int64_t count) {
+  uint64_t sum = 0;
   for (const Placed& placed : pieces) {
-    const auto found = common_runs(box, range, placed.piece->box, placed.piece->range);
-    runs.insert(runs.end(), found.begin(), found.end());
+    const Piece& piece = *placed.piece;
+    const int64_t begin = piece.range.begin;
+    sum = Measure::plus(sum, measure.of(piece.box, {begin, begin + among_first(piece, count)}));
   }
-  std::sort(runs.begin(), runs.end(),
-            [](const Run& a, const Run& b) { return a.wanted < b.wanted; });
-  int64_t covered = 0;
-  for (const Run& run : runs) {
-    if (run.wanted > covered) break;
-    covered = std::max(covered, run.wanted + run.count);
+  return sum == measure.of(Box::whole(pieces.front().piece->shape), {0, count});
+}
+
+// The first element, row by row, that no piece or more than one has.
+int64_t first_fault(const Measure& measure, const std::vector<Placed>& pieces, int64_t all) {
+  int64_t good = 0, bad = all;  // so many elements at the begin
+  while (bad - good > 1) {
+    const int64_t middle = good + (bad - good) / 2;
+    (is_covered_once(measure, pieces, middle) ? good : bad) = middle;
   }
-  return covered;
+  return good;
+}
+
+std::string complaint_about_cover(const std::vector<Placed>& pieces) {
+  const Shape& shape = pieces.front().piece->shape;
+  const int64_t all = Box::whole(shape).elements();
+  const Measure measure;
+  if (is_covered_once(measure, pieces, all)) return "";
+  const int64_t fault = first_fault(measure, pieces, all);
+  int64_t held = 0;
+  const Placed* first = nullptr;
+  for (const Placed& placed : pieces) {
+    if (__builtin_add_overflow(held, placed.piece->elements(), &held)) held = INT64_MAX;
+    if (among_first(*placed.piece, fault) == among_first(*placed.piece, fault + 1)) continue;
+    if (first != nullptr) {
+      return fmt::format("{} and {} have elements in common", text_of(*first), text_of(placed));
+    }
+    first = &placed;
+  }
+  return fmt::format("its pieces hold {} of {} elements of [{}]; the first that none has is {}",
+                     held, all, fmt::join(shape, ", "), fault);
 }
 
 std::string complaint_about_state(std::vector<Placed> pieces) {
@@ -82,17 +161,12 @@ std::string complaint_about_state(std::vector<Placed> pieces) {
                        *pieces.front().file, piece.dtype, fmt::join(piece.shape, ", "),
                        *placed.file);
   }
+  const int64_t all = Box::whole(first.shape).elements();
+  if (all == 0) return "";
   std::erase_if(pieces, [](const Placed& placed) { return placed.piece->elements() == 0; });
-  if (const auto two = two_that_overlap(pieces)) {
-    return fmt::format("{} and {} have elements in common", text_of(two->first),
-                       text_of(two->second));
-  }
-  int64_t held = 0;
-  for (const Placed& placed : pieces) held += placed.piece->elements();
-  const int64_t all = element_count(first.shape).value_or(0);
-  if (held == all) return "";
-  return fmt::format("its pieces hold {} of {} elements of [{}]; the first that none has is {}",
-                     held, all, fmt::join(first.shape, ", "), first_hole(first.shape, pieces));
+  if (!pieces.empty()) return complaint_about_cover(pieces);
+  return fmt::format("its pieces hold 0 of {} elements of [{}]; the first that none has is 0", all,
+                     fmt::join(first.shape, ", "));
 }
 
 std::string complaint_about_kind(const WholeState& expected, const Piece& found) {

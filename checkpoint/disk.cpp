@@ -1,7 +1,11 @@
 #include "checkpoint/disk.h"
 
+#include <limits.h>
+
 #include <algorithm>
 #include <cerrno>
+#include <optional>
+#include <utility>
 
 #include "base/crc32c.h"
 #include "base/process_limits.h"
@@ -72,16 +76,63 @@ void write_text(Disk& disk, const std::string& name, std::string_view text) {
   file->close();
 }
 
+namespace {
+
+// Removes what is in the folder `name`, and moves what lies deeper than `levels` from there into
+// `root`, under names that are free there.
+class TreeRemoval {
+ public:
+  TreeRemoval(Disk& disk, const std::string& root) : disk_(disk), root_(root) {}
+
+  void remove_all() {
+    do {
+      moved_ = false;
+      remove_inside(root_, kMaxDepth);
+    } while (moved_);
+  }
+
+ private:
+  void remove_inside(const std::string& name, size_t levels) {
+    for (const Entry& entry : disk_.list(name)) {
+      const std::string inner = joined(name, entry.name);
+      if (entry.kind != Entry::Kind::kFolder) {
+        disk_.remove_file(inner);
+      } else if (levels > 0) {
+        remove_inside(inner, levels - 1);
+        disk_.remove_folder(inner);
+      } else {
+        move_up(inner);
+      }
+    }
+  }
+  void move_up(const std::string& name) {
+    std::string free;
+    do {
+      free = joined(root_, fmt::format("moved-{}", ++names_));
+    } while (holds(disk_, root_, free.substr(free.rfind('/') + 1)));
+    disk_.rename(name, free);
+    moved_ = true;
+  }
+
+  Disk& disk_;
+  const std::string& root_;
+  int64_t names_ = 0;
+  bool moved_ = false;
+};
+
+}  // namespace
+
 void remove_tree(Disk& disk, const std::string& name) {
   const size_t slash = name.rfind('/');
   const std::string folder = slash == name.npos ? "" : name.substr(0, slash);
   const std::string last = slash == name.npos ? name : name.substr(slash + 1);
-  for (const Entry& entry : disk.list(folder)) {
-    if (entry.name != last) continue;
-    if (entry.kind != Entry::Kind::kFolder) return disk.remove_file(name);
-    for (const Entry& inner : disk.list(name)) remove_tree(disk, joined(name, inner.name));
-    return disk.remove_folder(name);
-  }
+  const std::vector<Entry> entries = disk.list(folder);
+  const auto found = std::find_if(entries.begin(), entries.end(),
+                                  [&](const Entry& entry) { return entry.name == last; });
+  if (found == entries.end()) return;
+  if (found->kind != Entry::Kind::kFolder) return disk.remove_file(name);
+  TreeRemoval(disk, name).remove_all();
+  disk.remove_folder(name);
 }
 
 bool holds(Disk& disk, const std::string& folder, const std::string& name) {
@@ -107,6 +158,11 @@ bool is_plain_path(std::string_view text) {
     if (slash == text.npos) return true;
     text.remove_prefix(slash + 1);
   }
+}
+
+bool is_too_deep(std::string_view path) {
+  return path.size() >= PATH_MAX ||
+         std::count(path.begin(), path.end(), '/') > static_cast<ptrdiff_t>(kMaxDepth);
 }
 
 }  // namespace zeroth::checkpoint

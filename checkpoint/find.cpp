@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
+#include "checkpoint/foreign.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/real_disk.h"
 
@@ -11,11 +13,15 @@ namespace {
 
 constexpr int64_t kMostHint = 100;
 
-int64_t bytes_in(Disk& disk, const std::string& folder) {
+// As far as kMaxDepth goes.
+int64_t bytes_in(Disk& disk, const std::string& folder, size_t levels = kMaxDepth) {
   int64_t bytes = 0;
   for (const Entry& entry : disk.list(folder)) {
-    if (entry.kind == Entry::Kind::kFile) bytes += entry.size;
-    if (entry.kind == Entry::Kind::kFolder) bytes += bytes_in(disk, joined(folder, entry.name));
+    int64_t more = 0;
+    if (entry.kind == Entry::Kind::kFile) more = entry.size;
+    if (entry.kind == Entry::Kind::kFolder && levels > 0)
+      more = bytes_in(disk, joined(folder, entry.name), levels - 1);
+    if (__builtin_add_overflow(bytes, more, &bytes)) return INT64_MAX;  // sparse files
   }
   return bytes;
 }
@@ -35,7 +41,7 @@ std::string reason_of_weights(const Disk& disk, const std::string& name) {
                      path_to(disk, name).string());
 }
 
-Found look_at(Disk& disk, const Entry& entry, int64_t step) {
+Found look_once(Disk& disk, const Entry& entry, int64_t step) {
   Found found{.name = entry.name, .step = step, .written = entry.modified};
   try {
     const ManifestFile file = read_manifest(disk, entry.name);
@@ -48,9 +54,9 @@ Found look_at(Disk& disk, const Entry& entry, int64_t step) {
     found.written = file.manifest.written;
     found.attempt = parse_attempt(file.manifest.attempt);
     found.crc = file.crc;
-    if (file.manifest.step != step) {
-      found.fault = fmt::format("{}: its manifest is of step {}",
-                                path_to(disk, entry.name).string(), file.manifest.step);
+    const auto best = file.manifest.counters.find(std::string(kBestCounter));
+    if (best != file.manifest.counters.end()) {
+      if (const auto* saved = std::get_if<int64_t>(&best->second)) found.best_step = *saved;
     }
     return found;
   } catch (const Damaged& damage) {
@@ -67,6 +73,16 @@ Found look_at(Disk& disk, const Entry& entry, int64_t step) {
   return found;
 }
 
+// Of one that a run replaces while it is looked at, files of both may be seen.
+std::optional<Found> look_at(Disk& disk, const Entry& entry, int64_t step) {
+  Found found = look_once(disk, entry, step);
+  if (found.complete()) return found;
+  if (!holds(disk, "", entry.name)) return std::nullopt;
+  found = look_once(disk, entry, step);
+  if (!found.complete() && !holds(disk, "", entry.name)) return std::nullopt;
+  return found;
+}
+
 }  // namespace
 
 std::vector<Found> list_checkpoints(Disk& disk) {
@@ -76,13 +92,15 @@ std::vector<Found> list_checkpoints(Disk& disk) {
   for (const Entry& entry : entries) {
     const auto step = step_of(entry.name);
     if (!step || entry.kind != Entry::Kind::kFolder) continue;
+    auto one = look_at(disk, entry, *step);
+    if (!one) continue;
     steps.insert(*step);
-    found.push_back(look_at(disk, entry, *step));
+    found.push_back(std::move(*one));
   }
   for (const Entry& entry : entries) {
     const auto step = step_of_old(entry.name);
     if (!step || entry.kind != Entry::Kind::kFolder || steps.contains(*step)) continue;
-    found.push_back(look_at(disk, entry, *step));
+    if (auto one = look_at(disk, entry, *step)) found.push_back(std::move(*one));
   }
   std::sort(found.begin(), found.end(),
             [](const Found& a, const Found& b) { return a.step < b.step; });
@@ -99,7 +117,44 @@ const Found* newest(const std::vector<Found>& found) {
   return best;
 }
 
+bool has_left(Disk& disk, const Found& found) {
+  if (!holds(disk, "", found.name)) return true;
+  try {
+    return found.complete() && read_manifest(disk, found.name).crc != found.crc;
+  } catch (const Damaged&) {
+    return !holds(disk, "", found.name);
+  }
+}
+
+void with_chosen(const Place& place, const std::function<void(const std::string&)>& action) {
+  constexpr int kTries = 20;
+  for (int tries = 1;; ++tries) {
+    const std::vector<Found> found = list_checkpoints(*place.disk);
+    const Found* newest = place.one ? nullptr : checkpoint::newest(found);
+    if (!place.one && found.empty()) {
+      const auto foreign = find_foreign(*place.disk, "");
+      if (foreign) throw Error("{}", text_of(*foreign, place.disk->path()));
+    }
+    if (!place.one && newest == nullptr) {
+      throw Error("{} holds no complete checkpoint{}", place.disk->path().string(),
+                  found.empty() ? "" : ": " + found.back().fault);
+    }
+    const std::string name = place.one.value_or(newest == nullptr ? "" : newest->name);
+    try {
+      return action(name);
+    } catch (const Error&) {
+      if (place.one ? holds(*place.disk, "", name) : !has_left(*place.disk, *newest)) throw;
+      if (!place.one && tries < kTries) continue;
+      throw Error(
+          "{} was removed while it was read: a run that saves there keeps only its newest "
+          "checkpoints. Name one that stays, or the folder.",
+          path_to(*place.disk, name).string());
+    }
+  }
+}
+
 Place locate(const std::filesystem::path& path) {
+  if (path.empty()) return {};
   if (auto below = RealDisk::find(path / "checkpoints")) return {std::move(below), std::nullopt};
   auto disk = RealDisk::find(path);
   if (!disk) return {};

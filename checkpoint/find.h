@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,6 +22,8 @@ struct Found {
   uint32_t crc = 0;        // of its manifest
   std::string fault = {};  // why it is not complete: file, and what is wrong; empty: it is
 
+  std::optional<int64_t> best_step = {};  // of the run's best model as this one knew it
+
   bool weights_only = false;  // a model without states, of which no run goes on
 
   bool complete() const { return fault.empty(); }
@@ -28,11 +31,16 @@ struct Found {
 
 // Those of a folder of checkpoints, by step. Manifests and sizes are looked at; `latest` is not. A
 // checkpoint that was about to be replaced when the machine ended is found under its other name.
+// One that a run removes or replaces meanwhile is left out, or found as it is then.
 std::vector<Found> list_checkpoints(Disk& disk);
 
 // The one that was saved last of all that are complete and have states, whatever its step; null
 // where none is.
 const Found* newest(const std::vector<Found>& found);
+
+// Whether there is nothing of this name any more, or another checkpoint than the one that was
+// found: a run that saves there keeps only its newest ones, and may save a step again.
+bool has_left(Disk& disk, const Found& found);
 
 // What a path of the user leads to.
 struct Place {
@@ -41,6 +49,11 @@ struct Place {
 };
 // `path`: an output with checkpoints/ in it, that folder itself, or one of the checkpoints.
 Place locate(const std::filesystem::path& path);
+
+// Calls `action` with the name of the checkpoint that `place` is, or of the newest one there. Where
+// that one has left meanwhile it is called again, with the newest one of then. Throws an Error
+// where there is none, or where the only one that is meant has left.
+void with_chosen(const Place& place, const std::function<void(const std::string& name)>& action);
 
 // Folders of an output that hold a model without states: "step-N" beside checkpoints/, as earlier
 // versions saved them, and "checkpoint-N". By step.

@@ -5,6 +5,7 @@
 
 #include "base/complaints.h"
 #include "base/crc32c.h"
+#include "base/failure_text.h"
 #include "base/json.h"
 #include "base/json_view.h"
 #include "checkpoint/find.h"
@@ -76,7 +77,7 @@ std::vector<std::string> try_to_load(const std::shared_ptr<Disk>& disk, const Lo
   } catch (const Damaged& error) {
     damage = error.what();
   } catch (const std::exception& error) {
-    refusal = error.what();
+    refusal = failure_text(error);
   }
   const auto answers = vote(ranks, fmt::format("loading {}", one.name), refusal, damage);
   std::vector<std::string> reasons;

@@ -1,9 +1,11 @@
 #include "checkpoint/manifest.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -11,6 +13,8 @@
 #include "base/json.h"
 #include "base/json_view.h"
 #include "base/printable.h"
+#include "checkpoint/counters.h"
+#include "checkpoint/names.h"
 
 namespace zeroth::checkpoint {
 namespace {
@@ -19,6 +23,8 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "zeroth checkpoint";
+constexpr int64_t kMaxTime = 253'402'300'799;    // the last second of the year 9999
+constexpr int64_t kMaxBytes = int64_t{1} << 60;  // of all files of a checkpoint
 constexpr JsonLimits kLimits = {.bytes = size_t{256} << 20, .values = 10'000'000};
 // The end of every manifest, with the CRC of all that stands before it.
 constexpr std::string_view kCrcKey = "  \"crc32c\": \"";
@@ -95,8 +101,13 @@ std::string line_of(std::string_view key, const ordered_json& value) {
   return fmt::format("  \"{}\": {},\n", key, value.dump());
 }
 
-int64_t natural(const JsonView& view) {
-  return view.integer(0, std::numeric_limits<int64_t>::max() / 2);
+int64_t count_of(const JsonView& view) {
+  return view.integer(0, kMaxCount);
+}
+
+// Bytes or elements.
+int64_t size_of(const JsonView& view) {
+  return view.integer(0, kMaxBytes);
 }
 
 uint32_t crc_of(const JsonView& view) {
@@ -107,7 +118,7 @@ uint32_t crc_of(const JsonView& view) {
 
 Shape shape_of(const JsonView& view) {
   Shape shape;
-  for (size_t i = 0; i < view.size(); ++i) shape.push_back(natural(view.at(i)));
+  for (size_t i = 0; i < view.size(); ++i) shape.push_back(size_of(view.at(i)));
   return shape;
 }
 
@@ -121,10 +132,10 @@ StoredPiece piece_of(const JsonView& view, int64_t file_size) {
   piece.box = {shape_of(view.at("begin")), shape_of(view.at("end"))};
   const JsonView range = view.at("range");
   if (range.size() != 2) range.refuse("two numbers");
-  piece.range = {natural(range.at(0)), natural(range.at(1))};
+  piece.range = {size_of(range.at(0)), size_of(range.at(1))};
   const std::string complaint = complaint_about(piece);
   if (!complaint.empty()) throw Error("{}: {}", view.path(), complaint);
-  stored.offset = natural(view.at("offset"));
+  stored.offset = size_of(view.at("offset"));
   stored.crc = crc_of(view.at("crc32c"));
   if (piece.bytes() > file_size || stored.offset > file_size - piece.bytes()) {
     throw Error("{} has {} bytes from byte {} on, its file {}", view.path(), piece.bytes(),
@@ -133,19 +144,35 @@ StoredPiece piece_of(const JsonView& view, int64_t file_size) {
   return stored;
 }
 
+// Pieces that share bytes would be read as often as there are pieces.
+void require_apart(const JsonView& view, const std::vector<StoredPiece>& pieces) {
+  std::vector<size_t> order(pieces.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::erase_if(order, [&](size_t i) { return pieces[i].piece.elements() == 0; });
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return pieces[a].offset < pieces[b].offset; });
+  for (size_t i = 1; i < order.size(); ++i) {
+    const StoredPiece &one = pieces[order[i - 1]], &next = pieces[order[i]];
+    if (one.offset + one.piece.bytes() <= next.offset) continue;
+    throw Error("{} and {} have bytes in common", view.at(order[i - 1]).path(),
+                view.at(order[i]).path());
+  }
+}
+
 StoredFile file_of(const JsonView& view) {
   StoredFile file;
   const JsonView name = view.at("name");
   file.name = name.text();
-  if (!is_plain_path(file.name) || file.name == kManifest) {
+  if (!is_plain_path(file.name) || file.name == kManifest || is_too_deep(file.name)) {
     name.refuse("the name of a file within the checkpoint");
   }
-  file.size = natural(view.at("size"));
+  file.size = size_of(view.at("size"));
   file.crc = crc_of(view.at("crc32c"));
   const JsonView pieces = view.at("pieces");
   for (size_t i = 0; i < pieces.size(); ++i) {
     file.pieces.push_back(piece_of(pieces.at(i), file.size));
   }
+  require_apart(pieces, file.pieces);
   return file;
 }
 
@@ -161,17 +188,17 @@ Manifest manifest_of(const JsonView& view) {
   if (view.at("format").text() != kFormat) {
     view.at("format").refuse(fmt::format("\"{}\"", kFormat));
   }
-  const int64_t version = natural(view.at("version"));
+  const int64_t version = count_of(view.at("version"));
   if (version != kVersion) {
     throw Error("version is {}, this program reads {}", version, kVersion);
   }
   Manifest manifest;
-  manifest.step = natural(view.at("step"));
+  manifest.step = count_of(view.at("step"));
   manifest.run_id = view.at("run").text();
   manifest.attempt = view.at("attempt").text();
-  manifest.written = natural(view.at("written"));
+  manifest.written = view.at("written").integer(0, kMaxTime);
   if (const auto parent = view.find("parent")) {
-    manifest.parent = Parent{natural(parent->at("step")), crc_of(parent->at("crc32c"))};
+    manifest.parent = Parent{count_of(parent->at("step")), crc_of(parent->at("crc32c"))};
   }
   manifest.must_equal = texts_of(view.at("must_equal"));
   manifest.may_change = texts_of(view.at("may_change"));
@@ -179,14 +206,22 @@ Manifest manifest_of(const JsonView& view) {
   for (const auto& [key, value] : counters.object().items()) {
     manifest.counters.emplace(key, counter_of(JsonView(value, "counters." + shortened(key))));
   }
+  const std::string complaint = complaint_about(manifest.counters, manifest.step);
+  if (!complaint.empty()) throw Error("{}", complaint);
   manifest.layout = texts_of(view.at("layout"));
   const JsonView files = view.at("files");
   std::set<std::string> names;
+  int64_t bytes = 0;
   for (size_t i = 0; i < files.size(); ++i) {
     manifest.files.push_back(file_of(files.at(i)));
     if (!names.insert(manifest.files.back().name).second) {
       throw Error("{}.name {} stands twice", files.at(i).path(),
                   shortened(manifest.files.back().name));
+    }
+    bytes += manifest.files.back().size;
+    if (bytes > kMaxBytes) {
+      throw Error("{}.size: the files have more than {} bytes together", files.at(i).path(),
+                  kMaxBytes);
     }
   }
   return manifest;
@@ -220,6 +255,15 @@ class Listings {
   std::string folder_;
   std::map<std::string, std::map<std::string, Entry>> listings_;
 };
+
+// A folder that the user has given another name is as good as before.
+void require_step_of_name(const Disk& disk, const std::string& folder, int64_t step) {
+  const std::filesystem::path path = path_to(disk, folder);
+  const auto of_name = step_of_path(path.string());
+  if (!of_name || *of_name == step) return;
+  throw Damaged("{}: step is {}, the name of its folder says {}", (path / kManifest).string(), step,
+                *of_name);
+}
 
 void check_sizes(Disk& disk, const std::string& folder, const Manifest& manifest) {
   Listings listings(disk, folder);
@@ -317,6 +361,7 @@ ManifestFile read_manifest(Disk& disk, const std::string& folder) {
     ManifestFile file{.manifest = parse_manifest(text, (disk.path() / name).string()),
                       .crc = manifest_crc(text).value_or(0),
                       .size = static_cast<int64_t>(text.size())};
+    require_step_of_name(disk, folder, file.manifest.step);
     check_sizes(disk, folder, file.manifest);
     return file;
   } catch (const Damaged&) {

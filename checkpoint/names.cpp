@@ -9,10 +9,11 @@ namespace {
 
 constexpr std::string_view kStep = "step-";
 
-// Of a number as it is printed: no sign, no zeros before it.
+// Of a number as it is printed, up to kMaxCount: no sign, no zeros before it.
 std::optional<int64_t> natural(std::string_view text) {
   const auto number = parse_number<int64_t>(text);
-  return number && *number >= 0 && fmt::format("{}", *number) == text ? number : std::nullopt;
+  if (!number || *number < 0 || *number > kMaxCount) return std::nullopt;
+  return fmt::format("{}", *number) == text ? number : std::nullopt;
 }
 
 std::optional<int64_t> behind(std::string_view prefix, std::string_view name) {
@@ -38,6 +39,13 @@ std::string step_name(int64_t step) {
 
 std::optional<int64_t> step_of(std::string_view name) {
   return behind(kStep, name);
+}
+
+std::optional<int64_t> step_of_path(std::string_view path) {
+  while (path.ends_with('/')) path.remove_suffix(1);
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  const auto step = step_of(name);
+  return step ? step : step_of_old(name);
 }
 
 std::string temporary_name(int64_t step, const Attempt& attempt) {

@@ -9,6 +9,7 @@
 
 #include "base/machine_id.h"
 #include "base/printable.h"
+#include "checkpoint/find.h"
 #include "checkpoint/names.h"
 
 namespace zeroth::checkpoint {
@@ -35,9 +36,27 @@ std::string this_process() {
                      fmt::gmtime(std::time(nullptr)));
 }
 
+// A folder that was copied may lack its owner's file, and the attempts in it have epochs all the
+// same.
+int64_t Owner::next_epoch(Disk& disk) {
+  const int64_t owner = newest_epoch(disk);
+  int64_t newest = owner;
+  std::string where = owner_name(owner);
+  for (const Found& found : list_checkpoints(disk)) {
+    if (found.attempt.epoch <= newest) continue;
+    newest = found.attempt.epoch;
+    where = fmt::format("the attempt of {}", found.name);
+  }
+  if (newest < kMaxCount) return newest + 1;
+  throw Error(
+      "{} cannot have another owner: the epoch of {} is {}, the largest that there can be. Move "
+      "that out of the folder while no run saves there.",
+      disk.path().string(), where, newest);
+}
+
 Owner Owner::take(std::shared_ptr<Disk> disk, const std::string& who) {
   while (true) {
-    const int64_t epoch = newest_epoch(*disk) + 1;
+    const int64_t epoch = next_epoch(*disk);
     try {
       write_text(*disk, owner_name(epoch), who);
     } catch (const DiskError& error) {

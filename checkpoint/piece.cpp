@@ -136,6 +136,10 @@ std::string complaint_about(const Piece& piece) {
   if (!element_size(piece.dtype)) {
     return fmt::format("dtype {} is not known", shortened(piece.dtype));
   }
+  if (piece.shape.size() > kMaxDimensions) {
+    return fmt::format("its tensor has {} dimensions; at most {} are supported", piece.shape.size(),
+                       kMaxDimensions);
+  }
   if (!element_count(piece.shape)) {
     return fmt::format("shape [{}] is beyond any tensor's", fmt::join(piece.shape, ", "));
   }

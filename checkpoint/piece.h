@@ -3,6 +3,7 @@
 // writes pieces and any other one reads them. Pure.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 namespace zeroth::checkpoint {
 
 using Shape = std::vector<int64_t>;
+inline constexpr size_t kMaxDimensions = 64;  // as in PyTorch
 
 // A part of a tensor, half open in each dimension; without dimensions: the one element of a scalar.
 struct Box {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/failure_text.h"
 
 namespace zeroth::checkpoint {
 
@@ -47,7 +48,7 @@ std::optional<std::string> failure_of(Action action) {
     action();
     return std::nullopt;
   } catch (const std::exception& error) {
-    return error.what();
+    return failure_text(error);
   }
 }
 

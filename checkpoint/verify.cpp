@@ -27,7 +27,7 @@ uint32_t crc_of(OldFile& file, int64_t begin, int64_t end, const std::filesystem
 }
 
 // The CRC of the file comes from those of its pieces and of what lies between them, so that each
-// byte is read once; where pieces overlap, from the file alone.
+// byte is read once. No two pieces of a manifest share a byte.
 struct FileCheck {
   std::vector<std::string> bad_pieces;
   uint32_t crc = 0;
@@ -41,14 +41,12 @@ FileCheck check_file(OldFile& file, const StoredFile& stored, const std::filesys
             [](const StoredPiece* a, const StoredPiece* b) { return a->offset < b->offset; });
   FileCheck check;
   int64_t at = 0;
-  bool overlap = false;
   const auto append = [&](uint32_t crc, int64_t bytes) {
     check.crc = crc32c_of_both(check.crc, crc, static_cast<uint64_t>(bytes));
     at += bytes;
   };
   for (const StoredPiece* piece : pieces) {
     const int64_t end = piece->offset + piece->piece.bytes();
-    overlap |= piece->offset < at;
     if (piece->offset > at)
       append(crc_of(file, at, piece->offset, path, buffer), piece->offset - at);
     const uint32_t crc = crc_of(file, piece->offset, end, path, buffer);
@@ -60,20 +58,17 @@ FileCheck check_file(OldFile& file, const StoredFile& stored, const std::filesys
     }
     append(crc, end - piece->offset);
   }
-  if (overlap) {
-    check.crc = crc_of(file, 0, stored.size, path, buffer);
-  } else if (at < stored.size) {
-    append(crc_of(file, at, stored.size, path, buffer), stored.size - at);
-  }
+  if (at < stored.size) append(crc_of(file, at, stored.size, path, buffer), stored.size - at);
   return check;
 }
 
-void list_files(Disk& disk, const std::string& folder, const std::string& below,
+// A folder at the end of `levels` stands for all that is in it.
+void list_files(Disk& disk, const std::string& folder, const std::string& below, size_t levels,
                 std::vector<std::string>& files) {
   for (const Entry& entry : disk.list(below.empty() ? folder : joined(folder, below))) {
     const std::string name = joined(below, entry.name);
-    if (entry.kind == Entry::Kind::kFolder) {
-      list_files(disk, folder, name, files);
+    if (entry.kind == Entry::Kind::kFolder && levels > 0) {
+      list_files(disk, folder, name, levels - 1, files);
     } else {
       files.push_back(name);
     }
@@ -106,7 +101,7 @@ Verdict verify(Disk& disk, const std::string& folder) {
       verdict.complaints.push_back(error.what());
     }
   }
-  list_files(disk, folder, "", verdict.unlisted);
+  list_files(disk, folder, "", kMaxDepth, verdict.unlisted);
   std::erase_if(verdict.unlisted, [&](const std::string& name) { return known.contains(name); });
   return verdict;
 }

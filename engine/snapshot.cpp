@@ -6,6 +6,7 @@
 #include <chrono>
 #include <exception>
 
+#include "base/failure_text.h"
 #include "base/parallel.h"
 
 namespace zeroth::engine {
@@ -103,7 +104,7 @@ void Snapshot::run() {
     sink_.begin(pieces_to_save(held_));
     write_all();
   } catch (const std::exception& error) {
-    failure = error.what();
+    failure = failure_text(error);
   }
   {
     const std::lock_guard lock(mutex_);
@@ -285,7 +286,7 @@ std::optional<std::string> Snapshot::wait() {
     }
     while (!arriving_.empty()) land(/*waits=*/true);
   } catch (const std::exception& error) {
-    failure = error.what();
+    failure = failure_text(error);
   }
   std::unique_lock lock(mutex_);
   if (failure) {

@@ -18,6 +18,7 @@
 #include "base/units.h"
 #include "base/usage_error.h"
 #include "checkpoint/find.h"
+#include "checkpoint/foreign.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/retention.h"
 #include "checkpoint/verify.h"
@@ -52,12 +53,17 @@ std::vector<Found> found_at(const Place& place) {
 }
 
 [[noreturn]] void throw_none(const Place& place) {
+  if (const auto foreign = checkpoint::find_foreign(*place.disk, "")) {
+    throw Error("{}", checkpoint::text_of(*foreign, place.disk->path()));
+  }
   throw Error("{} holds no checkpoints", place.disk->path().string());
 }
 
+// A file system may hold any number for the time of a file.
 std::string age_of(const Found& found) {
-  const auto age = static_cast<double>(std::time(nullptr) - found.written);
-  return format_duration(std::max(age, 0.0));
+  constexpr double kMost = 1e12;
+  const double age = static_cast<double>(std::time(nullptr)) - static_cast<double>(found.written);
+  return format_duration(std::clamp(age, 0.0, kMost));
 }
 
 Answer list(const Arguments& arguments) {
@@ -78,6 +84,10 @@ Answer list(const Arguments& arguments) {
     if (!one.complete() && !one.weights_only) answer.status = 1;
   }
   if (found.empty()) answer.text += "  no checkpoints\n";
+  const auto foreign = checkpoint::find_foreign(*place.disk, "");
+  if (found.empty() && foreign) {
+    answer.text += printable(checkpoint::text_of(*foreign, place.disk->path())) + "\n";
+  }
   const bool is_below = place.disk->path().filename() == "checkpoints";
   auto weights =
       checkpoint::list_weights(is_below ? place.disk->path().parent_path() : place.disk->path());
@@ -145,16 +155,7 @@ std::string head_of(const std::filesystem::path& path, const checkpoint::Reader&
   return text;
 }
 
-Answer show(const Arguments& arguments) {
-  const Place place = place_of(arguments);
-  const std::vector<Found> found = found_at(place);
-  std::string name = place.one.value_or("");
-  if (!place.one) {
-    const Found* newest = checkpoint::newest(found);
-    if (newest == nullptr) throw_none(place);
-    name = newest->name;
-  }
-  const checkpoint::Reader reader(place.disk, name);
+Answer description(const checkpoint::Reader& reader) {
   const checkpoint::Manifest& manifest = reader.manifest();
   Answer answer{head_of(reader.path(), reader)};
   add_texts("Layout:", manifest.layout, answer.text);
@@ -174,13 +175,27 @@ Answer show(const Arguments& arguments) {
   return answer;
 }
 
+Answer show(const Arguments& arguments) {
+  const Place place = place_of(arguments);
+  if (found_at(place).empty() && !place.one) throw_none(place);
+  Answer answer;
+  checkpoint::with_chosen(place, [&](const std::string& name) {
+    answer = description(checkpoint::Reader(place.disk, name));
+  });
+  return answer;
+}
+
 // What is wrong with one; empty: nothing. `bytes` grows by what was read.
 std::vector<std::string> complaints_about(checkpoint::Disk& disk, const Found& found,
                                           int64_t& bytes) {
   if (!found.complete()) return {"not complete: " + found.fault};
-  checkpoint::Verdict verdict = checkpoint::verify(disk, found.name);
-  bytes += verdict.bytes;
-  return std::move(verdict.complaints);
+  try {
+    checkpoint::Verdict verdict = checkpoint::verify(disk, found.name);
+    bytes += verdict.bytes;
+    return std::move(verdict.complaints);
+  } catch (const Error& error) {
+    return {error.what()};
+  }
 }
 
 Answer verify(const Arguments& arguments) {
@@ -192,6 +207,12 @@ Answer verify(const Arguments& arguments) {
   for (const Found& one : found) {
     int64_t bytes = 0;
     const auto complaints = complaints_about(*place.disk, one, bytes);
+    if (!complaints.empty() && checkpoint::has_left(*place.disk, one)) {
+      answer.text += printable_message(fmt::format(
+          "{}: removed or replaced by a run while it was read, not verified\n", one.name));
+      if (place.one) answer.status = 1;
+      continue;
+    }
     answer.text += printable_message(
         complaints.empty()
             ? fmt::format("{}: good, {} read\n", one.name, format_bytes(bytes))
@@ -210,6 +231,14 @@ std::filesystem::path output_of(const Arguments& arguments, const Place& place) 
   return path.filename() == "checkpoints" ? path.parent_path() : path;
 }
 
+// Where the best model stays although it is not among the newest `keep`.
+std::string kept_as_best(checkpoint::Disk& disk, int64_t keep, const Found* newest) {
+  const std::string name = checkpoint::step_name(newest->best_step.value_or(0));
+  const auto others = checkpoint::to_be_removed(disk, {.newest = keep});
+  if (std::find(others.begin(), others.end(), name) == others.end()) return "";
+  return fmt::format("kept {}: it holds the best model of the run\n", name);
+}
+
 Answer prune(const Arguments& arguments) {
   const Place place = place_of(arguments);
   if (place.one) {
@@ -219,10 +248,12 @@ Answer prune(const Arguments& arguments) {
   // What a run goes on from, or has just written, is its own to remove.
   std::optional<OutputLock> lock;
   if (!arguments.dry_run) lock.emplace(output_of(arguments, place));
-  std::vector<std::string> names =
-      checkpoint::to_be_removed(*place.disk, {.newest = arguments.keep});
   const std::vector<Found> found = checkpoint::list_checkpoints(*place.disk);
-  if (arguments.damaged && checkpoint::newest(found) == nullptr) {
+  const Found* newest = checkpoint::newest(found);
+  checkpoint::Retention retention{.newest = arguments.keep};
+  if (newest != nullptr && newest->best_step) retention.steps.insert(*newest->best_step);
+  std::vector<std::string> names = checkpoint::to_be_removed(*place.disk, retention);
+  if (arguments.damaged && newest == nullptr) {
     throw Error("{} holds no complete checkpoint: nothing is removed", place.disk->path().string());
   }
   for (const Found& one : found) {
@@ -235,6 +266,7 @@ Answer prune(const Arguments& arguments) {
         fmt::format("{} {}\n", arguments.dry_run ? "would remove" : "removed", printable(name));
   }
   if (names.empty()) answer.text = "nothing to remove\n";
+  if (!retention.steps.empty()) answer.text += kept_as_best(*place.disk, arguments.keep, newest);
   if (lock && !lock->note().empty()) answer.text += printable(lock->note()) + "\n";
   return answer;
 }
@@ -248,9 +280,9 @@ constexpr Verb kVerbs[] = {{"list", list}, {"show", show}, {"verify", verify}, {
 constexpr const char* kHelp =
     "\nlist: each checkpoint with size, age, and whether it is complete. show: of the newest one, "
     "or of DIR\nitself, layout, counters, files and tensors. verify: reads every byte. prune: "
-    "removes all but the newest,\nwhere no run is under way. DIR: an --output, the folder "
-    "checkpoints "
-    "in it, or one checkpoint.\nStatus: 0, or 1 where one is not complete or damaged.\n";
+    "removes all but the newest\nand the one with the run's best model, where no run is under way. "
+    "DIR: an --output, the folder\ncheckpoints in it, or one checkpoint. Status: 0, or 1 where one "
+    "is not complete or damaged. What a run\nremoves meanwhile is no fault.\n";
 
 const Verb* find_verb(const std::string& name) {
   const auto found = std::find_if(std::begin(kVerbs), std::end(kVerbs),
@@ -291,6 +323,9 @@ CheckpointAnswer checkpoint_command(const std::vector<std::string>& words) {
     if (app.count(flag) > 0 && !prunes) {
       throw UsageError("checkpoint {}: {} belongs to prune", arguments.verb, flag);
     }
+  }
+  if (arguments.folder.empty()) {
+    throw UsageError("checkpoint {}: DIR is empty. Name a folder.", arguments.verb);
   }
   if (arguments.keep < 1) {
     throw UsageError("checkpoint prune: --keep {}: at least one must stay", arguments.keep);

@@ -9,10 +9,12 @@
 #include <span>
 #include <string_view>
 
+#include "base/complaints.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/printable.h"
 #include "base/units.h"
+#include "checkpoint/coverage.h"
 #include "checkpoint/find.h"
 #include "checkpoint/reader.h"
 #include "launcher/new_folder.h"
@@ -25,7 +27,7 @@ using checkpoint::StoredFile;
 using checkpoint::StoredState;
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kChunk = int64_t{1} << 20;         // elements that are in memory at a time
+constexpr int64_t kChunk = int64_t{1} << 18;         // elements that are in memory at a time
 constexpr int64_t kMostCopied = int64_t{256} << 20;  // bytes of a file beside the weights
 constexpr std::string_view kConfig = "config.json";
 
@@ -197,22 +199,12 @@ std::vector<std::string> copy_files(Reader& reader, NewFolder& folder, Dtype dty
   return copied;
 }
 
-// The one that is named, or the newest one that is complete.
-std::string chosen(const checkpoint::Place& place) {
-  if (place.one) return *place.one;
-  const auto found = checkpoint::list_checkpoints(*place.disk);
-  const checkpoint::Found* newest = checkpoint::newest(found);
-  if (newest != nullptr) return newest->name;
-  throw Error("{} holds no complete checkpoint", place.disk->path().string());
-}
-
-}  // namespace
-
-Exported export_model(const ExportRequest& request) {
-  const checkpoint::Place place = checkpoint::locate(request.from);
-  if (!place.disk) throw Error("{}: there is no such folder", request.from.string());
-  const std::string name = chosen(place);
-  Reader reader(place.disk, name);
+Exported export_one(Reader reader, const ExportRequest& request) {
+  // Or what a forged manifest says of a tensor's size would be written before a piece is missing.
+  const auto complaints = checkpoint::coverage_complaints(reader.manifest().files);
+  if (!complaints.empty()) {
+    throw Error("{} is damaged: {}", reader.path().string(), listed(complaints));
+  }
   const auto tensors = tensors_of(reader);
   const auto shards = shards_of(tensors, request);
   NewFolder folder(request.to, request.overwrite);
@@ -225,6 +217,18 @@ Exported export_model(const ExportRequest& request) {
   }
   if (shards.size() > 1) write_index(shards, folder);
   folder.commit();
+  return exported;
+}
+
+}  // namespace
+
+Exported export_model(const ExportRequest& request) {
+  const checkpoint::Place place = checkpoint::locate(request.from);
+  if (!place.disk) throw Error("{}: there is no such folder", request.from.string());
+  Exported exported;
+  checkpoint::with_chosen(place, [&](const std::string& name) {
+    exported = export_one(Reader(place.disk, name), request);
+  });
   return exported;
 }
 

@@ -17,6 +17,7 @@
 
 #include "base/complaints.h"
 #include "base/empty_variables.h"
+#include "base/failure_text.h"
 #include "base/memory_file.h"
 #include "base/printable.h"
 #include "base/process_limits.h"
@@ -363,7 +364,7 @@ int main(int argc, char** argv) {
     say(fmt::format("error: {}", error.what()));
     return kUsageCode;
   } catch (const std::exception& error) {
-    say(fmt::format("error: {}", error.what()));
+    say(fmt::format("error: {}", failure_text(error)));
     return 1;
   }
 }

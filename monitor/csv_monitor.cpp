@@ -1,6 +1,7 @@
 #include "monitor/csv_monitor.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -85,11 +86,23 @@ void CsvMonitor::write(std::span<const Event> events) {
 }
 
 void CsvMonitor::go_on_from(int64_t samples) {
+  cut_rows_beyond(samples, 0);
+}
+
+void CsvMonitor::begin_anew(double since) {
+  cut_rows_beyond(-1, since);
+}
+
+// Of files that were changed since then.
+void CsvMonitor::cut_rows_beyond(int64_t samples, double since) {
   std::error_code failure;
   std::filesystem::directory_iterator files(folder_, failure);
   if (failure) throw Error("{}: {}", folder_.string(), system_reason(failure.value()));
   for (const auto& file : files) {
     if (file.path().extension() != ".csv" || !file.is_regular_file(failure)) continue;
+    struct stat status {};
+    if (::stat(file.path().c_str(), &status) != 0) continue;
+    if (static_cast<double>(status.st_mtim.tv_sec) + 1 < since) continue;
     if (const auto place = place_of_cut(file.path(), samples)) cut_file(file.path(), *place);
   }
 }

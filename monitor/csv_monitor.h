@@ -23,6 +23,8 @@ class CsvMonitor final : public Monitor {
   // of one run, whose samples rise; and a row that was cut in the middle. What is no such file
   // stays.
   void go_on_from(int64_t samples) override;
+  // Those that were written since then, of all their rows since the samples last began to rise.
+  void begin_anew(double since) override;
 
  private:
   struct File {
@@ -30,6 +32,7 @@ class CsvMonitor final : public Monitor {
     std::ofstream stream;
   };
   File& file_of(const std::string& tag);
+  void cut_rows_beyond(int64_t samples, double since);
 
   std::filesystem::path folder_;
   std::map<std::string, File> files_;

@@ -23,6 +23,10 @@ class Monitor {
   // Before the first write: the run goes on from where it had trained on `samples`. What an earlier
   // try has written of later ones is not shown any more. So for errors.
   virtual void go_on_from(int64_t samples) = 0;
+  // Before the first write: the run begins anew, after a try that began `since` (seconds since
+  // 1970) and came to no checkpoint. What that try has written is not shown any more. So for
+  // errors.
+  virtual void begin_anew(double since) = 0;
 };
 
 }  // namespace zeroth::monitor

@@ -62,6 +62,15 @@ void Monitors::go_on_from(int64_t samples) {
   each([&](Open& open) { open.monitor->go_on_from(samples); });
 }
 
+void Monitors::begin_anew(const std::map<std::string, fs::path>& folders, double since) {
+  each([&](Open& open) {
+    const auto former = folders.find(open.key);
+    if (former != folders.end() && former->second == fs::path(open.folder)) {
+      open.monitor->begin_anew(since);
+    }
+  });
+}
+
 void Monitors::go_on_in(const fs::path& former, const fs::path& fresh) {
   each([&](Open& open) {
     if (open.folder != fresh.string()) return;

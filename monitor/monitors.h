@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,6 +30,9 @@ class Monitors {
   void go_on_in(const std::filesystem::path& former, const std::filesystem::path& fresh);
   // The run goes on from where it had trained on `samples`.
   void go_on_from(int64_t samples);
+  // The run begins anew after a try that began `since` and came to no checkpoint: of those that
+  // write where that one did, `folders` by key.
+  void begin_anew(const std::map<std::string, std::filesystem::path>& folders, double since);
   bool any() const { return !open_.empty(); }
   // "csv_monitor in logs/job", one per monitor.
   std::vector<std::string> lines() const;

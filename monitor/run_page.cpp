@@ -13,7 +13,9 @@
 #include "base/error.h"
 #include "base/exact_number.h"
 #include "base/folder.h"
+#include "base/json.h"
 #include "base/printable.h"
+#include "base/regular_file.h"
 #include "base/replace_file.h"
 
 namespace zeroth::monitor {
@@ -22,6 +24,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kDataMark = "__DATA__";
+constexpr size_t kMostPageBytes = size_t{16} << 20;
 constexpr size_t kMostMarks = 1000;  // of steps behind which a run went on
 
 // Since 1970, to the millisecond.
@@ -203,6 +206,32 @@ std::string RunPage::html(State state, double seconds) const {
   const size_t at = page.find(kDataMark);
   ZEROTH_CHECK(at != std::string::npos, "the page's template has no {}", kDataMark);
   return page.replace(at, kDataMark.size(), script_text(data));
+}
+
+std::optional<FormerPage> read_page(const std::filesystem::path& path) {
+  const std::string_view page_template = kPageTemplate;
+  const size_t begin = page_template.find(kDataMark);
+  const std::string_view behind = page_template.substr(begin + kDataMark.size());
+  try {
+    const std::string text = read_file(path.string(), kMostPageBytes);
+    const size_t end = text.find(behind.substr(0, behind.find('>')), begin);
+    if (begin >= text.size() || end == text.npos) return std::nullopt;
+    const nlohmann::json tree = parse_json(std::string_view(text).substr(begin, end - begin),
+                                           {.name = path.string(), .limits = kConfigLimits});
+    const JsonView data(tree);
+    FormerPage former{
+        .is_finished = data.at("state").text() == state_name(RunPage::State::kFinished),
+        .started = time_of(data.at("started"))};
+    const JsonView config = data.at("config");
+    for (size_t i = 0; i < config.size(); ++i) {
+      const JsonView row = config.at(i);
+      PageFacts::Value value{row.at(size_t{0}).text(), row.at(1).text(), row.at(2).text()};
+      former.config.emplace(value.key, value);
+    }
+    return former;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
 }
 
 // What a killed run left goes; what somebody else puts in its place is neither opened nor followed.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -98,6 +99,15 @@ class RunPage {
   std::vector<int64_t> resumed_;  // behind which steps the run went on
   bool failed_ = false;
 };
+
+// What the page of an earlier try tells of it.
+struct FormerPage {
+  bool is_finished = false;
+  double started = 0;                                   // seconds since 1970
+  std::map<std::string, PageFacts::Value> config = {};  // by key
+};
+// Nothing where there is no page at `path`, or one that this program does not understand.
+std::optional<FormerPage> read_page(const std::filesystem::path& path);
 
 // The page around the data: a file of this folder, built in.
 extern const char* const kPageTemplate;

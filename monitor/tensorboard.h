@@ -23,6 +23,7 @@ class TensorBoard final : public Monitor {
   void write(std::span<const Event> events) override;
   // TensorBoard takes back what it has read of later samples.
   void go_on_from(int64_t samples) override;
+  void begin_anew(double) override { go_on_from(-1); }
 
  private:
   void append(const std::string& bytes);

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "trainer/flags/cadence.h"
 
@@ -43,5 +45,20 @@ class BestModel {
   bool greater_;
   State state_;
 };
+
+// What a run that goes on looks for.
+struct WantedBest {
+  std::vector<std::filesystem::path> folders;  // of checkpoints, the first one first
+  BestModel::State wanted;                     // as the run before knew it
+  bool greater_is_better = false;
+  int64_t step = 0;  // behind which the run goes on
+};
+struct FoundBest {
+  BestModel::State state;    // empty: the best of what follows will count
+  std::string warning = {};  // empty: it is where it was
+};
+// The best model of the run before, by the folders' checkpoints as they are now; where its own is
+// gone, the best one of those that are there, by the evaluations in `history` (report/history.h).
+FoundBest find_best(const WantedBest& wanted, const std::string& history);
 
 }  // namespace zeroth::trainer

@@ -4,11 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/error.h"
 #include "base/units.h"
 #include "checkpoint/find.h"
+#include "checkpoint/ranks.h"
+#include "comm/agreement.h"
+#include "trainer/output.h"
 #include "trainer/report/history.h"
 
 namespace zeroth::trainer {
@@ -18,8 +22,6 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kMostHistory = int64_t{64} << 20;
 constexpr char kBestLoss[] = "best.loss";
-constexpr char kBestStep[] = "best.step";
-constexpr char kBestSaved[] = "best.saved_step";
 constexpr char kOwed[] = "evaluation.owed";
 
 template <typename T>
@@ -65,6 +67,7 @@ Checkpoints::Loaded Checkpoints::load() {
   loaded.warnings = done->warnings;
   loaded.owes_evaluation = value<int64_t>(done->client_state, kOwed).has_value();
   restore(done->client_state);
+  look_for_best(loaded);
   last_saved_ = loaded.step;
   if (done->path.parent_path() == fs::weakly_canonical(folder_)) {
     good_.push_back(loaded.step);
@@ -78,6 +81,36 @@ void Checkpoints::restore(const engine::ClientState& state) {
                  .step = value<int64_t>(state, kBestStep),
                  .saved_step = saved,
                  .folder = saved ? folder_of(*saved) : fs::path()});
+}
+
+// Before the first step, as a run that only found it out after its last one would be lost. `where`
+// the best model is: in a checkpoint of this output, or of the one that the run goes on from.
+void Checkpoints::look_for_best(Loaded& loaded) {
+  const BestModel::State before = best_.state();
+  if (!before.saved_step || !plan_.flags.cadences.tracks_best) return;
+  const fs::path source = loaded.path.parent_path();
+  FoundBest best;
+  const auto failure = checkpoint::failure_of([&] {
+    if (engine_.mesh().rank() != 0) return;
+    best = find_best({.folders = {folder_, source},
+                      .wanted = before,
+                      .greater_is_better = plan_.flags.cadences.greater_is_better,
+                      .step = loaded.step},
+                     loaded.history);
+    loaded.best_warning = best.warning;
+  });
+  throw_if_rank_0_failed(engine_.mesh(), failure);
+  std::array numbers = {best.state.loss.value_or(0),
+                        static_cast<double>(best.state.step.value_or(0)),
+                        static_cast<double>(best.state.saved_step.value_or(0)),
+                        best.state.folder.parent_path() == source ? 1.0 : 0.0};
+  comm::agree(numbers, comm::Reduce::kSum, "where the best model is", engine_.mesh());
+  if (numbers[2] == 0) return best_.restore({});
+  const auto saved = static_cast<int64_t>(numbers[2]);
+  best_.restore({.loss = numbers[0],
+                 .step = static_cast<int64_t>(numbers[1]),
+                 .saved_step = saved,
+                 .folder = (numbers[3] != 0 ? source : folder_) / checkpoint::step_name(saved)});
 }
 
 // One that is made up for comes after its step was saved.

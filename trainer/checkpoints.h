@@ -36,6 +36,7 @@ class Checkpoints {
     std::string history;  // rank 0: what WriteMore wrote as kHistoryFile
     bool owes_evaluation = false;
     std::vector<std::string> warnings;
+    std::string best_warning = {};  // rank 0: the best model's checkpoint is not where it was
   };
   Loaded load();
 
@@ -76,6 +77,7 @@ class Checkpoints {
   std::vector<std::string> ended(const engine::SavedCheckpoint& done);
   engine::CheckpointRequest request(int64_t step, const WriteMore& write_more) const;
   void restore(const engine::ClientState& state);
+  void look_for_best(Loaded& loaded);
   int64_t most_kept() const;
   std::set<int64_t> named() const;
 

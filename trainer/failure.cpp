@@ -8,6 +8,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "base/failure_text.h"
 #include "base/printable.h"
 #include "base/process_limits.h"
 #include "base/units.h"
@@ -43,8 +44,7 @@ Failure explain(const std::exception_ptr& error) {
     return {kUserErrorCode,
             fmt::format("error: LibTorch gave up: {}", quotation(torch.what_without_backtrace()))};
   } catch (const std::filesystem::filesystem_error& file) {
-    return {kUserErrorCode, fmt::format("error: {}: {}", file.path1().string(),
-                                        system_reason(file.code().value()))};
+    return {kUserErrorCode, fmt::format("error: {}", failure_text(file))};
   } catch (const std::system_error& system) {  // a thread that cannot be started, mostly
     return {kUserErrorCode, fmt::format("error: {}{}", system_reason(system.code().value()),
                                         limit_in_parentheses())};

@@ -21,6 +21,7 @@
 #include "engine/memory_check.h"
 #include "trainer/failure.h"
 #include "trainer/flags/flags.h"
+#include "trainer/output.h"
 #include "trainer/report/activations.h"
 #include "trainer/report/config_text.h"
 #include "trainer/report/run_clock.h"
@@ -92,6 +93,10 @@ int run_rank(int argc, char** argv) {
                                 env.round);
     });
     if (plan.flags.print_config) return say(trainer::config_text(plan), env);
+    trainer::as_written(plan.round, [&] {
+      if (env.rank == 0) trainer::require_writable(plan);
+      if (env.rank == 0) trainer::require_room(plan);
+    });
     engine::RunMemory memory = trainer::run_memory(plan, env.local_size);
     engine::require_memory(memory);
     if (env.rank == 0) {  // the only one that tells what activations take

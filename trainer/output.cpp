@@ -1,13 +1,17 @@
 #include "trainer/output.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <optional>
 #include <system_error>
 
 #include "base/error.h"
+#include "base/process_limits.h"
 #include "base/units.h"
+#include "checkpoint/find.h"
 #include "checkpoint/owner.h"
 #include "checkpoint/real_disk.h"
 #include "checkpoint/retention.h"
@@ -27,7 +31,10 @@ int64_t model_bytes(const RunPlan& plan) {
 // Where the output is, or the nearest folder above it that there is.
 std::filesystem::path existing_part(const std::string& output) {
   std::filesystem::path folder = std::filesystem::absolute(output);
-  while (!std::filesystem::exists(folder)) folder = folder.parent_path();
+  std::error_code unknown;
+  while (!std::filesystem::exists(folder, unknown) && folder.has_relative_path()) {
+    folder = folder.parent_path();
+  }
   return folder;
 }
 
@@ -40,9 +47,44 @@ int64_t most_checkpoints(const RunPlan& plan) {
   return std::min(saves, cadences.kept.value_or(saves) + 1 + (cadences.ends_with_best ? 1 : 0));
 }
 
-int64_t bytes_to_write(const RunPlan& plan) {
-  const int64_t states = plan.flags.state.only_model ? 0 : plan.outline.state_bytes;
-  return model_bytes(plan) + most_checkpoints(plan) * (model_bytes(plan) + states);
+// Of what is already there, much goes as the run saves.
+int64_t bytes_of_checkpoints(const std::string& output) {
+  const auto disk = checkpoint::RealDisk::find(std::filesystem::path(output) / "checkpoints");
+  int64_t bytes = 0;
+  if (!disk) return bytes;
+  for (const checkpoint::Found& found : checkpoint::list_checkpoints(*disk)) {
+    if (__builtin_add_overflow(bytes, found.bytes, &bytes)) return INT64_MAX;
+  }
+  return bytes;
+}
+
+struct Room {
+  int64_t model = 0, checkpoints = 0;  // bytes that will be written
+  int64_t free = 0;
+  int64_t needed() const { return model + checkpoints; }
+};
+
+// Nothing where the system does not tell what is free.
+std::optional<Room> room_of(const RunPlan& plan) {
+  std::error_code unknown;
+  const auto space = std::filesystem::space(existing_part(plan.flags.output), unknown);
+  if (unknown) return std::nullopt;
+  Room room{.model = model_bytes(plan), .free = static_cast<int64_t>(space.available)};
+  if (const int64_t most = most_checkpoints(plan); most > 0) {
+    const int64_t one = room.model + (plan.flags.state.only_model ? 0 : plan.outline.state_bytes);
+    room.checkpoints = std::max(one, most * one - bytes_of_checkpoints(plan.flags.output));
+  }
+  return room;
+}
+
+std::string text_of(const RunPlan& plan, const Room& room) {
+  std::string parts = fmt::format("{} will be written", format_bytes(room.needed()));
+  if (room.checkpoints > 0) {
+    parts += fmt::format(" (the model {}, checkpoints {})", format_bytes(room.model),
+                         format_bytes(room.checkpoints));
+  }
+  return fmt::format("--output {}: {} and {} are free there", plan.flags.output, parts,
+                     format_bytes(room.free));
 }
 
 void copy_model(const std::filesystem::path& from, const std::filesystem::path& to,
@@ -81,14 +123,9 @@ std::vector<std::string> saving_warnings(const RunPlan& plan) {
   std::vector<std::string> warnings;
   const std::string& output = plan.flags.output;
   if (output.empty()) return warnings;
-  const int64_t needed = bytes_to_write(plan);
+  const auto room = room_of(plan);
+  if (room && room->free < room->needed()) warnings.push_back(text_of(plan, *room));
   std::error_code unknown;
-  const auto space = std::filesystem::space(existing_part(output), unknown);
-  if (!unknown && static_cast<int64_t>(space.available) < needed) {
-    warnings.push_back(fmt::format("--output {}: {} will be written and {} are free there", output,
-                                   format_bytes(needed),
-                                   format_bytes(static_cast<int64_t>(space.available))));
-  }
   if (std::filesystem::is_directory(output, unknown)) {
     for (const auto& entry : std::filesystem::directory_iterator(output)) {
       const std::string name = entry.path().filename().string();
@@ -97,6 +134,39 @@ std::vector<std::string> saving_warnings(const RunPlan& plan) {
     }
   }
   return warnings;
+}
+
+void require_room(const RunPlan& plan) {
+  if (plan.flags.output.empty() || plan.flags.eval_only || plan.flags.state.small_disk) return;
+  if (plan.round.number > 0) return;
+  const auto room = room_of(plan);
+  if (!room || room->free >= room->needed()) return;
+  throw Error(
+      "{}. Make room, {}or start with --allow-small-disk: then the model waits in memory "
+      "for room.",
+      text_of(plan, *room),
+      room->checkpoints > room->model ? "keep fewer checkpoints (--save_total_limit), " : "");
+}
+
+void require_writable(const RunPlan& plan) {
+  const auto refuse = [](const std::string& flag, const std::filesystem::path& path, int reason) {
+    throw Error("{} {}: cannot be written: {}", flag, path.string(), system_reason(reason));
+  };
+  const std::filesystem::path metrics = plan.flags.metrics, output = plan.flags.output;
+  std::error_code unknown;
+  if (std::filesystem::is_directory(metrics, unknown)) refuse("--metrics", metrics, EISDIR);
+  if (!metrics.empty() && ::access(metrics.c_str(), W_OK) != 0) {
+    const auto folder = metrics.has_parent_path() ? metrics.parent_path() : ".";
+    if (errno != ENOENT || ::access(folder.c_str(), W_OK | X_OK) != 0) {
+      refuse("--metrics", metrics, errno);
+    }
+  }
+  if (output.empty() || plan.flags.eval_only) return;
+  for (const std::filesystem::path& folder : {output, output / "checkpoints"}) {
+    if (::access(folder.c_str(), W_OK | X_OK) != 0 && errno != ENOENT) {
+      refuse("--output", folder, errno);
+    }
+  }
 }
 
 std::unique_ptr<OutputLock> lock_output(const RunPlan& plan, comm::Mesh& mesh) {
@@ -114,7 +184,7 @@ std::unique_ptr<OutputLock> lock_output(const RunPlan& plan, comm::Mesh& mesh) {
   return lock;
 }
 
-void FinalModel::save(const std::string& more) {
+std::string FinalModel::save(const std::string& more) {
   HfOutput output(
       {.source = plan_.flags.model,
        .output = plan_.flags.output,
@@ -125,10 +195,31 @@ void FinalModel::save(const std::string& more) {
   engine_.save_model(output,
                      masters ? engine::SavedValues::kMasters : engine::SavedValues::kWorking);
   std::optional<std::string> complaint = output.finish();
+  const std::string full = output.is_out_of_space() ? *complaint : "";
+  const std::string waits =
+      comm::gather_texts(full, "whether the disk is full", engine_.mesh().host()).front();
+  if (!waits.empty()) return waits;
   if (complaint) *complaint += more;
   throw_if_rank_0_failed(engine_.mesh(), complaint);
   former_ = output.take_former();
   saved_ = true;
+  return "";
+}
+
+bool FinalModel::has_room() const {
+  constexpr int64_t kMargin = int64_t{4} << 20;  // of what lies beside the weights
+  std::error_code unknown;
+  const auto space = std::filesystem::space(existing_part(plan_.flags.output), unknown);
+  return unknown || static_cast<int64_t>(space.available) >= model_bytes(plan_) + kMargin;
+}
+
+std::string FinalModel::room_text() const {
+  std::error_code unknown;
+  const auto space = std::filesystem::space(existing_part(plan_.flags.output), unknown);
+  return fmt::format("{} in {}{}", format_bytes(model_bytes(plan_)), plan_.flags.output,
+                     unknown ? ""
+                             : fmt::format(", where {} are free",
+                                           format_bytes(static_cast<int64_t>(space.available))));
 }
 
 void FinalModel::replace_by(const std::filesystem::path& folder) {
@@ -168,6 +259,7 @@ void HfOutput::unless_failed(Action action) {
     model::naming_errors(action);
   } catch (const Error& error) {
     failure_ = error.what();
+    out_of_space_ = dynamic_cast<const model::OutOfSpace*>(&error) != nullptr;
     writer_.reset();  // and its temporary folder
   }
 }

@@ -24,6 +24,14 @@ namespace zeroth::trainer {
 // the models need, folders of an earlier run.
 std::vector<std::string> saving_warnings(const RunPlan& plan);
 
+// Throws an Error where --output has less room than the run writes there, unless --allow-small-disk
+// says otherwise; not in a later round, whose earlier ones had room.
+void require_room(const RunPlan& plan);
+
+// Throws an Error where --metrics, or what lies in --output by now, cannot be written: before ranks
+// are connected. Makes nothing.
+void require_writable(const RunPlan& plan);
+
 // Rank 0 takes the lock of --output, so that another run into it is refused until this one ends; in
 // a later round of a run also from a process of a round before, and then the checkpoints too: one
 // that wakes up in the midst of a save cannot commit it any more.
@@ -43,9 +51,14 @@ class FinalModel {
       : plan_(plan), engine_(engine), guard_(std::move(guard)) {}
 
   // The model that it replaces stays beside it for as long as this object lives. `more`: to be said
-  // behind what went wrong.
-  void save(const std::string& more);
+  // behind what went wrong. Where the disk is full that is no Error: returns what is said of it,
+  // the same on all ranks, and saves nothing; empty: the model is saved.
+  std::string save(const std::string& more);
   bool is_saved() const { return saved_; }
+  // Whether there is as much room as the model takes. Of rank 0's disk.
+  bool has_room() const;
+  // "1.2 GiB in out, where 3.1 MiB are free".
+  std::string room_text() const;
   // The model of another folder takes its place.
   void replace_by(const std::filesystem::path& folder);
   // It has shown to be no good. Puts the one before back in its place, if there was one, and throws
@@ -75,6 +88,8 @@ class HfOutput : public engine::ModelSink {
   void write(const std::string& name, const torch::Tensor& value) override;
   // What went wrong, if anything.
   std::optional<std::string> finish();
+  // After finish(): whether the disk is full.
+  bool is_out_of_space() const { return out_of_space_; }
   // After finish(): the model that was replaced, if any. It goes when the result does.
   std::unique_ptr<model::FormerModel> take_former() { return std::move(former_); }
 
@@ -87,6 +102,7 @@ class HfOutput : public engine::ModelSink {
   OutputGuard guard_;
   std::optional<model::ModelWriter> writer_;
   std::optional<std::string> failure_;
+  bool out_of_space_ = false;
   std::unique_ptr<model::FormerModel> former_;
 };
 

@@ -3,6 +3,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -10,6 +12,9 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "checkpoint/find.h"
+#include "checkpoint/foreign.h"
+#include "checkpoint/names.h"
+#include "checkpoint/real_disk.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -22,16 +27,36 @@ constexpr char kSamples[] = "data.samples";
 constexpr char kThreads[] = "threads";
 constexpr char kStep[] = "offload_optimizer.step";
 constexpr char kRun[] = "run";
+constexpr int64_t kMaxThreads = 65'536;          // of a rank
 constexpr std::string_view kClient = "client.";  // engine's mark of a program's own counters
 
-int64_t number(const checkpoint::Manifest& manifest, const char* name, const fs::path& of) {
+int64_t number(const checkpoint::Manifest& manifest, const char* name, const fs::path& of,
+               int64_t most = checkpoint::kMaxCount) {
   const auto found = manifest.counters.find(std::string(kClient) + name);
   const int64_t* const value =
       found == manifest.counters.end() ? nullptr : std::get_if<int64_t>(&found->second);
   if (value == nullptr || *value < 0) {
     throw Error("{}: has no {}: it was not saved by finetune", of.string(), name);
   }
+  if (*value > most) {
+    throw Error("{}: counters.{}{} is {}, expected an integer in 0..{}",
+                (of / checkpoint::kManifest).string(), kClient, name, *value, most);
+  }
   return *value;
+}
+
+// What the steps before took, and how, of which a forged manifest could say anything.
+void check_progress(const checkpoint::Manifest& manifest, const Resumption& found) {
+  const fs::path file = found.checkpoint / checkpoint::kManifest;
+  if (found.samples > found.positions || found.step > found.positions) {
+    throw Error("{}: {}{} is {}, fewer than the samples ({}) or steps ({}) that it stands for",
+                file.string(), kClient, kPositions, found.positions, found.samples, found.step);
+  }
+  for (const char* const name : {kBestStep, kBestSaved}) {
+    if (manifest.counters.contains(fmt::format("{}{}", kClient, name))) {
+      (void)number(manifest, name, found.checkpoint, found.step);
+    }
+  }
 }
 
 // A program's own text among the counters; empty where there is none.
@@ -81,6 +106,27 @@ std::string reasons(const std::vector<checkpoint::Found>& found, const fs::path&
   return listed(lines);
 }
 
+// Of the folder itself, or else of the newest checkpoint that Trainer has left in it; empty:
+// neither is another program's.
+std::string text_of_foreign(const fs::path& path) {
+  const auto disk = checkpoint::RealDisk::find(path);
+  if (!disk) return "";
+  if (const auto found = checkpoint::find_foreign(*disk, "")) {
+    return checkpoint::text_of(*found, path);
+  }
+  constexpr std::string_view kTheirs = "checkpoint-";
+  std::map<int64_t, std::string> theirs;
+  for (const checkpoint::Entry& entry : disk->list("")) {
+    if (entry.kind != checkpoint::Entry::Kind::kFolder || !entry.name.starts_with(kTheirs))
+      continue;
+    const auto step = checkpoint::step_of("step-" + entry.name.substr(kTheirs.size()));
+    if (step) theirs[*step] = entry.name;
+  }
+  if (theirs.empty()) return "";
+  const auto found = checkpoint::find_foreign(*disk, theirs.rbegin()->second);
+  return found ? checkpoint::text_of(*found, path / theirs.rbegin()->second) : "";
+}
+
 Resumption read(checkpoint::Disk& disk, const std::string& name) {
   const fs::path path = checkpoint::path_to(disk, name);
   return resumption_of(path, checkpoint::read_manifest(disk, name).manifest);
@@ -103,6 +149,10 @@ std::optional<Resumption> newest_in(const fs::path& path) {
     one.from = path;
     return one;
   }
+  if (found.empty()) {
+    if (const std::string foreign = text_of_foreign(path); !foreign.empty())
+      throw Error("{}", foreign);
+  }
   if (const std::string why = reasons(found, path); !why.empty()) {
     throw Error("no run goes on from {}: {}", path.string(), why);
   }
@@ -117,10 +167,33 @@ bool is_allowed(const std::string& key, const std::vector<std::string>& allowed)
   });
 }
 
+// What sets a key that no flag lets differ. The first row that the key begins with counts.
+struct Setter {
+  std::string_view key, flag;
+};
+constexpr Setter kSetters[] = {
+    {"data.positions", "--seq-len"},
+    {"data.shuffled", "--no-shuffle"},
+    {"data.fields", "--prompt-field, --completion-field and --separator"},
+    {"data.long_text", "--long-text"},
+    {"data.", "the samples have changed: --data"},
+    {"tokenizer.", "the samples have changed: tokenizer.json in --model"},
+    {"model.", "--model"},
+    {"", "the flag or the configuration's key"},
+};
+
 std::string remedy(const std::string& key) {
   if (key == "train_batch_size") return "; --allow-batch-change goes on with another one";
   if (may_be_allowed(key)) return fmt::format("; --allow-change {} lets it differ", key);
-  return "";
+  const auto setter = std::find_if(std::begin(kSetters), std::end(kSetters),
+                                   [&](const Setter& one) { return key.starts_with(one.key); });
+  return fmt::format("; {} has to be as before", setter->flag);
+}
+
+// Where a key differs that nothing allows.
+std::string road_from(const fs::path& checkpoint) {
+  return fmt::format("a run that begins anew from its weights takes --model {} and no --resume",
+                     checkpoint.string());
 }
 
 std::string text_of(const checkpoint::Difference& one) {
@@ -150,16 +223,18 @@ void put(const Progressed& progress, checkpoint::Counters& state) {
 }
 
 Resumption resumption_of(const fs::path& checkpoint, const checkpoint::Manifest& manifest) {
-  return {
-      .from = checkpoint,
-      .checkpoint = checkpoint,
-      .step = manifest.step,
-      .batch = std::max<int64_t>(1, number(manifest, kBatch, checkpoint)),
-      .positions = number(manifest, kPositions, checkpoint),
-      .samples = number(manifest, kSamples, checkpoint),
-      .measured = {.threads = number(manifest, kThreads, checkpoint), .step = step_of(manifest)},
-      .run = word(manifest, kRun),
-      .identity = {manifest.must_equal, manifest.may_change}};
+  Resumption found{.from = checkpoint,
+                   .checkpoint = checkpoint,
+                   .step = manifest.step,
+                   .batch = std::max<int64_t>(1, number(manifest, kBatch, checkpoint)),
+                   .positions = number(manifest, kPositions, checkpoint),
+                   .samples = number(manifest, kSamples, checkpoint),
+                   .measured = {.threads = number(manifest, kThreads, checkpoint, kMaxThreads),
+                                .step = step_of(manifest)},
+                   .run = word(manifest, kRun),
+                   .identity = {manifest.must_equal, manifest.may_change}};
+  check_progress(manifest, found);
+  return found;
 }
 
 std::optional<Resumption> find_resumption(const Flags& flags) {
@@ -200,12 +275,15 @@ Measured to_keep(const Resumption& before, int64_t ranks, const std::string& pro
 
 std::string compare(const Resumption& before, const Identity& now, const ResumeFlags& flags) {
   std::vector<std::string> refused, told;
+  bool all_may_be_allowed = true;
   for (const auto& one : checkpoint::differences(before.identity.must_equal, now.must_equal)) {
     const bool allowed = one.key == "train_batch_size" ? flags.batch_may_change
                                                        : is_allowed(one.key, flags.may_change);
     (allowed ? told : refused).push_back(text_of(one) + (allowed ? "" : remedy(one.key)));
+    all_may_be_allowed &= allowed || one.key == "train_batch_size" || may_be_allowed(one.key);
   }
   if (!refused.empty()) {
+    if (!all_may_be_allowed) refused.push_back(road_from(before.checkpoint));
     throw Error("{} is of another run: {}", before.checkpoint.string(), listed(refused));
   }
   for (const auto& one : checkpoint::differences(before.identity.may_change, now.may_change)) {

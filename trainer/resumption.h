@@ -22,6 +22,10 @@ struct Measured {
   bool operator==(const Measured&) const = default;
 };
 
+// Numbers of the best model (BestModel) in a checkpoint.
+inline constexpr char kBestStep[] = "best.step";
+inline constexpr char kBestSaved[] = "best.saved_step";
+
 struct Resumption {
   std::filesystem::path from;  // as Engine::load_checkpoint takes it: the checkpoint, or its folder
   std::filesystem::path checkpoint;  // "out/checkpoints/step-8"

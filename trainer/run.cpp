@@ -2,13 +2,18 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <exception>
 #include <memory>
 
 #include "base/error.h"
+#include "base/printable.h"
+#include "base/standard_streams.h"
 #include "base/units.h"
+#include "comm/agreement.h"
 #include "comm/rank_threads.h"
 #include "engine/memory_remedies.h"
 #include "engine/start.h"
@@ -16,6 +21,7 @@
 #include "model/blocks/build.h"
 #include "model/hf/checkpoint_source.h"
 #include "trainer/failure.h"
+#include "trainer/finished_run.h"
 #include "trainer/out_of_memory.h"
 #include "trainer/output.h"
 #include "trainer/report/reporter.h"
@@ -38,6 +44,19 @@ std::shared_ptr<model::WeightSource> open_weights(const RunPlan& plan) {
   return as_written(plan.round, [&] {
     return model::open_weights(plan.flags.model, plan.spec, plan.config.seed);
   });
+}
+
+// Rank 0 looks, and says so.
+bool is_finished(const RunPlan& plan, comm::Mesh& mesh) {
+  if (!plan.resumed) return false;
+  const std::string text = mesh.rank() == 0 ? finished_text(plan) : "";
+  const int64_t finished = text.empty() ? 0 : 1;
+  if (comm::greatest_over_ranks(finished, "whether anything is left to do", mesh) == 0)
+    return false;
+  if (!text.empty()) {
+    (void)write_all(STDOUT_FILENO, printable_message(fmt::format("{:<10} {}\n", "finished", text)));
+  }
+  return true;
 }
 
 }  // namespace
@@ -91,6 +110,7 @@ int Run::go(const RunPlan& plan, const engine::RunMemory& memory, const comm::Ra
     at::set_num_threads(static_cast<int>(threads));
   }
   const auto lock = lock_output(plan, *mesh_);  // before any file is opened, which is another run's
+  if (is_finished(plan, *mesh_)) return 0;
   Reporter reporter(plan, memory, env, clock);
   reporter.guard(lock.get());
   if (lock && !lock->note().empty()) reporter.note(lock->note());

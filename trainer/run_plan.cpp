@@ -314,7 +314,12 @@ int64_t offset_of(const Resumption& from, const Samples& samples, int64_t global
     positions = from.samples / samples.epoch_samples * samples.epoch_positions +
                 from.samples % samples.epoch_samples;
   }
-  return positions - from.step * global_batch;
+  int64_t taken = 0;
+  if (__builtin_mul_overflow(from.step, global_batch, &taken)) {
+    throw Error("{}: {} steps of {} samples are more than any run takes", from.checkpoint.string(),
+                from.step, global_batch);
+  }
+  return positions - taken;
 }
 
 int64_t samples_of_epochs(double epochs, int64_t samples) {

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <thread>
 
 #include "base/error.h"
 #include "base/replace_file.h"
@@ -36,8 +38,11 @@ int Trainer::run() {
     save_what_is_left(done_);
     return stop_.of_all_ranks(engine_.mesh());
   }
-  if (saves) save_final();
-  if (plan_.samples.eval && !stopped && evaluate(total)) {
+  if (saves && !save_final()) {
+    report_stop(total, "the model is not saved, for lack of room");
+    return stop_.of_all_ranks(engine_.mesh());
+  }
+  if (plan_.samples.eval && !stopped && !is_evaluated_ && evaluate(total)) {
     report_stop(total, plan_.flags.output.empty() ? "" : "the model is saved");
   }
   require_finite_loss();
@@ -57,9 +62,11 @@ void Trainer::go_on() {
   for (const std::string& warning : loaded.warnings) {
     reporter_.warn(fmt::format("passed by: {}", warning));
   }
+  if (!loaded.best_warning.empty()) reporter_.warn(loaded.best_warning);
   done_ = loaded.step;
   owes_evaluation_ = loaded.owes_evaluation && evaluation_due(done_);
   reporter_.go_on_from(loaded.history, done_);
+  is_evaluated_ = done_ == plan_.samples.total_steps && reporter_.has_evaluation(done_);
   if (done_ != plan_.resumed->step) {
     reporter_.warn(fmt::format("goes on behind step {} instead of {}", done_, plan_.resumed->step));
   }
@@ -189,7 +196,9 @@ void Trainer::counting_failures(Action action) {
     action();
   } catch (const checkpoint::Refused& error) {
     const int64_t most = plan_.flags.state.most_failures;
-    if (++failed_saves_ >= most) {
+    // At the end the model itself comes first.
+    const bool model_is_next = done_ == plan_.samples.total_steps && !final_.is_saved();
+    if (++failed_saves_ >= most && !model_is_next) {
       throw Error("{}; {} in a row{}", error.what(), counted(failed_saves_, "save"),
                   checkpoints_.newest_good());
     }
@@ -238,17 +247,49 @@ void Trainer::place_best() {
   if (!best.saved_step()) {
     return reporter_.saved("the best model was not saved: the last one stays");
   }
-  final_.replace_by(best.folder());
+  try {
+    final_.replace_by(best.folder());
+  } catch (const Error& error) {  // on all ranks
+    return reporter_.warn(fmt::format("{}: the best model is not placed, the last one stays in {}",
+                                      error.what(), plan_.flags.output));
+  }
   best_is_placed_ = true;
   reporter_.saved(fmt::format("{} holds the best model now, that of {}", plan_.flags.output,
                               best.folder().string()));
 }
 
-void Trainer::save_final() {
-  const double start = reporter_.clock().seconds();
-  final_.save(checkpoints_.newest_good());
+bool Trainer::save_final() {
+  double start = reporter_.clock().seconds();
+  std::string full = final_.save(checkpoints_.newest_good());
+  while (!full.empty()) {
+    if (!wait_for_room(full)) return false;
+    start = reporter_.clock().seconds();
+    full = final_.save(checkpoints_.newest_good());
+  }
   reporter_.saved(fmt::format("saved {} in {}", plan_.flags.output,
                               format_duration(reporter_.clock().seconds() - start)));
+  return true;
+}
+
+// Where the system says that there is room, as within a quota it does, only another try shows.
+bool Trainer::wait_for_room(const std::string& why) {
+  constexpr auto kLook = std::chrono::seconds(1);
+  constexpr int kLooksForLine = 30;
+  const comm::Mesh& mesh = engine_.mesh();
+  const bool had_room = final_.has_room();
+  for (int look = 0;; ++look) {
+    if (look % kLooksForLine == 0) {
+      reporter_.warn(
+          fmt::format("{}: the model waits in memory until there is room: it takes {}. "
+                      "A signal ends the run without it",
+                      why, final_.room_text()));
+    }
+    std::this_thread::sleep_for(kLook);
+    if (stop_.of_all_ranks(mesh) != 0) return false;
+    const bool tries =
+        mesh.rank() == 0 && final_.has_room() && (!had_room || look + 1 == kLooksForLine);
+    if (comm::greatest_over_ranks(tries ? 1 : 0, "whether there is room", mesh) == 1) return true;
+  }
 }
 
 }  // namespace zeroth::trainer

@@ -54,7 +54,10 @@ class Trainer {
   // Whether there is time for it before the run has to be gone; told where there is none.
   bool fits_grace(int64_t step);
   void save_what_is_left(int64_t step);
-  void save_final();
+  // Whether it is saved: not where a signal came while the disk was full.
+  bool save_final();
+  // Until the disk has room again; false: a signal came before.
+  bool wait_for_room(const std::string& why);
   void place_best();
   void require_finite_loss();
 
@@ -69,6 +72,7 @@ class Trainer {
   int64_t failed_saves_ = 0;  // in a row
   bool best_is_placed_ = false;
   bool owes_evaluation_ = false;  // the run before, after its last step
+  bool is_evaluated_ = false;     // the last step, by the run before
   std::string last_loss_;         // what is wrong with it; empty when it is finite
 };
 

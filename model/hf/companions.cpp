@@ -92,9 +92,12 @@ void copy_companions(const fs::path& source, const fs::path& output) {
     std::error_code failed;
     fs::create_directories(to.parent_path(), failed);
     if (!failed) fs::copy_file(path_of(companion.file.get()), to, failed);
+    // A model's folder may be read-only; its copy is the user's to change and to remove.
+    if (!failed) fs::permissions(to, fs::perms::owner_write, fs::perm_options::add, failed);
     if (failed) {
-      throw Error("{} cannot be copied to {}: {}", (source / companion.name).string(),
-                  output.string(), write_reason(failed.value(), output));
+      throw_write_error(fmt::format("{} cannot be copied to {}", (source / companion.name).string(),
+                                    output.string()),
+                        failed.value(), output);
     }
   });
 }

@@ -120,7 +120,7 @@ void write_descriptions(const fs::path& source, const fs::path& output, torch::S
   std::ofstream file(target, std::ios::binary);
   file << text_of(config);
   file.close();
-  if (!file) throw Error("{} cannot be written: {}", target.string(), write_reason(errno, output));
+  if (!file) throw_write_error(fmt::format("{} cannot be written", target.string()), errno, output);
   copy_companions(source, output);
 }
 

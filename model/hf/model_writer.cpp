@@ -24,7 +24,7 @@ ModelWriter::ModelWriter(const WriterOptions& options, const std::vector<Planned
   index << layout_.index;
   index.close();
   if (!index) {
-    throw Error("{} cannot be written: {}", path.string(), write_reason(errno, folder_.path()));
+    throw_write_error(fmt::format("{} cannot be written", path.string()), errno, folder_.path());
   }
 }
 

@@ -86,7 +86,8 @@ void check_can_be_made(const fs::path& path, const fs::path& target) {
 void sync(const fs::path& path) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0 || ::fsync(file.get()) != 0) {
-    throw Error("{} cannot be written: {}", path.string(), system_reason(errno));
+    throw_write_error(fmt::format("{} cannot be written", path.string()), errno,
+                      path.parent_path());
   }
 }
 

@@ -54,7 +54,10 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, torch::S
     regions_[tensor.name] = {tensor.shape, layout.offsets.at(tensor.name)};
   }
   fd_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (fd_.get() < 0) throw Error("{} cannot be created: {}", path.string(), system_reason(errno));
+  if (fd_.get() < 0) {
+    throw_write_error(fmt::format("{} cannot be created", path.string()), errno,
+                      path.parent_path());
+  }
   reserve(layout.size);
   write_bytes(layout.header.data(), layout.header.size(), 0);
 }
@@ -68,8 +71,8 @@ void SafetensorsWriter::reserve(int64_t size) {
 
 void SafetensorsWriter::fail(const std::string& doing) const {
   const int reason = errno;
-  throw Error("{}: {} failed: {}", path_.string(), doing,
-              write_reason(reason, path_.parent_path()));
+  throw_write_error(fmt::format("{}: {} failed", path_.string(), doing), reason,
+                    path_.parent_path());
 }
 
 void SafetensorsWriter::write_bytes(const void* data, size_t size, int64_t offset) {
@@ -100,8 +103,8 @@ void SafetensorsWriter::finish() {
   for (const auto& [name, region] : regions_)
     ZEROTH_CHECK(region.written, "{} was not written", name);
   if (::fsync(fd_.get()) != 0 || ::close(fd_.give_away()) != 0) {
-    throw Error("{} cannot be written: {}", path_.string(),
-                write_reason(errno, path_.parent_path()));
+    throw_write_error(fmt::format("{} cannot be written", path_.string()), errno,
+                      path_.parent_path());
   }
 }
 

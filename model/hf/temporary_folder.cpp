@@ -36,7 +36,8 @@ fs::path make_sibling(const fs::path& target, std::string_view mark) {
   Folder::make(target.parent_path());
   std::string name = target.string() + std::string(mark) + std::string(kRandom, 'X');
   if (::mkdtemp(name.data()) == nullptr) {
-    throw Error("no folder can be made beside {}: {}", target.string(), system_reason(errno));
+    throw_write_error(fmt::format("no folder can be made beside {}", target.string()), errno,
+                      target.parent_path());
   }
   return name;
 }
@@ -140,12 +141,13 @@ fs::path set_aside(const fs::path& folder, const fs::path& target) {
   return ::rename(folder.c_str(), aside.c_str()) == 0 ? aside : folder;
 }
 
-std::string write_reason(int error, const fs::path& folder) {
-  const std::string reason = system_reason(error);
+void throw_write_error(const std::string& what, int error, const fs::path& folder) {
+  std::string text = fmt::format("{}: {}", what, system_reason(error));
   std::error_code unknown;
   const fs::space_info space = fs::space(folder, unknown);
-  if (unknown || error == EFBIG) return reason;
-  return fmt::format("{}; {} bytes are free there", reason, space.available);
+  if (!unknown && error != EFBIG) text += fmt::format("; {} bytes are free there", space.available);
+  if (error == ENOSPC || error == EDQUOT) throw OutOfSpace("{}", text);
+  throw Error("{}", text);
 }
 
 fs::path exchange(const fs::path& fresh, const fs::path& target) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/failure_text.h"
 #include "base/file_descriptor.h"
 #include "base/process_limits.h"
 
@@ -18,7 +19,7 @@ auto naming_errors(Action action) {
   try {
     return action();
   } catch (const std::filesystem::filesystem_error& error) {
-    throw Error("{}: {}", error.path1().string(), system_reason(error.code().value()));
+    throw Error("{}", failure_text(error));
   }
 }
 
@@ -50,9 +51,18 @@ class TemporaryFolder {
 std::filesystem::path set_aside(const std::filesystem::path& folder,
                                 const std::filesystem::path& target);
 
-// Why a write into `folder` failed: the system's reason and, where the disk may be it, what is
-// free: "No space left on device; 4096 bytes are free there".
-std::string write_reason(int error, const std::filesystem::path& folder);
+// A write that failed because the disk or a quota is full: as good as any later, once there is
+// room.
+class OutOfSpace : public Error {
+ public:
+  using Error::Error;
+};
+
+// Throws an Error for a write into `folder` that failed, OutOfSpace where it lacked room: `what`,
+// the system's reason and, where the disk may be it, what is free: "No space left on device; 4096
+// bytes are free there".
+[[noreturn]] void throw_write_error(const std::string& what, int error,
+                                    const std::filesystem::path& folder);
 
 // Puts `fresh` in the place of the folder `target` in one step, where the file system can, and
 // returns where the old one is now. Elsewhere in two, between which a kill leaves only the old one,

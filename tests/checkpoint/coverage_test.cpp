@@ -2,6 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <random>
+
+#include "tests/checkpoint/stored.h"
+
 namespace zeroth::checkpoint {
 namespace {
 
@@ -85,6 +90,62 @@ TEST_CASE("what the model has and no rank wrote is told, and what no model has")
               "momentum of w: [0:6](0:6) in file-0 is no piece of the model"});
   CHECK(complaints({master}, {{"w", "master", "F32", {2, 3}}}) ==
         Lines{"master of w: F32 [6], expected F32 [2, 3]"});
+}
+
+TEST_CASE("any pieces of a small tensor are judged as by counting each element") {
+  std::mt19937 random(5);
+  const auto below = [&](int64_t most) {
+    return static_cast<int64_t>(random() % static_cast<uint64_t>(most));
+  };
+  int good = 0;
+  for (int trial = 0; trial < 3000; ++trial) {
+    const Shape shape{1 + below(3), 1 + below(3), 1 + below(3)};
+    std::vector<Piece> pieces;
+    std::vector<int> counts(static_cast<size_t>(shape[0] * shape[1] * shape[2]), 0);
+    for (int64_t i = 0, number = 1 + below(4); i < number; ++i) {
+      Box box = Box::whole(shape);
+      const auto dimension = static_cast<size_t>(below(3));
+      box.begin[dimension] = below(shape[dimension]);
+      box.end[dimension] =
+          box.begin[dimension] + 1 + below(shape[dimension] - box.begin[dimension]);
+      const int64_t begin = below(box.elements());
+      pieces.push_back(part(shape, box, {begin, begin + 1 + below(box.elements() - begin)}));
+      for (int64_t e = pieces.back().range.begin; e < pieces.back().range.end; ++e) {
+        ++counts[static_cast<size_t>(global_of(shape, box, e))];
+      }
+    }
+    const auto fault = std::find_if(counts.begin(), counts.end(), [](int n) { return n != 1; });
+    const Lines said = complaints(pieces);
+    REQUIRE(said.size() == (fault == counts.end() ? 0 : 1));
+    if (fault == counts.end()) {
+      ++good;
+    } else if (*fault == 0) {
+      REQUIRE(said[0].ends_with(fmt::format("that none has is {}", fault - counts.begin())));
+    } else {
+      REQUIRE(said[0].ends_with("have elements in common"));
+    }
+  }
+  CHECK(good > 20);
+}
+
+TEST_CASE("verify_cost: columns, single elements and one huge column are judged in one look each") {
+  constexpr int64_t kColumns = 20'000;
+  std::vector<Piece> columns, elements;
+  for (int64_t i = 0; i < kColumns; ++i) {
+    columns.push_back(part({2, kColumns}, {{0, i}, {2, i + 1}}, {0, 2}));
+    elements.push_back(part({kColumns}, {{0}, {kColumns}}, {i, i + 1}));
+  }
+  CHECK(complaints(columns) == Lines{});
+  CHECK(complaints(elements) == Lines{});
+  columns.pop_back();
+  CHECK(complaints(columns)[0].ends_with("the first that none has is 19999"));
+  columns.push_back(columns[7]);
+  CHECK(complaints(columns)[0].ends_with("[0:2,7:8](0:2) in file-19999 have elements in common"));
+  constexpr int64_t kRows = int64_t{1} << 40;
+  CHECK(complaints({part({kRows, 2}, {{0, 0}, {kRows, 1}}, {0, kRows})})[0].ends_with(
+      "its pieces hold 1099511627776 of 2199023255552 elements of [1099511627776, 2]; the first "
+      "that "
+      "none has is 1"));
 }
 
 }  // namespace zeroth::checkpoint

@@ -1,9 +1,13 @@
 #include "checkpoint/disk.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 
+#include "base/file_descriptor.h"
+#include "checkpoint/real_disk.h"
 #include "tests/checkpoint/fake_disk.h"
 #include "tests/support/temp_folder.h"
 
@@ -78,6 +82,28 @@ TEST_CASE("calls of the tests' disk fail where they are told to") {
   disk.set_fault(FakeDisk::Fault{.call = 1, .kind = Kind::kEnd, .error = 0});
   CHECK_THROWS_AS(disk.make_folder("g"), MachineEnd);
   CHECK_THROWS_AS((void)disk.list(""), MachineEnd);
+}
+
+TEST_CASE("verify_cost: a tree of thousands of folders in each other goes, too") {
+  const TempFolder folder;
+  const auto disk = RealDisk::make(folder.path());
+  FileDescriptor at(::open(folder.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  for (int i = 0; i < 3000; ++i) {
+    const char* const name = i == 0 ? "tree" : i % 2 == 0 ? "moved-1" : "d";
+    REQUIRE(::mkdirat(at.get(), name, 0777) == 0);
+    at = FileDescriptor(::openat(at.get(), name, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  }
+  remove_tree(*disk, "tree");
+  CHECK(disk->list("").empty());
+}
+
+TEST_CASE("a path with too many folders, or longer than the system takes, is too deep") {
+  std::string path = "x";
+  CHECK(!is_too_deep(path));
+  for (size_t i = 0; i < kMaxDepth; ++i) path = "d/" + path;
+  CHECK(!is_too_deep(path));
+  CHECK(is_too_deep("d/" + path));
+  CHECK(is_too_deep(std::string(5000, 'x')));
 }
 
 }  // namespace zeroth::checkpoint

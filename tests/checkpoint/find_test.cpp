@@ -68,7 +68,8 @@ TEST_CASE("a cut, empty or missing file, and a damaged manifest, fall back to th
 TEST_CASE("a checkpoint under another step's name is none") {
   const auto disk = three_saves();
   disk->rename("step-12", "step-13");
-  CHECK(fault_of(*disk, 13) == "/fake/step-13: its manifest is of step 12");
+  CHECK(fault_of(*disk, 13) ==
+        "/fake/step-13/zeroth/manifest.json: step is 12, the name of its folder says 13");
   CHECK(load_newest(disk) == 8);
 }
 
@@ -135,6 +136,68 @@ TEST_CASE("folders of weights only are told from checkpoints") {
         disk->path().string() + "/step-4 holds a model without states: no run goes on from it");
   CHECK(!all[1].weights_only);  // step-6 is empty
   CHECK(!all[2].weights_only);  // step-8 has a folder of ours
+}
+
+TEST_CASE("verify_beside_run: what a run removes or replaces meanwhile has left") {
+  const auto disk = three_saves();
+  const auto found = list_checkpoints(*disk);
+  CHECK(!has_left(*disk, found[0]));
+  remove_tree(*disk, "step-4");
+  CHECK(has_left(*disk, found[0]));
+  OneRank one;
+  Saver again(disk, one, {.run_id = "other", .keep = 0});
+  save(again, one, 8, 80);
+  CHECK(has_left(*disk, found[1]));
+  disk->bytes_of("step-12/" + kPieces).clear();
+  CHECK(!has_left(*disk, list_checkpoints(*disk)[1]));  // damaged, and there
+}
+
+TEST_CASE("verify_beside_run: where the newest one leaves, the newest one of then is chosen") {
+  const auto disk = three_saves();
+  std::vector<std::string> names;
+  const auto read = [&](const std::string& name) {
+    names.push_back(name);
+    if (name != "step-4") {
+      remove_tree(*disk, name);
+      (void)read_manifest(*disk, name);
+    }
+  };
+  with_chosen({disk, std::nullopt}, read);
+  CHECK(names == std::vector<std::string>{"step-12", "step-8", "step-4"});
+  CHECK(message_of<Error>([&] {
+          with_chosen({disk, "step-4"}, [&](const std::string& name) {
+            remove_tree(*disk, name);
+            (void)read_manifest(*disk, name);
+          });
+        }).starts_with("/fake/step-4 was removed while it was read"));
+  CHECK(message_of<Error>([&] {
+          with_chosen({disk, std::nullopt}, read);
+        }) == "/fake holds no complete checkpoint");
+}
+
+TEST_CASE("what is wrong with a chosen one that stays is told") {
+  const auto disk = three_saves();
+  int calls = 0;
+  CHECK(message_of<Error>([&] {
+          with_chosen({disk, std::nullopt}, [&](const std::string&) {
+            ++calls;
+            throw Error("no");
+          });
+        }) == "no");
+  CHECK(calls == 1);
+}
+
+TEST_CASE("verify_cost: folders in each other are counted to a limit") {
+  const TempFolder folder;
+  const auto disk = RealDisk::make(folder.path());
+  std::string name = "step-4";
+  disk->make_folder(name);
+  for (int i = 0; i < 40; ++i) disk->make_folder(name += "/d");
+  write_text(*disk, name + "/x", "12345");
+  write_text(*disk, "step-4/d/y", "123");
+  const auto found = list_checkpoints(*disk);
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].bytes == 3);
 }
 
 }  // namespace zeroth::checkpoint

@@ -114,7 +114,7 @@ TEST_CASE("what is wrong in a manifest is told by file, key and value") {
         "M: format is \"torch\", expected \"zeroth checkpoint\"");
   CHECK(refused("\"version\": 1", "\"version\": 2") == "M: version is 2, this program reads 1");
   CHECK(refused("\"step\": 12", "\"step\": -1") ==
-        "M: step is -1, expected an integer in 0..4611686018427387903");
+        "M: step is -1, expected an integer in 0..1000000000000000");
   CHECK(refused("\"step\": 12", "\"stop\": 12") == "M: step is missing");
   CHECK(refused("\"192\"", "192") == "M: must_equal.model.hidden is 192, expected a text");
   CHECK(refused("96", "[96]") == "M: counters.micro_steps is [96], expected a number or a text");
@@ -145,7 +145,7 @@ TEST_CASE("what is wrong with files and pieces of a manifest is told") {
   CHECK(refused("[3,11]", "[3]") == "M: files[1].pieces[0].range is [3], expected two numbers");
   CHECK(refused("\"offset\":100", "\"offset\":990") ==
         "M: files[1].pieces[0] has 32 bytes from byte 990 on, its file 1000");
-  CHECK(refused("[5,7]", "[4611686018427387903,4611686018427387903]").find("beyond any tensor's") !=
+  CHECK(refused("[5,7]", "[1152921504606846976,1152921504606846976]").find("beyond any tensor's") !=
         std::string::npos);
 }
 
@@ -196,6 +196,41 @@ TEST_CASE("differences of two configurations are told by key, with both values")
 TEST_CASE("files of ranks sort by rank") {
   CHECK(piece_file_name(1) == "zeroth/pieces-00001.safetensors");
   CHECK(piece_file_name(123456) == "zeroth/pieces-123456.safetensors");
+}
+
+TEST_CASE("show_written: numbers of a manifest have limits, and fit each other") {
+  CHECK(refused("\"written\": 1700000000", "\"written\": 4611686018427387903") ==
+        "M: written is 4611686018427387903, expected an integer in 0..253402300799");
+  CHECK(refused("\"step\": 12", "\"step\": 1000000000000001").starts_with("M: step is 1000"));
+  CHECK(refused("{\"step\":8,", "{\"step\":9223372036854775807,").starts_with("M: parent.step is"));
+  CHECK(refused("\"size\": 7", "\"size\": 1152921504606846977").starts_with("M: files[0].size is"));
+  CHECK(refused("\"size\": 7", "\"size\": 1152921504606846976") ==
+        "M: files[1].size: the files have more than 1152921504606846976 bytes together");
+  CHECK(refused("\"micro_steps\":96", "\"applied_updates\":96") ==
+        "M: counters.applied_updates is 96, expected an integer in 0..12, as step is 12");
+  CHECK(refused("\"offset\":200", "\"offset\":131") ==
+        "M: files[1].pieces[0] and files[1].pieces[1] have bytes in common");
+  std::string deep = "\"";
+  for (int i = 0; i < 17; ++i) deep += "d/";
+  CHECK(refused("\"config.json\"", deep + "x\"").find("expected the name of a file within") !=
+        std::string::npos);
+  std::string many = "[1";
+  for (int i = 0; i < 64; ++i) many += ",1";
+  CHECK(refused("[5,7]", many + "]") ==
+        "M: files[1].pieces[0]: its tensor has 65 dimensions; at most 64 are supported");
+}
+
+TEST_CASE("show_written: a manifest of another step than its folder's name is refused") {
+  FakeDisk disk;
+  write_checkpoint(disk, "step-8", {split("w", "m", {6}, {6})});
+  CHECK(read_manifest(disk, "step-8").manifest.step == 8);
+  disk.rename("step-8", "step-9");
+  CHECK(message_of<Damaged>([&] { (void)read_manifest(disk, "step-9"); }) ==
+        "/fake/step-9/zeroth/manifest.json: step is 8, the name of its folder says 9");
+  disk.rename("step-9", ".old-step-9-1.1");
+  CHECK_THROWS_AS((void)read_manifest(disk, ".old-step-9-1.1"), Damaged);
+  disk.rename(".old-step-9-1.1", "kept");
+  CHECK(read_manifest(disk, "kept").manifest.step == 8);
 }
 
 }  // namespace zeroth::checkpoint

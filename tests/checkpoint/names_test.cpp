@@ -35,4 +35,22 @@ TEST_CASE("what is no checkpoint yet, or any more, has names of its own") {
   CHECK(!epoch_of_owner(".owner-012"));
 }
 
+TEST_CASE("owner_number: numbers in names have a limit") {
+  CHECK(step_of("step-1000000000000000") == kMaxCount);
+  for (const char* const number :
+       {"1000000000000001", "9223372036854775807", "18446744073709551616"}) {
+    CHECK(!step_of(std::string("step-") + number));
+    CHECK(!epoch_of_owner(std::string(".owner-") + number));
+    CHECK(parse_attempt(std::string(number) + ".1") == Attempt{});
+    CHECK(parse_attempt("1." + std::string(number)) == Attempt{});
+  }
+}
+
+TEST_CASE("the step of a path is that of its last part") {
+  CHECK(step_of_path("out/step-4/step-8") == 8);
+  CHECK(step_of_path("out/.old-step-8-3.1/") == 8);
+  CHECK(!step_of_path("step-8/kept"));
+  CHECK(!step_of_path(""));
+}
+
 }  // namespace zeroth::checkpoint

@@ -71,4 +71,34 @@ TEST_CASE("a process says who and where it is, and since when") {
   CHECK(this_process().ends_with(" UTC"));
 }
 
+TEST_CASE("owner_number: a number that no owner can have is nobody's, and the last one is told") {
+  const auto disk = std::make_shared<FakeDisk>();
+  for (const char* const joke : {".owner-9223372036854775807", ".owner-1000000000000001"}) {
+    write_text(*disk, joke, "x");
+  }
+  CHECK(Owner::take(disk, "first").epoch() == 1);
+  CHECK(Owner::take(disk, "second").epoch() == 2);
+  write_text(*disk, ".owner-1000000000000000", "x");
+  CHECK(message_of<Error>([&] { (void)Owner::take(disk, "third"); }) ==
+        "/fake cannot have another owner: the epoch of .owner-1000000000000000 is "
+        "1000000000000000, the largest that there can be. Move that out of the folder while no run "
+        "saves there.");
+  CHECK(holds(*disk, "", ".owner-9223372036854775807"));  // no run removes it
+}
+
+TEST_CASE(
+    "owner_number: checkpoints that were copied without their owner's file have one after them") {
+  const auto disk = three_saves();
+  OneRank one;
+  {
+    Saver again(disk, one, {.run_id = "run", .keep = 0});
+    save(again, one, 16, 16);
+  }
+  disk->remove_file(".owner-2");
+  Saver third(disk, one, {.run_id = "run", .keep = 0});
+  CHECK(third.epoch() == 3);
+  save(third, one, 6, 6);
+  CHECK(load_newest(disk) == 6);
+}
+
 }  // namespace zeroth::checkpoint

@@ -4,6 +4,11 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "base/crc32c.h"
 #include "base/error.h"
 #include "base/output_lock.h"
 #include "checkpoint/real_disk.h"
@@ -209,6 +214,86 @@ TEST_CASE("what cannot be meant is refused") {
   }
   CHECK(contains(checkpoint_command({"list", empty.path()}).text, "  no checkpoints\n"));
   CHECK(contains(checkpoint_command({"--help"}).text, "Status: 0, or 1"));
+}
+
+TEST_CASE("best_checkpoint_gone: prune keeps the run's best model, and says so") {
+  const TempFolder folder;
+  checkpoint::OneRank one;
+  checkpoint::Saver saver(checkpoint::RealDisk::make(folder / "out/checkpoints"), one,
+                          {.run_id = "run-1", .keep = 0});
+  for (const int64_t step : {2, 4, 6, 8}) {
+    checkpoint::Save save = saver.begin(step, 1000);
+    checkpoint::PieceFile file =
+        save.piece_file({checkpoint::Piece::whole("w", "master", "F32", {1})});
+    const float value = 1;
+    file.write(0, std::as_bytes(std::span(&value, 1)));
+    checkpoint::Contribution mine;
+    mine.files.push_back(file.finish(save.piece_file_name()));
+    checkpoint::Manifest facts;
+    facts.counters[std::string(checkpoint::kBestCounter)] = std::min<int64_t>(step, 4);
+    save.commit(mine, facts);
+  }
+  const std::string out = folder / "out";
+  CHECK(checkpoint_command({"prune", out, "--dry-run"}).text ==
+        "would remove step-2\nkept step-4: it holds the best model of the run\n");
+  CHECK(checkpoint_command({"prune", out}).text ==
+        "removed step-2\nkept step-4: it holds the best model of the run\n");
+  CHECK(checkpoint_command({"prune", out, "--keep", "3"}).text == "nothing to remove\n");
+  CHECK(fs::exists(folder / "out/checkpoints/step-4"));
+}
+
+TEST_CASE("verify_beside_run: what a run removes meanwhile is no fault") {
+  const Output output;
+  std::atomic<bool> ends = false;
+  std::jthread run([&] {
+    checkpoint::OneRank one;
+    checkpoint::Saver saver(checkpoint::RealDisk::make(output.checkpoints()), one,
+                            {.run_id = "run-2", .keep = 1});
+    for (int64_t step = 13; !ends; ++step) save(saver, one, step, step);
+  });
+  for (int i = 0; i < 100; ++i) {
+    for (const char* const verb : {"verify", "list", "show"}) {
+      const auto answer = checkpoint_command({verb, output.path()});
+      CHECK_MESSAGE(answer.status == 0, answer.text);
+    }
+  }
+  ends = true;
+}
+
+TEST_CASE("trainers_own_checkpoint: each verb calls another program's checkpoint by its name") {
+  const TempFolder folder;
+  folder.write("optimizer.pt", "x");
+  const std::string said =
+      folder.path().string() + " is a checkpoint of Hugging Face's Trainer (optimizer.pt is in it)";
+  CHECK(contains(checkpoint_command({"list", folder.path()}).text, said));
+  for (const char* const verb : {"show", "verify"}) {
+    CHECK(message_of<Error>([&] {
+            (void)checkpoint_command({verb, folder.path()});
+          }).starts_with(said));
+  }
+  CHECK(contains(run_zeroth({"export", folder.path(), folder / "hf"}).err, said));
+}
+
+TEST_CASE("show_written: an empty path, or a time beyond all calendars, is told in our words") {
+  const Output output;
+  CHECK(refused({"list", ""}) == "checkpoint list: DIR is empty. Name a folder.");
+  CHECK(refused({"verify", ""}) == "checkpoint verify: DIR is empty. Name a folder.");
+  CHECK(run_zeroth({"checkpoint", "list", "", "x"}).status == 2);
+  const auto exported = run_zeroth({"export", "", "x"});
+  CHECK(exported.status == 2);
+  CHECK(exported.err == "zeroth: error: export: DIR is empty. Name a folder.\n");
+  CHECK(run_zeroth({"export", output.path(), ""}).err ==
+        "zeroth: error: export: OUT is empty. Name a folder.\n");
+  const fs::path manifest = output.checkpoints() + "/step-12/zeroth/manifest.json";
+  std::string text = read_text(manifest);
+  const size_t at = text.find("\"written\": ") + 11;
+  text.replace(at, text.find(',', at) - at, "4611686018427387903");
+  text.resize(text.size() - 25);
+  write_text(manifest, text + "  \"crc32c\": \"" + crc_text(crc32c(text)) + "\"\n}\n");
+  const auto shown = run_zeroth({"checkpoint", "show", output.checkpoints() + "/step-12"});
+  CHECK(shown.status == 1);
+  CHECK_MESSAGE(contains(shown.err, "step-12/zeroth/manifest.json: written is 4611686018427387903"),
+                shown.err);
 }
 
 TEST_CASE("zeroth checkpoint is a command of the program, with its status") {

@@ -2,7 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include <fmt/format.h>
+
 #include <limits>
+
+#include "checkpoint/commit.h"
+#include "checkpoint/real_disk.h"
+#include "tests/support/temp_folder.h"
+#include "trainer/report/history.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -62,6 +69,53 @@ TEST_CASE("a run that goes on compares with the best of before") {
   CHECK(best.folder() == "out/step-5");
   CHECK(best.saved_step() == 5);
   CHECK(best.evaluated(15, 1.0));
+}
+
+namespace {
+
+void save(const std::filesystem::path& folder, const std::vector<int64_t>& steps) {
+  checkpoint::OneRank one;
+  checkpoint::Saver saver(checkpoint::RealDisk::make(folder), one, {.run_id = "run", .keep = 0});
+  for (const int64_t step : steps) saver.begin(step, 1000).commit({}, {});
+}
+
+std::string history(const nlohmann::json& evaluations) {
+  return to_text({.step = 8, .record = {{"evaluations", evaluations}}});
+}
+
+nlohmann::json loss(double value) {
+  return {{"eval_loss", value}};
+}
+
+}  // namespace
+
+TEST_CASE("best_checkpoint_gone: of those that are there the best one is found by its evaluation") {
+  const TempFolder folder;
+  save(folder / "own", {4, 6, 8});
+  save(folder / "source", {2, 10});
+  WantedBest wanted{.folders = {folder / "own", folder / "source"},
+                    .wanted = {.loss = 1.0, .step = 2, .saved_step = 2, .folder = "x"},
+                    .step = 8};
+  const std::string text = history({{2, loss(1)}, {4, loss(3)}, {6, loss(2)}, {8, loss(4)}});
+  const FoundBest there = find_best(wanted, text);
+  CHECK(there.warning.empty());
+  CHECK(there.state.folder == folder / "source/step-2");
+  wanted.folders.pop_back();
+  const FoundBest lowest = find_best(wanted, text);
+  CHECK(lowest.state.saved_step == 6);
+  CHECK(lowest.state.loss == 2);
+  CHECK(lowest.state.folder == folder / "own/step-6");
+  CHECK(lowest.warning ==
+        fmt::format("{}/step-2 is gone, which held the best model so far: of those "
+                    "that are there {}/step-6 is the best, with a loss of 2.0000",
+                    (folder / "own").string(), (folder / "own").string()));
+  wanted.greater_is_better = true;
+  CHECK(find_best(wanted, text).state.saved_step == 8);
+  for (const std::string& none : {history({{2, loss(1)}}), to_text({.step = 8})}) {
+    const FoundBest nothing = find_best(wanted, none);
+    CHECK(!nothing.state.saved_step);
+    CHECK(nothing.warning.ends_with("the best of the models that follow counts, or the last"));
+  }
 }
 
 }  // namespace zeroth::trainer

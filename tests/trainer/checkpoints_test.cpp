@@ -193,7 +193,9 @@ TEST_CASE("saves that a full disk refuses leave nothing; the run goes on, and en
   if (!disk.mounted()) return;
   bench.shell("head -c 900000 /dev/zero > disk/other");
   const auto result = bench.zeroth(
-      2, fmt::format("{} --steps 50 --save-every 2 --output disk/out --timeout 30", kTrain));
+      2,
+      fmt::format("{} --steps 50 --save-every 2 --output disk/out --timeout 30 --allow-small-disk",
+                  kTrain));
   CHECK(result.code == 1);
   CHECK_MESSAGE(has(result.out, "a checkpoint takes "), result.out);
   CHECK(has(result.out, "are free there; the run goes on, and ends where 3 saves in a row fail"));

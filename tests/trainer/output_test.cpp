@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <csignal>
 #include <filesystem>
 #include <set>
 
@@ -51,10 +52,79 @@ TEST_CASE("what is odd about an output is told before training") {
   CHECK_FALSE(has(out, "are free there"));
   const Disk disk(bench / "disk", "size=400k");
   if (!disk.mounted()) return;
-  const auto small =
-      bench.finetune(fmt::format("{} --steps 16 --save-every 5 --output disk/out", kTrain));
-  CHECK(has(small.out, "warning    --output disk/out: "));
-  CHECK(has(small.out, "will be written and "));
+  const std::string small = fmt::format("{} --steps 16 --save-every 5 --output disk/out ", kTrain);
+  const auto refused = bench.finetune(small);
+  CHECK(refused.code == 2);
+  CHECK(has(refused.err, "--output disk/out: "));
+  CHECK(has(refused.err, " will be written (the model "));
+  CHECK(has(refused.err,
+            "are free there. Make room, keep fewer checkpoints (--save_total_limit), or "
+            "start with --allow-small-disk"));
+  CHECK_FALSE(has(refused.out, "step 1/"));
+  const auto allowed = bench.finetune(small + "--allow-small-disk --save_total_limit 1");
+  CHECK(has(allowed.out, "warning    --output disk/out: "));
+  CHECK(has(allowed.out, "step 1/"));
+}
+
+TEST_CASE("full_disk: the model waits in memory until there is room, or a signal comes") {
+  const Workbench bench;
+  const Disk disk(bench / "disk", "size=60k");
+  if (!disk.mounted()) return;
+  const auto run = [&](const std::string& then) {
+    return bench.shell(fmt::format(
+        "'{}/zeroth' --num_gpus 2 finetune {} --steps 2 --output disk/out --allow-small-disk >out "
+        "2>&1 & job=$!\nuntil grep -q 'waits in memory' out || ! kill -0 $job; do sleep 0.1; done\n"
+        "{}\nwait $job",
+        ZEROTH_BIN_DIR, kTrain, then));
+  };
+  const auto interrupted = run("kill -TERM $job");
+  CHECK(interrupted.code == 128 + SIGTERM);
+  const std::string said = bench.read("out");
+  CHECK(has(said, "No space left on device"));
+  CHECK(has(said, "the model waits in memory until there is room: it takes "));
+  CHECK(has(said, " in disk/out, where "));
+  CHECK(has(said, "the model is not saved, for lack of room"));
+  CHECK_FALSE(fs::exists(bench / "disk/out/model.safetensors"));
+  fs::remove_all(bench / "disk/out");
+  const auto saved = run("mount -o remount,size=20m disk");
+  CHECK_MESSAGE(saved.code == 0, bench.read("out"));
+  CHECK(fs::exists(bench / "disk/out/model.safetensors"));
+  CHECK(fs::exists(bench / "disk/out/trainer_state.json"));
+}
+
+TEST_CASE("full_disk: what cannot be written is found before ranks connect") {
+  const Workbench bench;
+  const auto refused = [&](const std::string& more) {
+    // The other rank never comes.
+    const auto result = bench.finetune(fmt::format("{} --steps 1 {}", kTrain, more),
+                                       "RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 "
+                                       "MASTER_PORT=29999");
+    CHECK(result.code == 2);
+    return result.err;
+  };
+  CHECK(has(refused("--metrics no/such/m.jsonl"),
+            "--metrics no/such/m.jsonl: cannot be written: No such file or directory"));
+  fs::create_directory(bench / "folder");
+  CHECK(has(refused("--metrics folder"), "--metrics folder: cannot be written: Is a directory"));
+  const Disk disk(bench / "disk", "size=20m");
+  if (!disk.mounted()) return;
+  fs::create_directories(bench / "disk/out/checkpoints");
+  disk.make_read_only();
+  CHECK(has(refused("--metrics disk/m.jsonl"), "cannot be written: Read-only file system"));
+  CHECK(has(refused("--output disk/out"), "Read-only file system"));
+}
+
+TEST_CASE("full_disk: a read-only model's folder gives no read-only files in the output") {
+  const Workbench bench;
+  for (const auto& entry : fs::directory_iterator(bench / "model")) {
+    fs::permissions(entry, fs::perms::owner_read | fs::perms::group_read);
+  }
+  REQUIRE(bench.finetune(fmt::format("{} --steps 2 --save-every 1 --output out", kTrain)).code ==
+          0);
+  for (const auto& entry : fs::recursive_directory_iterator(bench / "out")) {
+    CHECK_MESSAGE((entry.status().permissions() & fs::perms::owner_write) != fs::perms::none,
+                  entry.path());
+  }
 }
 
 TEST_CASE("an output that another run holds is refused on all ranks, and locked by rank 0 alone") {

@@ -213,4 +213,91 @@ TEST_CASE("what cannot be saved in the time that a signal leaves is not begun, a
   CHECK(has(said, "; the newest good model is out/checkpoints/step-"));
 }
 
+TEST_CASE(
+    "best_checkpoint_gone: told before the first step, and the best of what is there counts") {
+  const Workbench bench;
+  const std::string way =
+      "--model model --seq-len 16 --global-batch 12 --data train.bin --lr 1 --eval-data train.bin "
+      "--max-eval-samples 4 --eval-every 2 --save-every 2 --load_best_model_at_end ";
+  const auto run = [&](const std::string& more) { return good(bench, 2, more, way.c_str()); };
+  const auto state = [&](const std::string& out) {
+    return nlohmann::json::parse(bench.read(out + "/trainer_state.json"));
+  };
+  run("--steps 6 --output out");
+  const int64_t best = state("out")["best_global_step"];
+  REQUIRE(best == 2);  // the rate is far too large
+  fs::copy(bench / "out", bench / "all", fs::copy_options::recursive);
+  // One is left that was evaluated.
+  fs::remove_all(bench / "out/checkpoints/step-2");
+  const auto one = run("--steps 8 --output out --resume");
+  CHECK(has(one.out,
+            "out/checkpoints/step-2 is gone, which held the best model so far: of those that "
+            "are there out/checkpoints/step-"));
+  CHECK(one.out.find("step-2 is gone") < one.out.find("step 7/8"));
+  CHECK(state("out")["global_step"] == 8);
+  CHECK(state("out")["best_global_step"] > 2);
+  // In another output the best one of before is found where it is.
+  const auto other = run("--steps 8 --output other --resume all");
+  CHECK_FALSE(has(other.out, "is gone"));
+  CHECK(state("other")["best_global_step"] == 2);
+  CHECK((bench.read("other/model.safetensors") ==
+         bench.read("all/checkpoints/step-2/model.safetensors")));
+  // None is left but the one that the run goes on from, whose evaluation it is.
+  for (const char* step : {"step-2", "step-4"}) fs::remove_all(bench / "all/checkpoints" / step);
+  run("--steps 8 --output all --resume");
+  CHECK(state("all")["best_global_step"] >= 6);
+}
+
+TEST_CASE("changed_data_on_resume: each key that nothing lets differ names a road") {
+  const Workbench bench;
+  bench.write("t.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n{\"text\": \"three\"}\n");
+  const std::string way =
+      "--model model --global-batch 1 --data t.jsonl --output out --save-every 2 ";
+  REQUIRE(bench.finetune(way + "--seq-len 32 --steps 2").code == 0);
+  const auto refused = [&](const std::string& more) {
+    const auto result = bench.finetune(way + "--steps 4 --resume " + more);
+    CHECK(result.code == 2);
+    CHECK(has(result.err, "a run that begins anew from its weights takes --model "));
+    CHECK(has(result.err, "out/checkpoints/step-2 and no --resume"));
+    return result.err;
+  };
+  CHECK(has(refused("--seq-len 16"), "data.positions is 32 there, 16 here; --seq-len has to be"));
+  CHECK(has(refused("--seq-len 32 --no-shuffle"),
+            "data.shuffled is yes there, no here; --no-shuffle"));
+  CHECK(has(refused("--seq-len 32 --seed 7"), "seed is 42 there, 7 here; the flag or the"));
+  bench.write("t.jsonl", bench.read("t.jsonl") + "{\"text\": \"four\"}\n");
+  CHECK(has(refused("--seq-len 32"), "here; the samples have changed: --data has to be as before"));
+  const auto anew = bench.finetune(
+      "--model out/checkpoints/step-2 --global-batch 1 --data t.jsonl --seq-len 32 --steps 2");
+  CHECK_MESSAGE(anew.code == 0, anew.err);
+}
+
+TEST_CASE("trainers_own_checkpoint: what another program saved is called by its name") {
+  const Workbench bench;
+  fs::create_directories(bench / "out/checkpoint-5/global_step5");
+  for (const auto& entry : fs::directory_iterator(bench / "model")) {
+    fs::copy(entry, bench / "out/checkpoint-5" / entry.path().filename());
+  }
+  bench.write("out/checkpoint-5/trainer_state.json", "{}");
+  bench.write("out/checkpoint-5/model.safetensors", "x");
+  const auto refused = [&](const std::string& resume) {
+    const auto result = bench.finetune(
+        "--model model --data train.bin --seq-len 16 --steps 4 --output out " + resume);
+    CHECK(result.code == 2);
+    return result.err;
+  };
+  for (const char* const resume :
+       {"--resume_from_checkpoint True", "--resume out/checkpoint-5", "--resume auto"}) {
+    const std::string said = refused(resume);
+    CHECK_MESSAGE(has(said,
+                      "checkpoint-5 is a checkpoint of Hugging Face's Trainer with DeepSpeed "
+                      "(global_step5 is in it), whose states are not read"),
+                  said);
+    CHECK_MESSAGE(has(said, "--model out/checkpoint-5 begins anew from its weights"), said);
+  }
+  fs::create_directories(bench / "megatron/iter_0000100");
+  CHECK(
+      has(refused("--resume megatron"), "is a checkpoint of Megatron-LM (iter_0000100 is in it)"));
+}
+
 }  // namespace zeroth::trainer

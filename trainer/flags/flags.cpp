@@ -88,6 +88,8 @@ void add_saving(CLI::App& app, RawFlags& raw) {
             "they hold the model alone, and no run goes on from them");
   app.add_flag("--save-sync", flags.state.sync,
                "training waits while a checkpoint is written: no memory for copies");
+  app.add_flag("--allow-small-disk", flags.state.small_disk,
+               "start with less room in DIR than the run writes there; the model waits for room");
   numbers.add("--save-failures", raw.save_failures, kMostSteps,
               "saves in a row that may fail before the run does (3)");
   numbers.add(

@@ -28,6 +28,7 @@ struct StateFlags {
   std::optional<double> every_minutes;  // --save-minutes
   bool sync = false;                    // --save-sync: training waits for what is saved
   std::optional<double> grace_s;        // --grace: from a signal to the end, at most
+  bool small_disk = false;              // --allow-small-disk: --output may lack room at the start
   int64_t most_failures = 3;            // --save-failures: saves in a row that may fail
 };
 

@@ -52,4 +52,19 @@ History parse_history(const std::string& text) {
   return history;
 }
 
+std::map<int64_t, double> eval_losses(const std::string& text) {
+  const History history = parse_history(text);
+  std::map<int64_t, double> losses;
+  if (history.record.is_null()) return losses;
+  const JsonView rows =
+      JsonView(history.record, fmt::format("{}: record", kHistoryFile)).at("evaluations");
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const JsonView row = rows.at(i);
+    const int64_t step = row.at(size_t{0}).integer(0, history.step);
+    const auto loss = row.at(1).find("eval_loss");
+    if (loss && loss->json().is_number()) losses[step] = loss->json().get<double>();
+  }
+  return losses;
+}
+
 }  // namespace zeroth::trainer

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -25,5 +26,8 @@ std::string to_text(const History& history);
 // Somebody else's text: throws an Error that names kHistoryFile and what is wrong. The trees are
 // as they are: whoever takes them looks.
 History parse_history(const std::string& text);
+
+// Of such a text: the finite losses of evaluations, by step. Throws an Error as parse_history().
+std::map<int64_t, double> eval_losses(const std::string& text);
 
 }  // namespace zeroth::trainer

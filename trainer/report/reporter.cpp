@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <filesystem>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "base/folder.h"
 #include "base/process_limits.h"
 #include "base/standard_streams.h"
+#include "comm/agreement.h"
 #include "trainer/asked_monitors.h"
 #include "trainer/failure.h"
 #include "trainer/report/config_text.h"
@@ -140,10 +142,21 @@ void Reporter::begin_anew() {
   rounds_.go_on_from(0);
   for (const std::string& line : rounds_.lines()) metrics_.write(line);
   if (plan_.round.goes_on) {
-    go_on_in(rounds_.former_run_name());
+    (void)go_on_in(rounds_.former_run_name());
     monitors_.go_on_from(0);
+  } else if (plan_.flags.resume.is_on()) {
+    take_back_former_try();
   }
   open_page(nullptr);
+}
+
+// --resume auto begins anew where a try was killed before its first checkpoint.
+void Reporter::take_back_former_try() {
+  if (!writes_ || !plan_.samples.train || plan_.flags.output.empty()) return;
+  const auto former = former_try(page_path(plan_));
+  if (!former) return;
+  (void)go_on_in(former->run_name);
+  monitors_.begin_anew(former->folders, former->started);
 }
 
 void Reporter::open_page(const monitor::RunPage::Former* former) {
@@ -179,7 +192,12 @@ void Reporter::go_on_from(const std::string& text, int64_t step) {
     throw Error("{} is of step {}, the checkpoint of step {}", kHistoryFile, history.step, step);
   }
   if (const auto record = view(history.record, "record")) record_.go_on_from(*record);
-  go_on_in(history.run_name);
+  if (!go_on_in(history.run_name)) {
+    progress_.warning(
+        fmt::format("{}/runs/{} is not there, to which the run wrote before: its curves "
+                    "go on in {}, from step {} on",
+                    plan_.flags.output, history.run_name, run_name_, step + 1));
+  }
   rounds_.go_on_from(step);
   const monitor::RunPage::Former former{.history = view(history.page, "page"), .step = step};
   open_page(&former);
@@ -198,11 +216,11 @@ void Reporter::go_on_from(const std::string& text, int64_t step) {
 }
 
 // The folder that --report_to names by time is that of the first try.
-void Reporter::go_on_in(const std::string& run_name) {
-  if (!writes_ || run_name.empty() || run_name_.empty() || run_name == run_name_) return;
+bool Reporter::go_on_in(const std::string& run_name) {
+  if (!writes_ || run_name.empty() || run_name_.empty() || run_name == run_name_) return true;
   const auto runs = std::filesystem::path(plan_.flags.output) / "runs";
   const auto folder = Folder::find(runs);
-  if (!folder || !folder->inside(run_name)) return;
+  if (!folder || !folder->inside(run_name)) return false;
   monitors_.go_on_in(runs / run_name, runs / run_name_);
   run_name_ = run_name;
   std::erase_if(summary_, [](const SummaryLine& line) { return line.title == kMonitor; });
@@ -210,6 +228,7 @@ void Reporter::go_on_in(const std::string& run_name) {
     summary_.push_back({kMonitor, line});
     show(summary_.back());
   }
+  return true;
 }
 
 void Reporter::show(const SummaryLine& line) {
@@ -328,6 +347,12 @@ void Reporter::or_warn(Action action) {
   } catch (const Error& error) {
     progress_.warning(error.what());
   }
+}
+
+bool Reporter::has_evaluation(int64_t step) const {
+  const auto known = writes_ ? record_.eval_loss(step) : std::nullopt;
+  const int64_t has = known && std::isfinite(*known) ? 1 : 0;
+  return comm::greatest_over_ranks(has, "whether a step was evaluated", engine_->mesh()) == 1;
 }
 
 void Reporter::record(const BestModel& best, int64_t final_step) {

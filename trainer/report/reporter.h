@@ -64,6 +64,8 @@ class Reporter {
   // one warning.
   void step(const engine::StepStats& stats);
   void evaluated(int64_t step, const engine::EvalStats& stats);
+  // Whether the run before has told of the evaluation after so many steps. Collective.
+  bool has_evaluation(int64_t step) const;
   // `outcome`: what becomes of the model.
   void interrupted(const StopRow& row, std::string_view outcome);
   void warn(std::string_view text) { progress_.warning(text); }
@@ -87,8 +89,10 @@ class Reporter {
   // What the engine has come to know and was not told yet. Files are made when they are first used.
   void tell_notes();
   void profile(const engine::StepStats& stats);
-  void go_on_in(const std::string& run_name);
+  // False where the folder of that name in OUTPUT/runs is gone.
+  bool go_on_in(const std::string& run_name);
   void begin_anew();
+  void take_back_former_try();
   void open_page(const monitor::RunPage::Former* former);
   void update_page();
 

@@ -96,6 +96,14 @@ void RunRecord::evaluated(const EvalRow& row) {
   told_.log_history.push_back(std::move(metrics));
 }
 
+std::optional<double> RunRecord::eval_loss(int64_t step) const {
+  const auto found = told_.evaluations.find(step);
+  if (found == told_.evaluations.end()) return std::nullopt;
+  const auto loss = found->second.find("eval_loss");
+  if (loss == found->second.end() || !loss->is_number()) return std::nullopt;
+  return loss->get<double>();
+}
+
 Json RunRecord::history(double now) const {
   Json evaluations = Json::array();
   for (const auto& [step, metrics] : told_.evaluations) evaluations.push_back({step, metrics});

@@ -27,6 +27,9 @@ class RunRecord {
   // nothing is taken then.
   void go_on_from(const JsonView& history);
 
+  // Of the evaluation after so many steps; none: there was none, or its loss was not finite.
+  std::optional<double> eval_loss(int64_t step) const;
+
   void step(const StepRow& row);
   void evaluated(const EvalRow& row);
 

@@ -1,0 +1,62 @@
+#include "checkpoint/counters.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "base/printable.h"
+#include "checkpoint/names.h"
+
+namespace zeroth::checkpoint {
+namespace {
+
+// Limits of an integer; kStep stands for the step of the checkpoint.
+constexpr int64_t kStep = -2;
+struct Limits {
+  std::string_view key;
+  int64_t least, most;
+};
+constexpr Limits kIntegers[] = {
+    {"steps", kStep, kStep},
+    {"applied_updates", 0, kStep},
+    {"usual_divisor", 0, kMaxCount},
+    {"loss_scale.hysteresis_left", 0, INT64_MAX},
+    {"loss_scale.step", 0, kStep},
+    {"loss_scale.last_overflow", -1, kStep},
+    {"not_finite.in_a_row", 0, kStep},
+    {"not_finite.first_step", 0, kStep},
+    {"not_finite.in_one", 0, 1},
+    {"plateau.bad", 0, kMaxCount},
+    {"plateau.cooldown", 0, INT64_MAX},
+};
+constexpr std::string_view kScale = "loss_scale.scale";
+
+std::string text_of(const Counter& counter) {
+  if (const auto* integer = std::get_if<int64_t>(&counter)) return fmt::format("{}", *integer);
+  if (const auto* number = std::get_if<double>(&counter)) return fmt::format("{}", *number);
+  return fmt::format("\"{}\"", shortened(std::get<std::string>(counter)));
+}
+
+}  // namespace
+
+std::string complaint_about(const Counters& counters, int64_t step) {
+  const auto in_steps = [step](int64_t limit) { return limit == kStep ? step : limit; };
+  for (const Limits& limits : kIntegers) {
+    const auto found = counters.find(std::string(limits.key));
+    if (found == counters.end()) continue;
+    const int64_t least = in_steps(limits.least), most = in_steps(limits.most);
+    const auto* const value = std::get_if<int64_t>(&found->second);
+    if (value != nullptr && *value >= least && *value <= most) continue;
+    return fmt::format("counters.{} is {}, expected an integer in {}..{}{}", limits.key,
+                       text_of(found->second), least, most,
+                       limits.most == kStep ? ", as step is " + fmt::format("{}", step) : "");
+  }
+  const auto scale = counters.find(std::string(kScale));
+  if (scale == counters.end()) return "";
+  const auto* const value = std::get_if<double>(&scale->second);
+  if (value != nullptr && *value > 0) return "";
+  return fmt::format("counters.{} is {}, expected a number above 0", kScale,
+                     text_of(scale->second));
+}
+
+}  // namespace zeroth::checkpoint

@@ -1,0 +1,82 @@
+#include "checkpoint/foreign.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "base/printable.h"
+#include "checkpoint/manifest.h"
+
+namespace zeroth::checkpoint {
+namespace {
+
+constexpr std::string_view kDeepSpeed = "DeepSpeed";
+constexpr std::string_view kTrainer = "Hugging Face's Trainer";
+
+// A name that begins and ends so is another program's. The first row that fits counts.
+struct Mark {
+  std::string_view begin, end, program;
+};
+constexpr Mark kMarks[] = {
+    {"global_step", "", kDeepSpeed},
+    {"", "_optim_states.pt", kDeepSpeed},
+    {"", "_model_states.pt", kDeepSpeed},
+    {"zero_to_fp32.py", "", kDeepSpeed},
+    {"", ".distcp", "PyTorch (torch.distributed.checkpoint, FSDP)"},
+    {"pytorch_model_fsdp_", "", "PyTorch (torch.distributed.checkpoint, FSDP)"},
+    {"iter_", "", "Megatron-LM"},
+    {"latest_checkpointed_iteration.txt", "", "Megatron-LM"},
+    {"optimizer.pt", "", kTrainer},
+    {"scheduler.pt", "", kTrainer},
+    {"rng_state", ".pth", kTrainer},
+    {"random_states_", ".pkl", "Accelerate"},
+    {"optimizer.bin", "", "Accelerate"},
+    {"", ".ckpt", "PyTorch Lightning"},
+};
+
+bool has_prefix_and_end(std::string_view name, const Mark& mark) {
+  return name.size() >= mark.begin.size() + mark.end.size() && name.starts_with(mark.begin) &&
+         name.ends_with(mark.end);
+}
+
+}  // namespace
+
+std::optional<Foreign> find_foreign(Disk& disk, const std::string& folder) {
+  const std::vector<Entry> entries = disk.list(folder);
+  const auto holds = [&](std::string_view name) {
+    return std::any_of(entries.begin(), entries.end(),
+                       [&](const Entry& entry) { return entry.name == name; });
+  };
+  if (holds(kPieceFolder)) return std::nullopt;
+  for (const Mark& mark : kMarks) {
+    const auto found = std::find_if(entries.begin(), entries.end(), [&](const Entry& entry) {
+      return has_prefix_and_end(entry.name, mark);
+    });
+    if (found == entries.end()) continue;
+    Foreign foreign{std::string(mark.program), found->name};
+    if (mark.program == kDeepSpeed && holds("trainer_state.json")) {
+      foreign.program = fmt::format("{} with {}", kTrainer, kDeepSpeed);
+    }
+    foreign.has_model =
+        holds("config.json") && std::any_of(entries.begin(), entries.end(), [](const Entry& entry) {
+          return entry.name.ends_with(".safetensors");
+        });
+    return foreign;
+  }
+  return std::nullopt;
+}
+
+std::string text_of(const Foreign& foreign, const std::filesystem::path& path) {
+  return fmt::format(
+      "{} is a checkpoint of {} ({} is in it), whose states are not read: no run goes on from it. "
+      "{}",
+      path.string(), foreign.program, shortened(foreign.mark),
+      foreign.has_model
+          ? fmt::format("--model {} begins anew from its weights", path.string())
+          : "Convert its weights to a folder with config.json and safetensors, from which --model "
+            "begins anew");
+}
+
+}  // namespace zeroth::checkpoint

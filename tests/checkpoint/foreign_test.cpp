@@ -1,0 +1,48 @@
+#include "checkpoint/foreign.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/checkpoint/fake_disk.h"
+
+namespace zeroth::checkpoint {
+namespace {
+
+std::string program_of(const std::vector<std::string>& names) {
+  FakeDisk disk;
+  disk.make_folder("c");
+  for (const std::string& name : names) write_text(disk, "c/" + name, "");
+  const auto found = find_foreign(disk, "c");
+  return found ? found->program : "none";
+}
+
+}  // namespace
+
+TEST_CASE("trainers_own_checkpoint: a folder of another program is known by what is in it") {
+  CHECK(program_of({"global_step5", "latest"}) == "DeepSpeed");
+  CHECK(program_of({"bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt"}) == "DeepSpeed");
+  CHECK(program_of({"global_step5", "trainer_state.json", "config.json"}) ==
+        "Hugging Face's Trainer with DeepSpeed");
+  CHECK(program_of({"optimizer.pt", "config.json"}) == "Hugging Face's Trainer");
+  CHECK(program_of({"rng_state_3.pth"}) == "Hugging Face's Trainer");
+  CHECK(program_of({".metadata", "__0_0.distcp"}).starts_with("PyTorch"));
+  CHECK(program_of({"iter_0000100", "latest_checkpointed_iteration.txt"}) == "Megatron-LM");
+  CHECK(program_of({"random_states_0.pkl"}) == "Accelerate");
+  for (const char* const own :
+       {"config.json", "model.safetensors", "trainer_state.json", "latest"}) {
+    CHECK(program_of({own}) == "none");
+  }
+  CHECK(program_of({"zeroth", "optimizer.pt"}) == "none");
+}
+
+TEST_CASE("trainers_own_checkpoint: what to do with it depends on the model in it") {
+  CHECK(
+      text_of({"DeepSpeed", "global_step5", true}, "out/checkpoint-5") ==
+      "out/checkpoint-5 is a checkpoint of DeepSpeed (global_step5 is in it), whose states are not "
+      "read: no run goes on from it. --model out/checkpoint-5 begins anew from its weights");
+  CHECK(text_of({"DeepSpeed", "global_step5", false}, "out")
+            .ends_with("Convert its weights to a folder with config.json and safetensors, from "
+                       "which --model begins "
+                       "anew"));
+}
+
+}  // namespace zeroth::checkpoint

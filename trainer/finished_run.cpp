@@ -1,0 +1,70 @@
+#include "trainer/finished_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/json_view.h"
+#include "trainer/run_plan.h"
+
+namespace zeroth::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool holds_model(const fs::path& output) {
+  std::error_code unknown;
+  if (!fs::exists(output / "config.json", unknown)) return false;
+  for (fs::directory_iterator entry(output, unknown), end; !unknown && entry != end;
+       entry.increment(unknown)) {
+    if (entry->path().extension() == ".safetensors") return true;
+  }
+  return false;
+}
+
+// The last file that a run writes.
+bool results_are_of(const fs::path& output, int64_t steps, bool evaluated) {
+  const fs::path path = output / "trainer_state.json";
+  std::error_code unknown;
+  if (!fs::exists(path, unknown)) return false;
+  const nlohmann::json tree = read_json({.name = path.string()});
+  const JsonView state(tree);
+  (void)state.at("global_step").integer(steps, steps);
+  (void)state.at("max_steps").integer(steps, steps);
+  if (!evaluated) return true;
+  const JsonView rows = state.at("log_history");
+  for (size_t i = rows.size(); i-- > 0;) {
+    const nlohmann::json& row = rows.at(i).object();
+    const auto loss = row.find("eval_loss"), step = row.find("step");
+    if (loss == row.end() || !loss->is_number() || step == row.end()) continue;
+    return *step == steps;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string finished_text(const RunPlan& plan) {
+  const fs::path output = plan.flags.output;
+  if (!plan.resumed || !plan.trains() || output.empty()) return "";
+  const int64_t steps = plan.samples.total_steps;
+  std::error_code unknown;
+  const fs::path own = fs::weakly_canonical(output / "checkpoints", unknown);
+  if (plan.resumed->step != steps || plan.resumed->checkpoint.parent_path() != own) return "";
+  try {
+    const bool evaluates = plan.samples.eval != nullptr;
+    if (!holds_model(output) || !results_are_of(output, steps, evaluates)) return "";
+  } catch (const Error&) {
+    return "";  // then they are written again
+  }
+  return fmt::format(
+      "{} holds the model and the results of all {} steps: nothing is left to do. More steps "
+      "(--steps, --epochs) go on from there; another --output begins anew",
+      output.string(), steps);
+}
+
+}  // namespace zeroth::trainer
