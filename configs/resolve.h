@@ -63,6 +63,9 @@ struct FlagValues {
   // dealt to any number of ranks. --allow-batch-change: what is given for a rank goes first.
   std::optional<int64_t> batch_so_far;
   bool batch_may_change = false;
+  // Samples of a step that its file and flags asked for on a rank; another number is refused unless
+  // the batch may change, or comes to the same batch.
+  std::optional<int64_t> rank_batch_so_far;
   // Of a later round of a run: batch_so_far stays whatever is given, in micro-batches of at most so
   // many samples, as in the rounds before; where another batch would have come out, a note says so.
   std::optional<int64_t> micro_so_far;
@@ -113,6 +116,9 @@ struct Resolved {
   Config config;
   Origins origins;
   Notes notes;
+  // Samples of a step that file and flags ask for on a rank; of a run that goes on with its batch,
+  // as it began.
+  int64_t rank_batch = 0;
 };
 
 // Of `ranks` those that draw different samples: what the batch is dealt over.

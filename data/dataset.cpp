@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "data/binary_tokens.h"
+#include "data/file_kind.h"
 #include "data/jsonl_samples.h"
 #include "data/record_reader.h"
 #include "data/token_windows.h"
@@ -13,8 +15,8 @@ namespace {
 
 std::unique_ptr<Dataset> open_records(const DatasetOptions& options) {
   EncodedRecords read = read_records(options);
-  if (!read.joined) return std::make_unique<JsonlSamples>(options, std::move(read));
-  return std::make_unique<TokenWindows>(options, joined_tokens(std::move(read.ids)));
+  if (!read.stats.joined) return std::make_unique<JsonlSamples>(options, std::move(read));
+  return std::make_unique<TokenWindows>(options, joined_tokens(std::move(read)));
 }
 
 }  // namespace
@@ -26,19 +28,17 @@ bool has_records(const std::filesystem::path& path) {
 std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
   ZEROTH_CHECK(options.seq_len >= 1 && options.vocab_size >= 1, "seq_len {}, vocab_size {}",
                options.seq_len, options.vocab_size);
-  const auto extension = options.path.extension();
-  if (has_records(options.path)) return open_records(options);
-  const bool text = extension == ".txt";
-  if (!text && extension != ".bin") {
-    throw Error("{}: unknown kind of data '{}'; .txt, .bin, .jsonl and .json are known",
-                options.path.string(), extension.string());
+  if (const std::string why = why_no_samples(options.path); !why.empty()) {
+    throw Error("{}{}", options.path.string(), why);
   }
+  if (has_records(options.path)) return open_records(options);
   if (!options.prompt_field.empty() || !options.completion_field.empty()) {
     throw Error("{}: --prompt-field and --completion-field are for .jsonl and .json",
                 options.path.string());
   }
-  return std::make_unique<TokenWindows>(
-      options, text ? read_text_tokens(options) : map_binary_tokens(options));
+  return std::make_unique<TokenWindows>(options, options.path.extension() == ".txt"
+                                                     ? read_text_tokens(options)
+                                                     : map_binary_tokens(options));
 }
 
 }  // namespace zeroth::data

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -19,12 +20,17 @@ struct DatasetStats {
   int64_t samples = 0;         // kept, = Dataset::size()
   int64_t truncated = 0;       // kept, but cut at the end to seq_len + 1 ids
   int64_t dropped = 0;         // left out: no trained target remained inside the window
-  int64_t lost_tokens = 0;     // positions of cut and dropped samples that are not in `tokens`
+  int64_t lost_tokens = 0;     // positions of cut and dropped samples, or of windows, that are not
+                               // in `tokens`
   int64_t tokens = 0;          // positions over all kept samples, without padding
   int64_t trained_tokens = 0;  // of these, positions whose target is trained
   bool pairs = false;          // records are prompts and completions
+  int64_t blank_lines = 0;     // of a .jsonl file, passed over
   bool joined = false;         // texts of records follow each other in windows
   std::string guess = {};      // which fields were taken for prompt and completion by their names
+  std::string fields = {};  // of records: "text", or the prompt's, the separator, the completion's
+  std::string joint = {};   // of pairs: where prompt and completion of the first one meet
+  std::string own_tokens = {};  // which texts have begin and end tokens themselves; empty: none
 };
 
 // Immutable after opening, safe to read from several threads. Indices run over [0, size()).
@@ -55,9 +61,18 @@ enum class LongText {
   kChunk  // all texts, each with its end of text, are one stream that is cut into windows
 };
 
+// How samples are made of a file, so that a run goes on from a checkpoint as it began. In version 1
+// windows leave out what fills no whole one, a text that has begin and end tokens gets them twice,
+// a byte order mark is a part of a .txt file, and nothing separates prompt and completion by
+// default.
+inline constexpr int kDataVersion = 2;
+
+// How wide the ids of a .bin file are, least significant byte first.
+enum class TokenType { kUint16, kUint32 };
+
 struct DatasetOptions {
-  // By extension: .txt (one text), .bin (ids: uint16 if vocab_size <= 65536, else uint32), .jsonl
-  // (an object a line), .json (an array of objects).
+  // By extension: .txt (one text), .bin (ids), .jsonl (an object a line), .json (an array of
+  // objects).
   std::filesystem::path path;
   // Not owned, may be null for .bin; used only while opening.
   const Tokenizer* tokenizer = nullptr;
@@ -66,18 +81,23 @@ struct DatasetOptions {
   // Records: both given, or both empty: then as the first record says (data/sample_fields.h).
   std::string prompt_field = {};
   std::string completion_field = {};
-  // Records with a prompt: text at its end, as if it stood in the file. Not trained.
-  std::string separator = {};
+  // Records with a prompt: text at its end, as if it were in the file. Not trained. Unset:
+  // default_separator() of the fields.
+  std::optional<std::string> separator = {};
   LongText long_text = LongText::kCut;
+  // Of a .bin file; unset: as the index of Megatron's beside it says, else uint16 up to a
+  // vocabulary of 65536 and uint32 beyond, refused where the file looks otherwise.
+  std::optional<TokenType> token_type = {};
+  int version = kDataVersion;
 };
 
 // Whether a file of this name holds records with fields.
 bool has_records(const std::filesystem::path& path);
 
-// .txt, .bin and joined texts: sample i = tokens[i*T .. i*T+T], floor((n-1)/T) samples. Records:
-// prefix + prompt + completion + end of text, loss on the last two; or prefix + text + end of text,
-// loss on all.
-// Throws Error naming file (and line).
+// .txt, .bin and joined texts: sample i = tokens[i*T .. i*T+T], the last one may be shorter.
+// Records: prefix + prompt + separator + completion + end of text, loss on the last two; or prefix
+// + text + end of text, loss on all. A text that begins with the begin token or ends with the end
+// token gets no second one. Throws Error naming file (and line).
 std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options);
 
 }  // namespace zeroth::data

@@ -8,7 +8,12 @@ namespace zeroth::data {
 namespace {
 
 constexpr std::string_view kBlank = " \t\r\n";
+constexpr std::string_view kBlankLine = " \t\r\n\v\f";  // more than JSON passes over within a line
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
+std::string_view without_mark(std::string_view text) {
+  return text.substr(text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0);
+}
 
 // A place in a text that goes on value by value.
 class Cursor {
@@ -115,18 +120,24 @@ bool take_data(std::string_view object, int64_t line, const std::string& path,
 
 }  // namespace
 
-void for_each_line(std::string_view file, const OnRecord& on_record) {
-  const size_t last = file.find_last_not_of(kBlank);
-  file = file.substr(0, last == std::string_view::npos ? 0 : last + 1);
+int64_t for_each_line(std::string_view file, const OnRecord& on_record) {
+  int64_t blank = 0;
+  file = without_mark(file);
   for (int64_t line = 1; !file.empty(); ++line) {
     const size_t end = std::min(file.find('\n'), file.size());
-    on_record(file.substr(0, end), line);
+    const std::string_view record = file.substr(0, end);
+    if (without_mark(record).find_first_not_of(kBlankLine) == std::string_view::npos) {
+      ++blank;
+    } else {
+      on_record(record, line);
+    }
     file.remove_prefix(std::min(end + 1, file.size()));
   }
+  return blank;
 }
 
 void for_each_element(std::string_view file, const std::string& path, const OnRecord& on_record) {
-  if (file.starts_with(kByteOrderMark)) file.remove_prefix(kByteOrderMark.size());
+  file = without_mark(file);
   Cursor cursor(file, 1, path);
   if (cursor.is_at('[')) {
     take_elements(cursor, on_record);

@@ -2,22 +2,24 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/printable.h"
 #include "base/regular_file.h"
 #include "data/json_records.h"
 #include "data/sample_fields.h"
+#include "data/text_ends.h"
 #include "data/tokenizer.h"
+#include "data/utf8.h"
 
 namespace zeroth::data {
 namespace {
 
 using nlohmann::json;
-
-constexpr std::string_view kBlank = " \t\r\n";
 
 void append(std::vector<int32_t>& ids, const std::vector<int32_t>& more) {
   ids.insert(ids.end(), more.begin(), more.end());
@@ -30,7 +32,9 @@ std::string kind_of(const json& value) {
 }
 
 void require_object(const json& value) {
-  if (!value.is_object()) throw Error("a JSON {}, not an object", value.type_name());
+  if (value.is_object()) return;
+  throw Error("a JSON {}, not an object{}", value.type_name(),
+              value.is_array() ? "; a file that is one array of objects is named .json" : "");
 }
 
 const std::string& text_of(const json& object, const std::string& field) {
@@ -50,6 +54,16 @@ void check_ids(const std::vector<int32_t>& ids, int64_t vocab_size) {
   }
 }
 
+// Where the prompt and the completion meet, with some characters on both sides.
+std::string joint_of(const std::string& prompt, const std::string& separator,
+                     const std::string& completion) {
+  constexpr int kShown = 16;
+  size_t begin = prompt.size(), end = 0;
+  for (int i = 0; i < kShown && begin > 0; ++i) begin = previous_char(prompt, begin);
+  for (int i = 0; i < kShown && end < completion.size(); ++i) end += utf8_length(completion[end]);
+  return printable(prompt.substr(begin) + separator + completion.substr(0, end));
+}
+
 class RecordReader {
  public:
   explicit RecordReader(const DatasetOptions& options)
@@ -61,6 +75,7 @@ class RecordReader {
                   path_);
     }
     read_.end_of_text = *end_of_text;
+    ends_.emplace(*options.tokenizer, *end_of_text, options.version == 1);
     if (options.prompt_field.empty() != options.completion_field.empty()) {
       throw Error("--prompt-field '{}' and --completion-field '{}' go together",
                   options.prompt_field, options.completion_field);
@@ -73,10 +88,11 @@ class RecordReader {
     if (options_.path.extension() == ".json") {
       for_each_element(file.text(), path_, on_record);
     } else {
-      for_each_line(file.text(), on_record);
+      read_.stats.blank_lines = for_each_line(file.text(), on_record);
     }
+    read_.stats.own_tokens = ends_->own_tokens();
     if (!begun_) throw Error("{} has no records", path_);
-    if (!read_.joined && read_.records.empty()) {
+    if (!read_.stats.joined && read_.records.empty()) {
       throw Error("{}: no sample is left ({} dropped: nothing to train within seq_len {})", path_,
                   read_.stats.dropped, options_.seq_len);
     }
@@ -85,9 +101,6 @@ class RecordReader {
 
  private:
   json parse(std::string_view text, int64_t line) const {
-    if (text.find_first_not_of(kBlank) == std::string_view::npos) {
-      throw Error("{}:{}: the line is empty", path_, line);
-    }
     JsonSource source{.name = path_, .line = line, .repeated = Repeated::kRefused};
     source.limits.bytes = text.size();  // a text may be as long as it likes
     return parse_json(text, source);
@@ -106,39 +119,48 @@ class RecordReader {
   }
 
   void choose(const json& first_record) {
-    read_.stats.pairs = true;
-    if (!options_.prompt_field.empty()) {
-      fields_ = {.prompt = options_.prompt_field, .completion = options_.completion_field};
+    DatasetStats& stats = read_.stats;
+    const bool named = !options_.prompt_field.empty();
+    if (named) fields_ = {.prompt = options_.prompt_field, .completion = options_.completion_field};
+    if (!named) fields_ = choose_fields(first_record);
+    stats.pairs = fields_.text.empty();
+    stats.joined = !stats.pairs && options_.long_text == LongText::kChunk;
+    if (!stats.pairs) {
+      if (options_.separator && !options_.separator->empty()) {
+        throw Error("--separator stands between prompt and completion, but the samples are 'text'");
+      }
+      stats.fields = fields_.text;
       return;
     }
-    fields_ = choose_fields(first_record);
-    if (!fields_.text.empty() && !options_.separator.empty()) {
-      throw Error("--separator stands between prompt and completion, but the samples are 'text'");
-    }
-    read_.stats.pairs = fields_.text.empty();
-    read_.joined = !read_.stats.pairs && options_.long_text == LongText::kChunk;
+    separator_ =
+        options_.separator.value_or(options_.version > 1 ? default_separator(fields_) : "");
+    stats.fields = fmt::format("{}|{}|{}", fields_.prompt, separator_, fields_.completion);
+    stats.joint = joint_of(text_of(first_record, fields_.prompt), separator_,
+                           text_of(first_record, fields_.completion));
     if (fields_.guessed) {
-      read_.stats.guess =
+      stats.guess =
           fmt::format("'{}' is the prompt, '{}' is trained", fields_.prompt, fields_.completion);
     }
   }
 
   void add(const json& object, int64_t line) {
     const Tokenizer& tokenizer = *options_.tokenizer;
-    std::vector<int32_t> ids = tokenizer.prefix();
-    int64_t first_trained = 0;
-    if (!fields_.text.empty()) {
-      append(ids, tokenizer.encode(text_of(object, fields_.text)));
-    } else {
-      append(ids, tokenizer.encode(text_of(object, fields_.prompt) + options_.separator));
-      first_trained = std::max<int64_t>(std::ssize(ids) - 1, 0);  // targets are one ahead
-      append(ids, tokenizer.encode(text_of(object, fields_.completion)));
+    std::vector<int32_t> ids;
+    if (fields_.text.empty()) {
+      ids = tokenizer.encode(text_of(object, fields_.prompt) + separator_);
     }
-    const auto& suffix = tokenizer.suffix();
-    if (suffix.empty() || suffix.back() != read_.end_of_text) ids.push_back(read_.end_of_text);
-    append(ids, suffix);
+    const size_t prompt_size = ids.size();
+    const std::string& last =
+        text_of(object, fields_.text.empty() ? fields_.completion : fields_.text);
+    append(ids, tokenizer.encode(last));
+    size_t begin = 0;
+    ids = ends_->around(ids, prompt_size, last, begin);
     check_ids(ids, options_.vocab_size);
-    if (read_.joined) {
+    // Targets are one ahead.
+    const auto first_trained =
+        fields_.text.empty() ? std::max<int64_t>(static_cast<int64_t>(begin + prompt_size) - 1, 0)
+                             : 0;
+    if (read_.stats.joined) {
       append(read_.ids, ids);
     } else {
       keep(std::move(ids), first_trained, line);
@@ -171,6 +193,8 @@ class RecordReader {
   std::string path_;
   bool begun_ = false;
   SampleFields fields_;
+  std::string separator_;
+  std::optional<TextEnds> ends_;
   EncodedRecords read_;
 };
 

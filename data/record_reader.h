@@ -19,15 +19,15 @@ struct EncodedRecord {
 
 struct EncodedRecords {
   std::vector<int32_t> ids;
-  std::vector<EncodedRecord> records;  // empty where the texts are joined
-  bool joined = false;                 // `ids` are the texts of the whole file, none is cut
+  std::vector<EncodedRecord> records;  // empty where the texts are joined: then none is cut
   int32_t end_of_text = 0;
   DatasetStats stats;
 };
 
-// Reads and encodes the whole file: prefix + text + end of text, or prefix + prompt + completion +
-// end of text. What is beyond seq_len + 1 ids is cut, but for texts with LongText::kChunk. Throws
-// Error naming file, line and reason for a record that is no sample, and if no sample is left.
+// Reads and encodes the whole file: prefix + text + end of text, or prefix + prompt + separator +
+// completion + end of text. What is beyond seq_len + 1 ids is cut, but for texts with
+// LongText::kChunk. Throws Error naming file, line and reason for a record that is no sample, and
+// if no sample is left.
 EncodedRecords read_records(const DatasetOptions& options);
 
 }  // namespace zeroth::data

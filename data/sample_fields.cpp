@@ -94,4 +94,8 @@ SampleFields choose_fields(const json& first_record) {
       fields_of(first_record));
 }
 
+std::string default_separator(const SampleFields& fields) {
+  return fields.prompt == "prompt" && fields.completion == "completion" ? "" : "\n";
+}
+
 }  // namespace zeroth::data

@@ -19,4 +19,9 @@ struct SampleFields {
 // works today.
 SampleFields choose_fields(const nlohmann::json& first_record);
 
+// What separates prompt and completion where the user does not say it: nothing for `prompt` and
+// `completion`, which are TRL's and joined there as they are, and a newline for any other pair,
+// whose fields are texts of their own.
+std::string default_separator(const SampleFields& fields);
+
 }  // namespace zeroth::data

@@ -1,5 +1,5 @@
 // One long stream of tokens cut into windows that overlap by one token: sample i = tokens[i*T ..
-// i*T+T].
+// i*T+T], the last one with what is left.
 #pragma once
 
 #include <memory>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/record_reader.h"
 
 namespace zeroth::data {
 
@@ -16,27 +17,31 @@ namespace zeroth::data {
 struct TokenStream {
   std::shared_ptr<const void> owner;
   std::variant<std::span<const int32_t>, std::span<const uint16_t>, std::span<const uint32_t>> ids;
-  bool joined = false;  // several texts, one behind the other
+  DatasetStats read = {};  // what is known of records whose texts were joined
 };
 
-// Both throw Error naming file, position and value for an id outside the vocabulary.
-// .txt: the whole file encoded, nothing put before, between or after.
+// An id outside the vocabulary, for messages: its file, its position and the id.
+struct ForeignId {
+  std::string path;
+  int64_t position = 0, id = 0, vocab_size = 0;
+};
+[[noreturn]] void refuse(const ForeignId& found, const std::string& hint = "");
+
+// .txt: the whole file encoded, nothing put before, between or after. Throws an Error for an id
+// outside the vocabulary.
 TokenStream read_text_tokens(const DatasetOptions& options);
 
-// .bin: the ids themselves, mapped; read through once, a piece at a time.
-TokenStream map_binary_tokens(const DatasetOptions& options);
-
-// Ids that are known to be in the vocabulary: texts one behind the other, each with its end.
-TokenStream joined_tokens(std::vector<int32_t> ids);
+// Ids that are known to be in the vocabulary: texts one after the other, each with its end.
+TokenStream joined_tokens(EncodedRecords read);
 
 class TokenWindows : public Dataset {
  public:
-  // Throws Error with both numbers if the stream is shorter than one window.
+  // Throws an Error for a stream of less than two tokens, or of less than one window in version 1.
   TokenWindows(const DatasetOptions& options, TokenStream stream);
 
   int64_t size() const override { return size_; }
   int64_t seq_len() const override { return seq_len_; }
-  int64_t length(int64_t) const override { return seq_len_; }
+  int64_t length(int64_t index) const override;
   void fill(int64_t index, std::span<int64_t> tokens, std::span<int64_t> targets) const override;
   std::string name_of(int64_t index) const override;
   DatasetStats stats() const override;
@@ -46,6 +51,7 @@ class TokenWindows : public Dataset {
   TokenStream stream_;
   int64_t seq_len_;
   int64_t vocab_size_;
+  int64_t positions_ = 0;  // of all samples
   int64_t size_ = 0;
 };
 

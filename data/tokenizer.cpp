@@ -39,15 +39,19 @@ std::vector<AddedToken> pick_normalized(std::vector<AddedToken> tokens,
 }
 
 // Other files that hold a tokenizer: what transformers makes tokenizer.json of.
-void explain_missing(const fs::path& model_dir) {
-  for (const char* const other : {"tokenizer.model", "vocab.json"}) {
+[[noreturn]] void explain_missing(const fs::path& model_dir) {
+  for (const char* const other : {"tokenizer.model", "vocab.json", "spiece.model", "tekken.json"}) {
     if (!fs::exists(model_dir / other)) continue;
     throw Error(
         "{0}: no tokenizer.json, but {1}; make it of {1}: pip install transformers sentencepiece "
-        "protobuf && python3 -c \"from transformers import AutoTokenizer as T; "
+        "protobuf tiktoken && python3 -c \"from transformers import AutoTokenizer as T; "
         "T.from_pretrained('{0}').save_pretrained('{0}')\"",
         model_dir.string(), other);
   }
+  throw Error(
+      "{}: no such file; text needs the model's tokenizer: hf download ORG/MODEL tokenizer.json "
+      "tokenizer_config.json, or token ids as --data tokens.bin",
+      (model_dir / "tokenizer.json").string());
 }
 
 }  // namespace
@@ -156,6 +160,10 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
     if (!parts_->tokens[id].empty()) tokens.push_back(parts_->tokens[id]);
   }
   return parts_->decoder.run(std::move(tokens));
+}
+
+std::string_view Tokenizer::token(int32_t id) const {
+  return id < 0 || id >= vocab_size() ? std::string_view() : parts_->tokens[id];
 }
 
 const std::vector<int32_t>& Tokenizer::prefix() const {

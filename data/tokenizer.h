@@ -36,6 +36,9 @@ class Tokenizer {
   // The text of all ids, special tokens included. Throws Error for an id outside the vocabulary.
   std::string decode(std::span<const int32_t> ids) const;
 
+  // A token as the vocabulary or the added tokens spell it; empty where there is none.
+  std::string_view token(int32_t id) const;
+
   // What the tokenizer's own template puts around a whole text (BOS, EOS); both may be empty.
   const std::vector<int32_t>& prefix() const;
   const std::vector<int32_t>& suffix() const;

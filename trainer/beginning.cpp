@@ -14,7 +14,7 @@ namespace {
 
 void clear_output(const RunPlan& plan) {
   const Flags& flags = plan.flags;
-  if (flags.print_config || flags.output.empty()) return;
+  if (flags.only_prints() || flags.output.empty()) return;
   OutputLock::require_free(flags.output, plan.output_round());
   model::OutputFolder::clear_leftovers(flags.output);
   model::clear_leftovers(flags.output, is_step_folder);
@@ -60,6 +60,7 @@ void keep_batch(RunPlan& plan) {
   if (!plan.resumed) return;
   values.batch_so_far = plan.resumed->batch;
   values.batch_may_change = plan.flags.resume.batch_may_change;
+  if (plan.resumed->rank_batch > 0) values.rank_batch_so_far = plan.resumed->rank_batch;
   const bool of_this_run = !plan.round.run.empty() && plan.resumed->run == plan.round.run;
   if (plan.round.goes_on && of_this_run) values.micro_so_far = plan.resumed->batch;  // any
 }

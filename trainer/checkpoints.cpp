@@ -154,6 +154,8 @@ engine::CheckpointRequest Checkpoints::request(int64_t step, const WriteMore& wr
   put({.batch = plan_.config.batch.train_batch_size,
        .positions = plan_.positions_after(step),
        .samples = plan_.samples_after(step),
+       .epochs = {plan_.samples.epoch_samples, plan_.samples.epoch_positions},
+       .rank_batch = plan_.rank_batch,
        .measured = {.threads = at::get_num_threads(),
                     .step = engine_.measured_step() ? engine_.measured_step() : plan_.kept.step},
        .run = plan_.round.run},

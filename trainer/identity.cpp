@@ -46,6 +46,8 @@ constexpr std::string_view kOfUpdate[] = {"train_batch_size", "gradient_clipping
 // Where it ends, which a run that goes on may move.
 constexpr std::string_view kEnd = "scheduler.params.total_num_steps";
 
+constexpr char kDataVersion[] = "data.version";
+
 bool is_below(std::string_view key, std::string_view above) {
   return key.starts_with(above) && (key.size() == above.size() || key[above.size()] == '.');
 }
@@ -72,9 +74,16 @@ void add_data(const RunPlan& plan, Texts& must_equal) {
   must_equal["data.samples"] = fmt::format("{}", plan.samples.train_size());
   must_equal["data.positions"] = fmt::format("{}", plan.samples.seq_len);
   must_equal["data.shuffled"] = flags.shuffle ? "yes" : "no";
-  must_equal["data.fields"] = printable(
-      fmt::format("{}|{}|{}", flags.prompt_field, flags.separator, flags.completion_field));
-  must_equal["data.long_text"] = flags.long_text == data::LongText::kChunk ? "chunk" : "cut";
+  if (plan.samples.version == 1) {  // what the flags say, whatever the file has
+    must_equal["data.fields"] = printable(fmt::format(
+        "{}|{}|{}", flags.prompt_field, flags.separator.value_or(""), flags.completion_field));
+    must_equal["data.long_text"] = flags.long_text == data::LongText::kChunk ? "chunk" : "cut";
+  } else {
+    const data::DatasetStats stats = plan.samples.train->stats();
+    must_equal[kDataVersion] = fmt::format("{}", plan.samples.version);
+    must_equal["data.fields"] = printable(stats.fields);
+    must_equal["data.long_text"] = stats.joined ? "chunk" : "cut";
+  }
   must_equal["seed"] = fmt::format("{}", plan.config.seed);
   const auto tokenizer = std::filesystem::path(flags.model) / "tokenizer.json";
   if (!flags.data.ends_with(".bin") && std::filesystem::exists(tokenizer)) {
@@ -146,6 +155,12 @@ Identity identity_of(const RunPlan& plan) {
   identity.may_change["steps"] = fmt::format("{}", plan.samples.total_steps);
   identity.may_change["data"] = printable(plan.flags.data);
   return identity;
+}
+
+int data_version_of(const Identity& identity) {
+  const auto found = identity.must_equal.find(kDataVersion);
+  if (found == identity.must_equal.end()) return 1;
+  return found->second == "1" ? 1 : data::kDataVersion;
 }
 
 bool may_be_allowed(const std::string& key) {

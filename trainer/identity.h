@@ -28,6 +28,9 @@ struct FileMark {
 };
 FileMark mark_of(const std::filesystem::path& path);
 
+// How the samples of a run that goes on are made (data::kDataVersion).
+int data_version_of(const Identity& identity);
+
 // Whether --allow-change may let a key differ that must be equal.
 bool may_be_allowed(const std::string& key);
 

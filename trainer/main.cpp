@@ -24,6 +24,7 @@
 #include "trainer/output.h"
 #include "trainer/report/activations.h"
 #include "trainer/report/config_text.h"
+#include "trainer/report/inspection.h"
 #include "trainer/report/run_clock.h"
 #include "trainer/run.h"
 #include "trainer/run_plan.h"
@@ -87,12 +88,13 @@ int run_rank(int argc, char** argv) {
     if (flags.on_cpu) env.accelerator = "cpu";
     comm::load_device(env);
     if (flags.timeout_s) env.timeout = std::chrono::seconds(*flags.timeout_s);
-    if (!flags.print_config) comm::know_round(env);
+    if (!flags.only_prints()) comm::know_round(env);
     const trainer::RunPlan plan = trainer::as_written(env.round, [&] {
       return trainer::make_plan(std::move(flags), env.world_size, comm::device_type(env),
                                 env.round);
     });
     if (plan.flags.print_config) return say(trainer::config_text(plan), env);
+    if (plan.flags.inspected) return say(trainer::inspection(plan), env);
     trainer::as_written(plan.round, [&] {
       if (env.rank == 0) trainer::require_writable(plan);
       if (env.rank == 0) trainer::require_room(plan);

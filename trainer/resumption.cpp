@@ -11,6 +11,7 @@
 #include "base/complaints.h"
 #include "base/error.h"
 #include "base/printable.h"
+#include "base/units.h"
 #include "checkpoint/find.h"
 #include "checkpoint/foreign.h"
 #include "checkpoint/names.h"
@@ -24,6 +25,9 @@ namespace fs = std::filesystem;
 constexpr char kBatch[] = "data.batch";
 constexpr char kPositions[] = "data.positions";
 constexpr char kSamples[] = "data.samples";
+constexpr char kEpochSamples[] = "data.epoch_samples";
+constexpr char kEpochPositions[] = "data.epoch_positions";
+constexpr char kRankBatch[] = "data.rank_batch";
 constexpr char kThreads[] = "threads";
 constexpr char kStep[] = "offload_optimizer.step";
 constexpr char kRun[] = "run";
@@ -57,6 +61,24 @@ void check_progress(const checkpoint::Manifest& manifest, const Resumption& foun
       (void)number(manifest, name, found.checkpoint, found.step);
     }
   }
+}
+
+// The same of one that earlier versions did not save: 0 there.
+int64_t number_or_0(const checkpoint::Manifest& manifest, const char* name, const fs::path& of) {
+  const bool there = manifest.counters.contains(std::string(kClient) + name);
+  return there ? number(manifest, name, of) : 0;
+}
+
+// What a rank was asked for, of a run whose earlier version did not save it: what it ran.
+int64_t rank_batch_run(const checkpoint::Texts& texts) {
+  int64_t product = 1;
+  for (const char* key : {"train_micro_batch_size_per_gpu", "gradient_accumulation_steps"}) {
+    const auto found = texts.find(key);
+    const auto value = found == texts.end() ? std::nullopt : parse_number<int64_t>(found->second);
+    if (!value || *value < 1 || *value > kMostRows) return 0;
+    product *= *value;
+  }
+  return product;
 }
 
 // A program's own text among the counters; empty where there is none.
@@ -217,6 +239,9 @@ void put(const Progressed& progress, checkpoint::Counters& state) {
   state[kBatch] = progress.batch;
   state[kPositions] = progress.positions;
   state[kSamples] = progress.samples;
+  state[kEpochSamples] = progress.epochs.samples;
+  state[kEpochPositions] = progress.epochs.positions;
+  state[kRankBatch] = progress.rank_batch;
   state[kThreads] = progress.measured.threads;
   if (progress.measured.step) state[kStep] = word_of(*progress.measured.step);
   if (!progress.run.empty()) state[kRun] = progress.run;
@@ -229,6 +254,11 @@ Resumption resumption_of(const fs::path& checkpoint, const checkpoint::Manifest&
                    .batch = std::max<int64_t>(1, number(manifest, kBatch, checkpoint)),
                    .positions = number(manifest, kPositions, checkpoint),
                    .samples = number(manifest, kSamples, checkpoint),
+                   .epochs = {.samples = number_or_0(manifest, kEpochSamples, checkpoint),
+                              .positions = number_or_0(manifest, kEpochPositions, checkpoint)},
+                   .rank_batch = manifest.counters.contains(fmt::format("{}{}", kClient, kRankBatch))
+                                     ? number(manifest, kRankBatch, checkpoint)
+                                     : rank_batch_run(manifest.may_change),
                    .measured = {.threads = number(manifest, kThreads, checkpoint, kMaxThreads),
                                 .step = step_of(manifest)},
                    .run = word(manifest, kRun),

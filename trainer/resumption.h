@@ -26,6 +26,11 @@ struct Measured {
 inline constexpr char kBestStep[] = "best.step";
 inline constexpr char kBestSaved[] = "best.saved_step";
 
+// How the sample order is cut into epochs: so many samples, on so many positions. 0: unknown.
+struct Epochs {
+  int64_t samples = 0, positions = 0;
+};
+
 struct Resumption {
   std::filesystem::path from;  // as Engine::load_checkpoint takes it: the checkpoint, or its folder
   std::filesystem::path checkpoint;  // "out/checkpoints/step-8"
@@ -33,6 +38,8 @@ struct Resumption {
   int64_t batch = 0;      // global
   int64_t positions = 0;  // of the sample order, and samples there, that its steps have taken
   int64_t samples = 0;
+  Epochs epochs;
+  int64_t rank_batch = 0;  // configs::Resolved::rank_batch; 0: unknown
   Measured measured;
   std::string run = {};  // whose rounds have saved it (comm::Round::run); empty: unknown
   Identity identity;
@@ -42,6 +49,8 @@ struct Resumption {
 // numbers that a checkpoint of this program carries.
 struct Progressed {
   int64_t batch = 0, positions = 0, samples = 0;
+  Epochs epochs = {};
+  int64_t rank_batch = 0;
   Measured measured;
   std::string run = {};
 };

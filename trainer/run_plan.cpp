@@ -17,6 +17,7 @@
 #include "configs/defaults.h"
 #include "configs/resolve.h"
 #include "configs/schema/check.h"
+#include "data/file_kind.h"
 #include "engine/start.h"
 #include "engine/tensor_ranks.h"
 #include "model/blocks/build.h"
@@ -32,29 +33,39 @@ namespace {
 
 constexpr int64_t kMostDefaultLength = 1024;
 
-int64_t choose_seq_len(const Flags& flags, const model::ModelSpec& spec, configs::Notes& notes) {
-  const int64_t length = flags.seq_len.value_or(std::min(spec.max_positions, kMostDefaultLength));
+// Positions of a sample. A sample of N tokens has N - 1: each but the first is a target. A run that
+// goes on as version 1 of the samples began it takes N.
+std::optional<int64_t> given_length(const Flags& flags, int version) {
+  if (flags.seq_len || !flags.max_length) return flags.seq_len;
+  return *flags.max_length - (version > 1 ? 1 : 0);
+}
+
+int64_t choose_seq_len(const RunPlan& plan, configs::Notes& notes) {
+  const Flags& flags = plan.flags;
+  const model::ModelSpec& spec = plan.spec;
+  const auto given = given_length(flags, plan.samples.version);
+  const int64_t length = given.value_or(std::min(spec.max_positions, kMostDefaultLength));
   if (length <= spec.max_positions) {
-    if (!flags.seq_len) {
+    if (!given) {
       note(notes, "--seq-len", "no --seq-len: {} positions", length);
     }
     return length;
   }
+  const int64_t typed = flags.seq_len.value_or(flags.max_length.value_or(length));
   if (spec.learned_positions) {
     throw Error("--seq-len {}: {} holds a table of {} positions; at most that many can be used",
-                length, flags.model, spec.max_positions);
+                typed, flags.model, spec.max_positions);
   }
   note(notes, "--seq-len",
        "--seq-len {} is beyond the {} positions that config.json "
        "names: rotary embeddings are extended",
-       length, spec.max_positions);
+       typed, spec.max_positions);
   return length;
 }
 
-void require_file(std::string_view flag, const std::string& path) {
-  std::error_code failure;
-  if (std::filesystem::exists(path, failure)) return;
-  throw Error("{} {}: {}", flag, path, failure ? system_reason(failure.value()) : "no such file");
+void require_samples(std::string_view flag, const std::string& path) {
+  const std::string why = data::why_no_samples(path);
+  if (!why.empty()) throw Error("{} {}{}", flag, path, why);
 }
 
 // Whether a ragged batch at the end of an epoch is left out. That a flag and a file disagree is
@@ -84,6 +95,24 @@ void settle_offset(RunPlan& plan, int64_t global_batch) {
   if (plan.resumed) plan.offset = offset_of(*plan.resumed, plan.samples, global_batch);
 }
 
+// How epochs end, and how many samples they have, decides which sample is where: both stay as the
+// run began, however its line is spelled now.
+void keep_epochs(RunPlan& plan, int64_t global_batch) {
+  Samples& samples = plan.samples;
+  if (!plan.resumed || plan.resumed->epochs.samples == 0) return;
+  const Epochs& before = plan.resumed->epochs;
+  const bool short_steps = before.positions > before.samples;
+  const bool known = short_steps || before.samples % plan.resumed->batch != 0;
+  if (known && short_steps != samples.whole_epochs) {
+    samples.whole_epochs = short_steps;
+    note(plan.notes, "--epochs", "epochs end as this run began: {}",
+         short_steps ? "with a step of what is left of them"
+                     : "within a step, which goes on across");
+  }
+  const bool same_batch = plan.resumed->batch == global_batch;
+  if (same_batch && before.samples <= samples.train_size()) samples.epoch_samples = before.samples;
+}
+
 int64_t steps_for(int64_t positions, int64_t global_batch) {
   return (positions + global_batch - 1) / global_batch;
 }
@@ -110,10 +139,12 @@ std::optional<int64_t> count_steps(RunPlan& plan, const configs::BatchConfig& ba
   const int64_t micro_step = global_batch / batch.accumulation_steps;
   Samples& samples = plan.samples;
   samples.epoch_samples = samples.train_size();
+  samples.whole_epochs = defaults.whole_epochs;
   if (drops) drop_last(plan, defaults.whole_epochs ? micro_step : global_batch);
+  keep_epochs(plan, global_batch);
   samples.epoch_positions = samples.epoch_samples;
   const double epochs = plan.flags.epochs.value_or(defaults.epochs);
-  if (defaults.whole_epochs) return count_whole_epochs(plan, batch, epochs);
+  if (samples.whole_epochs) return count_whole_epochs(plan, batch, epochs);
   settle_offset(plan, global_batch);
   if (plan.flags.steps) return plan.flags.steps;
   samples.train_samples = samples_of_epochs(epochs, samples.epoch_samples);
@@ -176,7 +207,7 @@ bool is_of_training(const configs::Note& note) {
 }
 
 void identify(RunPlan& plan) {
-  const bool saves = plan.saves_checkpoints() && !plan.flags.print_config;
+  const bool saves = plan.saves_checkpoints() && !plan.flags.only_prints();
   if (plan.trains() && (saves || plan.resumed)) plan.identity = identity_of(plan);
 }
 
@@ -224,12 +255,12 @@ Basis check_basis(RunPlan& plan, int64_t world_size) {
     find_model(plan);
     plan.spec = model::read_model_spec(flags.model);
     note_unknown_keys(plan);
-    plan.samples.seq_len = choose_seq_len(flags, plan.spec, plan.notes);
+    plan.samples.seq_len = choose_seq_len(plan, plan.notes);
   });
   attempts.attempt([&] { check_output(plan); });
-  if (!flags.data.empty()) attempts.attempt([&] { require_file("--data", flags.data); });
+  if (!flags.data.empty()) attempts.attempt([&] { require_samples("--data", flags.data); });
   if (!flags.eval_data.empty()) {
-    attempts.attempt([&] { require_file("--eval-data", flags.eval_data); });
+    attempts.attempt([&] { require_samples("--eval-data", flags.eval_data); });
   }
   attempts.throw_complaints();
   return basis;
@@ -297,7 +328,7 @@ double RunPlan::epochs_after(int64_t step) const {
   const auto share = [](int64_t part, int64_t whole) {
     return static_cast<double>(part) / static_cast<double>(whole);
   };
-  if (!configs::defaults_of(flags.values).whole_epochs) {
+  if (!samples.whole_epochs) {
     return share(samples_after(step), samples.epoch_samples);
   }
   const int64_t micro_step = config.batch.train_batch_size / config.batch.accumulation_steps;
@@ -307,15 +338,14 @@ double RunPlan::epochs_after(int64_t step) const {
          share(std::min(positions % samples.epoch_positions, rows), rows);
 }
 
-// Where batches have the size that they had, positions go on; where not, samples do.
+// The samples that were taken, in epochs as they were cut then, on the positions of now.
 int64_t offset_of(const Resumption& from, const Samples& samples, int64_t global_batch) {
-  int64_t positions = from.positions;
-  if (from.batch != global_batch) {
-    positions = from.samples / samples.epoch_samples * samples.epoch_positions +
-                from.samples % samples.epoch_samples;
-  }
+  const int64_t per_epoch = from.epochs.samples > 0 ? from.epochs.samples : samples.epoch_samples;
+  int64_t positions = 0;
   int64_t taken = 0;
-  if (__builtin_mul_overflow(from.step, global_batch, &taken)) {
+  if (__builtin_mul_overflow(from.samples / per_epoch, samples.epoch_positions, &positions) ||
+      __builtin_add_overflow(positions, from.samples % per_epoch, &positions) ||
+      __builtin_mul_overflow(from.step, global_batch, &taken)) {
     throw Error("{}: {} steps of {} samples are more than any run takes", from.checkpoint.string(),
                 from.step, global_batch);
   }
@@ -338,6 +368,7 @@ RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device, com
   plan.num_ranks = static_cast<int>(world_size);
   plan.device = device;
   find_beginning(plan);
+  if (plan.resumed) plan.samples.version = data_version_of(plan.resumed->identity);
   const Basis basis = check_basis(plan, world_size);
   const bool drops = drops_last(plan.flags, basis.document);
   open_samples(plan.flags, plan.spec.vocab_size, plan.samples, plan.notes);
@@ -349,6 +380,7 @@ RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device, com
   require_steps_left(plan);
   switch_monitors_on(plan.flags, resolved);
   plan.config = resolved.config;
+  plan.rank_batch = resolved.rank_batch;
   plan.origins = std::move(resolved.origins);
   if (plan.config.dropout) model::override_dropout(plan.spec, *plan.config.dropout);
   plan.outline = engine::outline(blocks_of(plan), plan.config, outline_options(plan));

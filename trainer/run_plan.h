@@ -41,6 +41,7 @@ struct RunPlan {
   // Behind s steps stand s * train_batch_size + offset positions of the sample order: not 0 where
   // batches of another size came before.
   int64_t offset = 0;
+  int64_t rank_batch = 0;  // configs::Resolved::rank_batch
   int num_ranks = 1;
   torch::DeviceType device = torch::kCPU;  // on which ranks compute
   engine::Outline outline;

@@ -13,8 +13,11 @@ namespace {
 // Opens datasets of one run; they share a tokenizer that is read when the first one needs it.
 class Opener {
  public:
-  Opener(const Flags& flags, int64_t seq_len, int64_t vocab_size)
-      : flags_(flags), seq_len_(seq_len), vocab_size_(vocab_size) {}
+  Opener(const Flags& flags, const Samples& samples, int64_t vocab_size)
+      : flags_(flags),
+        seq_len_(samples.seq_len),
+        version_(samples.version),
+        vocab_size_(vocab_size) {}
 
   std::unique_ptr<data::Dataset> open(const std::string& path) {
     const bool text = std::filesystem::path(path).extension() != ".bin";
@@ -23,7 +26,9 @@ class Opener {
                                  .tokenizer = tokenizer_ ? &*tokenizer_ : nullptr,
                                  .seq_len = seq_len_,
                                  .vocab_size = vocab_size_,
-                                 .long_text = flags_.long_text};
+                                 .long_text = flags_.long_text,
+                                 .token_type = flags_.token_type,
+                                 .version = version_};
     // The fields are meant for those files that have any.
     const bool elsewhere = data::has_records(flags_.data) || data::has_records(flags_.eval_data);
     if (data::has_records(path) || !elsewhere) {
@@ -40,6 +45,7 @@ class Opener {
  private:
   const Flags& flags_;
   int64_t seq_len_;
+  int version_;
   int64_t vocab_size_;
   std::optional<data::Tokenizer> tokenizer_;
 };
@@ -56,6 +62,7 @@ void warn_of_lost(configs::Notes& notes, const std::string& path, const data::Da
          path, stats.dropped, stats.dropped + stats.samples, length);
     return;
   }
+  if (stats.truncated + stats.dropped == 0) return;
   const int64_t all = stats.tokens + stats.lost_tokens;
   const double lost = static_cast<double>(stats.lost_tokens) / static_cast<double>(all);
   if (lost <= kMostLost) return;
@@ -70,9 +77,16 @@ void note_understood(const Flags& flags, configs::Notes& notes, const std::strin
                      const data::Dataset& samples) {
   const data::DatasetStats stats = samples.stats();
   if (!stats.guess.empty()) {
-    note(notes, "--data", "{}: {}; --prompt-field and --completion-field choose others", path,
-         stats.guess);
+    note(notes, "--data",
+         "{}: {}, and they meet as in \"{}\"; --prompt-field and --completion-field choose others, "
+         "--separator another text between them",
+         path, stats.guess, stats.joint);
+  } else if (stats.pairs && !flags.separator) {
+    note(notes, "--data",
+         "{}: prompt and completion meet as in \"{}\"; --separator puts another text between them",
+         path, stats.joint);
   }
+  if (!stats.own_tokens.empty()) note(notes, "--data", "{}: {}", path, stats.own_tokens);
   if (stats.joined && !flags.long_text_given) {
     note(notes, "--long-text",
          "{}: the texts are joined and cut into windows, as run_clm.py does; --long-text cut takes "
@@ -100,7 +114,7 @@ int64_t Samples::among(int64_t positions) const {
 }
 
 void open_samples(const Flags& flags, int64_t vocab_size, Samples& samples, configs::Notes& notes) {
-  Opener opener(flags, samples.seq_len, vocab_size);
+  Opener opener(flags, samples, vocab_size);
   if (!flags.eval_only && !flags.data.empty()) samples.train = opener.open(flags.data);
   if (flags.max_train_samples) samples.most_train_samples = *flags.max_train_samples;
   const bool evaluates = flags.eval_only || !flags.eval_data.empty();
@@ -122,6 +136,12 @@ void tell_of_samples(const Flags& flags, const Samples& samples, configs::Notes&
     warn_of_lost(notes, path, *dataset);
     note_understood(flags, notes, path, *dataset);
   };
+  if (samples.version == 1) {
+    note(
+        notes, "--resume",
+        "the samples are made as the run began, by an earlier version: by itself nothing separates "
+        "prompt and completion, and windows leave out what fills no whole one");
+  }
   tell(samples.train.get(), flags.data);
   tell(samples.eval.get(), eval_path(flags));
 }

@@ -14,6 +14,7 @@ namespace zeroth::trainer {
 
 // The datasets, and how much of them a run takes.
 struct Samples {
+  int version = data::kDataVersion;  // how they are made; of a run that goes on, as it began
   int64_t seq_len = 0;
   std::unique_ptr<data::Dataset>
       train;  // null with --eval-only, and where nothing but the plan is wanted
@@ -26,6 +27,7 @@ struct Samples {
   int64_t epoch_samples = 0;
   // Of the sample order that an epoch takes: more where it ends with a short step.
   int64_t epoch_positions = 0;
+  bool whole_epochs = false;  // epochs end with a short step, as Trainer's
   int64_t eval_samples = 0;
   int64_t most_train_samples = std::numeric_limits<int64_t>::max();  // --max_train_samples
 

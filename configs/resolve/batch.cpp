@@ -116,6 +116,41 @@ int64_t batch_alone(Given given, int64_t ranks) {
   return fill_missing(given, ranks).train_batch_size;
 }
 
+// Whether a run that goes on would have another batch on the ranks of before, too: what is asked of
+// a rank has changed, not only how many there are. Complains then.
+bool refuse_another(Context& context, const Given& given) {
+  const FlagValues& flags = context.flags;
+  const bool only_steps = !given.micro && context.keys.get<int64_t>(kSteps).has_value();
+  if ((!given.micro && !given.steps) || only_steps || !flags.rank_batch_so_far) return false;
+  const int64_t alone = batch_alone(given, context.data_ranks);
+  if (alone == *flags.batch_so_far || flags.batch_may_change ||
+      alone / context.data_ranks == *flags.rank_batch_so_far) {
+    return false;
+  }
+  std::string asked;
+  const auto add = [&](const std::optional<int64_t>& value, const char* name) {
+    if (value) asked += fmt::format("{}{} {}", asked.empty() ? "" : " and ", name, *value);
+  };
+  add(given.micro, context.key_or_flag(kMicro, "--micro-batch"));
+  add(given.steps, context.key_or_flag(kSteps, "--accumulation"));
+  context.complain(
+      "{} on {} {} make a global batch of {}, and the checkpoint's run has {}: "
+      "--allow-batch-change goes on with {}, --global-batch {} keeps it",
+      asked, context.data_ranks, ranks_word(context), alone, *flags.batch_so_far, alone,
+      *flags.batch_so_far);
+  return true;
+}
+
+// What was asked of a rank when the run began, where it keeps its batch.
+int64_t rank_batch_of(const Context& context, const Given& given, const BatchConfig& batch) {
+  const FlagValues& flags = context.flags;
+  const int64_t now = batch.micro_batch_size * batch.accumulation_steps;
+  if (batch.train_batch_size != flags.batch_so_far || !flags.rank_batch_so_far) return now;
+  const bool fits =
+      (given.micro || given.steps) && now * context.data_ranks == batch.train_batch_size;
+  return fits ? now : *flags.rank_batch_so_far;
+}
+
 // That of the rounds before, in micro-batches that have shown to fit.
 void keep_batch(Context& context, Given& given) {
   const FlagValues& flags = context.flags;
@@ -160,6 +195,8 @@ BatchConfig fill_batch(Context& context) {
   if (ranks == 0) return {};
   if (flags.batch_so_far && flags.micro_so_far) {
     keep_batch(context, given);
+  } else if (!given.batch && flags.batch_so_far && refuse_another(context, given)) {
+    return {};
   } else if (!given.batch && flags.batch_so_far && !(flags.batch_may_change && given.micro)) {
     given.batch = flags.batch_so_far;
     context.origins[kBatch] = "the checkpoint";
@@ -180,6 +217,7 @@ BatchConfig fill_batch(Context& context) {
   }
   BatchConfig batch = fill_missing(given, ranks);
   tell_origins(context, given);
+  context.rank_batch = rank_batch_of(context, given, batch);
   if (batch.train_batch_size != batch.micro_batch_size * batch.accumulation_steps * ranks) {
     if (flags.batch_so_far) {
       spread(context, given, batch);

@@ -32,6 +32,7 @@ struct Context {
   std::vector<std::string> moot = {};
   // As data_ranks(), once tensor_parallel is filled. 0: unknown, which is complained of.
   int64_t data_ranks = 0;
+  int64_t rank_batch = 0;  // Resolved::rank_batch
 
   template <typename... Args>
   void complain(fmt::format_string<Args...> format, Args&&... args) {

@@ -50,6 +50,25 @@ void check_optimizer(Context& context, const Config& config) {
   }
 }
 
+// A rate with which hardly anything trains, as 2e5 where 2e-5 was meant.
+void check_rates(Context& context, const Config& config) {
+  const double most = config.optimizer.kind == OptimizerConfig::Kind::kSgd ? 100 : 1;
+  const auto check = [&](const std::string& name, double rate) {
+    if (!(rate > most)) return;
+    warn(context.notes, name,
+         "{} {:g}: a learning rate above {:g} hardly ever trains; was a minus sign lost, as in 2e5 "
+         "for 2e-5?",
+         name, rate, most);
+  };
+  const std::string lr = "optimizer.params.lr";
+  check(context.keys.get<double>(lr) ? lr : "--lr", config.optimizer.lr);
+  for (const char* param :
+       {"warmup_min_lr", "warmup_max_lr", "cycle_min_lr", "cycle_max_lr", "lr_range_test_min_lr"}) {
+    const std::string path = fmt::format("scheduler.params.{}", param);
+    if (const auto rate = context.keys.get<double>(path)) check(path, *rate);
+  }
+}
+
 void check_schedule(Context& context, const Config& config) {
   const SchedulerConfig& scheduler = config.scheduler;
   if (scheduler.total_num_steps > 0 && scheduler.total_num_steps < scheduler.warmup_num_steps) {
@@ -217,6 +236,7 @@ void validate(Context& context, const Config& config) {
   check_precision(context);
   check_dynamic_scale(context, config);
   check_optimizer(context, config);
+  check_rates(context, config);
   check_schedule(context, config);
   check_recompute(context, config);
   check_offload(context, config);

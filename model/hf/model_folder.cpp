@@ -1,5 +1,7 @@
 #include "model/hf/model_folder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
@@ -72,6 +74,39 @@ fs::path find_snapshot(const fs::path& cache, std::string name) {
   return fs::exists(snapshot / "config.json", ignored) ? snapshot : fs::path();
 }
 
+constexpr const char* kFromGguf =
+    "transformers converts it: AutoModelForCausalLM.from_pretrained(FOLDER, gguf_file=NAME)"
+    ".save_pretrained(CONVERTED), and AutoTokenizer alike";
+
+// A file where a folder is expected.
+[[noreturn]] void refuse_file(const fs::path& path) {
+  const std::string kind = path.extension().string();
+  const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
+  if (kind == ".gguf") {
+    throw Error("{} is a file in the format GGUF, expected a folder in Hugging Face's: {}",
+                path.string(), kFromGguf);
+  }
+  if (kind == ".zip" || kind == ".gz" || kind == ".tar" || kind == ".tgz") {
+    throw Error("{} is an archive, expected a folder: unpack it and name the folder",
+                path.string());
+  }
+  throw Error(
+      "{} is a file, expected the folder that holds config.json, weights and tokenizer.json: "
+      "--model {}, if these are there",
+      path.string(), folder);
+}
+
+// The first folder in this one, by name, that has a config.json; empty: none has.
+fs::path folder_with_config(const fs::path& folder) {
+  fs::path first;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    if (!fs::exists(entry.path() / "config.json", ignored)) continue;
+    if (first.empty() || entry.path() < first) first = entry.path();
+  }
+  return first;
+}
+
 bool is_pointer(const fs::path& path) {
   std::error_code ignored;
   if (!fs::is_regular_file(path, ignored) || fs::file_size(path, ignored) > kMostPointerBytes) {
@@ -95,6 +130,7 @@ fs::path find_model_folder(const std::string& name) {
 
 void check_model_folder(const fs::path& folder) {
   std::error_code ignored;
+  if (fs::is_regular_file(folder, ignored)) refuse_file(folder);
   if (!fs::is_directory(folder, ignored)) return;  // who reads it says so
   if (fs::exists(folder / "adapter_config.json", ignored)) {
     throw Error(
@@ -110,6 +146,28 @@ void check_model_folder(const fs::path& folder) {
                 entry.path().string(), entry.file_size(), folder.string());
   }
   has_weights(folder);
+}
+
+std::string hint_at_config(const fs::path& folder) {
+  std::error_code ignored;
+  if (fs::exists(folder / "params.json", ignored)) {
+    return "; params.json is of Meta's or Mistral's own format: transformers' "
+           "convert_llama_weights_to_hf.py converts it, and the hub has most models in both";
+  }
+  if (const fs::path inner = folder_with_config(folder); !inner.empty()) {
+    return fmt::format("; {} has one", inner.string());
+  }
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (entry.path().extension() == ".gguf") {
+      return fmt::format("; {} is a model in the format GGUF: {}", shortened(name), kFromGguf);
+    }
+    if (is_model_file(name)) {
+      return fmt::format("; {} is a model's: copy config.json from where it comes from",
+                         shortened(name));
+    }
+  }
+  return "";
 }
 
 }  // namespace zeroth::model

@@ -13,7 +13,12 @@ namespace zeroth::model {
 std::filesystem::path find_model_folder(const std::string& name);
 
 // Throws an Error for a folder with an adapter, with git-lfs pointers in the place of files, or
-// with weights in another format only: what it is, and what to run next.
+// with weights in another format only, and for a file in the place of a folder: what it is, and
+// what to run next.
 void check_model_folder(const std::filesystem::path& folder);
+
+// What a folder without a config.json seems to be, and what to do, as the end of a message; empty:
+// nothing is known of it.
+std::string hint_at_config(const std::filesystem::path& folder);
 
 }  // namespace zeroth::model

@@ -10,6 +10,7 @@
 #include "base/printable.h"
 #include "base/regular_file.h"
 #include "model/hf/config_reader.h"
+#include "model/hf/model_folder.h"
 #include "model/hf/spec_rope.h"
 #include "model/spec.h"
 
@@ -292,8 +293,14 @@ ModelSpec parse_model_spec(const std::string& text, const std::string& origin) {
              spec.family == "qwen3") {
     read_rotary_family(config, spec);
   } else {
-    throw Error("{}: model_type is \"{}\"; supported are llama, mistral, qwen2, qwen3, gpt2",
-                origin, shortened(spec.family));
+    const std::string found =
+        spec.family.empty() && !config.complaints().empty()
+            ? config.complaints().front() + ": write it in, as \"architectures\" says"
+            : fmt::format("model_type is \"{}\"", shortened(spec.family));
+    throw Error(
+        "{}: {}; supported are llama, mistral, qwen2, qwen3, gpt2; for another kind of model "
+        "examples/custom_model builds one of blocks",
+        origin, found);
   }
   read_common(config, spec);
   config.note_unknown(kHarmless);
@@ -306,7 +313,8 @@ ModelSpec read_model_spec(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
-    throw Error("{} cannot be read: a model folder needs a config.json", path.string());
+    throw Error("{} cannot be read: a model folder needs a config.json{}", path.string(),
+                hint_at_config(folder));
   }
   return parse_model_spec(read_file(path, kConfigLimits.bytes), path.string());
 }

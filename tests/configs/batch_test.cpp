@@ -178,4 +178,45 @@ TEST_CASE(
   check_batch(batch(batch_text(24, 0, 0), 1), 24, 6, 4);
 }
 
+TEST_CASE("a run that goes on is refused another batch, unless only its ranks have changed") {
+  FlagValues flags;
+  flags.batch_so_far = 24;
+  flags.rank_batch_so_far = 12;  // on two ranks
+  const auto resolved = [&](int64_t micro, int64_t steps, int64_t ranks) {
+    FlagValues now = flags;
+    if (micro > 0) now.micro_batch = micro;
+    if (steps > 0) now.accumulation = steps;
+    return resolve(parse_text("{}", "test.json"), now, {.world_size = ranks, .hidden_size = 64});
+  };
+  const auto refusal = [&](int64_t micro, int64_t steps, int64_t ranks) {
+    try {
+      resolved(micro, steps, ranks);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(refusal(2, 0, 2) ==
+        "test.json: --micro-batch 2 on 2 ranks make a global batch of 4, and the checkpoint's run "
+        "has "
+        "24: --allow-batch-change goes on with 4, --global-batch 24 keeps it");
+  CHECK(refusal(6, 1, 2).find("--micro-batch 6 and --accumulation 1 on 2 ranks") !=
+        std::string::npos);
+  CHECK(refusal(0, 2, 2).find("--accumulation 2 on 2 ranks make a global batch of 32") !=
+        std::string::npos);
+  // The same on a rank, or the same in all.
+  check_batch(resolved(4, 3, 2).config.batch, 24, 4, 3);
+  check_batch(resolved(3, 4, 2).config.batch, 24, 3, 4);
+  check_batch(resolved(4, 3, 1).config.batch, 24, 4, 6);
+  check_batch(resolved(12, 0, 4).config.batch, 24, 6, 1);
+  check_batch(resolved(6, 0, 4).config.batch, 24, 6, 1);
+  check_batch(resolved(0, 0, 3).config.batch, 24, 8, 1);
+  CHECK(resolved(12, 0, 4).rank_batch == 12);  // what the line says, for the next time
+  CHECK(resolved(0, 0, 3).rank_batch == 12);
+  CHECK(resolved(6, 0, 4).rank_batch == 6);
+  flags.batch_may_change = true;
+  check_batch(resolved(2, 0, 2).config.batch, 4, 2, 1);
+  CHECK(resolved(2, 0, 2).rank_batch == 2);
+}
+
 }  // namespace zeroth::configs

@@ -231,4 +231,35 @@ TEST_CASE("kept inputs on the host are said to have no effect where nothing is r
   CHECK_FALSE(warned(R"({"cpu_checkpointing": false})", {}));
 }
 
+TEST_CASE("a rate above 1 is warned of wherever it comes from, of SGD one above 100") {
+  FlagValues flags;
+  flags.lr = 2e5;
+  CHECK(
+      has_warning(resolve_text("{}", flags),
+                  "--lr 200000: a learning rate above 1 hardly ever trains; was a minus sign lost, "
+                  "as in 2e5 for 2e-5?"));
+  flags.lr = 1;
+  CHECK(warnings_of(resolve_text("{}", flags)).empty());
+  const auto optimizer = [](const char* type, double lr) {
+    return resolve_text(
+        fmt::format(R"({{"optimizer": {{"type": "{}", "params": {{"lr": {}}}}}}})", type, lr));
+  };
+  CHECK(has_warning(optimizer("AdamW", 2), "optimizer.params.lr 2: a learning rate above 1 "));
+  CHECK(has_warning(optimizer("Lion", 1.5), "optimizer.params.lr 1.5: "));
+  CHECK(warnings_of(optimizer("SGD", 2)).empty());
+  CHECK(has_warning(optimizer("SGD", 101), "optimizer.params.lr 101: a learning rate above 100 "));
+  const auto scheduler = [](const char* type, const char* params) {
+    return resolve_text(
+        fmt::format(R"({{"scheduler": {{"type": "{}", "params": {{{}}}}}}})", type, params));
+  };
+  CHECK(has_warning(scheduler("WarmupLR", R"("warmup_max_lr": 3)"),
+                    "scheduler.params.warmup_max_lr 3: "));
+  CHECK(has_warning(scheduler("WarmupDecayLR", R"("warmup_max_lr": 3, "total_num_steps": 10)"),
+                    "scheduler.params.warmup_max_lr 3: "));
+  CHECK(has_warning(scheduler("OneCycle", R"("cycle_min_lr": 0, "cycle_max_lr": 5)"),
+                    "scheduler.params.cycle_max_lr 5: "));
+  CHECK(has_warning(scheduler("LRRangeTest", R"("lr_range_test_min_lr": 2)"),
+                    "scheduler.params.lr_range_test_min_lr 2: "));
+}
+
 }  // namespace zeroth::configs

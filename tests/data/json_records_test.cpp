@@ -63,11 +63,22 @@ TEST_CASE("What is cut short is a record to the end, for its reader to refuse") 
   CHECK(elements("{\"a\": \"x\\") == std::vector<Record>{{"{\"a\": \"x\\", 1}});
 }
 
-TEST_CASE("Lines are all but blank ones at the end") {
-  std::vector<Record> records;
-  for_each_line("a\n\nb\r\n \n",
-                [&](std::string_view record, int64_t line) { records.emplace_back(record, line); });
-  CHECK(records == std::vector<Record>{{"a", 1}, {"", 2}, {"b", 3}});
+TEST_CASE(
+    "blank_line: lines of blanks are passed over and counted, and others keep their numbers") {
+  const auto lines = [](std::string_view file) {
+    std::vector<Record> records;
+    const int64_t blank = for_each_line(
+        file, [&](std::string_view record, int64_t line) { records.emplace_back(record, line); });
+    return std::pair(records, blank);
+  };
+  CHECK(lines("a\n\nb\r\n \n") == std::pair(std::vector<Record>{{"a", 1}, {"b\r", 3}}, int64_t{2}));
+  CHECK(lines("\n\t\r\na") == std::pair(std::vector<Record>{{"a", 3}}, int64_t{2}));
+  CHECK(lines("\xef\xbb\xbf"
+              "a\nb\n") == std::pair(std::vector<Record>{{"a", 1}, {"b", 2}}, int64_t{0}));
+  CHECK(lines("\xef\xbb\xbf\na\n\xef\xbb\xbf  \n") ==
+        std::pair(std::vector<Record>{{"a", 2}}, int64_t{2}));
+  CHECK(lines("").first.empty());
+  CHECK(lines("\n \n").second == 2);
 }
 
 }  // namespace zeroth::data

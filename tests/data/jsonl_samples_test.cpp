@@ -144,10 +144,52 @@ TEST_CASE("A sample that fits the window to the last id is not cut") {
   CHECK(open(path, ids - 2)->stats().truncated == 1);
 }
 
-TEST_CASE("Blank lines at the end are no samples") {
+TEST_CASE("blank_line: what other readers let pass passes here, and messages keep the line") {
   TempFolder folder;
-  CHECK(open(folder.write("t.jsonl", "{\"text\": \"a\"}\r\n{\"text\": \"b\"}\r\n\n  \n"), 8)
-            ->size() == 2);
+  const auto open_text = [&](std::string_view content) {
+    return open(folder.write("t.jsonl", content), 8);
+  };
+  CHECK(open_text("{\"text\": \"a\"}\r\n{\"text\": \"b\"}\r\n\n  \n")->size() == 2);
+  const auto between = open_text("{\"text\": \"a\"}\n\n{\"text\": \"b\"}\n \t\n{\"text\": \"c\"}");
+  CHECK(between->size() == 3);
+  CHECK(between->stats().blank_lines == 2);
+  CHECK(between->name_of(2).ends_with("t.jsonl:5"));
+  const auto marked = open_text("\xef\xbb\xbf{\"text\": \"a\"}\r\n{\"text\": \"b\"}");
+  CHECK(marked->size() == 2);
+  CHECK(marked->stats().blank_lines == 0);
+  // Two files that were put together, both with a mark.
+  CHECK(open_text("\xef\xbb\xbf{\"text\": \"a\"}\n\xef\xbb\xbf{\"text\": \"b\"}\n")->size() == 2);
+  check_line_error("\n\n{\"text\": \"a\"}\n\n{\"text\": 5}", "t.jsonl:5: field 'text'");
+}
+
+TEST_CASE("double_bos: a pair has one begin and one end token, where its parts bring them") {
+  TempFolder folder;
+  const std::string begin(llama().token(0)), end(llama().token(1));
+  const auto rows = [&](const std::string& prompt, const std::string& completion) {
+    const auto dataset =
+        open(folder.write("t.jsonl", "{\"prompt\": \"" + prompt + "\", \"completion\": \"" +
+                                         completion + "\"}"),
+             64);
+    return fill(*dataset, 0, dataset->length(0));
+  };
+  const Row plain = rows("the fox", " jumps");
+  const std::pair<std::string, std::string> ready[] = {{begin + "the fox", " jumps"},
+                                                       {"the fox", " jumps" + end},
+                                                       {begin + "the fox", " jumps" + end}};
+  for (const auto& [prompt, completion] : ready) {
+    CHECK(rows(prompt, completion).tokens == plain.tokens);
+    CHECK(rows(prompt, completion).targets == plain.targets);
+  }
+  // The end of a prompt ends no sample.
+  const Row ended = rows("the fox" + end, "");
+  CHECK(ended.targets.back() == 1);
+  CHECK(ended.tokens.back() == 1);
+  const auto counted = open(folder.write("t.jsonl", "{\"prompt\": \"" + begin +
+                                                        "a\", \"completion\": \"b\"}\n{\"prompt\": "
+                                                        "\"a\", \"completion\": \"b\"}"),
+                            64);
+  CHECK(counted->stats().own_tokens ==
+        "of 2 texts, 1 begin with the begin token " + begin + ": no second one is added to these");
 }
 
 TEST_CASE("A .json file holds records in an array, or one after the other, named by their lines") {
@@ -169,16 +211,17 @@ TEST_CASE("A pair under usual names is trained as prompt and completion, and tha
   const auto dataset = open(folder.write("t.jsonl", R"({"question": "the", "answer": "fox"})"), 64);
   CHECK(trained_targets(*dataset, 0) == std::ssize(llama().encode("fox")) + 1);
   CHECK(dataset->stats().guess == "'question' is the prompt, 'answer' is trained");
+  CHECK(dataset->stats().joint == "the\\nfox");
+  CHECK(dataset->stats().fields == "question|\n|answer");
   CHECK(open(folder.write("t.jsonl", R"({"text": "fox"})"), 64)->stats().guess.empty());
 }
 
 TEST_CASE("A bad line is an Error with file, line and reason") {
   check_line_error("{\"text\": \"a\"}\n{\"text\": \"b\"\n",
                    "t.jsonl:2:12: text: not JSON: it ends here, expected ',' or '}'");
-  check_line_error("{\"text\": \"a\"}\n\n{\"text\": \"b\"}", "t.jsonl:2: the line is empty");
   check_line_error("{\"text\": \"a\"}\n{\"txt\": \"b\"}", "t.jsonl:2: no field 'text'");
   check_line_error("{\"text\": 5}", "t.jsonl:1: field 'text' is a number, not a string");
-  check_line_error("[1]", "t.jsonl:1: a JSON array, not an object");
+  check_line_error("[1]", "t.jsonl:1: a JSON array, not an object; a file that is one array");
   check_line_error("{\"text\": \"\xff\"}",
                    "t.jsonl:1:11: text: not JSON: bytes that are not UTF-8");
   check_line_error("{\"text\": []}", "t.jsonl:1: field 'text' is an array, not a string");
@@ -222,6 +265,38 @@ TEST_CASE("A tokenizer that is larger than the model is an Error where it shows"
         open_dataset({.path = path, .tokenizer = &llama(), .seq_len = 8, .vocab_size = 2});
       }),
       "the model's vocabulary has 2 ids");
+}
+
+TEST_CASE(
+    "A newline separates fields of any names but prompt and completion, unless one is given") {
+  TempFolder folder;
+  DatasetOptions options{.path = folder / "t.jsonl",
+                         .tokenizer = &llama(),
+                         .seq_len = 64,
+                         .vocab_size = llama().vocab_size()};
+  const auto joint = [&](const char* record) {
+    options.path = folder.write("t.jsonl", record);
+    const auto dataset = open_dataset(options);
+    return dataset->stats().joint;
+  };
+  constexpr const char* kPair = R"({"prompt": "in May?", "completion": "Natalia"})";
+  constexpr const char* kOther = R"({"question": "in May?", "answer": "Natalia"})";
+  CHECK(joint(kPair) == "in May?Natalia");  // TRL's format
+  CHECK(joint(kOther) == "in May?\\nNatalia");
+  options.separator = "";
+  CHECK(joint(kOther) == "in May?Natalia");
+  options.separator = " => ";
+  CHECK(joint(kPair) == "in May? => Natalia");
+  options.separator.reset();
+  options.prompt_field = "question";
+  options.completion_field = "answer";
+  CHECK(joint(kOther) == "in May?\\nNatalia");
+  options.version = 1;
+  CHECK(joint(kOther) == "in May?Natalia");
+  CHECK(
+      joint(
+          R"({"question": "\u00e9\u00e9\u00e9\u00e9\u00e9 twelve letters", "answer": "0123456789abcdefghij"})") ==
+      "\u00e9 twelve letters0123456789abcdef");
 }
 
 TEST_CASE("A separator belongs to the prompt, as if it stood in the file") {

@@ -38,20 +38,44 @@ TEST_CASE("Texts are joined, each as it is alone with its beginning and its end"
   Ids all = document("the fox");
   for (const int32_t id : document("jumps")) all.push_back(id);
   const EncodedRecords read = read_records(chunks(path, 2));
-  CHECK(read.joined);
+  CHECK(read.stats.joined);
   CHECK(read.ids == all);
   CHECK(read.records.empty());
 
   const auto dataset = open_dataset(chunks(path, 2));
-  CHECK(dataset->size() == (std::ssize(all) - 1) / 2);
+  CHECK(dataset->size() == std::ssize(all) / 2);
   CHECK(dataset->stats().joined);
-  CHECK(dataset->stats().trained_tokens == 2 * dataset->size());
+  CHECK(dataset->stats().trained_tokens == std::ssize(all) - 1);
+  std::vector<int64_t> inputs, outputs;
   for (int64_t i = 0; i < dataset->size(); ++i) {
-    std::vector<int64_t> tokens(2), targets(2);
+    std::vector<int64_t> tokens(dataset->length(i)), targets(dataset->length(i));
     dataset->fill(i, tokens, targets);
-    CHECK(tokens == std::vector<int64_t>{all[2 * i], all[2 * i + 1]});
-    CHECK(targets == std::vector<int64_t>{all[2 * i + 1], all[2 * i + 2]});
+    inputs.insert(inputs.end(), tokens.begin(), tokens.end());
+    outputs.insert(outputs.end(), targets.begin(), targets.end());
   }
+  CHECK(inputs == std::vector<int64_t>(all.begin(), all.end() - 1));
+  CHECK(outputs == std::vector<int64_t>(all.begin() + 1, all.end()));
+}
+
+TEST_CASE("joined_tail_dropped: joined texts of less than a window are one short sample") {
+  TempFolder folder;
+  const auto path = folder.write("t.jsonl", R"({"text": "the fox"})");
+  const auto dataset = open_dataset(chunks(path, 64));
+  CHECK(dataset->size() == 1);
+  CHECK(dataset->length(0) == std::ssize(document("the fox")) - 1);
+}
+
+TEST_CASE("double_bos: texts that are joined have one begin and one end token each") {
+  TempFolder folder;
+  const std::string begin(llama().token(0)), end(llama().token(1));
+  const auto plain = folder.write("a.jsonl", "{\"text\": \"the fox\"}\n{\"text\": \"jumps\"}\n");
+  const auto ready =
+      folder.write("b.jsonl", "{\"text\": \"" + begin + "the fox" + end + "\"}\n{\"text\": \"" +
+                                  begin + "jumps" + end + "\"}\n");
+  CHECK(read_records(chunks(plain, 4)).ids == read_records(chunks(ready, 4)).ids);
+  CHECK(open_dataset(chunks(plain, 4))->stats().own_tokens.empty());
+  check_contains(open_dataset(chunks(ready, 4))->stats().own_tokens,
+                 "of 2 texts, 2 begin with the begin token " + begin + " and 2 end with");
 }
 
 TEST_CASE("Pairs stay samples of their own") {
@@ -63,12 +87,14 @@ TEST_CASE("Pairs stay samples of their own") {
   CHECK_FALSE(dataset->stats().joined);
 }
 
-TEST_CASE("Texts that fill no window are an Error that says what takes them") {
+TEST_CASE("Texts that fill no window are an Error in version 1, which says what takes them") {
   TempFolder folder;
   const auto path = folder.write("t.jsonl", R"({"text": "the fox"})");
+  DatasetOptions options = chunks(path, 64);
+  options.version = 1;
   check_contains(
-      error_of([&] { open_dataset(chunks(path, 64)); }),
-      fmt::format("t.jsonl has {} tokens, one sample of seq_len 64 needs 65; --long-text cut takes "
+      error_of([&] { open_dataset(options); }),
+      fmt::format("t.jsonl has {} tokens, a sample of 64 positions needs 65; --long-text cut takes "
                   "each text alone, however short",
                   document("the fox").size()));
 }

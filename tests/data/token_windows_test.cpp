@@ -20,19 +20,48 @@ using Ids = std::vector<int64_t>;
 
 }  // namespace
 
-TEST_CASE("Windows share the token at their border, and a rest that fills none is left out") {
+TEST_CASE("joined_tail_dropped: windows share a token, and the last one is what is left") {
   TempFolder folder;
   const auto path = folder.write_numbers<uint16_t>("t.bin", {0, 1, 2, 3, 4, 5, 6, 7, 8});
-  for (const int64_t count : {7, 8, 9}) {
+  for (const int64_t count : {9, 8, 7, 5, 4, 3, 2}) {
     std::filesystem::resize_file(path, static_cast<size_t>(count) * 2);
     const auto dataset = open_dataset({.path = path, .seq_len = 3, .vocab_size = 9});
-    CHECK(dataset->size() == 2);
-    const Row row = fill(*dataset, 1, 3);
-    CHECK(row.tokens == Ids{3, 4, 5});
-    CHECK(row.targets == Ids{4, 5, 6});
-    CHECK(dataset->name_of(1) == path.string() + " sample 1");
-    CHECK(dataset->stats().trained_tokens == 6);
+    CHECK(dataset->size() == (count - 1 + 2) / 3);
+    CHECK(dataset->stats().tokens == count - 1);
+    CHECK(dataset->stats().trained_tokens == count - 1);
+    CHECK(dataset->stats().lost_tokens == 0);
+    int64_t next = 1;  // each token but the first is a target once
+    for (int64_t i = 0; i < dataset->size(); ++i) {
+      const Row row = fill(*dataset, i, dataset->length(i));
+      for (const int64_t target : row.targets) CHECK(target == next++);
+      CHECK(row.tokens.front() == 3 * i);
+    }
+    CHECK(next == count);
+    CHECK(dataset->name_of(0) == path.string() + " sample 0");
   }
+}
+
+TEST_CASE("joined_tail_dropped: version 1 of the samples leaves the rest out, and counts it") {
+  TempFolder folder;
+  const auto path = folder.write_numbers<uint16_t>("t.bin", {0, 1, 2, 3, 4, 5, 6, 7, 8});
+  const auto dataset = open_dataset({.path = path, .seq_len = 3, .vocab_size = 9, .version = 1});
+  CHECK(dataset->size() == 2);
+  CHECK(dataset->stats().tokens == 6);
+  CHECK(dataset->stats().lost_tokens == 2);
+  CHECK(dataset->length(1) == 3);
+  check_contains(
+      error_of([&] { open_dataset({.path = path, .seq_len = 9, .vocab_size = 9, .version = 1}); }),
+      "t.bin has 9 tokens, a sample of 9 positions needs 10");
+}
+
+TEST_CASE("joined_tail_dropped: the padding of a short window is not trained") {
+  TempFolder folder;
+  const auto path = folder.write_numbers<uint16_t>("t.bin", {5, 6, 7, 8, 4});
+  const auto dataset = open_dataset({.path = path, .seq_len = 3, .vocab_size = 9});
+  CHECK(dataset->length(1) == 1);
+  const Row row = fill(*dataset, 1, 3);
+  CHECK(row.tokens == Ids{8, 0, 0});
+  CHECK(row.targets == Ids{4, kUntrained, kUntrained});
 }
 
 TEST_CASE("Places past the window are padding without a target") {
@@ -62,9 +91,8 @@ TEST_CASE("A file that holds no whole ids or no whole window is an Error with th
   };
   check_contains(error_of(open(odd, 9)), "odd.bin has 3 bytes, not a multiple of 2");
   check_contains(error_of(open(odd, 70000)), "not a multiple of 4");
-  const auto small = folder.write_numbers<uint16_t>("small.bin", {1, 2});
-  check_contains(error_of(open(small, 9)),
-                 "small.bin has 2 tokens, one sample of seq_len 2 needs 3");
+  const auto small = folder.write_numbers<uint16_t>("small.bin", {1});
+  check_contains(error_of(open(small, 9)), "small.bin has 1 token, a sample of 1 position needs 2");
   check_contains(error_of(open(folder.write("empty.bin", ""), 9)), "empty.bin has 0 tokens");
 }
 
@@ -103,6 +131,12 @@ TEST_CASE("A text file is encoded whole with nothing added") {
   const Row row = fill(*dataset, 0, std::ssize(ids) - 1);
   CHECK(row.tokens == Ids(ids.begin(), ids.end() - 1));
   CHECK(row.targets == Ids(ids.begin() + 1, ids.end()));
+  folder.write("t.txt", "\xef\xbb\xbf" + text);  // a byte order mark is no text
+  const auto marked = open_dataset({.path = path,
+                                    .tokenizer = &tokenizer,
+                                    .seq_len = std::ssize(ids) - 1,
+                                    .vocab_size = tokenizer.vocab_size()});
+  CHECK(fill(*marked, 0, std::ssize(ids) - 1).tokens == row.tokens);
   folder.write("t.txt", "ab\xff");
   check_contains(
       error_of([&] {

@@ -121,4 +121,43 @@ TEST_CASE("an adapter, a git-lfs pointer and another format are named, with what
         }).starts_with(folder.path().string() + " holds an adapter (adapter_config.json)"));
 }
 
+TEST_CASE("a file in the place of a model's folder is named, with the way out") {
+  const TempFolder folder;
+  const auto refused = [&](const char* name) {
+    return refusal([&] { check_model_folder(folder.write(name, "bytes")); });
+  };
+  CHECK(
+      refused("m.Q4_1.gguf").find("m.Q4_1.gguf is a file in the format GGUF, expected a folder") !=
+      std::string::npos);
+  CHECK(refused("m.Q4_1.gguf").find("gguf_file=NAME") != std::string::npos);
+  for (const char* name : {"model.safetensors", "pytorch_model.bin", "config.json", "plain"}) {
+    CHECK_MESSAGE(refused(name).ends_with(name +
+                                          std::string(" is a file, expected the folder that "
+                                                      "holds config.json, weights and "
+                                                      "tokenizer.json: --model ") +
+                                          folder.path().string() + ", if these are there"),
+                  name);
+  }
+  CHECK(refused("model.tar.gz").find("is an archive, expected a folder: unpack it") !=
+        std::string::npos);
+}
+
+TEST_CASE("a folder without config.json is told by what else is in it") {
+  const TempFolder folder;
+  CHECK(hint_at_config(folder.path()).empty());
+  CHECK(hint_at_config(folder / "nowhere").empty());
+  const auto with = [&](const std::string& name) {
+    const TempFolder other;
+    fs::create_directories((other / name).parent_path());
+    other.write(name, "bytes");
+    return hint_at_config(other.path());
+  };
+  CHECK(with("params.json").find("convert_llama_weights_to_hf.py") != std::string::npos);
+  CHECK(with("m.gguf").find("m.gguf is a model in the format GGUF: transformers converts it") !=
+        std::string::npos);
+  CHECK(with("model.safetensors").find("copy config.json from where it comes from") !=
+        std::string::npos);
+  CHECK(with("checkpoint-8/config.json").ends_with("/checkpoint-8 has one"));
+}
+
 }  // namespace zeroth::model

@@ -41,7 +41,7 @@ TEST_CASE("a command line of Hugging Face's scripts is understood") {
   CHECK(flags.cadences.evaluate == Cadence{Cadence::At::kSteps, 25});
   CHECK(flags.cadences.log == Cadence{Cadence::At::kSteps, 1});
   CHECK(flags.cadences.kept == 2);
-  CHECK(flags.seq_len == 64);
+  CHECK(flags.max_length == 64);
   CHECK(flags.values.drop_last == true);
   CHECK(flags.timeout_s == 60);
   CHECK(flags.values.schedule == configs::HfSchedule::Type::kCosine);

@@ -82,6 +82,36 @@ TEST_CASE("another model, file or tokenizer is another run") {
   CHECK(now() == Keys{"tokenizer.crc32c"});
 }
 
+TEST_CASE("how samples are made is a part of the run, however it is spelled") {
+  const Workbench bench;
+  const Identity usual = identity(bench, {}, "qa.jsonl");
+  CHECK(usual.must_equal.at("data.version") == "2");
+  CHECK(usual.must_equal.at("data.fields") == "question|\\n|answer");
+  const auto must = [&](const std::vector<std::string>& more) {
+    return keys(usual.must_equal, identity(bench, more, "qa.jsonl").must_equal);
+  };
+  CHECK(must({"--prompt-field", "question", "--completion-field", "answer"}).empty());
+  CHECK(must({"--separator", "\\n"}).empty());
+  CHECK(must({"--separator", ""}) == Keys{"data.fields"});
+  CHECK(must({"--long-text", "chunk"}).empty());  // pairs are not joined
+  CHECK(must({"--max_train_samples", "13"}).empty());
+  CHECK(must({"--max_train_samples", "12"}) == Keys{"data.samples"});
+  CHECK(data_version_of(usual) == 2);
+  CHECK(data_version_of({}) == 1);
+}
+
+TEST_CASE("a run of an earlier version keeps what that wrote of its samples") {
+  const Workbench bench;
+  RunPlan plan = make_plan(parse_flags({"--model", (bench / "model").string(), "--data",
+                                        (bench / "qa.jsonl").string(), "--global-batch", "4"}),
+                           1);
+  plan.samples.version = 1;
+  const Identity before = identity_of(plan);
+  CHECK_FALSE(before.must_equal.contains("data.version"));
+  CHECK(before.must_equal.at("data.fields") == "||");
+  CHECK(before.must_equal.at("data.long_text") == "cut");
+}
+
 TEST_CASE("a small file's mark is that of all its bytes; a large one's of parts, both ends too") {
   const TempFolder folder;
   write_text(folder / "small", "123456789");

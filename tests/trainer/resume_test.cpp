@@ -121,6 +121,61 @@ TEST_CASE("another batch is refused, and where it is allowed the samples go on")
   CHECK(steps_of(bench.steps("m.jsonl")) == std::vector<int64_t>{3, 4, 5});
 }
 
+TEST_CASE("a run goes on with the samples of the first one, whatever the spelling of its line") {
+  const Workbench bench;
+  // 40 samples, 16 a step: an epoch ends within a step, or with a short one.
+  const std::string ours =
+      "--model model --data train.bin --seq-len 16 --micro-batch 16 --lr 1e-2 --no-decay ";
+  const std::string trainers =
+      "--model_name_or_path model --train_file train.bin --block_size 16 "
+      "--per_device_train_batch_size 16 --learning_rate 1e-2 --lr_scheduler_type constant ";
+  const std::pair<std::string, std::string> pairs[] = {
+      {ours + "--lr_scheduler_type constant ", trainers},
+      {trainers, ours + "--lr_scheduler_type constant "}};
+  for (const auto& [first, second] : pairs) {
+    CAPTURE(first);
+    fs::remove_all(bench / "out");
+    fs::remove_all(bench / "whole");
+    good(bench, 1, "--steps 8 --output whole --metrics whole.jsonl --overwrite", first.c_str());
+    good(bench, 1, "--steps 2 --save-every 2 --output out --metrics m.jsonl", first.c_str());
+    const auto rest =
+        good(bench, 1, "--steps 8 --output out --metrics m.jsonl --resume", second.c_str());
+    CHECK(has(rest.out, "epochs end as this run began: "));
+    CHECK(losses(bench.steps("m.jsonl")) == losses(bench.steps("whole.jsonl")));
+    fs::remove(bench / "m.jsonl");
+  }
+}
+
+TEST_CASE("a run that ended with its samples goes on with the next epoch's first ones") {
+  const Workbench bench;
+  const std::string line =
+      "--model model --data train.bin --seq-len 16 --global-batch 12 --lr 1e-2 ";
+  const auto run = [&](const std::string& more) {
+    good(bench, 1, "--save-every 2 --output out --metrics m.jsonl " + more, line.c_str());
+  };
+  run("--epochs 1");  // 12 + 12 + 12 + 4
+  run("--epochs 2 --resume");
+  int64_t trained = 0;
+  for (const auto& row : bench.steps("m.jsonl")) trained += row["trained_tokens"].get<int64_t>();
+  CHECK(trained == 2 * 40 * 16);
+}
+
+TEST_CASE("--micro-batch and --accumulation that make another batch are refused") {
+  const Workbench bench;
+  const std::string line = "--model model --data train.bin --seq-len 16 --lr 1e-2 --output out ";
+  good(bench, 2, "--micro-batch 2 --accumulation 2 --steps 2 --save-every 2", line.c_str());
+  const auto refused = bench.zeroth(2, line + "--micro-batch 2 --steps 4 --resume");
+  CHECK(refused.code == 2);
+  CHECK(has(refused.err,
+            "--micro-batch 2 on 2 ranks make a global batch of 4, and the checkpoint's "
+            "run has 8: --allow-batch-change goes on with 4, --global-batch 8 keeps it"));
+  good(bench, 1, "--micro-batch 2 --accumulation 2 --steps 3 --resume", line.c_str());
+  good(bench, 2, "--micro-batch 4 --steps 4 --resume", line.c_str());
+  const auto smaller =
+      good(bench, 2, "--micro-batch 2 --steps 5 --resume --allow-batch-change", line.c_str());
+  CHECK(has(smaller.out, "train_batch_size is 8 there, 4 here"));
+}
+
 TEST_CASE("what must be equal is refused in a second, with both values") {
   const Workbench bench;
   const std::string same = "--model model --seq-len 16 --global-batch 12 ";

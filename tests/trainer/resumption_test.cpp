@@ -161,7 +161,7 @@ TEST_CASE("a key that may never differ is refused") {
         "scheduler or of optimizer.params");
 }
 
-TEST_CASE("batches of the same size go on by position, others by sample") {
+TEST_CASE("a run goes on behind the samples that it has taken, in epochs as they were cut") {
   // Epochs of 10 samples that end with a short step of 4.
   Samples samples;
   samples.epoch_samples = 10;
@@ -174,6 +174,33 @@ TEST_CASE("batches of the same size go on by position, others by sample") {
   CHECK(offset_of(before, samples, 4) == 0);
   samples.epoch_positions = 15;
   CHECK(offset_of(before, samples, 5) == 15 + 4 - 4 * 5);
+  // What drop-last leaves out of an epoch depends on the batch: 14 samples were one epoch of 9.
+  before.epochs = {.samples = 9, .positions = 9};
+  CHECK(offset_of(before, samples, 5) == 15 + 5 - 4 * 5);
+  // The last step of a run that ended with its samples was short.
+  before = {.step = 3, .batch = 4, .positions = 12, .samples = 10, .epochs = {10, 10}};
+  samples.epoch_positions = 10;
+  CHECK(offset_of(before, samples, 4) == -2);
+}
+
+TEST_CASE("what earlier versions did not save is unknown, and a rank's batch is what it ran") {
+  checkpoint::Manifest manifest{.step = 3};
+  for (const char* name : {"data.batch", "data.positions", "data.samples", "threads"}) {
+    manifest.counters[std::string("client.") + name] = int64_t{5};
+  }
+  CHECK(resumption_of("out/step-3", manifest).epochs.samples == 0);
+  CHECK(resumption_of("out/step-3", manifest).rank_batch == 0);
+  manifest.may_change = {{"train_micro_batch_size_per_gpu", "4"},
+                         {"gradient_accumulation_steps", "3"}};
+  CHECK(resumption_of("out/step-3", manifest).rank_batch == 12);
+  manifest.may_change["gradient_accumulation_steps"] = "many";
+  CHECK(resumption_of("out/step-3", manifest).rank_batch == 0);
+  checkpoint::Counters saved;
+  put({.batch = 4, .positions = 8, .samples = 7, .epochs = {7, 8}, .rank_batch = 2}, saved);
+  for (const auto& [name, value] : saved) manifest.counters["client." + name] = value;
+  CHECK(resumption_of("out/step-3", manifest).epochs.samples == 7);
+  CHECK(resumption_of("out/step-3", manifest).epochs.positions == 8);
+  CHECK(resumption_of("out/step-3", manifest).rank_batch == 2);
 }
 
 }  // namespace zeroth::trainer

@@ -135,4 +135,92 @@ TEST_CASE("a line spelled for run_clm.py joins texts as that does, unless --long
       plan(bench, line + "--data @texts.jsonl --max_seq_length 16").samples.train->stats().joined);
 }
 
+TEST_CASE("a note shows where prompt and completion meet, and what separates them") {
+  const Workbench bench;
+  bench.write("named.jsonl", R"({"q": "in May?", "a": "Natalia"})");
+  bench.write("pair.jsonl", R"({"prompt": "in May?", "completion": "Natalia"})");
+  const std::string line = "--model @model --micro-batch 1 --data ";
+  CHECK(has_note(plan(bench, line + "@qa.jsonl"),
+                 "'answer' is trained, and they meet as in \"count to 0:\\n 0\"; --prompt-field"));
+  const std::string named = line + "@named.jsonl --prompt-field q --completion-field a ";
+  CHECK(has_note(plan(bench, named), "meet as in \"in May?\\nNatalia\"; --separator puts another"));
+  CHECK_FALSE(has_note(plan(bench, named + "--separator x"), "meet as in"));
+  CHECK(has_note(plan(bench, line + "@pair.jsonl"), "meet as in \"in May?Natalia\""));
+  std::vector<std::string> glued = {"--model", (bench / "model").string(),    "--micro-batch", "1",
+                                    "--data",  (bench / "qa.jsonl").string(), "--separator",   ""};
+  CHECK(has_note(make_plan(parse_flags(glued), 1), "meet as in \"count to 0: 0\""));
+}
+
+TEST_CASE("double_bos: texts with tokens of their own are counted in a note") {
+  const Workbench bench;
+  bench.write("ended.jsonl", "{\"text\": \"one<|endoftext|>\"}\n{\"text\": \"two\"}\n");
+  bench.write("plain.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
+  const std::string line = "--model @model --micro-batch 1 --data ";
+  const RunPlan ended = plan(bench, line + "@ended.jsonl"),
+                plain = plan(bench, line + "@plain.jsonl");
+  CHECK(has_note(ended,
+                 "ended.jsonl: of 2 texts, 1 end with the end token <|endoftext|>: no second "
+                 "one is added to these"));
+  CHECK_FALSE(has_note(plain, "end token"));
+  CHECK(ended.samples.train->stats().tokens == plain.samples.train->stats().tokens);
+}
+
+TEST_CASE("joined_tail_dropped: every token of the windows is trained") {
+  const Workbench bench;
+  write_texts(bench);
+  for (const int64_t length : {5, 16, 128}) {
+    const RunPlan made =
+        plan(bench, fmt::format("--model @model --data @texts.jsonl --micro-batch 1 "
+                                "--seq-len {} --long-text chunk",
+                                length));
+    const data::DatasetStats stats = made.samples.train->stats();
+    const data::DatasetStats apart =
+        plan(bench, "--model @model --data @texts.jsonl --micro-batch 1").samples.train->stats();
+    CHECK(stats.tokens == apart.tokens + 1);  // the first token of the second text is a target, too
+    CHECK(stats.trained_tokens == stats.tokens);
+    CHECK(stats.lost_tokens == 0);
+  }
+}
+
+TEST_CASE("--max_length counts tokens, as TRL does, --seq-len positions") {
+  const Workbench bench;
+  write_texts(bench);
+  const std::string line = "--model @model --data @texts.jsonl --micro-batch 1 ";
+  for (const char* flag :
+       {"--max_length", "--max_seq_length", "--model_max_length", "--max-length"}) {
+    const RunPlan made = plan(bench, fmt::format("{}{} 16", line, flag));
+    CHECK_MESSAGE(made.samples.seq_len == 15, flag);
+    CHECK(made.samples.train->length(1) == 15);  // 16 tokens, of which the first is no target
+  }
+  CHECK(plan(bench, line + "--block_size 16").samples.seq_len == 16);
+  CHECK(plan(bench, line + "--max_length 17 --seq-len 16").samples.seq_len == 16);
+  CHECK(has(complaint_line("--model m --data d.bin --max_length 16 --seq-len 16"),
+            "--seq-len 16 and --max_length 16 differ: give one of them"));
+  CHECK(has(complaint_line("--model m --data d.bin --max_length 1"),
+            "--max_length 1: must be at least 2"));
+  const RunPlan beyond = plan(bench, line + "--max_length 200");
+  CHECK(has_note(beyond, "--max_length 200 is beyond the 128 positions"));
+}
+
+TEST_CASE("a run that goes on from an earlier version's checkpoint makes its samples as that did") {
+  const Workbench bench;
+  write_texts(bench);
+  const auto open = [&](const std::string& line, int version) {
+    const Flags flags = parse_line("--model " + (bench / "model").string() + " --data " +
+                                   (bench / line).string() + " --micro-batch 1");
+    Samples samples{.version = version, .seq_len = 16};
+    configs::Notes notes;
+    open_samples(flags, 448, samples, notes);
+    tell_of_samples(flags, samples, notes);
+    return std::pair(samples.train->stats(), lines_of(notes));
+  };
+  CHECK(open("qa.jsonl", 1).first.joint == "count to 0: 0");
+  CHECK(open("qa.jsonl", 2).first.joint == "count to 0:\\n 0");
+  bench.write("short.bin", std::string(2 * 20, '\1').substr(0, 40));
+  const auto [stats, notes] = open("short.bin", 1);
+  CHECK(stats.lost_tokens == 3);
+  CHECK(has(notes.front(), "the samples are made as the run began, by an earlier version"));
+  CHECK(open("short.bin", 2).first.lost_tokens == 0);
+}
+
 }  // namespace zeroth::trainer

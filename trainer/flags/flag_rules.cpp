@@ -154,18 +154,20 @@ void settle_resume(RawFlags& raw, Complaints& complaints) {
 
 // A shell hands \n over as two characters.
 void settle_separator(Flags& flags, Complaints& complaints) {
+  if (!flags.separator) return;
+  const std::string typed = *flags.separator;
   std::string text;
-  for (size_t i = 0; i < flags.separator.size(); ++i) {
-    const char c = flags.separator[i];
+  for (size_t i = 0; i < typed.size(); ++i) {
+    const char c = typed[i];
     if (c != '\\') {
       text.push_back(c);
       continue;
     }
-    const char next = i + 1 < flags.separator.size() ? flags.separator[++i] : '\0';
+    const char next = i + 1 < typed.size() ? typed[++i] : '\0';
     const size_t known = std::string_view("nt\\").find(next);
     if (known == std::string_view::npos) {
-      complaints.push_back(fmt::format("--separator {}: a \\ stands before n, t or \\ only",
-                                       shortened(flags.separator)));
+      complaints.push_back(
+          fmt::format("--separator {}: a \\ stands before n, t or \\ only", shortened(typed)));
       return;
     }
     text.push_back("\n\t\\"[known]);
@@ -179,9 +181,9 @@ bool is_spelled(const Flags& flags, std::string_view ours, std::string_view name
   return typed.substr(2) == name;
 }
 
-// run_clm.py joins all texts and cuts them into blocks; a line that is spelled for it asks for
-// that.
-void settle_long_text(RawFlags& raw, Complaints& complaints) {
+// How files are read. run_clm.py joins all texts and cuts them into blocks; a line that is spelled
+// for it asks for that.
+void settle_reading(RawFlags& raw, Complaints& complaints) {
   using data::LongText;
   Flags& flags = raw.flags;
   const auto chosen =
@@ -189,6 +191,14 @@ void settle_long_text(RawFlags& raw, Complaints& complaints) {
                        {{"cut", LongText::kCut}, {"chunk", LongText::kChunk}}, complaints);
   const bool for_run_clm =
       is_spelled(flags, "--seq-len", "block_size") || is_spelled(flags, "--data", "train_file");
+  flags.token_type = choose<data::TokenType>("--token-dtype", raw.token_dtype,
+                                             {{"uint16", data::TokenType::kUint16},
+                                              {"uint32", data::TokenType::kUint32},
+                                              {"int32", data::TokenType::kUint32}},
+                                             complaints);
+  if (flags.max_length && !flags.seq_len) {  // messages name the flag that was given
+    flags.spellings.add("--seq-len", flags.spellings.of("--max-length"));
+  }
   flags.long_text_given = chosen.has_value();
   flags.long_text = chosen.value_or(for_run_clm ? LongText::kChunk : LongText::kCut);
 }
@@ -204,6 +214,17 @@ void check_numbers(const Flags& flags, Complaints& complaints) {
   require_positive("--steps", flags.steps, complaints);
   require_positive("--epochs", flags.epochs, complaints);
   require_positive("--seq-len", flags.seq_len, complaints);
+  if (flags.max_length && *flags.max_length < 2) {
+    complaints.push_back(fmt::format(
+        "--max-length {}: must be at least 2, the first token is no target", *flags.max_length));
+  }
+  if (flags.seq_len && flags.max_length && *flags.seq_len + 1 != *flags.max_length) {
+    complaints.push_back(
+        fmt::format("--seq-len {} and --max-length {} differ: give one of them; a sample of {} "
+                    "tokens has {} positions",
+                    *flags.seq_len, *flags.max_length, *flags.max_length, *flags.max_length - 1));
+  }
+  require_positive("--inspect-samples", flags.inspected, complaints);
   require_positive("--max_train_samples", flags.max_train_samples, complaints);
   require_positive("--max-eval-samples", flags.max_eval_samples, complaints);
   require_positive("--eval-micro-batch", flags.eval_micro_batch, complaints);
@@ -242,7 +263,7 @@ void check_files(const Flags& flags, Complaints& complaints) {
   if (flags.prompt_field.empty() != flags.completion_field.empty()) {
     complaints.push_back("--prompt-field and --completion-field are given together or not at all");
   }
-  if (!flags.separator.empty() && is_without_pairs(flags)) {
+  if (flags.separator && !flags.separator->empty() && is_without_pairs(flags)) {
     complaints.push_back(
         "--separator stands between prompt and completion of .jsonl or .json data");
   }
@@ -315,7 +336,7 @@ Flags settle(RawFlags raw, Complaints& complaints) {
   settle_seed(raw, complaints);
   settle_choices(raw, complaints);
   settle_separator(raw.flags, complaints);
-  settle_long_text(raw, complaints);
+  settle_reading(raw, complaints);
   raw.flags.shuffle = !raw.no_shuffle;
   if (!raw.betas.empty()) raw.flags.values.betas = {raw.betas.at(0), raw.betas.at(1)};
   settle_tasks(raw, complaints);

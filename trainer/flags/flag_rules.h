@@ -27,6 +27,7 @@ struct RawFlags {
   bool no_decay = false;
   std::string lr_scheduler_type;
   std::string long_text;
+  std::string token_dtype;
   std::optional<double> warmup_steps;  // below 1: a part of all steps
   std::string loss_mean;
   std::string on_non_finite;

@@ -58,13 +58,18 @@ void add_files(CLI::App& app, RawFlags& raw) {
       ->option_text("NAME");
   app.add_option("--completion-field", flags.completion_field, "field of a record that is trained")
       ->option_text("NAME");
-  app.add_option("--separator", flags.separator,
-                 "text between prompt and completion, not trained; \\n and \\t are known")
+  app.add_option_function<std::string>(
+         "--separator", [&flags](const std::string& text) { flags.separator = text; },  // also ''
+         "text between prompt and completion, not trained; \\n and \\t are known (a newline; none "
+         "between the fields prompt and completion)")
       ->option_text("TEXT");
   app.add_option("--long-text", raw.long_text,
                  "records of one text: cut each at --seq-len (default), or chunk: all are one "
                  "stream in windows")
       ->option_text("HOW");
+  app.add_option("--token-dtype", raw.token_dtype,
+                 "ids of .bin files: uint16 (up to a vocabulary of 65536) or uint32 (beyond)")
+      ->option_text("TYPE");
 }
 
 void add_saving(CLI::App& app, RawFlags& raw) {
@@ -129,6 +134,8 @@ void add_length(CLI::App& app, RawFlags& raw) {
               "passes over the data (1); the last step takes what is left of them");
   numbers.add("--seq-len", flags.seq_len, kMostRows,
               "positions per sample (as many as the model has, at most 1024)");
+  numbers.add("--max-length", flags.max_length, kMostRows,
+              "tokens per sample, of which the first is no target: --seq-len and one more");
   app.add_flag("--no-shuffle", raw.no_shuffle, "take the samples in file order");
   app.add_flag("--drop-last", raw.drop_last,
                "leave out what fills no whole global batch at the end of an epoch");
@@ -224,9 +231,11 @@ void add_reports(CLI::App& app, RawFlags& raw) {
 void add_other(CLI::App& app, RawFlags& raw) {
   app.option_defaults()->group("Other");
   add_truth(app, "--use_cpu", raw.flags.on_cpu, "compute on the CPU, as DS_ACCELERATOR=cpu");
-  NumberOptions(app, raw.complaints)
-      .add("--timeout", raw.flags.timeout_s, kMostSeconds,
-           "seconds that a collective may wait for a rank (600)");
+  NumberOptions numbers(app, raw.complaints);
+  numbers.add("--timeout", raw.flags.timeout_s, kMostSeconds,
+              "seconds that a collective may wait for a rank (600)");
+  numbers.add("--inspect-samples", raw.flags.inspected, kMostRows,
+              "print the first so many samples token by token, trained or not, and end");
   app.add_flag("--print-config", raw.flags.print_config, "print the resolved values, and end");
   app.set_version_flag("--version", "finetune (Zeroth) " ZEROTH_VERSION, "print it, and end");
   app.set_help_flag("-h,--help", "print this text, and end");

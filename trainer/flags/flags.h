@@ -34,7 +34,8 @@ struct Flags {
   std::string metrics;    // --metrics: one JSON object per line
   std::string prompt_field;
   std::string completion_field;
-  std::string separator;  // --separator: between prompt and completion, escapes resolved
+  std::optional<std::string> separator;             // --separator, escapes resolved
+  std::optional<data::TokenType> token_type;        // --token-dtype: of .bin files
   data::LongText long_text = data::LongText::kCut;  // --long-text
   bool long_text_given = false;                     // else it follows from the other spellings
   bool overwrite = false;
@@ -43,7 +44,9 @@ struct Flags {
 
   std::optional<int64_t> steps;
   std::optional<double> epochs;
-  std::optional<int64_t> seq_len;
+  std::optional<int64_t> seq_len;     // --seq-len: positions of a sample
+  std::optional<int64_t> max_length;  // --max-length: ids of a sample, one more than positions
+  std::optional<int64_t> inspected;   // --inspect-samples: how many are printed
   bool shuffle = true;
   std::optional<int64_t> eval_micro_batch;  // --eval-micro-batch
   std::optional<int64_t> timeout_s;         // --timeout: of a collective
@@ -62,6 +65,9 @@ struct Flags {
   configs::FlagValues values;  // those that a ds_config.json knows too
   configs::Notes notes;
   Spellings spellings;  // for messages
+
+  // Nothing is trained or written: --print-config, --inspect-samples.
+  bool only_prints() const { return print_config || inspected.has_value(); }
 
   std::string answer;  // text that --help or --version asks for; nothing else is filled then
 };

@@ -128,6 +128,10 @@ std::string data_line(const std::string& path, const data::Dataset& dataset) {
   if (stats.joined) text += "; texts joined";
   if (stats.truncated > 0) text += fmt::format("; {} cut at the end", stats.truncated);
   if (stats.dropped > 0) text += fmt::format("; {} dropped: nothing to train", stats.dropped);
+  if (stats.lost_tokens > 0) {
+    text += fmt::format("; {} left out", counted(stats.lost_tokens, "token"));
+  }
+  if (stats.blank_lines > 0) text += fmt::format("; {}", counted(stats.blank_lines, "blank line"));
   return text;
 }
 

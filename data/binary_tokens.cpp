@@ -1,0 +1,213 @@
+#include "data/binary_tokens.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "base/error.h"
+#include "base/regular_file.h"
+#include "data/megatron_index.h"
+
+namespace zeroth::data {
+namespace {
+
+constexpr int64_t kUint16Ids = 65536;
+constexpr size_t kPiece = size_t{1} << 20;   // ids that are looked through at once
+constexpr size_t kSample = size_t{1} << 20;  // bytes by which a file is judged
+constexpr size_t kFewestIds = 4;             // of a wider kind, to be no accident
+
+// A way to read bytes as ids.
+struct Reading {
+  size_t width;    // bytes
+  bool big_first;  // the most significant byte comes first
+  const char* numpy;
+};
+constexpr Reading kWider[] = {
+    {8, false, "<i8"}, {8, true, ">i8"}, {4, false, "<u4"}, {4, true, ">u4"}};
+constexpr Reading kSwapped[] = {{2, true, ">u2"}, {4, true, ">u4"}};
+constexpr Reading kNarrower = {2, false, "<u2"};
+
+const char* name_of(TokenType type) {
+  return type == TokenType::kUint16 ? "uint16" : "uint32";
+}
+
+uint64_t value_at(std::span<const uint8_t> bytes, size_t at, const Reading& reading) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < reading.width; ++i) {
+    const size_t byte = reading.big_first ? i : reading.width - 1 - i;
+    value = value << 8 | bytes[at + byte];
+  }
+  return value;
+}
+
+// Whether all ids would be in the vocabulary, and not all the same.
+bool fits(std::span<const uint8_t> bytes, const Reading& reading, int64_t vocab_size) {
+  const size_t count = bytes.size() / reading.width;
+  if (count < kFewestIds) return false;
+  const uint64_t first = value_at(bytes, 0, reading);
+  bool differ = false;
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t id = value_at(bytes, i * reading.width, reading);
+    if (id >= static_cast<uint64_t>(vocab_size)) return false;
+    differ = differ || id != first;
+  }
+  return differ;
+}
+
+// Ids by their frequency: those of a tokenizer are small ones mostly, so that their more
+// significant byte has few values; the less significant one has all. Of 16-bit ids.
+bool looks_swapped(std::span<const uint8_t> bytes) {
+  constexpr size_t kEnough = 512;
+  constexpr double kClear = 4;
+  if (bytes.size() < 2 * kEnough) return false;
+  std::array<std::array<double, 256>, 2> counts{};
+  for (size_t i = 0; i + 1 < bytes.size(); i += 2) {
+    ++counts[0][bytes[i]];
+    ++counts[1][bytes[i + 1]];
+  }
+  const auto squares = [](const std::array<double, 256>& byte) {
+    double sum = 0;
+    for (const double count : byte) sum += count * count;
+    return sum;
+  };
+  return squares(counts[0]) > kClear * squares(counts[1]);
+}
+
+bool looks_like_text(std::span<const uint8_t> bytes) {
+  constexpr size_t kEnough = 64;
+  return bytes.size() >= kEnough && std::all_of(bytes.begin(), bytes.end(), [](uint8_t byte) {
+           return (byte >= 0x20 && byte < 0x7f) || byte == '\n' || byte == '\r' || byte == '\t';
+         });
+}
+
+// The beginning of llm.c's files: 256 numbers of 32 bits, the first of which is one of these.
+bool has_header_of_llm_c(std::span<const uint8_t> bytes) {
+  constexpr size_t kHeader = 1024;
+  if (bytes.size() < kHeader) return false;
+  const uint64_t first = value_at(bytes, 0, {4, false, ""});
+  return first == 20240520 || first == 20240801;
+}
+
+std::string how_to_convert(const Reading& from, TokenType to) {
+  return fmt::format(
+      "python3 -c \"import numpy; numpy.fromfile(FILE, '{}').astype('{}').tofile(NEW)\" converts "
+      "them",
+      from.numpy, name_of(to));
+}
+
+std::string about(const Reading& reading) {
+  return fmt::format("ids of {} bits{}", 8 * reading.width,
+                     reading.big_first ? ", most significant byte first" : "");
+}
+
+// What else the bytes seem to be, and what to do; empty: nothing.
+std::string other_kind(std::span<const uint8_t> bytes, TokenType type, int64_t vocab_size) {
+  const size_t width = type == TokenType::kUint16 ? 2 : 4;
+  if (has_header_of_llm_c(bytes)) {
+    return "has a header as llm.c writes it: tail -c +1025 FILE > NEW cuts it off";
+  }
+  if (looks_like_text(bytes)) {
+    return "looks like text: name it .txt, or .jsonl or .json where it holds records";
+  }
+  for (const Reading& wider : kWider) {
+    if (wider.width <= width || !fits(bytes, wider, vocab_size)) continue;
+    const bool readable = wider.width == 4 && !wider.big_first;
+    return fmt::format("looks like {}: {}", about(wider),
+                       readable ? "--token-dtype uint32 reads them" : how_to_convert(wider, type));
+  }
+  const Reading& swapped = kSwapped[width == 2 ? 0 : 1];
+  if (width == 2 && fits(bytes, swapped, vocab_size) && looks_swapped(bytes)) {
+    return fmt::format("looks like {}: {}", about(swapped), how_to_convert(swapped, type));
+  }
+  return "";
+}
+
+// Where an id is outside the vocabulary: how the file could be read instead.
+std::string way_to_read(std::span<const uint8_t> bytes, TokenType type, int64_t vocab_size) {
+  const Reading& swapped = kSwapped[type == TokenType::kUint16 ? 0 : 1];
+  if (type == TokenType::kUint32 && fits(bytes, kNarrower, vocab_size)) {
+    return "; as ids of 16 bits its first ones are within: --token-dtype uint16";
+  }
+  if (!fits(bytes, swapped, vocab_size)) return "";
+  return fmt::format("; as {} its first ones are within: {}", about(swapped),
+                     how_to_convert(swapped, type));
+}
+
+class BinaryReader {
+ public:
+  explicit BinaryReader(const DatasetOptions& options)
+      : options_(options),
+        path_(options.path.string()),
+        file_(std::make_shared<MappedFile>(options.path)) {}
+
+  TokenStream read() {
+    const TokenType type = choose_type();
+    const size_t width = type == TokenType::kUint16 ? sizeof(uint16_t) : sizeof(uint32_t);
+    if (file_->size() % width != 0) {
+      throw Error("{} has {} bytes, not a multiple of {} ({} ids for a vocabulary of {})", path_,
+                  file_->size(), width, name_of(type), options_.vocab_size);
+    }
+    return type == TokenType::kUint16 ? stream<uint16_t>(type) : stream<uint32_t>(type);
+  }
+
+ private:
+  std::span<const uint8_t> sample() const {
+    return file_->as<uint8_t>().first(std::min(kSample, file_->size()));
+  }
+
+  TokenType choose_type() const {
+    const auto by_index = megatron_token_type(options_.path, static_cast<int64_t>(file_->size()));
+    if (by_index && options_.token_type && *by_index != *options_.token_type) {
+      throw Error("{}: --token-dtype {}, but its index (.idx) says {}", path_,
+                  name_of(*options_.token_type), name_of(*by_index));
+    }
+    if (by_index) return *by_index;
+    if (options_.token_type) return *options_.token_type;
+    const auto type = options_.vocab_size <= kUint16Ids ? TokenType::kUint16 : TokenType::kUint32;
+    if (const std::string kind = other_kind(sample(), type, options_.vocab_size); !kind.empty()) {
+      throw Error("{} {}; --token-dtype {} takes it for ids of {} bits as it is", path_, kind,
+                  name_of(type), type == TokenType::kUint16 ? 16 : 32);
+    }
+    return type;
+  }
+
+  template <typename T>
+  TokenStream stream(TokenType type) {
+    const auto ids = file_->as<T>();
+    require_known(ids, type);
+    return {std::move(file_), ids};
+  }
+
+  template <typename T>
+  void require_known(std::span<const T> ids, TokenType type) const {
+    const auto limit = static_cast<uint64_t>(options_.vocab_size);
+    if (std::numeric_limits<T>::max() < limit) return;
+    for (size_t begin = 0; begin < ids.size(); begin += kPiece) {
+      const auto piece = ids.subspan(begin, std::min(kPiece, ids.size() - begin));
+      T most = 0;
+      for (const T id : piece) most = std::max(most, id);
+      if (most >= limit) {
+        const auto bad =
+            std::find_if(piece.begin(), piece.end(), [=](T id) { return id >= limit; });
+        refuse({path_, static_cast<int64_t>(begin) + (bad - piece.begin()),
+                static_cast<int64_t>(*bad), options_.vocab_size},
+               way_to_read(sample(), type, options_.vocab_size));
+      }
+      file_->forget(std::as_bytes(piece));
+    }
+  }
+
+  const DatasetOptions& options_;
+  std::string path_;
+  std::shared_ptr<const MappedFile> file_;
+};
+
+}  // namespace
+
+TokenStream map_binary_tokens(const DatasetOptions& options) {
+  return BinaryReader(options).read();
+}
+
+}  // namespace zeroth::data

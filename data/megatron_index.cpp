@@ -1,0 +1,74 @@
+#include "data/megatron_index.h"
+
+#include <cstring>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/regular_file.h"
+
+namespace zeroth::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kMagic("MMIDIDX\0\0", 9);
+// Behind the magic: version (8 bytes), kind of ids (1), number of sequences and of documents (8
+// each). Then come the sequences' lengths (4 bytes each) and where they begin (8 bytes each).
+constexpr size_t kKindAt = 17, kSequencesAt = 18, kHeader = 34;
+
+struct Kind {
+  uint8_t code;
+  int64_t bytes;
+  const char* name;
+  std::optional<TokenType> type;
+};
+constexpr Kind kKinds[] = {{1, 1, "uint8", {}},   {2, 1, "int8", {}},
+                           {3, 2, "int16", {}},   {4, 4, "int32", TokenType::kUint32},
+                           {5, 8, "int64", {}},   {6, 8, "float64", {}},
+                           {7, 4, "float32", {}}, {8, 2, "uint16", TokenType::kUint16}};
+
+template <typename T>
+T number_at(std::string_view text, size_t at) {
+  T value{};
+  std::memcpy(&value, text.data() + at, sizeof(T));
+  return value;
+}
+
+// Bytes of the token file, by where its last sequence ends; -1: the index is cut off.
+int64_t bytes_of_tokens(std::string_view index, int64_t width) {
+  const auto sequences = number_at<uint64_t>(index, kSequencesAt);
+  if (sequences == 0) return 0;
+  if (sequences > (index.size() - kHeader) / 12) return -1;
+  const size_t lengths = kHeader, begins = kHeader + 4 * sequences;
+  const auto length = number_at<int32_t>(index, lengths + 4 * (sequences - 1));
+  const auto begin = number_at<int64_t>(index, begins + 8 * (sequences - 1));
+  const bool sane = length >= 0 && begin >= 0 && begin <= int64_t{1} << 60;
+  return sane ? begin + length * width : -1;
+}
+
+}  // namespace
+
+std::optional<TokenType> megatron_token_type(const fs::path& tokens, int64_t bytes) {
+  const fs::path path = fs::path(tokens).replace_extension(".idx");
+  std::error_code unknown;
+  if (!fs::is_regular_file(path, unknown)) return std::nullopt;
+  const MappedFile file(path);
+  const std::string_view index = file.text();
+  if (!index.starts_with(kMagic)) return std::nullopt;
+  if (index.size() < kHeader) throw Error("{} is cut off: {} bytes", path.string(), index.size());
+  const auto code = number_at<uint8_t>(index, kKindAt);
+  for (const Kind& kind : kKinds) {
+    if (kind.code != code) continue;
+    const int64_t said = bytes_of_tokens(index, kind.bytes);
+    if (said != bytes) {
+      throw Error("{} is not the index of {}: that has {} bytes, and the index says {}",
+                  path.string(), tokens.string(), bytes,
+                  said < 0 ? "nothing of use" : fmt::format("{}", said));
+    }
+    if (kind.type) return kind.type;
+    throw Error("{} says that the ids are {}; uint16 and int32 are read", path.string(), kind.name);
+  }
+  throw Error("{}: kind of ids {} is not known", path.string(), code);
+}
+
+}  // namespace zeroth::data

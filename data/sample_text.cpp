@@ -1,0 +1,70 @@
+#include "data/sample_text.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "base/printable.h"
+#include "base/units.h"
+#include "data/byte_level.h"
+#include "data/tokenizer.h"
+
+namespace zeroth::data {
+namespace {
+
+constexpr std::string_view kUnknownBytes = "\xef\xbf\xbd";  // U+FFFD
+
+// The bytes that a token of byte-level BPE stands for; as it is spelled where it is none.
+std::string bytes_of(std::string_view token) {
+  std::string bytes;
+  for (size_t at = 0; at < token.size();) {
+    const int byte = char_to_byte(next_byte_char(token, at));
+    if (byte < 0) return std::string(token);
+    bytes.push_back(static_cast<char>(byte));
+  }
+  return bytes;
+}
+
+// The part of a text that comes from `id`: decoders look at what comes before, and a token may be
+// only a part of a character.
+std::string text_of(const Tokenizer& tokenizer, const std::vector<int32_t>& before, int32_t id) {
+  if (id >= tokenizer.vocab_size()) return "";  // the model's vocabulary is larger
+  std::vector<int32_t> ids = before;
+  ids.push_back(id);
+  const std::string prefix = tokenizer.decode(before), all = tokenizer.decode(ids);
+  const std::string text =
+      all.starts_with(prefix) ? all.substr(prefix.size()) : tokenizer.decode(std::span(&id, 1));
+  return text.find(kUnknownBytes) == std::string::npos ? text : bytes_of(tokenizer.token(id));
+}
+
+}  // namespace
+
+std::string describe_sample(const Dataset& dataset, int64_t index, const Tokenizer* tokenizer) {
+  const int64_t length = dataset.length(index);
+  std::vector<int64_t> tokens(length), targets(length);
+  dataset.fill(index, tokens, targets);
+  // The last token is a target alone.
+  if (targets.back() != kUntrained) tokens.push_back(targets.back());
+  std::string lines;
+  int64_t trained = 0;
+  std::vector<int32_t> before;
+  for (size_t at = 0; at < tokens.size(); ++at) {
+    const auto id = static_cast<int32_t>(tokens[at]);
+    const bool is_target = at > 0 && targets[at - 1] != kUntrained;
+    trained += is_target ? 1 : 0;
+    lines += fmt::format("{:>8} {:>8}  {:<7}", at, id, is_target ? "trained" : "-");
+    if (tokenizer != nullptr) {
+      lines += fmt::format("  \"{}\"", shortened(text_of(*tokenizer, before, id)));
+      before = {id};
+      if (id >= tokenizer->vocab_size()) before.clear();
+    }
+    while (lines.ends_with(' ')) lines.pop_back();
+    lines += '\n';
+  }
+  return fmt::format("{}: {}, {} trained\n{:>8} {:>8}  {:<7}  {}\n{}",
+                     printable(dataset.name_of(index)), counted(std::ssize(tokens), "token"),
+                     trained, "position", "id", "target", tokenizer == nullptr ? "" : "text",
+                     lines);
+}
+
+}  // namespace zeroth::data

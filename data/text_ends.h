@@ -1,0 +1,43 @@
+// The begin and end tokens around a text: one of each, also where the text has its own, as one with
+// its chat template applied has.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace zeroth::data {
+
+class Tokenizer;
+
+class TextEnds {
+ public:
+  // Keeps a reference to the tokenizer. `end_of_text`: the token that ends a text. `doubles`: all
+  // tokens are added to every text, as in version 1 of the samples (data/dataset.h).
+  TextEnds(const Tokenizer& tokenizer, int32_t end_of_text, bool doubles = false);
+
+  // `ids` with the tokens before and after them that they do not bring themselves: at their
+  // beginning, or at the end of their last part, which begins at `last` and encodes `text`. `begin`
+  // becomes how many tokens come before them.
+  std::vector<int32_t> around(std::span<const int32_t> ids, size_t last, std::string_view text,
+                              size_t& begin);
+
+  // How many texts brought their own, in words; empty: none did.
+  std::string own_tokens() const;
+
+ private:
+  bool has_begin(std::span<const int32_t> ids) const;
+  bool has_end(std::span<const int32_t> ids, std::string_view text) const;
+
+  const Tokenizer& tokenizer_;
+  int32_t end_of_text_;
+  std::string end_token_;
+  std::vector<int32_t> prefix_, suffix_;
+  bool doubles_;
+  bool suffix_ends_;  // the suffix has the end of text among its tokens
+  int64_t texts_ = 0, begun_ = 0, ended_ = 0;
+};
+
+}  // namespace zeroth::data

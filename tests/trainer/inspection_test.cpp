@@ -1,0 +1,45 @@
+#include "trainer/report/inspection.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/trainer/flag_line.h"
+#include "tests/trainer/workbench.h"
+
+namespace zeroth::trainer {
+
+TEST_CASE("the first samples are printed token by token, with how the data was understood") {
+  const Workbench bench;
+  const auto inspected = [&](const std::string& more) {
+    return inspection(
+        make_plan(parse_line("--model " + (bench / "model").string() + " --data " +
+                             (bench / "qa.jsonl").string() + " --micro-batch 1 " + more),
+                  1));
+  };
+  const std::string text = inspected("--inspect-samples 2");
+  CHECK(text.starts_with("qa.jsonl: 13 samples of at most 128 positions"));
+  CHECK(has(text,
+            "'question' is the prompt, 'answer' is trained, and they meet as in "
+            "\"count to 0:\\n 0\""));
+  CHECK(has(text, "qa.jsonl:1: "));
+  CHECK(has(text, "qa.jsonl:2: "));
+  CHECK_FALSE(has(text, "qa.jsonl:3: "));
+  CHECK(has(text, "trained  \"<|endoftext|>\"\n"));
+  CHECK(has(text, "-        \"\\n\"\n"));  // the separator
+  // More than there are, and those that are evaluated.
+  CHECK(has(inspected("--inspect-samples 99"), "qa.jsonl:13: "));
+  CHECK(has(inspected("--inspect-samples 1 --eval-only"), "qa.jsonl:1: "));
+}
+
+TEST_CASE("inspecting trains and writes nothing, on any number of ranks") {
+  const Workbench bench;
+  const auto result = bench.zeroth(2,
+                                   "--model model --data train.bin --seq-len 16 --micro-batch 1 "
+                                   "--output out --inspect-samples 1");
+  REQUIRE_MESSAGE(result.code == 0, result.err);
+  CHECK(has(result.out, "train.bin sample 0: 17 tokens, 16 trained\n"));
+  CHECK_FALSE(has(result.out, "[0]"));
+  CHECK_FALSE(std::filesystem::exists(bench / "out"));
+  CHECK(bench.finetune("--model model --data train.bin --inspect-samples 0").code == 2);
+}
+
+}  // namespace zeroth::trainer
