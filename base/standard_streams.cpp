@@ -36,6 +36,12 @@ bool wait_for_room(int fd, std::chrono::milliseconds limit) {
   return ::poll(&room, 1, static_cast<int>(limit.count())) > 0;
 }
 
+// "dumb" and "unknown" are terminfo's names for a terminal without control codes.
+bool knows_control_codes(const char* term) {
+  const std::string_view name = term == nullptr ? "" : term;
+  return !name.empty() && name != "dumb" && name != "unknown";
+}
+
 }  // namespace
 
 void open_standard_streams() {
@@ -92,8 +98,8 @@ bool standard_output_was_closed() {
   return output_was_closed;
 }
 
-std::optional<int> terminal_columns(int fd) {
-  if (::isatty(fd) == 0) return std::nullopt;
+std::optional<int> terminal_columns(int fd, const char* term) {
+  if (::isatty(fd) == 0 || !knows_control_codes(term)) return std::nullopt;
   winsize size{};
   if (::ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
   return size.ws_col;

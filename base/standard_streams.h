@@ -31,7 +31,9 @@ void say_last_words(std::string_view text);
 // Whether standard output was closed when open_standard_streams() came.
 bool standard_output_was_closed();
 
-// Columns of the terminal behind `fd`, 80 where it does not tell; empty if there is none.
-std::optional<int> terminal_columns(int fd);
+// Columns of the terminal behind `fd`, 80 where it does not say. Empty where nothing can be
+// redrawn: no terminal, or one that knows no control codes. `term` is the value of TERM, null where
+// it is not set.
+std::optional<int> terminal_columns(int fd, const char* term);
 
 }  // namespace zeroth

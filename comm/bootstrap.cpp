@@ -1,5 +1,7 @@
 #include "comm/bootstrap.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
@@ -10,6 +12,7 @@
 #include "base/empty_variables.h"
 #include "base/error.h"
 #include "base/run_secret.h"
+#include "base/standard_streams.h"
 #include "base/units.h"
 #include "comm/launched_by.h"
 
@@ -123,8 +126,10 @@ RankEnv RankEnv::from_environment() {
   if (const auto seconds = number<int>("ZEROTH_TIMEOUT", 1))
     env.timeout = std::chrono::seconds(*seconds);
   env.launch_time = number<double>("ZEROTH_LAUNCH_TIME", 0);
-  if (variable("ZEROTH_TTY") == "1")
-    env.terminal_columns = number<int>("ZEROTH_COLUMNS", 1).value_or(80);
+  // The launcher knows where rank 0's output ends; without one it is standard output itself.
+  env.terminal_columns = variable("ZEROTH_TTY") == "1"
+                             ? number<int>("ZEROTH_COLUMNS", 1).value_or(80)
+                             : zeroth::terminal_columns(STDOUT_FILENO, std::getenv("TERM"));
   return env;
 }
 

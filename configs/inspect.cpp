@@ -52,8 +52,8 @@ class Inspector {
     std::set<std::string_view> seen;
     for (const GivenKey& given : keys_.given) {
       if (given.key != nullptr) seen.insert(given.key->path);
-      const bool opened =
-          given.value.is_object() && given.key != nullptr && given.key->state != KeyState::kRefused;
+      const bool opened = given.value.is_object() && given.key != nullptr &&
+                          given.key->state != KeyState::kRefused && given.key->inside.empty();
       if (!opened) out_.given.push_back(of_given(given));
     }
     for (const Key& key : keys()) {
@@ -83,12 +83,26 @@ class Inspector {
         break;
       case KeyState::kNoEffect:
         report.state = "no effect";
+        if (!key.inside.empty()) describe_idle_section(key, refused, report);
         break;
       case KeyState::kRefused:
         report.state = refused ? "refused" : "off";
         break;
     }
     return report;
+  }
+
+  // What else stands inside, secrets of a service perhaps, is not shown.
+  void describe_idle_section(const Key& key, bool refused, KeyReport& report) const {
+    Json shown = Json::object();
+    bool on = false;
+    for (const Switch& one : switches_of(key)) {
+      const auto value = keys_.get<bool>(fmt::format("{}.{}", key.path, one.name));
+      if (value) shown[std::string(one.name)] = *value;
+      on = on || value.value_or(false);
+    }
+    report.value = shown.dump();
+    report.state = refused ? "refused" : on ? "no effect" : "off";
   }
 
   // Only what needs neither flags, model nor run is known here.

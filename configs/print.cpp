@@ -1,4 +1,7 @@
+#include <fmt/ranges.h>
+
 #include <utility>
+#include <vector>
 
 #include "base/printable.h"
 #include "configs/resolve.h"
@@ -31,9 +34,13 @@ Json offload_json(const OffloadOptimizerConfig& optimizer) {
 }
 
 Json offload_json(const OffloadParamConfig& param) {
-  return {{"device", name_of(param.device)},         {"nvme_path", or_null(param.nvme_path)},
-          {"buffer_count", param.buffer_count},      {"buffer_size", param.buffer_size_elements},
-          {"max_in_cpu", param.max_in_cpu_elements}, {"pin_memory", param.pin_memory}};
+  const int64_t size = param.buffer_size_elements;
+  return {{"device", name_of(param.device)},
+          {"nvme_path", or_null(param.nvme_path)},
+          {"buffer_count", param.buffer_count},
+          {"buffer_size", size == kBufferSizeAsNeeded ? Json() : Json(size)},
+          {"max_in_cpu", param.max_in_cpu_elements},
+          {"pin_memory", param.pin_memory}};
 }
 
 Json aio_json(const AioConfig& aio) {
@@ -254,9 +261,7 @@ Json scheduler_json(const SchedulerConfig& scheduler) {
   return {};
 }
 
-}  // namespace
-
-std::string to_json(const Config& config, const Origins& origins) {
+Json json_of(const Config& config) {
   Json json = {{"train_batch_size", config.batch.train_batch_size},
                {"train_micro_batch_size_per_gpu", config.batch.micro_batch_size},
                {"gradient_accumulation_steps", config.batch.accumulation_steps},
@@ -286,7 +291,55 @@ std::string to_json(const Config& config, const Origins& origins) {
   json.update(profilers_json(config));
   json["tensorboard"] = monitor_json(config.tensorboard);
   json["csv_monitor"] = monitor_json(config.csv_monitor);
-  return Printer(origins).print(json);
+  return json;
+}
+
+// Members that differ from those of `usual`; objects likewise.
+Json without_defaults(const Json& object, const Json& usual) {
+  Json kept = Json::object();
+  for (const auto& [name, value] : object.items()) {
+    const auto other = usual.find(name);
+    if (other == usual.end() || !value.is_object()) {
+      if (other == usual.end() || value != *other) kept[name] = value;
+    } else if (Json inner = without_defaults(value, *other); !inner.empty()) {
+      kept[name] = std::move(inner);
+    }
+  }
+  return kept;
+}
+
+std::string in_one_line(const Json& value) {
+  if (!value.is_object()) return printed(value);
+  std::vector<std::string> members;
+  for (const auto& [name, member] : value.items()) {
+    members.push_back(fmt::format("\"{}\": {}", name, in_one_line(member)));
+  }
+  return fmt::format("{{{}}}", fmt::join(members, ", "));
+}
+
+}  // namespace
+
+std::string to_json(const Config& config, const Origins& origins) {
+  return Printer(origins).print(json_of(config));
+}
+
+std::string changed_keys(const Config& before, const Config& after) {
+  const Json old = json_of(before), now = json_of(after);
+  Config defaults;
+  defaults.zero.offload_param.buffer_size_elements = kBufferSizeAsNeeded;
+  const Json usual = json_of(defaults);
+  std::vector<std::string> keys;
+  for (const auto& [name, value] : now.items()) {
+    if (old.contains(name) && old[name] == value) continue;
+    Json shown = value;
+    if (value.is_object()) {
+      shown = Json::object();
+      if (value.contains("stage")) shown["stage"] = value["stage"];
+      shown.update(without_defaults(value, usual.value(name, Json::object())));
+    }
+    keys.push_back(fmt::format("\"{}\": {}", name, in_one_line(shown)));
+  }
+  return fmt::format("{}", fmt::join(keys, ", "));
 }
 
 }  // namespace zeroth::configs

@@ -88,7 +88,8 @@ Resolved resolve(const Document& document, const FlagValues& flags, const RunFac
   Context context{
       .keys = document.keys(), .flags = flags, .facts = facts, .notes = document.keys().notes};
   Config config = fill_or_throw(context);
-  return {std::move(config), all_origins(context), std::move(context.notes), context.rank_batch};
+  return {std::move(config), all_origins(context), std::move(context.notes), context.rank_batch,
+          services_of(context.keys)};
 }
 
 }  // namespace zeroth::configs

@@ -12,6 +12,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -119,7 +120,13 @@ struct Resolved {
   // Samples of a step that file and flags ask for on a rank; of a run that goes on with its batch,
   // as it began.
   int64_t rank_batch = 0;
+  // Sections of services that the file has on, "wandb" or "comet": none is reached from here.
+  std::vector<std::string> services = {};
 };
+
+// offload_param.buffer_size_elements of a file that leaves it out: as many as the model needs. A
+// buffer takes no more than the largest shard has.
+inline constexpr int64_t kBufferSizeAsNeeded = std::numeric_limits<int64_t>::max();
 
 // Of `ranks` those that draw different samples: what the batch is dealt over.
 inline int64_t data_ranks(const Config& config, int64_t ranks) {
@@ -138,5 +145,11 @@ Resolved resolve(const Document& document, const FlagValues& flags, const RunFac
 // the seed and what --gradient-checkpointing, --lr_scheduler_type, --no-decay, --loss-mean,
 // --on-non-finite and --dropout say.
 std::string to_json(const Config& config, const Origins& origins = {});
+
+// What a file has to say in place of what it says so far, for a run of `after` in place of
+// `before`:
+// "\"zero_optimization\": {\"stage\": 2}", in one line. Sections are whole, but for values that are
+// the default. Empty where no key changes.
+std::string changed_keys(const Config& before, const Config& after);
 
 }  // namespace zeroth::configs

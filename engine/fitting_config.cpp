@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "configs/resolve.h"
+
 namespace zeroth::engine {
 namespace {
 
@@ -12,6 +14,11 @@ using configs::Config;
 using configs::OffloadParamConfig;
 using configs::RestingPlace;
 using Lacks = MemoryFacts::Lacks;
+
+bool is_given(const OffloadParamConfig& param) {
+  return param.device == RestingPlace::kNvme &&
+         param.buffer_size_elements != configs::kBufferSizeAsNeeded;
+}
 
 // Each part adds the changes of one kind.
 class Changes {
@@ -64,30 +71,28 @@ class Changes {
       add("zero_optimization.offload_optimizer.device \"nvme\"",
           [](Config& config) { config.zero.offload_optimizer.device = RestingPlace::kNvme; });
     }
-    // A buffer that is too small for the model's shards does not work, a large one costs nothing.
-    const int64_t buffer_size = config_.zero.offload_param.buffer_size_elements;
-    parameter_files(buffer_size, "");
-    constexpr int64_t kLarge = 10'000'000'000;
-    if (buffer_size < kLarge) parameter_files(kLarge, ", \"buffer_size\": 1e10");
+    parameter_files();
   }
 
-  void parameter_files(int64_t buffer_size, const char* text) {
+  // Without a buffer_size, which may be too small for what comes into the file.
+  void parameter_files() {
     const OffloadParamConfig& param = config_.zero.offload_param;
+    const char* const size = is_given(param) ? " without buffer_size" : "";
     if (facts_.lack_at(param.device)) {
       add(fmt::format(
-              "zero_optimization.offload_param {{\"device\": \"nvme\", \"max_in_cpu\": 0{}}}{}",
-              text, config_.zero.stage == 3 ? "" : " with zero_optimization.stage 3"),
-          [buffer_size](Config& config) {
+              "zero_optimization.offload_param {{\"device\": \"nvme\", \"max_in_cpu\": 0}}{}{}",
+              size, config_.zero.stage == 3 ? "" : " with zero_optimization.stage 3"),
+          [](Config& config) {
             config.zero.stage = 3;
             config.zero.offload_param.device = RestingPlace::kNvme;
             config.zero.offload_param.max_in_cpu_elements = 0;
-            config.zero.offload_param.buffer_size_elements = buffer_size;
+            config.zero.offload_param.buffer_size_elements = configs::kBufferSizeAsNeeded;
           });
     } else if (param.device == RestingPlace::kNvme && param.max_in_cpu_elements > 0) {
-      add(fmt::format("zero_optimization.offload_param {{\"max_in_cpu\": 0{}}}", text),
-          [buffer_size](Config& config) {
+      add(fmt::format("zero_optimization.offload_param {{\"max_in_cpu\": 0}}{}", size),
+          [](Config& config) {
             config.zero.offload_param.max_in_cpu_elements = 0;
-            config.zero.offload_param.buffer_size_elements = buffer_size;
+            config.zero.offload_param.buffer_size_elements = configs::kBufferSizeAsNeeded;
           });
     }
   }

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <utility>
+
+#include "configs/resolve.h"
 
 namespace zeroth::engine {
 namespace {
@@ -44,7 +47,8 @@ class Remedies {
     shorter_samples();
     add("more ranks with zero_optimization.stage 3: each holds a smaller shard");
     if (config_.zero.stage == 3) {
-      add("zero_optimization.stage3_prefetch_bucket_size 0: fewer blocks gathered ahead");
+      add_change("zero_optimization.stage3_prefetch_bucket_size 0: fewer blocks gathered ahead",
+                 [](Config& config) { config.zero.prefetch_bucket_elements = 0; });
     }
     return finish();
   }
@@ -56,7 +60,8 @@ class Remedies {
     if (states && config_.zero.stage == 0) sharding();
     if (facts_.trains && config_.recompute.cpu_checkpointing) {
       micro_batch();
-      add("activation_checkpointing.cpu_checkpointing false: kept inputs stay on the GPU");
+      add_change("activation_checkpointing.cpu_checkpointing false: kept inputs stay on the GPU",
+                 [](Config& config) { config.recompute.cpu_checkpointing = false; });
     }
     offload_optimizer();
     offload_parameters();
@@ -71,6 +76,13 @@ class Remedies {
   template <typename... Args>
   void add(fmt::format_string<Args...> format, Args&&... args) {
     all_.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  // The text ends with what `change` makes of the file.
+  void add_change(const std::string& text, const std::function<void(Config&)>& change) {
+    Config after = config_;
+    change(after);
+    all_.push_back(text + json_to_paste(config_, std::move(after)));
   }
 
   std::vector<std::string> finish() {
@@ -104,12 +116,17 @@ class Remedies {
     const int stage = config_.zero.stage;
     if (facts_.world_size == 1 || stage == 3) return;
     if (facts_.trains && stage < 2) {
-      add("zero_optimization.stage 2 in place of {}: gradients and optimizer state are sharded "
-          "over the ranks",
-          stage);
+      add_change(
+          fmt::format("zero_optimization.stage 2 in place of {}: gradients and optimizer state are "
+                      "sharded over the ranks",
+                      stage),
+          [](Config& config) { config.zero.stage = 2; });
     } else {
-      add("zero_optimization.stage 3 in place of {}: parameters are sharded over the ranks too",
-          stage);
+      add_change(
+          fmt::format("zero_optimization.stage 3 in place of {}: parameters are sharded over the "
+                      "ranks too",
+                      stage),
+          [](Config& config) { config.zero.stage = 3; });
     }
   }
 
@@ -119,11 +136,15 @@ class Remedies {
     const RestingPlace now = config_.zero.offload_optimizer.device;
     if (facts_.lacks == Lacks::kDevice) {
       if (now != RestingPlace::kDevice) return;
-      add("zero_optimization.offload_optimizer.device \"cpu\": masters and optimizer state wait in "
-          "host memory");
+      add_change(
+          "zero_optimization.offload_optimizer.device \"cpu\": masters and optimizer state wait in "
+          "host memory",
+          [](Config& config) { config.zero.offload_optimizer.device = RestingPlace::kCpu; });
     } else if (facts_.lack_at(now)) {
-      add("zero_optimization.offload_optimizer.device \"nvme\" with a nvme_path: masters and "
-          "optimizer state wait in a file");
+      add_change(
+          "zero_optimization.offload_optimizer.device \"nvme\" with a nvme_path: masters and "
+          "optimizer state wait in a file",
+          [](Config& config) { config.zero.offload_optimizer.device = RestingPlace::kNvme; });
     }
   }
 
@@ -132,12 +153,25 @@ class Remedies {
     const char* stage = config_.zero.stage == 3 ? "" : "zero_optimization.stage 3 and ";
     if (facts_.lacks == Lacks::kDevice) {
       if (param.device != RestingPlace::kDevice) return;
-      add("{}zero_optimization.offload_param.device \"cpu\": parameters wait in host memory",
-          stage);
+      add_change(
+          fmt::format("{}zero_optimization.offload_param.device \"cpu\": parameters wait in host "
+                      "memory",
+                      stage),
+          [](Config& config) {
+            config.zero.stage = 3;
+            config.zero.offload_param.device = RestingPlace::kCpu;
+          });
     } else if (facts_.lack_at(param.device)) {
-      add("{}zero_optimization.offload_param.device \"nvme\" with a nvme_path: parameters wait in "
-          "a file",
-          stage);
+      add_change(fmt::format("{}zero_optimization.offload_param.device \"nvme\" with a nvme_path: "
+                             "parameters wait in a file",
+                             stage),
+                 [](Config& config) {
+                   config.zero.stage = 3;
+                   OffloadParamConfig& files = config.zero.offload_param;
+                   files.device = RestingPlace::kNvme;
+                   files.max_in_cpu_elements = 0;
+                   files.buffer_size_elements = configs::kBufferSizeAsNeeded;
+                 });
     } else if (param.device == RestingPlace::kNvme && param.max_in_cpu_elements > 0) {
       add("zero_optimization.offload_param.max_in_cpu below {}: more parameters wait in the file",
           param.max_in_cpu_elements);
@@ -149,7 +183,8 @@ class Remedies {
     const bool recomputes = recompute.every_nth_block > 0 || recompute.number_checkpoints > 0;
     if (facts_.trains && facts_.lacks == Lacks::kDevice && recomputes &&
         !recompute.cpu_checkpointing) {
-      add("activation_checkpointing.cpu_checkpointing: kept inputs wait in host memory");
+      add_change("activation_checkpointing.cpu_checkpointing: kept inputs wait in host memory",
+                 [](Config& config) { config.recompute.cpu_checkpointing = true; });
     }
   }
 
@@ -164,6 +199,21 @@ class Remedies {
 };
 
 }  // namespace
+
+std::string json_to_paste(const Config& before, Config after) {
+  constexpr const char* kExample = "/local_nvme";
+  std::string& of_optimizer = after.zero.offload_optimizer.nvme_path;
+  std::string& of_param = after.zero.offload_param.nvme_path;
+  const std::string optimizer_folder = of_optimizer;
+  const auto fill = [](RestingPlace device, std::string& folder, const std::string& other) {
+    if (device != RestingPlace::kNvme || !folder.empty()) return;
+    folder = other.empty() ? kExample : other;
+  };
+  fill(after.zero.offload_optimizer.device, of_optimizer, of_param);
+  fill(after.zero.offload_param.device, of_param, optimizer_folder);
+  const std::string keys = configs::changed_keys(before, after);
+  return keys.empty() ? "" : fmt::format("\n    in ds_config.json: {}", keys);
+}
 
 std::vector<std::string> memory_remedies(const Config& config, const MemoryFacts& facts) {
   Remedies remedies(config, facts);

@@ -28,8 +28,12 @@ struct MemoryFacts {
   }
 };
 
-// At most three, one line each, what costs least first. Only what this configuration does not do
-// already, and what takes load off the memory that is short.
+// What ds_config.json has to say for `after` in place of `before`: another line of a message, with
+// JSON to paste. With an example of a nvme_path where there is none. Empty where no key changes.
+std::string json_to_paste(const configs::Config& before, configs::Config after);
+
+// At most three, each with its JSON below it, what costs least first. Only what this configuration
+// does not do already, and what takes load off the memory that is short.
 std::vector<std::string> memory_remedies(const configs::Config& config, const MemoryFacts& facts);
 
 }  // namespace zeroth::engine

@@ -57,6 +57,11 @@ StateBytes state_bytes(zero::UnitPlan plan, const configs::Config& config,
   return bytes;
 }
 
+int64_t param_buffer_elements(zero::UnitPlan plan, const configs::Config& config,
+                              torch::DeviceType device) {
+  return zero::settle(plan, config, /*apart=*/device != torch::kCPU).param_buffer_elements;
+}
+
 }  // namespace
 
 zero::UnitPlan plan_of(const model::Blocks& blocks, const OutlineOptions& options) {
@@ -111,6 +116,7 @@ Outline outline(const model::Blocks& blocks, const configs::Config& config,
   return {.num_parameters = count_parameters(plan),
           .state_bytes = state_bytes(plan, config, options.device).whole,
           .decay = count_decay(plan, config.optimizer),
+          .param_buffer_elements = param_buffer_elements(plan, config, options.device),
           .opened_gradients = zero::opened_gradient_dtype(plan, config, options.device),
           .strategy = zero::describe(plan, config)};
 }

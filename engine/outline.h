@@ -28,6 +28,7 @@ struct Outline {
   int64_t num_parameters = 0;  // of the whole model, tied weights once
   int64_t state_bytes = 0;     // that a checkpoint of it holds beside the model's own files
   DecayCounts decay;
+  int64_t param_buffer_elements = 0;  // of the largest shard of parameters in a file; 0: none is
   torch::Dtype opened_gradients = torch::kFloat;  // of what backward writes gradients into
   std::string strategy;                           // one line for a person
 };

@@ -1,6 +1,7 @@
 // What a step, or an evaluation, says of itself.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -54,6 +55,9 @@ struct StepStats {
   // Global L2 norm before clipping, unscaled; not finite when the step was skipped.
   double grad_norm = 0;
   double lr = 0;  // rate that this update used
+  // What the next update uses, unless an evaluation that comes before it changes the rate.
+  double next_lr = 0;
+  std::array<double, 2> next_betas = {};
   double loss_scale = 1;
   // Not empty: the run cannot go on (NonFiniteSkips::End) and why. The next train_batch throws it.
   std::string failure;

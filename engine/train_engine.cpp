@@ -148,6 +148,8 @@ void TrainEngine::apply(StepStats& stats, double grad_factor) {
   }
   if (!stats.skipped) update(stats, grad_factor);
   scaler_.update(stats.skipped);
+  stats.next_lr = lr_.at(applied_updates_);
+  stats.next_betas = lr_.betas_at(applied_updates_);
   stats.skipped_total = steps_ - applied_updates_;
 }
 

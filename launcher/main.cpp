@@ -122,7 +122,7 @@ PlanRequest look_around(const LaunchOptions& options, const Placement& placement
   request.user_sets_nccl_socket = environment.nccl_socket_ifname.has_value();
   request.user_sets_threads = environment.omp_num_threads.has_value();
   if (placement.starter.empty())  // which joins the outputs of all nodes, maybe from terminals
-    request.terminal_columns = terminal_columns(STDOUT_FILENO);
+    request.terminal_columns = terminal_columns(STDOUT_FILENO, std::getenv("TERM"));
   return request;
 }
 
@@ -265,7 +265,7 @@ int run_on_hosts(const LaunchOptions& options, const ClusterPlan& plan, double l
   launch.tell = [](const std::string& message) { tell(message); };
   if (launch.agents.join_port) launch.agents.secret = secret_of_joiners();
   launch.launch_time = launch_time;
-  launch.terminal_columns = terminal_columns(STDOUT_FILENO);
+  launch.terminal_columns = terminal_columns(STDOUT_FILENO, std::getenv("TERM"));
   launch.shell.job = job_options(options, prints);
   launch.shell.bare_lines = prints.bare_lines;
   launch.shell.progress_on_terminal = launch.terminal_columns.has_value();

@@ -78,7 +78,7 @@ void CsvMonitor::write(std::span<const Event> events) {
   for (const Event& event : events) {
     File& file = file_of(event.tag);
     errno = 0;
-    file.stream << event.samples << ',' << python_number(event.value) << "\r\n" << std::flush;
+    file.stream << event.x << ',' << python_number(event.value) << "\r\n" << std::flush;
     if (!file.stream) {
       throw Error("{}: write failed: {}", file.path.string(), system_reason(errno));
     }

@@ -7,11 +7,17 @@
 
 namespace zeroth::monitor {
 
-// One point of a curve, under DeepSpeed's names.
+// Whose names curves have, and over what they are drawn.
+enum class EventNames {
+  kDeepSpeed,  // Train/Samples/lr, over the samples trained so far by all ranks
+  kTrainer     // train/learning_rate, over steps, as Hugging Face's Trainer
+};
+
+// One point of a curve.
 struct Event {
-  std::string tag;  // "Train/Samples/lr"; never a text of the user's
+  std::string tag;  // never a text of the user's
   double value = 0;
-  int64_t samples = 0;  // trained so far over all ranks: the x axis
+  int64_t x = 0;  // samples or steps
 };
 
 class Monitor {
@@ -20,9 +26,9 @@ class Monitor {
 
   // Other programs see the events when it returns. Throws an Error that names the file.
   virtual void write(std::span<const Event> events) = 0;
-  // Before the first write: the run goes on from where it had trained on `samples`. What an earlier
-  // try has written of later ones is not shown any more. So for errors.
-  virtual void go_on_from(int64_t samples) = 0;
+  // Before the first write: the run goes on behind the point `x`. What an earlier try has written
+  // of later ones is not shown any more. So for errors.
+  virtual void go_on_from(int64_t x) = 0;
   // Before the first write: the run begins anew, after a try that began `since` (seconds since
   // 1970) and came to no checkpoint. What that try has written is not shown any more. So for
   // errors.

@@ -20,12 +20,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Makes output_path/job_name, and a file in it for a moment.
-fs::path job_folder(const std::string& key, const configs::MonitorConfig& config) {
-  const fs::path folder = fs::path(config.output_path) / config.job_name;
+// Makes the folder, and a file in it for a moment. `origin` names what asks for it in errors.
+void require_folder(const fs::path& folder, const std::string& origin) {
   const auto refuse = [&](const std::string& reason) {
-    throw Error("{}.output_path \"{}\": nothing can be written to {}: {}", key, config.output_path,
-                folder.string(), reason);
+    throw Error("{}: nothing can be written to {}: {}", origin, folder.string(), reason);
   };
   std::error_code failure;
   fs::create_directories(folder, failure);
@@ -33,7 +31,6 @@ fs::path job_folder(const std::string& key, const configs::MonitorConfig& config
   std::string probe = (folder / ".probe-XXXXXX").string();
   if (FileDescriptor(::mkstemp(probe.data())).get() < 0) refuse(system_reason(errno));
   ::unlink(probe.c_str());
-  return folder;
 }
 
 std::unique_ptr<Monitor> make_monitor(const std::string& key, const fs::path& folder) {
@@ -43,23 +40,36 @@ std::unique_ptr<Monitor> make_monitor(const std::string& key, const fs::path& fo
 
 }  // namespace
 
-Monitors::Monitors(const configs::Config& config, Warn warn) : warn_(std::move(warn)) {
-  if (config.csv_monitor.enabled) {
-    const fs::path folder = job_folder("csv_monitor", config.csv_monitor);
-    open_.push_back({"csv_monitor", folder.string(), make_monitor("csv_monitor", folder)});
-  }
-  if (config.tensorboard.enabled) {
-    const fs::path folder = job_folder("tensorboard", config.tensorboard);
-    open_.push_back({"tensorboard", folder.string(), make_monitor("tensorboard", folder)});
-  }
+Monitors::Monitors(const configs::Config& config, const TrainerFiles& trainer, Warn warn)
+    : warn_(std::move(warn)) {
+  const auto open_section = [&](const std::string& key, const configs::MonitorConfig& section) {
+    if (!section.enabled) return;
+    const fs::path folder = fs::path(section.output_path) / section.job_name;
+    require_folder(folder, fmt::format("{}.output_path \"{}\"", key, section.output_path));
+    open(key, key, EventNames::kDeepSpeed, folder);
+  };
+  open_section("csv_monitor", config.csv_monitor);
+  open_section("tensorboard", config.tensorboard);
+  if (trainer.folder.empty()) return;
+  require_folder(trainer.folder, trainer.origin);
+  open("tensorboard", trainer.origin, EventNames::kTrainer, trainer.folder);
 }
 
-void Monitors::write(const std::vector<Event>& events) {
-  each([&](Open& open) { open.monitor->write(events); });
+void Monitors::open(const std::string& key, const std::string& origin, EventNames names,
+                    const fs::path& folder) {
+  open_.push_back({key, origin, names, folder.string(), make_monitor(key, folder)});
 }
 
-void Monitors::go_on_from(int64_t samples) {
-  each([&](Open& open) { open.monitor->go_on_from(samples); });
+void Monitors::write(const Events& events) {
+  each([&](Open& open) {
+    open.monitor->write(open.names == EventNames::kTrainer ? events.trainer : events.deepspeed);
+  });
+}
+
+void Monitors::go_on_from(int64_t step, int64_t samples) {
+  each([&](Open& open) {
+    open.monitor->go_on_from(open.names == EventNames::kTrainer ? step : samples);
+  });
 }
 
 void Monitors::begin_anew(const std::map<std::string, fs::path>& folders, double since) {
@@ -90,8 +100,8 @@ void Monitors::each(const std::function<void(Open&)>& action) {
       action(open);
       return false;
     } catch (const Error& error) {
-      warn_(
-          fmt::format("{}: {}; it is off from here on, training goes on", open.key, error.what()));
+      warn_(fmt::format("{}: {}; it is off from here on, training goes on", open.origin,
+                        error.what()));
       return true;
     }
   });

@@ -1,4 +1,4 @@
-// The monitors that a configuration switches on, together.
+// The monitors of a run, together.
 #pragma once
 
 #include <filesystem>
@@ -13,6 +13,18 @@
 
 namespace zeroth::monitor {
 
+// Points of one moment, under either kind of names.
+struct Events {
+  std::vector<Event> deepspeed;
+  std::vector<Event> trainer;
+};
+
+// Event files for TensorBoard with Trainer's names.
+struct TrainerFiles {
+  std::filesystem::path folder;  // empty: there are none
+  std::string origin;            // what asks for them, for messages: "--report_to tensorboard"
+};
+
 // A monitor that fails while the run goes on says so once and is left out from then on: a full disk
 // does not end a training.
 class Monitors {
@@ -21,15 +33,16 @@ class Monitors {
 
   // No monitor at all.
   Monitors() = default;
-  // Makes the folders and tries to write there. Throws an Error that names the key and the path.
-  Monitors(const configs::Config& config, Warn warn);
+  // Those that `config` switches on have DeepSpeed's names. Makes the folders and tries to write
+  // there. Throws an Error that names key or flag and the path.
+  Monitors(const configs::Config& config, const TrainerFiles& trainer, Warn warn);
 
-  void write(const std::vector<Event>& events);
+  void write(const Events& events);
   // Those that write into the folder `fresh`, which was made for this process, write into `former`,
   // which is there, from now on. What they have begun in `fresh` goes. So for failures.
   void go_on_in(const std::filesystem::path& former, const std::filesystem::path& fresh);
-  // The run goes on from where it had trained on `samples`.
-  void go_on_from(int64_t samples);
+  // The run goes on behind `step`, where it had trained on `samples`.
+  void go_on_from(int64_t step, int64_t samples);
   // The run begins anew after a try that began `since` and came to no checkpoint: of those that
   // write where that one did, `folders` by key.
   void begin_anew(const std::map<std::string, std::filesystem::path>& folders, double since);
@@ -40,10 +53,14 @@ class Monitors {
  private:
   struct Open {
     std::string key;     // "csv_monitor"
+    std::string origin;  // what asks for it
+    EventNames names;
     std::string folder;  // where it writes
     std::unique_ptr<Monitor> monitor;
   };
 
+  void open(const std::string& key, const std::string& origin, EventNames names,
+            const std::filesystem::path& folder);
   void each(const std::function<void(Open&)>& action);
 
   Warn warn_;

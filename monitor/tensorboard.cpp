@@ -62,8 +62,8 @@ std::string wall_time_field(double wall_time) {
   return key(1, kFixed64) + fixed(std::bit_cast<uint64_t>(wall_time));
 }
 
-std::string step_field(int64_t samples) {
-  return samples == 0 ? "" : key(2, kVarint) + varint(static_cast<uint64_t>(samples));
+std::string step_field(int64_t x) {
+  return x == 0 ? "" : key(2, kVarint) + varint(static_cast<uint64_t>(x));
 }
 
 // The largest TIME of the files in `folder`; 0 without one. Not of those that claim to be of
@@ -109,13 +109,13 @@ std::string version_record(double wall_time) {
 std::string scalar_record(const Event& event, double wall_time) {
   const auto value = std::bit_cast<uint32_t>(static_cast<float>(event.value));
   const std::string point = bytes_field(1, event.tag) + key(2, kFixed32) + fixed(value);
-  return frame(wall_time_field(wall_time) + step_field(event.samples) +
+  return frame(wall_time_field(wall_time) + step_field(event.x) +
                bytes_field(5, bytes_field(1, point)));
 }
 
-std::string start_record(int64_t samples, double wall_time) {
+std::string start_record(int64_t x, double wall_time) {
   constexpr uint64_t kStart = 1;
-  return frame(wall_time_field(wall_time) + step_field(samples) +
+  return frame(wall_time_field(wall_time) + step_field(x) +
                bytes_field(7, key(1, kVarint) + varint(kStart)));
 }
 
@@ -133,8 +133,8 @@ void TensorBoard::write(std::span<const Event> events) {
 }
 
 // The first start that TensorBoard sees in a folder takes nothing back: it stands twice.
-void TensorBoard::go_on_from(int64_t samples) {
-  const std::string start = start_record(samples + 1, wall_now());
+void TensorBoard::go_on_from(int64_t x) {
+  const std::string start = start_record(x + 1, wall_now());
   append(start + start);
 }
 

@@ -21,8 +21,8 @@ class TensorBoard final : public Monitor {
   explicit TensorBoard(const std::filesystem::path& folder);
 
   void write(std::span<const Event> events) override;
-  // TensorBoard takes back what it has read of later samples.
-  void go_on_from(int64_t samples) override;
+  // TensorBoard takes back what it has read of later points.
+  void go_on_from(int64_t x) override;
   void begin_anew(double) override { go_on_from(-1); }
 
  private:
@@ -36,8 +36,8 @@ class TensorBoard final : public Monitor {
 // tensorflow.Event). Times are seconds since 1970.
 std::string version_record(double wall_time);
 std::string scalar_record(const Event& event, double wall_time);
-// A session starts at `samples`.
-std::string start_record(int64_t samples, double wall_time);
+// A session starts at `x`.
+std::string start_record(int64_t x, double wall_time);
 
 // The checksum of such a record: the Castagnoli polynomial (RFC 3720, B.4).
 uint32_t crc32c(std::string_view bytes);

@@ -4,16 +4,21 @@
 #include <string>
 
 #include "configs/resolve.h"
+#include "monitor/monitors.h"
 #include "trainer/flags/flags.h"
 
 namespace zeroth::trainer {
 
-// One that the configuration has on already stays as it is there. Without --logging_dir the others
-// write into a folder of this run in OUTPUT/runs, as Trainer's.
-void switch_monitors_on(const Flags& flags, configs::Resolved& resolved);
+struct AskedMonitors {
+  monitor::TrainerFiles tensorboard;
+  std::string run_name;  // of this run's folder in OUTPUT/runs; empty: no monitor writes there
+};
 
-// The folder of this run in OUTPUT/runs, by its name; empty where no monitor writes there.
-std::string run_name(const Flags& flags, const configs::Config& config,
-                     const configs::Origins& origins);
+// Without --logging_dir they write into a folder of this run in OUTPUT/runs, as Trainer's. For a
+// service, which is not reached from here, files are written and a warning in `resolved` says so,
+// whether --report_to names it or the configuration has it on. CSV files are csv_monitor's, which
+// stays as it is where the configuration has it on already. `resumes`: the folder will be that of
+// an earlier try.
+AskedMonitors ask_monitors(const Flags& flags, bool resumes, configs::Resolved& resolved);
 
 }  // namespace zeroth::trainer

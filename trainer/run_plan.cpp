@@ -23,7 +23,6 @@
 #include "model/blocks/build.h"
 #include "model/hf/companions.h"
 #include "model/hf/model_folder.h"
-#include "trainer/asked_monitors.h"
 #include "trainer/beginning.h"
 #include "trainer/identity.h"
 #include "trainer/output.h"
@@ -188,9 +187,16 @@ void note_unknown_keys(RunPlan& plan) {
        keys.size() > kShown ? fmt::format(" and {} more", keys.size() - kShown) : "");
 }
 
-// What becomes of --output, and what of the model's folder does not get there.
+// What becomes of the trained model, and what of the model's folder does not get into --output.
 void note_output(RunPlan& plan) {
-  if (plan.flags.output.empty() || plan.flags.eval_only) return;
+  if (plan.flags.eval_only) return;
+  if (plan.flags.output.empty()) {
+    if (!plan.trains() || plan.flags.print_config) return;
+    warn(plan.notes, "--output",
+         "the trained model will not be kept: there is no --output. --output DIR saves it at the "
+         "end, and --save-every N checkpoints on the way");
+    return;
+  }
   for (std::string& left : model::companions_left_out(plan.flags.model)) {
     plan.notes.push_back({.key = "--model", .text = std::move(left)});
   }
@@ -378,7 +384,7 @@ RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device, com
       {.world_size = world_size, .hidden_size = plan.spec.hidden_size, .total_steps = steps});
   plan.samples.total_steps = steps.value_or(0);
   require_steps_left(plan);
-  switch_monitors_on(plan.flags, resolved);
+  plan.asked = ask_monitors(plan.flags, plan.resumed || plan.round.goes_on, resolved);
   plan.config = resolved.config;
   plan.rank_batch = resolved.rank_batch;
   plan.origins = std::move(resolved.origins);

@@ -16,6 +16,7 @@
 #include "data/sample_order.h"
 #include "engine/memory_check.h"
 #include "model/spec.h"
+#include "trainer/asked_monitors.h"
 #include "trainer/flags/flags.h"
 #include "trainer/identity.h"
 #include "trainer/occasions.h"
@@ -45,6 +46,7 @@ struct RunPlan {
   int num_ranks = 1;
   torch::DeviceType device = torch::kCPU;  // on which ranks compute
   engine::Outline outline;
+  AskedMonitors asked;  // beside those of config
 
   bool trains() const { return samples.train != nullptr; }
   OutputRound output_round() const { return {round.run, round.number}; }

@@ -141,6 +141,7 @@ class RestPlanner {
           "has {} elements: the smallest value that works is {}",
           offload.buffer_size_elements, elements, elements);
     }
+    rest_.param_buffer_elements = elements;
     away.buffers = offload.buffer_count;
     away.buffer_bytes = on_file(elements * width);
   }

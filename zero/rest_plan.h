@@ -64,6 +64,7 @@ struct RestPlan {
 
   AwayPlan updates;
   AwayPlan parameters;
+  int64_t param_buffer_elements = 0;                 // of the largest share of these in a file
   int64_t tile_elements = 0;                         // of `updates`, where they come by tiles
   int64_t most_updated = 0;                          // elements of the largest share of these
   enum class Updater { kDevice, kHost, kMeasured };  // the last: of the others the faster one

@@ -116,6 +116,8 @@ void fill_gradients(Context& context, Config& config);
 void fill_zero(Context& context, Config& config);
 void fill_offload(Context& context, Config& config);  // after zero
 void fill_recompute(Context& context, Config& config);
+// See Resolved.
+std::vector<std::string> services_of(const CheckedKeys& keys);
 void fill_report(Context& context, Config& config);  // printing, monitors, profilers
 
 // All of it: every value that can be known. What is wrong stands in the context and in its keys.

@@ -17,12 +17,39 @@ void fill_from_flags(const FlagValues& flags, Config& config) {
   config.dropout = flags.dropout;
 }
 
+// Checked against gradient_clipping and --max-grad-norm: the optimizer's own norm says the same in
+// another place, where DeepSpeed refuses it.
+std::optional<double> clipping_of_optimizer(Context& context) {
+  constexpr char kPath[] = "optimizer.params.max_grad_norm";
+  const auto norm = context.keys.get<double>(kPath);
+  if (!norm) return std::nullopt;
+  const auto top = context.keys.get<double>("gradient_clipping");
+  if (top && *top != *norm) {
+    context.complain("{}: {} in the file, but gradient_clipping {}; keep gradient_clipping alone",
+                     kPath, context.shown(*norm), context.shown(*top));
+  } else if (top) {
+    warn(context.notes, kPath,
+         "{} {} repeats gradient_clipping, and DeepSpeed refuses it there: leave it out", kPath,
+         context.shown(*norm));
+  } else {
+    warn(context.notes, kPath,
+         "{0} {1} is taken as gradient_clipping, and DeepSpeed refuses it there: write "
+         "\"gradient_clipping\": {1} at the top level of the file",
+         kPath, context.shown(*norm));
+    context.pick(kPath, context.flags.max_grad_norm, "--max-grad-norm");
+    context.origins["gradient_clipping"] = kPath;
+  }
+  return norm;
+}
+
 // Global L2 norm of gradients. What a file leaves out is DeepSpeed's default, also for Trainer,
 // which writes its own number into "auto" alone.
 double clipping(Context& context) {
   constexpr char kPath[] = "gradient_clipping";
   constexpr char kFlag[] = "--max-grad-norm";
   const auto& flag = context.flags.max_grad_norm;
+  const auto of_optimizer = clipping_of_optimizer(context);
+  if (of_optimizer && !context.keys.get<double>(kPath)) return *of_optimizer;
   const bool left_out = context.keys.from_file && !context.keys.has(kPath);
   if (left_out && (!flag || context.flags.for_trainer)) {
     context.origins[kPath] = "DeepSpeed's default";

@@ -21,6 +21,15 @@ void fill_monitor(Context& context, const std::string& section, MonitorConfig& m
   context.read(section + ".job_name", monitor.job_name);
 }
 
+void warn_of_services(Context& context) {
+  for (const std::string& service : services_of(context.keys)) {
+    warn(context.notes, service,
+         "{}: no service is reached from here; a program that does not write the curves to files, "
+         "as finetune does, keeps none",
+         service);
+  }
+}
+
 void fill_comms_logger(Context& context, CommsLoggerConfig& logger) {
   context.read("comms_logger.enabled", logger.enabled);
   context.read("comms_logger.verbose", logger.verbose);
@@ -47,6 +56,16 @@ void fill_flops_profiler(Context& context, FlopsProfilerConfig& profiler) {
 
 }  // namespace
 
+std::vector<std::string> services_of(const CheckedKeys& keys) {
+  std::vector<std::string> services;
+  for (const char* service : {"wandb", "comet"}) {
+    if (keys.get<bool>(fmt::format("{}.enabled", service)).value_or(false)) {
+      services.emplace_back(service);
+    }
+  }
+  return services;
+}
+
 const char* name_of(LogLevel level) {
   return kLevels.at(static_cast<size_t>(level)).data();
 }
@@ -63,6 +82,7 @@ void fill_report(Context& context, Config& config) {
   }
   fill_monitor(context, "csv_monitor", config.csv_monitor);
   fill_monitor(context, "tensorboard", config.tensorboard);
+  warn_of_services(context);
   fill_comms_logger(context, config.comms_logger);
   fill_flops_profiler(context, config.flops_profiler);
 }

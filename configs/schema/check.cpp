@@ -165,6 +165,8 @@ class Checker {
     const std::optional<Json> typed = typed_value(value, key);
     if (!typed) {
       complain(path, "expected {}, found {}", type_name(key.type), describe(value));
+    } else if (key.type == KeyType::kSection && !key.inside.empty()) {
+      check_idle_section(value, path, key);
     } else if (key.type == KeyType::kSection) {
       out_.values[std::string(key.path)] = Json::object();
       check_section(value, path, std::string(key.path));
@@ -203,6 +205,22 @@ class Checker {
     if (on != nullptr || switches.empty()) {
       complain(path, "refused: {}; leave the section out{}", key.text,
                on == nullptr ? "" : fmt::format(" or set {} to {}", on->name, on->off));
+    }
+    check_names(value, path, "", inside);
+  }
+
+  // What switches it on is all that counts of it.
+  void check_idle_section(const Json& value, const std::string& path, const Key& key) {
+    std::vector<std::string_view> inside = split_values(key.inside, ' ');
+    for (const Switch& one : switches_of(key)) {
+      inside.push_back(one.name);
+      const auto found = value.find(one.name);
+      if (found == value.end() || found->is_null() || *found == "auto") continue;
+      if (found->is_boolean()) {
+        out_.values[join(key.path, one.name)] = *found;
+      } else {
+        complain(join(path, one.name), "expected true or false, found {}", describe(*found));
+      }
     }
     check_names(value, path, "", inside);
   }

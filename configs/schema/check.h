@@ -31,7 +31,7 @@ struct CheckedKeys {
   // False: there is no file.
   bool from_file = true;
   std::map<std::string, nlohmann::ordered_json> values = {};
-  // All keys of the file in its order, but for those within a section that is refused.
+  // All keys of the file in its order, but for those within a section that is refused or idle.
   std::vector<GivenKey> given = {};
   // Keys that stand in the file with a complaint: their value is unknown.
   std::set<std::string> bad = {};

@@ -26,13 +26,13 @@ struct Key {
   KeyState state = KeyState::kHonoured;
   std::string_view fallback;  // the default as JSON; a key whose default is null may be null
   // Numbers: a range, "> 0", ">= 0", "0..3", "[0, 1)". Other honoured and refused keys: JSON values
-  // separated by '|' that are accepted beside the default. Refused sections: the entries, with ','
-  // between them, that switch them off, "enabled = false".
+  // separated by '|' that are accepted beside the default. Refused and idle sections: the entries,
+  // with ',' between them, that switch them off, "enabled = false".
   std::string_view accepts;
   std::string_view automatic;  // what "auto" becomes; empty: "auto" is an error
   std::string_view text;       // meaning, or why it has no effect, or why it is refused
-  // Refused sections: what may stand inside while it is off, as paths relative to it, "a.*" meaning
-  // anything below a.
+  // Refused sections: what may stand inside while it is off, idle ones: at all, as paths relative
+  // to it, "a.*" meaning anything below a.
   std::string_view inside = {};
   bool any_case = false;  // honoured and idle strings: case of letters does not matter
 };
@@ -63,7 +63,8 @@ std::vector<std::string_view> names_in(std::string_view section);
 // numbers.
 bool in_range(double value, std::string_view range);
 
-// The entries that switch a refused section off, each with the JSON texts that do, '|' between.
+// The entries that switch a refused or idle section off, each with the JSON texts that do, '|'
+// between.
 struct Switch {
   std::string_view name, off;
 };

@@ -60,7 +60,8 @@ std::vector<Key> monitor_rows() {
   constexpr std::string_view kPath = "folder above job_name; empty: the working folder";
   constexpr std::string_view kJob = "folder of the files, in output_path";
   constexpr std::string_view kHosted =
-      "not supported: it sends to a service; use csv_monitor or tensorboard";
+      "no service is reached from here: where it is on, finetune writes what --report_to wandb "
+      "does, and a warning says so";
   return {
       section("tensorboard", "event files that TensorBoard reads"),
       honoured("tensorboard.enabled", kBool, "false", "", "switches it on"),
@@ -70,11 +71,11 @@ std::vector<Key> monitor_rows() {
       honoured("csv_monitor.enabled", kBool, "false", "", "switches it on"),
       honoured("csv_monitor.output_path", kString, "\"\"", "", kPath),
       honoured("csv_monitor.job_name", kString, "\"DeepSpeedJobName\"", "", kJob),
-      refused_section("wandb", kOff, "group team project", kHosted),
-      refused_section("comet", kOff,
-                      "samples_log_interval project workspace api_key experiment_name "
-                      "experiment_key online mode",
-                      kHosted),
+      idle_section("wandb", kOff, "group team project", kHosted),
+      idle_section("comet", kOff,
+                   "samples_log_interval project workspace api_key experiment_name "
+                   "experiment_key online mode",
+                   kHosted),
   };
 }
 

@@ -52,8 +52,9 @@ std::vector<Key> other_optimizer_rows() {
       refused("optimizer.params.maximize", "false", "a loss is made smaller"),
       refused("optimizer.params.fp32_optimizer_states", "true",
               "write bf16.bf16_optimizer_states; else moments are fp32"),
-      refused("optimizer.params.max_grad_norm", "null",
-              "gradients are clipped by the top-level key gradient_clipping"),
+      {"optimizer.params.max_grad_norm", kNumber, kHonoured, "null", ">= 0", "",
+       "taken as gradient_clipping, which it has to equal where both are given, with a warning; "
+       "DeepSpeed refuses it"},
       no_effect("optimizer.params.torch_adam", kBool, "false", kOne),
       no_effect("optimizer.params.foreach", kBool, "null", kOne),
       no_effect("optimizer.params.fused", kBool, "null", kOne),

@@ -169,8 +169,10 @@ std::vector<Key> parameter_offload_rows() {
                "missing"),
       honoured("zero_optimization.offload_param.buffer_count", kInteger, "5", ">= 0",
                "nvme: shards under way at a time; at least 2"),
-      honoured("zero_optimization.offload_param.buffer_size", kInteger, "100000000", ">= 0",
-               "nvme: elements of a buffer; at least those of the largest shard"),
+      {"zero_optimization.offload_param.buffer_size", kInteger, kHonoured, "null", ">= 0",
+       "the largest shard",
+       "nvme: elements of a buffer; at least those of the largest shard; null: as many as it has "
+       "(DeepSpeed: 100000000)"},
       honoured("zero_optimization.offload_param.max_in_cpu", kInteger, "1000000000", ">= 0",
                "nvme: each rank keeps this many elements in host memory, whole units in forward "
                "order"),

@@ -1,8 +1,11 @@
 #include "model/kernels/matrix_peak.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <ctime>
 
 #include "model/kernels/product.h"
 
@@ -11,7 +14,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kBudgetSeconds = 0.05;
+constexpr double kBudgetSeconds = 0.05;  // of a GPU's time, or of a processor's
+constexpr double kLongestSeconds = 0.5;  // where others take the processor away meanwhile
 constexpr int64_t kSmallest = 256;
 constexpr int64_t kLargest = 8192;
 
@@ -19,8 +23,39 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Seconds of one product a a, of several in a row so that a GPU does not wait for the host; reading
-// a value waits for them on any device.
+double seconds_of(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// Time that the threads of a product have computed, by the processor's clock: what others do on the
+// machine meanwhile is not in it.
+class ComputeTime {
+ public:
+  // A thread that waits for others of its product without spinning has computed less than they
+  // have: then their mean counts.
+  double seconds() const {
+    const double own = seconds_of(CLOCK_THREAD_CPUTIME_ID) - own_start_;
+    const int threads = at::get_num_threads();
+    if (threads == 1) return own;
+    return std::max(own, (seconds_of(CLOCK_PROCESS_CPUTIME_ID) - all_start_) / threads);
+  }
+
+ private:
+  double own_start_ = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+  double all_start_ = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+};
+
+// Seconds of one product a a on the CPU.
+double time_product(const torch::Tensor& a) {
+  const ComputeTime time;
+  matrix_product(a, a);
+  return time.seconds();
+}
+
+// The same on a GPU, of several in a row so that it does not wait for the host, which reading a
+// value does for all of them.
 double time_products(const torch::Tensor& a, int count) {
   const Clock::time_point start = Clock::now();
   torch::Tensor last;
@@ -44,29 +79,33 @@ double measure_gpu_peak(torch::ScalarType dtype, torch::Device device) {
   return best;
 }
 
+double measure_cpu_peak(torch::ScalarType dtype) {
+  const Clock::time_point start = Clock::now();
+  const ComputeTime spent;
+  double best = 0;
+  for (int64_t size = kSmallest; size <= kLargest; size *= 2) {
+    const torch::Tensor values = torch::rand({size}, torch::dtype(dtype));
+    const torch::Tensor a = at::outer(values, values);  // drawing size^2 numbers takes longer
+    const double work = 2.0 * static_cast<double>(size * size) * static_cast<double>(size);
+    time_product(a);  // maps memory, chooses a kernel
+    // Half of what is left goes to this size, the other half to larger ones.
+    const double until = (spent.seconds() + kBudgetSeconds) / 2;
+    double time = 0;
+    do {
+      time = time_product(a);
+      if (time > 0) best = std::max(best, work / time);
+    } while (spent.seconds() + time < until && seconds_since(start) < kLongestSeconds);
+    const double next = 2 * 8 * time;
+    if (spent.seconds() + next > kBudgetSeconds || seconds_since(start) > kLongestSeconds) break;
+  }
+  return best;
+}
+
 }  // namespace
 
 double measure_matrix_peak(torch::ScalarType dtype, torch::Device device) {
   const torch::NoGradGuard no_grad;
-  if (!device.is_cpu()) return measure_gpu_peak(dtype, device);
-  const Clock::time_point start = Clock::now();
-  double best = 0;
-  for (int64_t size = kSmallest; size <= kLargest; size *= 2) {
-    const torch::Tensor values = torch::rand({size}, torch::dtype(dtype).device(device));
-    const torch::Tensor a = at::outer(values, values);  // drawing size^2 numbers takes longer
-    const double work = 2.0 * static_cast<double>(size * size) * static_cast<double>(size);
-    const double set_up = time_products(a, 1);  // maps memory, chooses a kernel
-    // Half of what is left goes to this size, the other half to larger ones.
-    const double until = (seconds_since(start) + kBudgetSeconds) / 2;
-    double time = 0;
-    do {
-      time = time_products(a, 1);
-      best = std::max(best, work / time);
-    } while (seconds_since(start) + time < until);
-    const double next = 8 * (set_up + time);
-    if (seconds_since(start) + next > kBudgetSeconds) break;
-  }
-  return best;
+  return device.is_cpu() ? measure_cpu_peak(dtype) : measure_gpu_peak(dtype, device);
 }
 
 }  // namespace zeroth::model

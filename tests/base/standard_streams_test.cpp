@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <pty.h>
 #include <sys/resource.h>
 
 #include <chrono>
@@ -9,6 +10,7 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 #include "tests/support/child_process.h"
 #include "tests/support/temp_folder.h"
 
@@ -92,6 +94,24 @@ TEST_CASE("last words do not wait for a reader that is asleep") {
           say_last_words(std::string(3000, 'x'));
           return 0;
         }).err == std::string(3000, 'x'));
+}
+
+TEST_CASE("term_dumb: only a terminal that knows control codes has columns to redraw") {
+  int terminal = -1, far_end = -1;
+  winsize size{.ws_row = 20, .ws_col = 60, .ws_xpixel = 0, .ws_ypixel = 0};
+  REQUIRE(::openpty(&terminal, &far_end, nullptr, nullptr, &size) == 0);
+  for (const char* term : {"xterm", "xterm-256color", "linux", "dumb-emacs-ansi"}) {
+    CAPTURE(term);
+    CHECK(terminal_columns(far_end, term) == 60);
+  }
+  for (const char* term : {static_cast<const char*>(nullptr), "", "dumb", "unknown"}) {
+    CAPTURE(term);
+    CHECK_FALSE(terminal_columns(far_end, term));
+  }
+  ::close(far_end);
+  ::close(terminal);
+  const FileDescriptor file(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  CHECK_FALSE(terminal_columns(file.get(), "xterm"));
 }
 
 }  // namespace zeroth

@@ -42,6 +42,7 @@ class Environment {
                                "OMP_NUM_THREADS",
                                "TORCHELASTIC_USE_AGENT_STORE",
                                "TORCHELASTIC_RESTART_COUNT",
+                               "TERM",
                                "ZEROTH_TTY",
                                "ZEROTH_COLUMNS",
                                "ZEROTH_LAUNCH_TIME",

@@ -68,6 +68,14 @@ TEST_CASE("a section that is off but holds a name that does not exist is refused
   CHECK(line_of(found.given, "wandb").starts_with("refused"));
 }
 
+TEST_CASE("wandb_key: a service that is on has no effect of its own, and its secret stays hidden") {
+  const Inspection found =
+      inspect_text(R"({"comet": {"enabled": true, "api_key": "hidden", "project": "x"}})");
+  CHECK(line_of(found.given, "comet").starts_with("no effect {\"enabled\":true} no service is"));
+  CHECK(found.complaints.empty());
+  CHECK(found.notes.size() == 1);
+}
+
 TEST_CASE("the old form of offload is honoured, and refused, under its own name") {
   const Inspection found = inspect_text(nested("zero_optimization.cpu_offload", "true"));
   CHECK(line_of(found.given, "zero_optimization.cpu_offload").starts_with("honoured true"));

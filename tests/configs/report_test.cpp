@@ -65,6 +65,29 @@ TEST_CASE("the keys of printing, monitors and profilers are read") {
   CHECK(config.flops_profiler.recompute_fwd_factor == 1.0);
 }
 
+TEST_CASE("wandb_key: a service is no error, whatever its section says, and none is reached") {
+  for (const char* service : {"wandb", "comet"}) {
+    const std::string name = service;
+    CAPTURE(name);
+    const Resolved on =
+        resolve_text(fmt::format(R"({{"{}": {{"enabled": true, "project": "p"}}}})", name));
+    CHECK(on.services == std::vector<std::string>{name});
+    CHECK(has_warning(on, name + ": no service is reached from here"));
+    for (const char* off : {"{}", R"({"project": "p"})", R"({"enabled": "auto"})", "null",
+                            R"({"enabled": false, "project": "p"})"}) {
+      const Resolved idle = resolve_text(fmt::format(R"({{"{}": {}}})", name, off));
+      CHECK(idle.services.empty());
+      CHECK(idle.notes.empty());
+    }
+    CHECK(error_of(fmt::format(R"({{"{}": {{"enabled": 1}}}})", name)) ==
+          "test.json: " + name + ".enabled: expected true or false, found the number 1");
+    CHECK(error_of(fmt::format(R"({{"{}": {{"enabled": true, "projekt": 1}}}})", name)) ==
+          "test.json: " + name + ".projekt: unknown key; did you mean project?");
+    CHECK(error_of(fmt::format(R"({{"{}": true}})", name)).find(name + ": expected") !=
+          std::string::npos);
+  }
+}
+
 TEST_CASE("levels and lists that do not exist are refused") {
   CHECK(error_of(R"({"log_level": "loud"})").find("log_level: expected \"debug\"") !=
         std::string::npos);

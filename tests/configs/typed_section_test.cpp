@@ -3,7 +3,7 @@
 namespace zeroth::configs {
 
 TEST_CASE("of a section with an unknown type nothing else is said") {
-  CHECK(error_of(R"({"optimizer": {"type": "Adma", "params": {"lr": -1, "max_grad_norm": 1}}})") ==
+  CHECK(error_of(R"({"optimizer": {"type": "Adma", "params": {"lr": -1, "max_grad_norm": -1}}})") ==
         "test.json: optimizer.type: unknown type \"Adma\"; did you mean Adam?");
   CHECK(error_of(R"({"scheduler": {"type": "Cyclic", "params": {"warmup_type": "none"}}})")
             .starts_with("test.json: scheduler.type: unknown type \"Cyclic\"; one of WarmupLR, "));

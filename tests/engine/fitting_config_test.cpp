@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "configs/resolve.h"
+
 namespace zeroth::engine {
 namespace {
 
@@ -90,22 +92,34 @@ TEST_CASE("a change that does not work with the model hides none behind it") {
   Config config;
   config.zero.stage = 3;
   config.zero.offload_param.device = RestingPlace::kNvme;
-  // Lacks the sum of what is not done; a buffer has to hold 2e8 elements once all goes to the file.
+  // Lacks the sum of what is not done; where all goes to the file nothing else may be small.
   const auto lacks = [](const Config& c) -> int64_t {
     const OffloadParamConfig& param = c.zero.offload_param;
-    if (param.max_in_cpu_elements == 0 && param.buffer_size_elements < 200'000'000) {
+    if (param.max_in_cpu_elements == 0 && c.zero.sub_group_size_elements < 200'000'000) {
       return kDoesNotWork;
     }
     return (param.max_in_cpu_elements > 0) + (param.buffer_count > 2);
   };
-  CHECK(fit_memory(config, {}, lacks).changes ==
-        std::vector<std::string>{
-            "zero_optimization.offload_param {\"max_in_cpu\": 0, \"buffer_size\": 1e10}",
-            "zero_optimization.offload_param.buffer_count 2"});
-  config.zero.offload_param.buffer_size_elements = 300'000'000;
+  config.zero.offload_param.buffer_size_elements = configs::kBufferSizeAsNeeded;
   CHECK(fit_memory(config, {}, lacks).changes ==
         std::vector<std::string>{"zero_optimization.offload_param {\"max_in_cpu\": 0}",
                                  "zero_optimization.offload_param.buffer_count 2"});
+}
+
+TEST_CASE("more in the file needs other buffers: a given size is left out") {
+  Config config;
+  config.zero.stage = 3;
+  config.zero.offload_param.device = RestingPlace::kNvme;
+  config.zero.offload_param.buffer_size_elements = 1000;
+  const auto lacks = [](const Config& c) -> int64_t {
+    const OffloadParamConfig& param = c.zero.offload_param;
+    if (param.max_in_cpu_elements > 0) return 1;
+    return param.buffer_size_elements == 1000 ? kDoesNotWork : 0;
+  };
+  const FittingConfig found = fit_memory(config, {}, lacks);
+  CHECK(found.changes == std::vector<std::string>{"zero_optimization.offload_param "
+                                                  "{\"max_in_cpu\": 0} without buffer_size"});
+  CHECK(found.config.zero.offload_param.buffer_size_elements == configs::kBufferSizeAsNeeded);
 }
 
 TEST_CASE("what would make things worse is left out, and what helps stays") {

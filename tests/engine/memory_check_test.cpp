@@ -95,6 +95,26 @@ TEST_CASE("files that are held in memory count as host memory") {
   CHECK(memory_need(run).host == 7 * kMib);
 }
 
+TEST_CASE("LibTorch's own counts for each rank, its code once, and not what is there already") {
+  const FakeSystem system;
+  system.write("proc/meminfo", "MemAvailable: 1048576 kB\n");
+  const model::Blocks blocks = testing::make_chain({.hidden = 4});
+  const auto run_on = [&](int here) {
+    return run_memory(blocks, {}, {.shape = comm::GridShape::data(4)}, here, system.root());
+  };
+  CHECK(run_on(1).memory.runtime.device == 260 * kMib);
+  CHECK(run_on(4).memory.runtime.device == 140 * kMib);
+  CHECK(memory_need(run_on(4)).host > 560 * kMib);
+  CHECK(memory_need(run_on(4)).host < 570 * kMib);
+  CHECK(memory_lines(run_on(4))[0].ends_with(", LibTorch 140 MiB"));
+  const int64_t before = run_on(2).free.host->bytes;
+  system.write("proc/self/status", "RssAnon:\t   61440 kB\n");
+  CHECK(run_on(2).free.host->bytes > before + 2 * 59 * kMib);
+  CHECK(run_on(2).free.host->bytes <= before + 2 * 60 * kMib);
+  system.write("proc/self/status", "RssAnon:\t 9999999 kB\n");
+  CHECK(run_on(2).free.host->bytes == before + 2 * 100 * kMib);
+}
+
 TEST_CASE("values that blocks hold count while weights are loaded, and are left to training") {
   const FakeSystem system;
   const model::Blocks blocks = testing::make_chain({.hidden = 40, .tied = true});
@@ -111,11 +131,13 @@ TEST_CASE("values that blocks hold count while weights are loaded, and are left 
   };
   configs::Config config;  // AdamW at stage 0: far more than what is held
   const zero::MemoryPlan training = plan_memory(zero::plan_units(blocks, 2), config, {});
-  const int64_t enough = (2 * (training.peak().device - held) + 1023) / 1024;
+  constexpr int64_t kCode = 160 * kMib;
+  const int64_t each = training.peak().device - held + 100 * kMib;
+  const int64_t enough = (2 * each + kCode + 1023) / 1024;
   CHECK_NOTHROW(require_memory(run_beside(config, enough)));
   CHECK_THROWS_AS(require_memory(run_beside(config, enough - 1)), Error);
   // With the other rank on another machine.
-  CHECK_NOTHROW(require_memory(run_beside(config, (enough + 1) / 2, /*here=*/1)));
+  CHECK_NOTHROW(require_memory(run_beside(config, (each + kCode + 1023) / 1024, /*here=*/1)));
   CHECK(run_beside(config, enough).memory.held == zero::PlaceBytes{.device = held});
 }
 

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include "configs/resolve.h"
+
 namespace zeroth::engine {
 namespace {
 
@@ -27,6 +29,34 @@ TEST_CASE("remedies fit the configuration, the cheapest first") {
         "--micro-batch 3 with --accumulation 12 in place of 9 and 4: the same global batch");
   CHECK(any_has(remedies, "--gradient-checkpointing"));
   CHECK(any_has(remedies, "zero_optimization.stage 2 in place of 0"));
+}
+
+TEST_CASE("a remedy that is a key comes with the section to paste") {
+  Config config;
+  config.recompute.every_nth_block = 1;
+  config.precision = Precision::kBf16;
+  config.zero.reduce_bucket_elements = 4096;
+  config.zero.offload_param.buffer_size_elements = configs::kBufferSizeAsNeeded;
+  const MemoryFacts facts{.world_size = 2};
+  CHECK(any_has(memory_remedies(config, facts),
+                "\n    in ds_config.json: \"zero_optimization\": {\"stage\": 2, "
+                "\"reduce_bucket_size\": 4096}"));
+  config.zero.stage = 3;
+  const auto remedies = memory_remedies(config, facts);
+  CHECK(any_has(remedies,
+                "\n    in ds_config.json: \"zero_optimization\": {\"stage\": 3, "
+                "\"reduce_bucket_size\": 4096, \"offload_optimizer\": {\"device\": \"nvme\", "
+                "\"nvme_path\": \"/local_nvme\"}}"));
+  CHECK(any_has(remedies,
+                "\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/local_nvme\", "
+                "\"max_in_cpu\": 0}}"));
+  Config files = config;
+  files.zero.offload_optimizer = {.device = RestingPlace::kNvme, .nvme_path = "/mine"};
+  Config more = files;
+  more.zero.offload_param.device = RestingPlace::kNvme;
+  CHECK(json_to_paste(files, more).find("{\"device\": \"nvme\", \"nvme_path\": \"/mine\"}}") !=
+        std::string::npos);
+  CHECK(json_to_paste(config, config).empty());
 }
 
 TEST_CASE("what is done already is not offered, and there are always three") {

@@ -18,12 +18,16 @@
 namespace zeroth::launcher {
 namespace {
 
-// What zeroth shows on a terminal of 60 columns.
-std::string show_on_terminal(const std::vector<std::string>& arguments) {
+// What zeroth shows on a terminal of 60 columns; `term` is the value of TERM, null: it is not set.
+std::string show_on_terminal(const std::vector<std::string>& arguments,
+                             const char* term = "xterm") {
   int terminal = -1, far_end = -1;
   winsize size{.ws_row = 20, .ws_col = 60, .ws_xpixel = 0, .ws_ypixel = 0};
   REQUIRE(::openpty(&terminal, &far_end, nullptr, nullptr, &size) == 0);
-  Launched job(arguments, {}, far_end);
+  std::vector<std::string> words = {"env", "-u", "TERM", ZEROTH_BIN_DIR "/zeroth"};
+  if (term != nullptr) words.insert(words.begin() + 3, fmt::format("TERM={}", term));
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  Launched job(Launched::Program{words}, {}, far_end);
   ::close(far_end);
   CHECK(job.wait().status == 0);
   std::string shown;
@@ -104,6 +108,15 @@ TEST_CASE("on a terminal rank 0 redraws its progress line, and other lines repla
         clear + "1%\r" + clear + "2%\r" + clear + "done\r\n" + clear + "3%\r\r\n");
   CHECK(show_on_terminal({rank_program(), "env", "ZEROTH_TTY", "ZEROTH_COLUMNS"}) ==
         "ZEROTH_TTY=1\r\nZEROTH_COLUMNS=60\r\n");
+}
+
+TEST_CASE("term_dumb: a terminal without control codes gets plain lines, as a file does") {
+  for (const char* term : {static_cast<const char*>(nullptr), "", "dumb", "unknown"}) {
+    CAPTURE(term);
+    CHECK(show_on_terminal({rank_program(), "text", "1%\\n2%\\n"}, term) == "1%\r\n2%\r\n");
+    CHECK(show_on_terminal({rank_program(), "env", "ZEROTH_TTY", "ZEROTH_COLUMNS"}, term) ==
+          "ZEROTH_TTY unset\r\nZEROTH_COLUMNS unset\r\n");
+  }
 }
 
 TEST_CASE("a reader that sleeps stops neither signals nor the death of ranks") {

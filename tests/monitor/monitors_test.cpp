@@ -25,27 +25,74 @@ Monitors::Warn collect(std::vector<std::string>& warnings) {
   return [&warnings](const std::string& text) { warnings.push_back(text); };
 }
 
+// The same points under DeepSpeed's names and under Trainer's.
+Events both(const std::vector<Event>& deepspeed) {
+  Events events{.deepspeed = deepspeed, .trainer = {}};
+  for (const Event& event : deepspeed) {
+    events.trainer.push_back({"train/loss", event.value, event.x / 8});
+  }
+  return events;
+}
+
+// The bytes of the only event file in a folder.
+std::string event_bytes(const fs::path& folder) {
+  std::string bytes;
+  for (const auto& entry : fs::directory_iterator(folder)) bytes += read_text(entry.path());
+  return bytes;
+}
+
+bool holds(const std::string& bytes, std::string_view tag) {
+  return bytes.find(tag) != std::string::npos;
+}
+
 }  // namespace
+
+TEST_CASE("event files of the section and of --report_to stand side by side, each with its names") {
+  const TempFolder folder;
+  configs::Config config;
+  config.tensorboard = {.enabled = true, .output_path = folder.path().string(), .job_name = "ds"};
+  std::vector<std::string> warnings;
+  Monitors monitors(config, {.folder = folder / "hf", .origin = "--report_to tensorboard"},
+                    collect(warnings));
+  CHECK(monitors.lines().size() == 2);
+  monitors.go_on_from(1, 8);
+  monitors.write(both({{"Train/Samples/lr", 0.5, 16}}));
+  const std::string deepspeed = event_bytes(folder / "ds"), trainer = event_bytes(folder / "hf");
+  CHECK(holds(deepspeed, "Train/Samples/lr"));
+  CHECK_FALSE(holds(deepspeed, "train/loss"));
+  CHECK(holds(trainer, "train/loss"));
+  CHECK_FALSE(holds(trainer, "Train/Samples"));
+  // Each goes on behind its own point.
+  const auto step_of_start = [](const std::string& bytes) {
+    return bytes[version_record(0).size() + 12 + 9 + 1];
+  };
+  CHECK(step_of_start(deepspeed) == 9);
+  CHECK(step_of_start(trainer) == 2);
+  CHECK(warnings.empty());
+  CHECK(message_of<Error>([&] {
+          Monitors({}, {.folder = "/proc/x", .origin = "--report_to tensorboard"}, {});
+        }).starts_with("--report_to tensorboard: nothing can be written to /proc/x: "));
+}
 
 TEST_CASE("those that are on write into output_path/job_name, which is made for them") {
   const TempFolder folder;
   configs::Config config = with_csv(folder.path() / "a/b");
   config.tensorboard = {.enabled = true, .output_path = folder.path().string(), .job_name = "tb"};
   std::vector<std::string> warnings;
-  Monitors monitors(config, collect(warnings));
+  Monitors monitors(config, {}, collect(warnings));
   CHECK(monitors.lines() ==
         std::vector<std::string>{"csv_monitor in " + (folder.path() / "a/b/job").string(),
                                  "tensorboard in " + (folder.path() / "tb").string()});
-  monitors.write(fixture_events());
+  monitors.write(both(fixture_events()));
   CHECK(fs::exists(folder.path() / "a/b/job/Train_Samples_lr.csv"));
   CHECK_FALSE(fs::is_empty(folder.path() / "tb"));
   CHECK(warnings.empty());
 }
 
 TEST_CASE("off by default: no folder is made") {
-  Monitors monitors(configs::Config{}, {});
+  Monitors monitors(configs::Config{}, {}, {});
   CHECK_FALSE(monitors.any());
-  monitors.write(fixture_events());
+  monitors.write(both(fixture_events()));
   CHECK_FALSE(fs::exists("DeepSpeedJobName"));
 }
 
@@ -54,13 +101,13 @@ TEST_CASE("a place where nothing can be written is an error with key and path") 
   write_text(folder.path() / "file", "");
   configs::Config config = with_csv(folder.path() / "file");
   const std::string path = (folder.path() / "file").string();
-  CHECK(message_of<Error>([&] { Monitors(config, {}); }) == "csv_monitor.output_path \"" + path +
-                                                                "\": nothing can be written to " +
-                                                                path + "/job: Not a directory");
+  CHECK(message_of<Error>([&] { Monitors(config, {}, {}); }) ==
+        "csv_monitor.output_path \"" + path + "\": nothing can be written to " + path +
+            "/job: Not a directory");
   config.tensorboard = std::exchange(config.csv_monitor, {});
   config.tensorboard.output_path = "/proc";
   CHECK(message_of<Error>([&] {
-          Monitors(config, {});
+          Monitors(config, {}, {});
         }).starts_with("tensorboard.output_path \"/proc\": nothing can be written to /proc/job: "));
 }
 
@@ -69,9 +116,9 @@ TEST_CASE("a disk that is full is one warning, and the other monitors go on") {
   configs::Config config = with_csv(folder.path());
   config.tensorboard = {.enabled = true, .output_path = folder.path().string(), .job_name = "tb"};
   std::vector<std::string> warnings;
-  Monitors monitors(config, collect(warnings));
+  Monitors monitors(config, {}, collect(warnings));
   fs::create_symlink("/dev/full", folder.path() / "job/Train_Samples_lr.csv");
-  for (int step = 1; step <= 3; ++step) monitors.write(fixture_events());
+  for (int step = 1; step <= 3; ++step) monitors.write(both(fixture_events()));
   REQUIRE(warnings.size() == 1);
   CHECK(warnings[0] == "csv_monitor: " + (folder.path() / "job/Train_Samples_lr.csv").string() +
                            ": write failed: No space left on device; it is off from here on, "
@@ -83,9 +130,9 @@ TEST_CASE("a file beyond ulimit -f is a warning that names the limit") {
   const TempFolder folder;
   const ChildResult result = in_child([&folder] {
     std::vector<std::string> warnings;
-    Monitors monitors(with_csv(folder.path()), collect(warnings));
+    Monitors monitors(with_csv(folder.path()), {}, collect(warnings));
     limit_file_size(10);
-    for (int step = 1; step <= 3; ++step) monitors.write(fixture_events());
+    for (int step = 1; step <= 3; ++step) monitors.write(both(fixture_events()));
     const std::string expected =
         ".csv: write failed: File too large (ulimit -f: 10 bytes); it is off from here on, "
         "training goes on";
@@ -99,9 +146,9 @@ TEST_CASE("a monitor that cannot go on says so and is off, and the others go on"
   configs::Config config = with_csv(folder.path());
   config.tensorboard = {.enabled = true, .output_path = folder.path().string(), .job_name = "tb"};
   std::vector<std::string> warnings;
-  Monitors monitors(config, collect(warnings));
+  Monitors monitors(config, {}, collect(warnings));
   fs::remove_all(folder / "job");
-  monitors.go_on_from(16);
+  monitors.go_on_from(2, 16);
   REQUIRE(warnings.size() == 1);
   CHECK(warnings[0] == "csv_monitor: " + (folder / "job").string() +
                            ": No such file or directory; it is off from here on, training goes on");
@@ -117,8 +164,8 @@ TEST_CASE("a run that goes on writes where it did, and what was made for the new
     return config;
   };
   std::vector<std::string> warnings;
-  Monitors(config_in("old"), collect(warnings)).write(fixture_events());
-  Monitors monitors(config_in("new"), collect(warnings));
+  Monitors(config_in("old"), {}, collect(warnings)).write(both(fixture_events()));
+  Monitors monitors(config_in("new"), {}, collect(warnings));
   REQUIRE(fs::exists(folder / "new"));
   monitors.go_on_in(folder / "old", folder / "new");
   CHECK_FALSE(fs::exists(folder / "new"));
@@ -131,7 +178,7 @@ TEST_CASE("a run that goes on writes where it did, and what was made for the new
   };
   CHECK(events() == 2);
   monitors.go_on_in(folder / "elsewhere", folder / "no monitor's");
-  monitors.write({{"Train/Samples/lr", 0.5, 4'000'000'000}});
+  monitors.write(both({{"Train/Samples/lr", 0.5, 4'000'000'000}}));
   CHECK(read_text(folder / "old/Train_Samples_lr.csv").ends_with("4000000000,0.5\r\n"));
   CHECK(warnings.empty());
 }

@@ -8,57 +8,96 @@
 namespace zeroth::trainer {
 namespace {
 
-configs::Config config_of(const std::string& line, const configs::Config& config = {}) {
-  configs::Resolved resolved{.config = config, .origins = {}, .notes = {}};
-  switch_monitors_on(parse(line), resolved);
-  CHECK((resolved.origins["tensorboard.enabled"] == "--report_to") ==
-        (resolved.config.tensorboard.enabled && !config.tensorboard.enabled));
-  return resolved.config;
+struct Asked {
+  AskedMonitors monitors;
+  configs::Resolved resolved;
+  std::vector<std::string> warnings;
+};
+
+Asked ask(const std::string& line, const std::string& file = "{}", bool resumes = false) {
+  Asked asked;
+  const Flags flags = parse(line);
+  asked.resolved = configs::resolve(configs::parse_text(file, "ds.json"), {}, {});
+  asked.monitors = ask_monitors(flags, resumes, asked.resolved);
+  asked.warnings = lines_of(asked.resolved.notes, configs::Note::Kind::kWarning);
+  return asked;
 }
 
 }  // namespace
 
 TEST_CASE("--report_to tensorboard writes into a folder of the run in the output") {
-  const auto config = config_of("--output out --report_to tensorboard");
-  CHECK(config.tensorboard.enabled);
-  CHECK(config.tensorboard.output_path == "out/runs");
-  CHECK(has(config.tensorboard.job_name, "_"));
-  CHECK_FALSE(config.csv_monitor.enabled);
+  const Asked asked = ask("--output out --report_to tensorboard");
+  const std::string folder = asked.monitors.tensorboard.folder.string();
+  CHECK(folder == "out/runs/" + asked.monitors.run_name);
+  CHECK(has(asked.monitors.run_name, "_"));
+  CHECK_FALSE(asked.resolved.config.csv_monitor.enabled);
+  CHECK_FALSE(asked.resolved.config.tensorboard.enabled);
+  CHECK(asked.warnings.empty());
 }
 
 TEST_CASE("--logging_dir is the folder itself, for every monitor that is asked for") {
-  const auto config = config_of("--report_to all --logging_dir logs/a");
-  for (const auto& monitor : {config.tensorboard, config.csv_monitor}) {
-    CHECK(monitor.enabled);
-    CHECK(monitor.output_path == "logs/a");
-    CHECK(monitor.job_name.empty());
+  const Asked asked = ask("--report_to all --logging_dir logs/a");
+  CHECK(asked.monitors.tensorboard.folder == "logs/a");
+  CHECK(asked.monitors.run_name.empty());
+  CHECK(asked.resolved.config.csv_monitor.enabled);
+  CHECK(asked.resolved.config.csv_monitor.output_path == "logs/a");
+  CHECK(asked.resolved.config.csv_monitor.job_name.empty());
+}
+
+TEST_CASE("what the configuration has on stays where it is, beside what --report_to asks for") {
+  const std::string file =
+      R"({"tensorboard": {"enabled": true, "output_path": "mine", "job_name": "job"},
+          "csv_monitor": {"enabled": true, "output_path": "rows"}})";
+  const Asked both = ask("--output out --report_to all", file);
+  CHECK(both.resolved.config.tensorboard.output_path == "mine");
+  CHECK(both.resolved.config.csv_monitor.output_path == "rows");
+  CHECK(has(both.monitors.tensorboard.folder.string(), "out/runs/"));
+  const Asked none = ask("--output out --report_to none", file);
+  CHECK(none.resolved.config.tensorboard.enabled);
+  CHECK(none.monitors.tensorboard.folder.empty());
+}
+
+TEST_CASE("wandb_key: a service becomes files with a warning, by either spelling of the wish") {
+  const std::string reached =
+      "no service is reached from here; the curves go to files for TensorBoard and to CSV files, "
+      "in logs. They are imported by `wandb sync --sync-tensorboard logs`";
+  const std::string key = R"({"wandb": {"enabled": true, "project": "p", "team": "t"}})";
+  const Asked by_flag = ask("--report_to wandb --logging_dir logs");
+  const Asked by_key = ask("--logging_dir logs", key);
+  const Asked by_both = ask("--report_to wandb --logging_dir logs", key);
+  CHECK(by_flag.warnings == std::vector<std::string>{"--report_to wandb: " + reached});
+  CHECK(by_key.warnings == std::vector<std::string>{"wandb: " + reached});
+  CHECK(by_both.warnings == by_flag.warnings);
+  for (const Asked* asked : {&by_flag, &by_key, &by_both}) {
+    CHECK(asked->monitors.tensorboard.folder == "logs");
+    CHECK(asked->resolved.config.csv_monitor.output_path == "logs");
   }
+  const Asked off = ask("--output out", R"({"wandb": {"enabled": false, "project": "p"}})");
+  CHECK(off.monitors.tensorboard.folder.empty());
+  CHECK(off.warnings.empty());
 }
 
-TEST_CASE("a monitor of the configuration stays where it is, and none asks for none") {
-  configs::Config config;
-  config.tensorboard = {.enabled = true, .output_path = "mine", .job_name = "job"};
-  CHECK(config_of("--report_to tensorboard", config).tensorboard.output_path == "mine");
-  CHECK(config_of("--report_to none", config).tensorboard.enabled);
-  CHECK_FALSE(config_of("--report_to none").tensorboard.enabled);
+TEST_CASE("wandb_key: comet is another such key, and other services are named as --report_to has") {
+  const Asked comet = ask("--output out", R"({"comet": {"enabled": true, "api_key": "secret"}})");
+  CHECK(has(comet.monitors.tensorboard.folder.string(), "out/runs/"));
+  REQUIRE(comet.warnings.size() == 1);
+  CHECK(has(comet.warnings[0], "comet: no service is reached from here; "));
+  CHECK(has(comet.warnings[0], comet.monitors.tensorboard.folder.string()));
+  CHECK(has(comet.warnings[0], "the service's own import"));
+  CHECK_FALSE(has(comet.warnings[0], "secret"));
+  const Asked several = ask("--output out --report_to mlflow swanlab", "{}", /*resumes=*/true);
+  REQUIRE(several.warnings.size() == 1);
+  CHECK(has(several.warnings[0], "--report_to mlflow swanlab: no service is reached from here"));
+  CHECK(has(several.warnings[0], "in out/runs. "));
+  CHECK(
+      has(several.warnings[0], "`swanlab convert -t tensorboard --tb-log-dir out/runs` and the "));
 }
 
-TEST_CASE("the folder in runs/ has a name where --report_to made it") {
-  const auto name_of = [](const std::string& line, const configs::Config& config = {}) {
-    configs::Resolved resolved{.config = config, .origins = {}, .notes = {}};
-    switch_monitors_on(parse(line), resolved);
-    const std::string name = run_name(parse(line), resolved.config, resolved.origins);
-    CHECK((name.empty() || name == resolved.config.tensorboard.job_name ||
-           name == resolved.config.csv_monitor.job_name));
-    return name;
-  };
-  CHECK_FALSE(name_of("--output out --report_to tensorboard").empty());
-  CHECK_FALSE(name_of("--output out --report_to wandb").empty());
-  CHECK(name_of("--output out --report_to all --logging_dir logs").empty());
-  CHECK(name_of("--output out").empty());
-  configs::Config config;
-  config.tensorboard = {.enabled = true, .output_path = "mine", .job_name = "job"};
-  CHECK(name_of("--output out --report_to tensorboard", config).empty());
+TEST_CASE("a folder that nobody writes to is noted") {
+  const Asked asked = ask("--logging_dir logs");
+  CHECK(asked.monitors.tensorboard.folder.empty());
+  CHECK(has(lines_of(asked.resolved.notes).back(),
+            "--logging_dir: no effect without --report_to tensorboard"));
 }
 
 }  // namespace zeroth::trainer

@@ -29,6 +29,19 @@ TEST_CASE(
   CHECK(again.config.batch.accumulation_steps == 2);
 }
 
+TEST_CASE("a buffer size that the file leaves out is printed as what the model needs") {
+  RunPlan plan;
+  plan.config.zero.offload_param.buffer_size_elements = configs::kBufferSizeAsNeeded;
+  CHECK(has(config_text(plan), "\"buffer_size\": null"));
+  plan.outline.param_buffer_elements = 811776;
+  const std::string text = config_text(plan);
+  const size_t at = text.find("\"buffer_size\": 811776,");
+  REQUIRE(at != std::string::npos);
+  CHECK(has(text.substr(at, text.find('\n', at) - at), "// the model's largest shard"));
+  plan.config.zero.offload_param.buffer_size_elements = 900000;
+  CHECK(has(config_text(plan), "\"buffer_size\": 900000,"));
+}
+
 TEST_CASE("every printed value says where it comes from") {
   RunPlan plan;
   plan.flags.values.seed = 7;

@@ -94,6 +94,8 @@ TEST_CASE("a run that host memory cannot hold is refused with the smallest chang
   CHECK(has(refusal, ", gradients "));
   CHECK(has(refusal, ", optimizer states "));
   CHECK(has(refusal, "; this would fit:\n  zero_optimization.stage 2: "));
+  CHECK_MESSAGE(has(refusal, "\n    in ds_config.json: \"zero_optimization\": {\"stage\": 2"),
+                refusal);
 }
 
 TEST_CASE("a run that only files can make fit is told what goes there") {

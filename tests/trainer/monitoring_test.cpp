@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "tests/trainer/rows.h"
 
@@ -58,8 +59,26 @@ TEST_CASE("a step's events have DeepSpeed's tags, over samples") {
   CHECK(tags(events) == std::vector<std::string>{"Train/Samples/train_loss", "Train/Samples/lr",
                                                  "Train/Samples/grad_norm"});
   CHECK(events[0].value == 2.5);
-  CHECK(events[1].value == 5e-5);
-  for (const auto& event : events) CHECK(event.samples == 24);
+  CHECK(events[1].value == 4e-5);  // of the next step
+  for (const auto& event : events) CHECK(event.x == 24);
+}
+
+TEST_CASE("a row of log_history has the tags of Trainer's TensorBoardCallback, over steps") {
+  const auto events = trainer_events({{"epoch", 0.5},
+                                      {"grad_norm", nullptr},
+                                      {"learning_rate", 5e-5},
+                                      {"loss", 2.5},
+                                      {"step", 7}});
+  CHECK(tags(events) == std::vector<std::string>{"train/epoch", "train/grad_norm",
+                                                 "train/learning_rate", "train/loss"});
+  CHECK(std::isnan(events[1].value));
+  CHECK(events[3].value == 2.5);
+  for (const auto& event : events) CHECK(event.x == 7);
+  CHECK(tags(trainer_events({{"epoch", 1}, {"eval_loss", 2}, {"eval_runtime", 3}, {"step", 8}})) ==
+        std::vector<std::string>{"train/epoch", "eval/loss", "eval/runtime"});
+  CHECK(tags(trainer_events({{"step", 9}, {"train_loss", 2}, {"total_flos", 3}})) ==
+        std::vector<std::string>{"train/total_flos", "train/train_loss"});
+  CHECK(trainer_events({}).empty());
 }
 
 TEST_CASE("the loss scale belongs to fp16, times to wall_clock_breakdown and flops_profiler") {

@@ -63,13 +63,14 @@ TEST_CASE("short rows and untrained tokens count as what they are") {
   });
 }
 
-TEST_CASE("no share is above 1: a step that does more than was measured is the measure") {
+TEST_CASE("a step that does more than was measured shows that the measurement was wrong") {
   testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
     PeakShare share(small_spec(), 8);
     share.measure(configs::Precision::kFp32, *mesh);
     const engine::StepStats stats = stats_of(1 << 20, 1 << 20);
-    CHECK(share.of(stats, 1e-9) == 1);
-    CHECK(share.of(stats, 2e-9) == doctest::Approx(0.5));
+    CHECK(std::isfinite(share.of(stats, 1e9)));
+    CHECK(std::isnan(share.of(stats, 1e-9)));
+    CHECK(std::isnan(share.of(stats, 1e9)));
   });
 }
 

@@ -134,14 +134,24 @@ TEST_CASE("time left follows the recent steps, not the first one") {
   CHECK(screen.has("10s left"));
 }
 
-TEST_CASE("steps_per_print adds DeepSpeed's line") {
+TEST_CASE("steps_per_print adds DeepSpeed's line, with the rate and betas of the next step") {
+  using Kind = configs::OptimizerConfig::Kind;
   Screen screen;
-  Progress progress({.total_steps = 100, .steps_per_print = 2, .betas = {0.9, 0.95}},
-                    screen.output());
+  Progress progress({.total_steps = 100, .steps_per_print = 2}, screen.output());
   progress.step(sample_row(1));
   CHECK_FALSE(screen.has("skipped="));
   progress.step(sample_row(2));
-  CHECK(screen.has("step=2, skipped=0, lr=[5e-05], mom=[(0.9, 0.95)]\n"));
+  CHECK(screen.has("step=2, skipped=0, lr=[4e-05], mom=[(0.9, 0.95)]\n"));
+  StepRow last = sample_row(100);
+  last.stats.next_lr = 0;
+  progress.step(last);
+  CHECK(screen.has("step=100, skipped=0, lr=[0.0], mom=[(0.9, 0.95)]\n"));
+  Progress sgd({.total_steps = 100,
+                .steps_per_print = 1,
+                .optimizer = {.kind = Kind::kSgd, .momentum = 0.5}},
+               screen.output());
+  sgd.step(sample_row(3));
+  CHECK(screen.has("step=3, skipped=0, lr=[4e-05], mom=[0.5]\n"));
 }
 
 TEST_CASE("the breakdown of a step's time goes to plain lines, also on a terminal") {

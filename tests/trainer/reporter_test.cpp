@@ -138,6 +138,28 @@ TEST_CASE("log_level, dump_state, breakdowns and the profile are what the file a
   CHECK(quiet.out.empty());
 }
 
+TEST_CASE("warnings stand last, below an empty line, and the run begins behind them") {
+  const Workbench bench;
+  bench.write("ds.json", R"({"log": 1, "optimizer": {"type": "AdamW", "params":
+    {"max_grad_norm": 0.5}}, "flops_profiler": {"enabled": true, "profile_step": 100}})");
+  const auto result = bench.finetune(std::string(kTrain) + "--report_to mlflow --logging_dir tb");
+  REQUIRE_MESSAGE(result.code == 0, result.out << result.err);
+  const size_t apart = result.out.find("\n\nwarning    ");
+  REQUIRE_MESSAGE(apart != std::string::npos, result.out);
+  CHECK(result.out.find("warning") == apart + 2);
+  for (const char* title : {"model ", "data ", "loss ", "note ", "monitor "}) {
+    CAPTURE(title);
+    CHECK(has(result.out.substr(0, apart), fmt::format("\n{}", title)) ==
+          (std::string(title) != "model "));
+  }
+  const std::string rest = result.out.substr(apart + 2, result.out.find("step 1/6") - apart - 2);
+  for (const char* warning :
+       {"the trained model will not be kept", "max_grad_norm 0.5 is taken as", "log: ignored",
+        "--report_to mlflow: no service", "profile_step 100"}) {
+    CHECK_MESSAGE(has(rest, warning), warning);
+  }
+}
+
 TEST_CASE("a disk that --metrics fills costs the run a warning and nothing else") {
   const Workbench bench;
   const Disk disk(bench / "disk", "size=8k");

@@ -50,6 +50,25 @@ TEST_CASE("a run that saves checkpoints knows in its plan what makes it the same
   }
 }
 
+TEST_CASE("silent_no_output: a run that keeps nothing warns of that, and no other run does") {
+  const Workbench bench;
+  const std::string data = "--model @model --data @train.bin --seq-len 16 ";
+  const auto warned = [&](const std::string& more) {
+    const RunPlan made = plan(bench, data + more);
+    const auto warnings = lines_of(made.notes, configs::Note::Kind::kWarning);
+    return std::any_of(warnings.begin(), warnings.end(), [](const std::string& text) {
+      return has(text, "the trained model will not be kept: there is no --output. ");
+    });
+  };
+  CHECK(warned("--steps 2"));
+  CHECK(warned("--steps 2 --metrics m.jsonl --eval-data @train.bin --eval-every 1"));
+  CHECK(warned("--max_steps 2 --learning_rate 1e-3 --report_to tensorboard"));
+  CHECK_FALSE(warned("--steps 2 --output @out"));
+  CHECK_FALSE(warned("--max_steps 2 --output_dir @out"));
+  CHECK_FALSE(warned("--eval-only"));
+  CHECK_FALSE(warned("--print-config"));
+}
+
 TEST_CASE("epochs count in samples, to the nearest one") {
   CHECK(samples_of_epochs(1, 41) == 41);
   CHECK(samples_of_epochs(2, 41) == 82);

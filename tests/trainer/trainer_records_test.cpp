@@ -168,6 +168,41 @@ TEST_CASE("what would go to a service goes to files in the output") {
   CHECK(found("Train_Samples_train_loss.csv"));
 }
 
+TEST_CASE("--report_to tensorboard writes Trainer's tags over steps, beside the section's own") {
+  const Workbench bench;
+  bench.write("ds.json", R"({"tensorboard": {"enabled": true, "output_path": "ds"}})");
+  train(bench, "--max_steps 4 --logging_steps 2 --report_to tensorboard --deepspeed ds.json");
+  const auto bytes_in = [&](const char* folder) {
+    std::string bytes;
+    for (const auto& entry : fs::recursive_directory_iterator(bench / folder)) {
+      if (entry.is_regular_file()) bytes += read_text(entry.path());
+    }
+    return bytes;
+  };
+  const auto count = [](const std::string& bytes, std::string_view tag) {
+    int found = 0;
+    for (size_t at = 0; (at = bytes.find(tag, at)) != std::string::npos; ++at) ++found;
+    return found;
+  };
+  const std::string trainer = bytes_in("out/runs"), deepspeed = bytes_in("ds");
+  for (const char* tag : {"train/loss", "train/learning_rate", "train/grad_norm"}) {
+    CHECK(count(trainer, tag) == 2);
+  }
+  CHECK(count(trainer, "train/train_runtime") == 1);
+  CHECK(count(trainer, "Train/Samples") == 0);
+  CHECK(count(deepspeed, "Train/Samples/lr") == 4);
+  CHECK(count(deepspeed, "train/") == 0);
+}
+
+TEST_CASE("wandb_key: the key of the file ends as the flag does") {
+  const Workbench bench;
+  bench.write("ds.json", R"({"wandb": {"enabled": true, "project": "p"}})");
+  const std::string out = train(bench, "--max_steps 2 --deepspeed ds.json");
+  CHECK(has(out, "warning    wandb: no service is reached from here"));
+  CHECK(has(out, "`wandb sync --sync-tensorboard out/runs/"));
+  CHECK(fs::exists(bench / "out/runs"));
+}
+
 TEST_CASE("a JSON file of arguments is a command line, also behind the launcher") {
   const Workbench bench;
   bench.write("args.json", R"({"model_name_or_path": "model", "train_file": "train.bin",

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "configs/resolve.h"
 #include "offload/shard_store.h"
 
 namespace zeroth::zero {
@@ -204,6 +205,9 @@ TEST_CASE("a buffer that cannot hold the largest shard of parameters names the s
   configs::Config config = at(kDevice, kNvme);
   config.zero.offload_param.buffer_size_elements = 256;
   CHECK(plan_rest(four_units(), config, false).parameters.buffer_bytes == offload::kTileGrid);
+  config.zero.offload_param.buffer_size_elements = configs::kBufferSizeAsNeeded;
+  CHECK(plan_rest(four_units(), config, false).parameters.buffers > 0);
+  CHECK(plan_rest(four_units(), config, false).param_buffer_elements == 256);
   config.zero.offload_param.buffer_size_elements = 255;
   std::string message;
   try {

@@ -28,6 +28,7 @@ struct Cadences {
   Cadence log = {Cadence::At::kSteps, 500};  // into trainer_state.json
   bool evaluate_first = false;               // --eval_on_start: before the first step
   bool log_first = false;                    // --logging_first_step
+  bool log_given = false;                    // a flag says when
   std::optional<int64_t> kept;               // saved on the way; unset: all of them
   // Evaluations are compared: the lower loss is better, or the greater.
   bool tracks_best = false;

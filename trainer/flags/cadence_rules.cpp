@@ -62,6 +62,7 @@ class Rules {
                            .value_or(At::kSteps);
     cadences_.log.every = logging_steps();
     cadences_.log_first = raw_.logging_first_step;
+    cadences_.log_given = raw_.logging_steps || !raw_.logging_strategy.empty();
   }
 
   void settle_evaluate() {

@@ -1,6 +1,6 @@
 #include "trainer/flags/report_to.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -27,7 +27,6 @@ void settle_report_to(const std::vector<std::string>& names, const std::string& 
                       Flags& flags, std::vector<std::string>& complaints) {
   ReportTo& report = flags.report_to;
   report.folder = logging_dir;
-  std::vector<std::string> services;
   for (const std::string& name : names) {
     if (name == "none") continue;
     const bool service = is_service(name);
@@ -41,15 +40,7 @@ void settle_report_to(const std::vector<std::string>& names, const std::string& 
     }
     report.tensorboard = true;
     if (name != "tensorboard") report.csv = true;
-    if (service) services.push_back(name);
-  }
-  if (!services.empty()) {
-    warn(flags.notes, "--report_to",
-         "--report_to {}: no service is reached from here; the curves go to files for TensorBoard "
-         "and to CSV files",
-         fmt::join(services, " "));
-  } else if (!logging_dir.empty() && !report.tensorboard) {
-    note(flags.notes, "--logging_dir", "--logging_dir: no effect without --report_to tensorboard");
+    if (service) report.services.push_back(name);
   }
 }
 

@@ -11,11 +11,11 @@ struct Flags;
 struct ReportTo {
   bool tensorboard = false;
   bool csv = false;
-  std::string folder;  // where they write: --logging_dir; empty: runs/ in --output
+  std::vector<std::string> services;  // that are named: they become files
+  std::string folder;                 // where they write: --logging_dir; empty: runs/ in --output
 };
 
-// Fills flags.report_to. A service that is not reached from here becomes files, and a warning; a
-// name that nobody knows is appended to `complaints`.
+// Fills flags.report_to. A name that nobody knows is appended to `complaints`.
 void settle_report_to(const std::vector<std::string>& names, const std::string& logging_dir,
                       Flags& flags, std::vector<std::string>& complaints);
 

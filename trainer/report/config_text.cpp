@@ -41,6 +41,10 @@ std::string flags_without_key(const RunPlan& plan) {
     lines.add("--steps ", plan.samples.total_steps,
               origin(flags.steps.has_value(), "epochs of the data"));
   }
+  if (const std::string folder = plan.asked.tensorboard.folder.string(); !folder.empty()) {
+    lines.add("--logging_dir ", folder,
+              origin(!flags.report_to.folder.empty(), "a folder of this run, for --report_to"));
+  }
   const int64_t every = config.recompute.every_nth_block;
   if (every > 0) lines.add("--gradient-checkpointing=", every, origin(true));
   if (config.scheduler.kind == configs::SchedulerConfig::Kind::kHuggingFace) {
@@ -74,9 +78,19 @@ std::string flags_without_key(const RunPlan& plan) {
 
 }  // namespace
 
+RunConfig run_config(const RunPlan& plan) {
+  RunConfig run{plan.config, plan.origins};
+  int64_t& size = run.config.zero.offload_param.buffer_size_elements;
+  if (size != configs::kBufferSizeAsNeeded || plan.outline.param_buffer_elements == 0) return run;
+  size = plan.outline.param_buffer_elements;
+  run.origins["zero_optimization.offload_param.buffer_size"] = "the model's largest shard";
+  return run;
+}
+
 std::string config_text(const RunPlan& plan) {
+  const RunConfig run = run_config(plan);
   return fmt::format("// Flags without a key here:\n{}{}\n", flags_without_key(plan),
-                     configs::to_json(plan.config, plan.origins));
+                     configs::to_json(run.config, run.origins));
 }
 
 }  // namespace zeroth::trainer

@@ -7,6 +7,13 @@
 
 namespace zeroth::trainer {
 
+// The configuration of the run, with what only its model says: the size of file buffers.
+struct RunConfig {
+  configs::Config config;
+  configs::Origins origins;
+};
+RunConfig run_config(const RunPlan& plan);
+
 // The resolved configuration as a ds_config.json that loads again. What has no key there stands
 // before it as comments, spelled as flags. Ends with a line end.
 std::string config_text(const RunPlan& plan);

@@ -1,12 +1,15 @@
 #include "trainer/report/monitoring.h"
 
 #include <filesystem>
+#include <limits>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/json.h"
 #include "base/json_flat.h"
 #include "configs/resolve.h"
+#include "trainer/report/config_text.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -31,11 +34,12 @@ monitor::PageFacts page_facts(const RunPlan& plan, const SummaryLines& summary,
                            .environment = std::move(environment),
                            .rounds = {}};
   for (const SummaryLine& line : summary) facts.summary.emplace_back(line.title, line.text);
-  for (FlatValue& value : flat_values(own_json(configs::to_json(plan.config)))) {
-    const auto origin = plan.origins.find(value.path);
+  const RunConfig run = run_config(plan);
+  for (FlatValue& value : flat_values(own_json(configs::to_json(run.config)))) {
+    const auto origin = run.origins.find(value.path);
     facts.config.push_back({.key = value.path,
                             .value = std::move(value.text),
-                            .origin = origin == plan.origins.end() ? "" : origin->second});
+                            .origin = origin == run.origins.end() ? "" : origin->second});
   }
   return facts;
 }
@@ -86,7 +90,7 @@ std::vector<monitor::Event> step_events(const StepRow& row, const configs::Confi
     events.push_back({"Train/Samples/" + name, value, samples});
   };
   add("train_loss", stats.loss);
-  add("lr", stats.lr);
+  add("lr", stats.next_lr);
   add("grad_norm", stats.grad_norm);
   if (config.precision == configs::Precision::kFp16) add("loss_scale", stats.loss_scale);
   if (config.wall_clock_breakdown || config.flops_profiler.enabled) {
@@ -102,6 +106,21 @@ std::vector<monitor::Event> step_events(const StepRow& row, const configs::Confi
 
 std::vector<monitor::Event> eval_events(const EvalRow& row, int64_t samples) {
   return {{"Train/Samples/eval_loss", row.eval_loss, samples}};
+}
+
+std::vector<monitor::Event> trainer_events(const nlohmann::json& row) {
+  constexpr std::string_view kEval = "eval_";
+  std::vector<monitor::Event> events;
+  if (row.is_null()) return events;
+  const auto step = row.at("step").get<int64_t>();
+  for (const auto& [key, value] : row.items()) {
+    if (key == "step") continue;
+    const bool of_eval = key.starts_with(kEval);
+    const double number =
+        value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+    events.push_back({of_eval ? "eval/" + key.substr(kEval.size()) : "train/" + key, number, step});
+  }
+  return events;
 }
 
 }  // namespace zeroth::trainer

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,11 +35,16 @@ std::optional<FormerTry> former_try(const std::filesystem::path& path);
 monitor::PageStep page_step(const StepRow& row, const device::MemoryUse& memory);
 
 // Train/Samples/{train_loss, lr, grad_norm}; loss_scale with fp16; elapsed_time_ms_* with
-// wall_clock_breakdown or flops_profiler, as DeepSpeed. `samples`: trained so far over all ranks.
+// wall_clock_breakdown or flops_profiler, as DeepSpeed, whose lr is the rate of the next step.
+// `samples`: trained so far over all ranks.
 std::vector<monitor::Event> step_events(const StepRow& row, const configs::Config& config,
                                         int64_t samples);
 
 // Train/Samples/eval_loss.
 std::vector<monitor::Event> eval_events(const EvalRow& row, int64_t samples);
+
+// What transformers' TensorBoardCallback makes of a row of Trainer's log_history: train/loss,
+// train/learning_rate, eval/loss, ... over its step. None of a row that is null.
+std::vector<monitor::Event> trainer_events(const nlohmann::json& row);
 
 }  // namespace zeroth::trainer

@@ -44,10 +44,9 @@ double PeakShare::flops(const engine::StepStats& stats) const {
 }
 
 double PeakShare::of(const engine::StepStats& stats, double seconds) {
-  if (peak_ == 0) return std::numeric_limits<double>::quiet_NaN();
   const double rate = flops(stats) / seconds;
-  peak_ = std::max(peak_, rate);
-  return rate / peak_;
+  if (rate > peak_) peak_ = 0;
+  return peak_ == 0 ? std::numeric_limits<double>::quiet_NaN() : rate / peak_;
 }
 
 }  // namespace zeroth::trainer

@@ -15,16 +15,16 @@ class PeakShare {
   // `rows`: samples of a step.
   PeakShare(model::ModelSpec spec, int64_t rows);
 
-  // Matrix products in the working precision, of all ranks at once, at most 50 ms: by what
-  // multiplies in the model, too. Leaves the share unknown where a rank's memory does not suffice.
-  // Collective, blocks.
+  // Matrix products in the working precision, of all ranks at once, at most 50 ms of their time: by
+  // what multiplies in the model, too. Leaves the share unknown where a rank's memory does not
+  // suffice. Collective, blocks.
   void measure(configs::Precision precision, comm::Mesh& mesh);
 
   // What forward and backward of a step compute, over all ranks, as a part of what the ranks'
   // products do in that time. Counted is what runs: positions with their padding, attention to rows
   // of their mean length, and the head's products with trained tokens; recomputed work does not
-  // count. At most 1: a step that does more than was measured is the better measurement. A NaN
-  // before measure().
+  // count. A NaN before measure(), and from the first step on that does more than was measured: the
+  // measurement was wrong then.
   double of(const engine::StepStats& stats, double seconds);
 
  private:
@@ -32,7 +32,7 @@ class PeakShare {
 
   model::ModelSpec spec_;
   int64_t rows_;
-  double peak_ = 0;  // operations per second of all ranks; 0: not measured
+  double peak_ = 0;  // operations per second of all ranks; 0: not known
 };
 
 }  // namespace zeroth::trainer

@@ -11,6 +11,7 @@
 
 #include "base/printable.h"
 #include "base/units.h"
+#include "monitor/csv_monitor.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -18,10 +19,20 @@ namespace {
 constexpr int64_t kFirstLines = 10;    // steps that each get a plain line
 constexpr double kSecondsBetween = 2;  // of the plain lines after them
 
-// The line that DeepSpeed writes at steps_per_print.
-std::string deepspeed_text(const engine::StepStats& stats, const std::array<double, 2>& betas) {
-  return fmt::format("step={}, skipped={}, lr=[{}], mom=[({}, {})]", stats.step,
-                     stats.skipped_total, stats.lr, betas[0], betas[1]);
+std::string momentum_text(const engine::StepStats& stats,
+                          const configs::OptimizerConfig& optimizer) {
+  using Kind = configs::OptimizerConfig::Kind;
+  if (optimizer.kind == Kind::kSgd) return monitor::python_number(optimizer.momentum);
+  if (optimizer.kind == Kind::kAdagrad) return "0.0";
+  return fmt::format("({}, {})", stats.next_betas[0], stats.next_betas[1]);
+}
+
+// The line that DeepSpeed writes at steps_per_print, after its schedule has moved on: rate and
+// momentum are those of the next step.
+std::string deepspeed_text(const engine::StepStats& stats,
+                           const configs::OptimizerConfig& optimizer) {
+  return fmt::format("step={}, skipped={}, lr=[{}], mom=[{}]", stats.step, stats.skipped_total,
+                     monitor::python_number(stats.next_lr), momentum_text(stats, optimizer));
 }
 
 // A part of the progress line. Where they do not all fit, those of the highest rank go first.
@@ -142,7 +153,7 @@ void Progress::step(const StepRow& row) {
     for (const engine::MemoryPoint& point : row.stats.memory) line(memory_text(point));
   }
   if (options_.steps_per_print > 0 && row.stats.step % options_.steps_per_print == 0) {
-    line(deepspeed_text(row.stats, options_.betas));
+    line(deepspeed_text(row.stats, options_.optimizer));
   }
 }
 

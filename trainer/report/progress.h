@@ -2,7 +2,6 @@
 // at a sensible distance elsewhere.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -21,7 +20,7 @@ struct ProgressOptions {
   bool wall_clock_breakdown = false;  // plain lines, with the split of the step's time
   bool memory_breakdown = false;  // plain lines, and below them what memory a step's phases left
   configs::LogLevel level = configs::LogLevel::kInfo;  // what is less important is left out
-  std::array<double, 2> betas = {0.9, 0.999};          // for DeepSpeed's line
+  configs::OptimizerConfig optimizer = {};             // for DeepSpeed's line
 };
 
 class Progress {

@@ -31,13 +31,12 @@ constexpr const char* kMonitor = "monitor";  // title of a line of the summary
 
 ProgressOptions progress_options(const RunPlan& plan, const comm::RankEnv& env) {
   return {.total_steps = plan.samples.total_steps,
-          // The launcher knows where rank 0's output ends, else standard output itself.
-          .columns = env.terminal_columns ? env.terminal_columns : terminal_columns(STDOUT_FILENO),
+          .columns = env.terminal_columns,
           .steps_per_print = plan.config.steps_per_print,
           .wall_clock_breakdown = plan.config.wall_clock_breakdown,
           .memory_breakdown = plan.config.memory_breakdown,
           .level = plan.config.log_level,
-          .betas = plan.config.optimizer.betas};
+          .optimizer = plan.config.optimizer};
 }
 
 // Of an evaluation whose loss goes nowhere else.
@@ -66,15 +65,15 @@ Reporter::Reporter(const RunPlan& plan, const engine::RunMemory& memory, const c
                           })),
       progress_(progress_options(plan, env), [this](std::string_view text) { print(text); }),
       peak_share_(plan.spec, plan.config.batch.train_batch_size),
-      run_name_(run_name(plan.flags, plan.config, plan.origins)),
+      run_name_(plan.asked.run_name),
       record_(plan),
       rounds_(plan, writes_, run_name_) {
   if (writes_ && output_is_all(plan.flags) && standard_output_was_closed()) {
     throw Error("standard output is closed");
   }
   if (!writes_ || !plan.samples.train) return;
-  monitors_ =
-      monitor::Monitors(plan.config, [this](const std::string& text) { progress_.warning(text); });
+  monitors_ = monitor::Monitors(plan.config, plan.asked.tensorboard,
+                                [this](const std::string& text) { progress_.warning(text); });
   const configs::FlopsProfilerConfig& profiler = plan.config.flops_profiler;
   if (profiler.enabled && !profiler.output_file.empty()) write_profile(profiler.output_file, "");
 }
@@ -124,9 +123,20 @@ void Reporter::planned(comm::Mesh& mesh, const comm::RankEnv& env, int threads) 
         engine::gpu_warning(memory_.memory, device::free_device_bytes(mesh.device()));
     if (warning) summary_.push_back(warning_line(*warning));
   }
-  for (const SummaryLine& line : summary_) show(line);
-  if (plan_.config.dump_state) progress_.lines(config_text(plan_));
+  show_summary();
   require_output();
+}
+
+// Warnings come last and apart, right before the run begins.
+void Reporter::show_summary() {
+  const auto is_summary = [](const SummaryLine& line) {
+    return line.level == configs::LogLevel::kInfo;
+  };
+  const auto warnings = std::stable_partition(summary_.begin(), summary_.end(), is_summary);
+  std::for_each(summary_.begin(), warnings, [this](const SummaryLine& line) { show(line); });
+  if (plan_.config.dump_state) progress_.lines(config_text(plan_));
+  if (warnings != summary_.end()) progress_.line("");
+  std::for_each(warnings, summary_.end(), [this](const SummaryLine& line) { show(line); });
 }
 
 void Reporter::started(engine::Engine& engine) {
@@ -143,7 +153,7 @@ void Reporter::begin_anew() {
   for (const std::string& line : rounds_.lines()) metrics_.write(line);
   if (plan_.round.goes_on) {
     (void)go_on_in(rounds_.former_run_name());
-    monitors_.go_on_from(0);
+    monitors_.go_on_from(0, 0);
   } else if (plan_.flags.resume.is_on()) {
     take_back_former_try();
   }
@@ -211,7 +221,7 @@ void Reporter::go_on_from(const std::string& text, int64_t step) {
     metrics_.write(to_json(ResumeRow{.step = step, .since_start_s = now()}));
   }
   for (const std::string& line : rounds_.lines()) metrics_.write(line);
-  monitors_.go_on_from(samples_after(step));
+  monitors_.go_on_from(step, samples_after(step));
   resume();
 }
 
@@ -259,7 +269,7 @@ void Reporter::step(const engine::StepStats& stats) {
       .peak_share = peak_share_.of(stats, step_s)};
   metrics_.write(to_json(row));
   rounds_.step(stats.step);
-  record_.step(row);
+  const nlohmann::json logged = record_.step(row);
   progress_.step(row);
   if (first) tell_notes();
   if (comm::CommLog* log = engine_->mesh().comm_log()) {
@@ -267,7 +277,8 @@ void Reporter::step(const engine::StepStats& stats) {
   }
   if (writes_) {
     if (monitors_.any()) {
-      monitors_.write(step_events(row, plan_.config, samples_after(stats.step)));
+      monitors_.write({.deepspeed = step_events(row, plan_.config, samples_after(stats.step)),
+                       .trainer = trainer_events(logged)});
     }
     profile(stats);
     if (page_) page_->step(page_step(row, device::memory_use(engine_->mesh().device())));
@@ -309,10 +320,11 @@ void Reporter::evaluated(int64_t step, const engine::EvalStats& stats) {
                     .since_start_s = end,
                     .eval_s = end - last_end_s_};
   metrics_.write(to_json(row));
-  record_.evaluated(row);
+  const nlohmann::json logged = record_.evaluated(row);
   progress_.evaluation(row);
   require_output();
-  monitors_.write(eval_events(row, samples_after(step)));
+  monitors_.write(
+      {.deepspeed = eval_events(row, samples_after(step)), .trainer = trainer_events(logged)});
   if (page_) page_->evaluation(step, stats.loss);
   update_page();
   resume();
@@ -356,6 +368,9 @@ bool Reporter::has_evaluation(int64_t step) const {
 }
 
 void Reporter::record(const BestModel& best, int64_t final_step) {
+  if (monitors_.any() && !first_ && step_ == plan_.samples.total_steps) {
+    monitors_.write({.deepspeed = {}, .trainer = trainer_events(record_.ended())});
+  }
   or_warn([&] { record_.write(best, final_step, [this] { require_ours(); }); });
 }
 

@@ -86,6 +86,7 @@ class Reporter {
   void require_output() const;
   int64_t samples_after(int64_t step) const;
   void show(const SummaryLine& line);
+  void show_summary();
   // What the engine has come to know and was not told yet. Files are made when they are first used.
   void tell_notes();
   void profile(const engine::StepStats& stats);

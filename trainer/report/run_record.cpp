@@ -64,7 +64,16 @@ Json results_at(const std::filesystem::path& path) {
 RunRecord::RunRecord(const RunPlan& plan)
     : plan_(plan), log_(plan.occasions(plan.flags.cadences.log)) {}
 
-void RunRecord::step(const StepRow& row) {
+Json RunRecord::log_row(const StepRow& row, double loss) const {
+  const engine::StepStats& stats = row.stats;
+  return {{"epoch", plan_.epochs_after(stats.step)},
+          {"grad_norm", finite(stats.grad_norm)},
+          {"learning_rate", finite(stats.lr)},
+          {"loss", finite(loss)},
+          {"step", stats.step}};
+}
+
+Json RunRecord::step(const StepRow& row) {
   const engine::StepStats& stats = row.stats;
   if (!started_s_) started_s_ = row.since_start_s - row.step_s;
   ended_s_ = row.since_start_s;
@@ -75,25 +84,30 @@ void RunRecord::step(const StepRow& row) {
   ++told_.summed;
   ++told_.unlogged;
   const bool first = stats.step == 1 && plan_.flags.cadences.log_first;
-  if (!first && !log_.at(stats.step)) return;
-  const double mean = told_.unlogged_sum / static_cast<double>(told_.unlogged);
-  told_.log_history.push_back({{"epoch", plan_.epochs_after(stats.step)},
-                               {"grad_norm", finite(stats.grad_norm)},
-                               {"learning_rate", finite(stats.lr)},
-                               {"loss", finite(mean)},
-                               {"step", stats.step}});
+  const bool shows_all = !plan_.flags.cadences.log_given;
+  if (!first && !log_.at(stats.step)) return shows_all ? log_row(row, stats.loss) : Json();
+  Json logged = log_row(row, told_.unlogged_sum / static_cast<double>(told_.unlogged));
+  told_.log_history.push_back(logged);
   told_.unlogged_sum = 0;
   told_.unlogged = 0;
+  return shows_all ? log_row(row, stats.loss) : logged;
 }
 
-void RunRecord::evaluated(const EvalRow& row) {
+Json RunRecord::evaluated(const EvalRow& row) {
   Json metrics{{"epoch", plan_.epochs_after(row.step)}, {"eval_loss", finite(row.eval_loss)}};
   add_speed(metrics, "eval", row.eval_s, plan_.samples.eval_samples, plan_.eval_rounds());
   told_.evaluations[row.step] = metrics;
   told_.evaluations[row.step]["perplexity"] = finite(std::exp(row.eval_loss));
   told_.evaluations[row.step]["eval_samples"] = plan_.samples.eval_samples;
   metrics["step"] = row.step;
-  told_.log_history.push_back(std::move(metrics));
+  told_.log_history.push_back(metrics);
+  return metrics;
+}
+
+Json RunRecord::ended() const {
+  Json last = train_metrics();
+  last.update({{"step", told_.steps}, {"total_flos", total_flos()}});
+  return last;
 }
 
 std::optional<double> RunRecord::eval_loss(int64_t step) const {
@@ -205,9 +219,7 @@ void RunRecord::write(const BestModel& best, int64_t final_step, const OutputGua
   Json all = plan_.trains() ? Json::object() : results_at(folder / "all_results.json");
   if (plan_.trains()) {
     Json metrics = train_metrics();
-    Json last = metrics;
-    last.update({{"step", told_.steps}, {"total_flos", total_flos()}});
-    told_.log_history.push_back(std::move(last));
+    told_.log_history.push_back(ended());
     write_state(folder, best, guard);
     metrics["train_samples"] = plan_.samples.train_size();
     replace_file(folder / "train_results.json", results_text(metrics), guard);

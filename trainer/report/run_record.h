@@ -30,8 +30,12 @@ class RunRecord {
   // Of the evaluation after so many steps; none: there was none, or its loss was not finite.
   std::optional<double> eval_loss(int64_t step) const;
 
-  void step(const StepRow& row);
-  void evaluated(const EvalRow& row);
+  // Each gives the row of log_history as monitors of Trainer's kind show it. That of a step is null
+  // where --logging_steps, or another flag about it, says that it is not logged.
+  nlohmann::json step(const StepRow& row);
+  nlohmann::json evaluated(const EvalRow& row);
+  // The last row, of the whole training.
+  nlohmann::json ended() const;
 
   // trainer_state.json in a folder that was saved on the way. So as write() for errors.
   void write_state(const std::filesystem::path& folder, const BestModel& best,
@@ -57,6 +61,7 @@ class RunRecord {
   };
 
   nlohmann::json state(const BestModel& best) const;
+  nlohmann::json log_row(const StepRow& row, double loss) const;
   nlohmann::json train_metrics() const;
   double total_flos() const;
   double trained_s() const { return told_.earlier_s + (started_s_ ? ended_s_ - *started_s_ : 0); }

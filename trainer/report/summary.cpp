@@ -272,12 +272,12 @@ SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory, const
   if (const std::string text = way_line(plan); !text.empty()) add("on the way", text);
   if (plan.trains()) add("loss", loss_line(plan.config.loss_mean, plan.spec));
   using Kind = configs::Note::Kind;
-  for (const std::string& warning : lines_of(plan.notes, Kind::kWarning)) {
-    lines.push_back(warning_line(warning));
-  }
   for (const std::string& note : lines_of(plan.notes, Kind::kNote)) add("note", note);
   for (const std::string& note : offload_notes(memory)) add("note", note);
   for (const std::string& note : mesh.notes()) add("note", note);
+  for (const std::string& warning : lines_of(plan.notes, Kind::kWarning)) {
+    lines.push_back(warning_line(warning));
+  }
   return lines;
 }
 

@@ -28,7 +28,7 @@ using SummaryLines = std::vector<SummaryLine>;
 SummaryLine note_line(const std::string& text);
 SummaryLine warning_line(const std::string& text);
 
-// About ten lines; notes last. `threads`: of this rank.
+// About ten lines, then notes, then warnings. `threads`: of this rank.
 SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory, const comm::Mesh& mesh,
                      const comm::RankEnv& env, int threads);
 
