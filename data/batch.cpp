@@ -14,14 +14,6 @@ int64_t padded(int64_t longest, const Dataset& dataset) {
   return std::min(rounded, dataset.seq_len());
 }
 
-int64_t padded_length(const Dataset& dataset, std::span<const int64_t> samples) {
-  int64_t longest = 1;
-  for (const int64_t sample : samples) {
-    if (sample != kNoSample) longest = std::max(longest, dataset.length(sample));
-  }
-  return padded(longest, dataset);
-}
-
 }  // namespace
 
 std::span<const int64_t> Deal::rows(std::span<const int64_t> batch, int64_t micro) const {
@@ -33,6 +25,14 @@ std::span<const int64_t> Deal::rows(std::span<const int64_t> batch, int64_t micr
 
 int64_t eval_rounds(int64_t num_samples, const Deal& deal) {
   return (num_samples + deal.global_batch() - 1) / deal.global_batch();
+}
+
+int64_t padded_length(const Dataset& dataset, std::span<const int64_t> samples) {
+  int64_t longest = 1;
+  for (const int64_t sample : samples) {
+    if (sample != kNoSample) longest = std::max(longest, dataset.length(sample));
+  }
+  return padded(longest, dataset);
 }
 
 int64_t longest_row(const Dataset& dataset) {

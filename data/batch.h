@@ -45,6 +45,9 @@ struct HostBatch {
   std::vector<int64_t> samples;  // dataset index of each row, or kNoSample
 };
 
+// `length` of a batch of these samples.
+int64_t padded_length(const Dataset& dataset, std::span<const int64_t> samples);
+
 // `length` of a batch with the longest sample.
 int64_t longest_row(const Dataset& dataset);
 

@@ -196,6 +196,10 @@ class BinaryReader {
                way_to_read(sample(), type, options_.vocab_size));
       }
       file_->forget(std::as_bytes(piece));
+      if (options_.on_read) {
+        options_.on_read(static_cast<int64_t>((begin + piece.size()) * sizeof(T)),
+                         static_cast<int64_t>(file_->size()));
+      }
     }
   }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -89,6 +90,8 @@ struct DatasetOptions {
   // vocabulary of 65536 and uint32 beyond, refused where the file looks otherwise.
   std::optional<TokenType> token_type = {};
   int version = kDataVersion;
+  // Called while the file is read, with the bytes that are done and those of the file.
+  std::function<void(int64_t done, int64_t bytes)> on_read = {};
 };
 
 // Whether a file of this name holds records with fields.

@@ -84,7 +84,12 @@ class RecordReader {
 
   EncodedRecords run() {
     const MappedFile file(options_.path);
-    const auto on_record = [&](std::string_view record, int64_t line) { take(record, line); };
+    const auto on_record = [&](std::string_view record, int64_t line) {
+      if (options_.on_read) {
+        options_.on_read(record.data() - file.text().data(), static_cast<int64_t>(file.size()));
+      }
+      take(record, line);
+    };
     if (options_.path.extension() == ".json") {
       for_each_element(file.text(), path_, on_record);
     } else {

@@ -330,7 +330,7 @@ std::optional<CheckpointFiles::Loaded> CheckpointFiles::load(const std::filesyst
     if (options.accept) options.accept(reader);
     if (options.data != nullptr) position = position_of(reader.manifest().counters);
     StateReader source(reader, stored_name());
-    load_states(values.held, source, options.parts != LoadedParts::kAll);
+    load_states(values.held, source, options.parts != LoadedParts::kAll, options.on_read);
     const checkpoint::Manifest& manifest = reader.manifest();
     loaded.counters = from_counters(manifest.counters);
     loaded.told = {.path = reader.path(), .client_state = client_state_of(manifest.counters)};

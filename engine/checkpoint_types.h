@@ -14,6 +14,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/reader.h"
 #include "engine/loader.h"
+#include "engine/run_state.h"
 #include "model/spec.h"
 
 namespace zeroth::engine {
@@ -69,6 +70,8 @@ struct LoadOptions {
   // On every rank, for each checkpoint that is tried, before its states are loaded. An Error
   // refuses it; checkpoint::Damaged sends all ranks to the one before.
   std::function<void(checkpoint::Reader& reader)> accept = {};
+  // Called while states are read, on this rank's thread.
+  OnRead on_read = {};
 };
 
 struct LoadedCheckpoint {

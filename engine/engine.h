@@ -42,6 +42,8 @@ struct InitOptions {
   // Asked while weights are read: should this rank's run end? Then initialize throws EndWanted on
   // all ranks. All pass one or none does.
   std::function<bool()> wants_end = nullptr;
+  // Called while weights are read, on this rank's thread.
+  OnRead on_read = nullptr;
   // True: there will be calls of start_checkpoint(), whose memory is counted.
   bool saves_beside_training = false;
   // Of checkpoints; unset: they have the blocks' own names for parameters, and hold no model.

@@ -79,13 +79,15 @@ std::shared_ptr<model::WeightSource> values_of_blocks(const model::Blocks& block
 }
 
 bool load_values(const zero::UnitPlan& plan, model::WeightSource& source, zero::ParamStore& store,
-                 zero::ShardedOptimizer& optimizer, const std::function<bool()>& ends) {
+                 zero::ShardedOptimizer& optimizer, const std::function<bool()>& ends,
+                 const OnRead& on_read) {
   const torch::NoGradGuard no_grad;
   // One piece of memory for all: what lies between pieces that come and go would tear holes into
   // the heap.
-  int64_t largest = 0;
+  int64_t largest = 0, done = 0, all = 0;
   for (size_t u = 0; u < plan.units.size(); ++u) {
     largest = std::max(largest, store.range(u).size());
+    all += store.range(u).size();
   }
   const torch::Tensor buffer = torch::empty({largest}, torch::kFloat);
   for (size_t u = 0; u < plan.units.size(); ++u) {
@@ -102,6 +104,8 @@ bool load_values(const zero::UnitPlan& plan, model::WeightSource& source, zero::
           values.narrow(0, slot.offset + part.begin - range.begin, part.size());
       source.read({slot.whole.name, zero::box_of(slot), part.begin}, values_of_slot);
       require_range(slot.name, values_of_slot, store.dtype());
+      done += part.size();
+      if (on_read) on_read(done, all);
     }
     if (unit.trainable) {
       optimizer.set_master(u, values);

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "comm/mesh.h"
+#include "engine/run_state.h"
 #include "model/block.h"
 #include "model/weight_source.h"
 #include "zero/param_store.h"
@@ -27,6 +28,7 @@ bool lacks_values(const model::Blocks& blocks);
 // `ends` before each unit, on all ranks alike, and returns false where `ends` did.
 bool load_values(
     const zero::UnitPlan& plan, model::WeightSource& source, zero::ParamStore& store,
-    zero::ShardedOptimizer& optimizer, const std::function<bool()>& ends = [] { return false; });
+    zero::ShardedOptimizer& optimizer, const std::function<bool()>& ends = [] { return false; },
+    const OnRead& on_read = {});
 
 }  // namespace zeroth::engine

@@ -89,7 +89,8 @@ std::unique_ptr<Engine> initialize(model::Blocks blocks, const configs::Config& 
   }
   EndAgreement end(engine->mesh(), options.wants_end);
   const auto ends = [&] { return options.wants_end && end.reached(); };
-  if (!load_values(engine->plan(), *weights, engine->store(), engine->optimizer(), ends)) {
+  if (!load_values(engine->plan(), *weights, engine->store(), engine->optimizer(), ends,
+                   options.on_read)) {
     throw EndWanted();
   }
   return engine;

@@ -17,8 +17,16 @@ class Loader {
   // same samples make the same step whatever the split (data::Deal does it for datasets). This
   // rank's next micro-batch: tokens, targets (kUntrained where not trained), row_seeds and
   // samples filled, tensors on the CPU. Called gradient_accumulation_steps times per step, on the
-  // thread that called the engine. May throw.
+  // thread that called the engine, each time when the micro-batch before has been used. May throw.
   virtual model::MicroBatch next() = 0;
+
+  // The number of elements of `tokens` in the next `micro_batches` micro-batches together; none
+  // where the loader does not know it before it makes them. Called before the first step, which is
+  // else taken to have micro-batches that are all as large as its first one. Then losses have the
+  // same bits in fp32 and bf16; gradients of fp16 lie elsewhere in its narrow range.
+  virtual std::optional<int64_t> count_positions(int64_t /*micro_batches*/) const {
+    return std::nullopt;
+  }
 
   // Should training, or an evaluation, end? What one rank says becomes StepStats::end_wanted, or
   // EvalStats::end_wanted, on all of them. Asked once a step, after backward, and between the

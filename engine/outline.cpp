@@ -19,20 +19,19 @@ int64_t count_kept_inputs(const std::vector<Segment>& segments) {
   });
 }
 
-// Those of all micro-batches of a step are drawn before it begins; one has a copy while it is made.
-int64_t token_bytes(int64_t tokens, int64_t micro_batches) {
+// A micro-batch has a copy while it is made.
+int64_t token_bytes(int64_t tokens) {
   constexpr int64_t kPerToken = 2 * sizeof(int64_t);  // itself and its target
-  return kPerToken * tokens * (micro_batches + 1);
+  return 2 * kPerToken * tokens;
 }
 
 int64_t activation_bytes(const MicroBatchSize& size, const std::vector<Segment>& segments,
-                         int64_t rows, int64_t micro_batches, bool trains) {
+                         int64_t rows, bool trains) {
   const int64_t evaluating =
-      evaluation_bytes(size.chain, size.eval_tokens) + token_bytes(size.eval_tokens, 1);
+      evaluation_bytes(size.chain, size.eval_tokens) + token_bytes(size.eval_tokens);
   if (!trains) return evaluating;
   const int64_t tokens = rows * size.row_tokens;
-  return std::max(evaluating, activation_bytes(size.chain, segments, tokens) +
-                                  token_bytes(tokens, micro_batches));
+  return std::max(evaluating, activation_bytes(size.chain, segments, tokens) + token_bytes(tokens));
 }
 
 // That a checkpoint holds: in a rank's shards, and of the whole model.
@@ -92,13 +91,12 @@ zero::MemoryPlan plan_memory(const zero::UnitPlan& plan, const configs::Config& 
   // The third micro-batch and those after it visit blocks as the second one does.
   const int64_t micros = std::min<int64_t>(config.batch.accumulation_steps, 2);
   const int64_t rows = std::min(config.batch.micro_batch_size, options.most_rows);
-  zero::StepOutline step{.visits = visits(make_schedule(static_cast<size_t>(micros)), segments),
+  zero::StepOutline step{.visits = visits(segments, micros),
                          .kept_inputs = count_kept_inputs(segments),
                          .kept_input_bytes = rows * options.row_elements *
                                              zero::width_of(zero::dtype_of(config.precision))};
   if (options.micro_batch) {
-    step.activation_bytes = activation_bytes(*options.micro_batch, segments, rows,
-                                             config.batch.accumulation_steps, options.trains);
+    step.activation_bytes = activation_bytes(*options.micro_batch, segments, rows, options.trains);
   }
   zero::MemoryPlan memory = zero::plan_memory(plan, config, options.device, step);
   if (options.saves_beside) {

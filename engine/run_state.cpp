@@ -120,13 +120,23 @@ void save_states(const HeldValues& held, StateSink& sink) {
   }
 }
 
-void load_states(const HeldValues& held, StateSource& source, bool weights_only) {
+void load_states(const HeldValues& held, StateSource& source, bool weights_only,
+                 const OnRead& on_read) {
   const torch::NoGradGuard no_grad;
   bring_up_to_date(held);
+  const auto arrays = [&](size_t u) { return weights_only ? 1 : kept_arrays(held, u).size(); };
+  const auto elements = [&](size_t u) { return held.plan.units[u].layout.shard_numel(); };
+  int64_t done = 0, all = 0;
+  for (size_t u = 0; u < held.plan.units.size(); ++u) {
+    all += elements(u) * static_cast<int64_t>(arrays(u));
+  }
   torch::Tensor spare;
   for (size_t u = 0; u < held.plan.units.size(); ++u) {
-    const size_t arrays = weights_only ? 1 : kept_arrays(held, u).size();
-    for (size_t i = 0; i < arrays; ++i) load_array(held, source, u, i, spare);
+    for (size_t i = 0; i < arrays(u); ++i) {
+      load_array(held, source, u, i, spare);
+      done += elements(u);
+      if (on_read) on_read(done, all);
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 #include <torch/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,6 +35,9 @@ struct StatePiece {
   int64_t end = 0;
   int64_t size() const { return end - begin; }
 };
+
+// Told how many of the elements that this rank reads are there.
+using OnRead = std::function<void(int64_t elements, int64_t all)>;
 
 class StateSink {
  public:
@@ -87,6 +91,7 @@ int64_t bytes_to_save(const HeldValues& held);
 std::vector<StatePiece> whole_states(const HeldValues& held);
 
 // Reads what this rank holds, into masters, states and working weights. `weights_only`: no states.
-void load_states(const HeldValues& held, StateSource& source, bool weights_only = false);
+void load_states(const HeldValues& held, StateSource& source, bool weights_only = false,
+                 const OnRead& on_read = {});
 
 }  // namespace zeroth::engine

@@ -18,14 +18,12 @@ uint64_t hash_of(const torch::Tensor& tensor) {
 
 }  // namespace
 
-int64_t fingerprint(const StepBatches& step) {
+int64_t fingerprint(const model::MicroBatch& batch) {
   uint64_t hash = 0;
   const auto add = [&](uint64_t part) { hash = mix64(hash + kGolden) ^ part; };
-  for (const int64_t sample : step.samples) add(static_cast<uint64_t>(sample));
-  for (const model::MicroBatch& batch : step.micro_batches) {
-    for (const torch::Tensor& tensor : {batch.tokens, batch.targets, batch.positions}) {
-      add(hash_of(tensor));
-    }
+  for (const int64_t sample : batch.samples) add(static_cast<uint64_t>(sample));
+  for (const torch::Tensor& tensor : {batch.tokens, batch.targets, batch.positions}) {
+    add(hash_of(tensor));
   }
   return static_cast<int64_t>(hash);
 }
@@ -49,7 +47,7 @@ void require_same_draw(int64_t fingerprint, int64_t step, const comm::Mesh& mesh
   }
 }
 
-void require_same_draw(const StepBatches& drawn, int64_t step, const comm::Mesh& mesh) {
+void require_same_draw(const model::MicroBatch& drawn, int64_t step, const comm::Mesh& mesh) {
   if (mesh.grid().shape()[comm::Axis::kTensor] == 1) return;
   require_same_draw(fingerprint(drawn), step, mesh);
 }

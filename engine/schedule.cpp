@@ -53,25 +53,12 @@ std::vector<Segment> plan_segments(size_t num_blocks, const configs::RecomputeCo
   return first_trained == 0 ? segments : cut_off(segments, first_trained);
 }
 
-std::vector<PipeOp> make_schedule(size_t num_micro_batches) {
-  std::vector<PipeOp> ops;
-  for (size_t micro = 0; micro < num_micro_batches; ++micro) {
-    const bool last = micro + 1 == num_micro_batches;
-    ops.push_back({PipeOp::kForward, micro, last});
-    ops.push_back({PipeOp::kBackward, micro, last});
-  }
-  return ops;
-}
-
-std::vector<size_t> visits(const std::vector<PipeOp>& ops, const std::vector<Segment>& segments) {
+std::vector<size_t> visits(const std::vector<Segment>& segments, int64_t micro_batches) {
   std::vector<size_t> visits;
-  for (const PipeOp& op : ops) {
-    if (op.kind == PipeOp::kForward) {
-      for (size_t block = 0; block < segments.back().end; ++block) visits.push_back(block);
-    } else {
-      for (auto segment = segments.rbegin(); segment != segments.rend(); ++segment) {
-        visit_backward(*segment, visits);
-      }
+  for (int64_t micro = 0; micro < micro_batches; ++micro) {
+    for (size_t block = 0; block < segments.back().end; ++block) visits.push_back(block);
+    for (auto segment = segments.rbegin(); segment != segments.rend(); ++segment) {
+      visit_backward(*segment, visits);
     }
   }
   return visits;

@@ -1,4 +1,4 @@
-// What one step does, in order, as data. Pure: no torch, no devices.
+// The blocks that a step uses, in order, as data. Pure: no torch, no devices.
 #pragma once
 
 #include <cstddef>
@@ -24,18 +24,8 @@ struct Segment {
 std::vector<Segment> plan_segments(size_t num_blocks, const configs::RecomputeConfig& config,
                                    size_t first_trained = 0);
 
-struct PipeOp {
-  enum Kind { kForward, kBackward };
-  Kind kind = kForward;
-  size_t micro = 0;   // which micro-batch of the step
-  bool last = false;  // no later op of this step writes these blocks' gradients
-  bool operator==(const PipeOp&) const = default;
-};
-
-// Of one micro-batch after the other: forward, backward, forward, backward ...
-std::vector<PipeOp> make_schedule(size_t num_micro_batches);
-
-// The blocks that the ops gather, in order.
-std::vector<size_t> visits(const std::vector<PipeOp>& ops, const std::vector<Segment>& segments);
+// The blocks that so many micro-batches gather one after the other, each forward and then backward,
+// in order.
+std::vector<size_t> visits(const std::vector<Segment>& segments, int64_t micro_batches);
 
 }  // namespace zeroth::engine

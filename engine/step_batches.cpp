@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <span>
+#include <utility>
 
 #include "base/error.h"
 #include "comm/agreement.h"
@@ -20,7 +22,7 @@ torch::Tensor to_device(const torch::Tensor& tensor, torch::Device device) {
       .to(device, /*non_blocking=*/true);
 }
 
-// The sample numbers of all batches, in rank order.
+// The first samples of all ranks, in rank order.
 std::vector<int64_t> all_samples(std::vector<int64_t> own, comm::Mesh& mesh) {
   if (!tells_batch(mesh)) own.clear();
   const int64_t most = comm::greatest_over_ranks(std::ssize(own), "a number of samples", mesh);
@@ -38,27 +40,52 @@ bool tells_batch(const comm::Mesh& mesh) {
   return mesh.coordinate(comm::Axis::kTensor) == 0;
 }
 
-StepBatches draw_batches(Loader& data, int64_t count, torch::Device device) {
-  StepBatches step;
-  for (int64_t i = 0; i < count; ++i) {
-    model::MicroBatch batch = data.next();
-    ZEROTH_CHECK(batch.tokens.defined(), "micro-batch {} has no tokens", i);
-    step.counts.tokens += batch.tokens.numel();
-    if (batch.targets.defined()) {
-      batch.trained_rows = batch.targets.flatten().ne(model::kUntrained).nonzero().squeeze(1);
-    }
-    const int64_t trained = batch.targets.defined() ? batch.trained_rows.numel() : 0;
-    step.trained_in.push_back(trained);
-    step.counts.trained_tokens += trained;
-    step.counts.trained_micro_batches += trained > 0;
-    step.samples.insert(step.samples.end(), batch.samples.begin(), batch.samples.end());
-    batch.tokens = to_device(batch.tokens, device);
-    batch.targets = to_device(batch.targets, device);
-    batch.positions = to_device(batch.positions, device);
-    batch.trained_rows = to_device(batch.trained_rows, device);
-    step.micro_batches.push_back(std::move(batch));
+int64_t count_trained_tokens(const model::MicroBatch& batch) {
+  return batch.trained_rows.defined() ? batch.trained_rows.numel() : 0;
+}
+
+int64_t StepBatches::count_positions() {
+  ZEROTH_CHECK(num_drawn_ == 0, "{} micro-batches are drawn", num_drawn_);
+  if (const auto counted = data_.count_positions(count_)) return *counted;
+  first_ = draw();
+  return count_ * first_->tokens.numel();
+}
+
+model::MicroBatch StepBatches::next() {
+  model::MicroBatch batch = first_ ? *std::exchange(first_, std::nullopt) : draw();
+  batch.tokens = to_device(batch.tokens, device_);
+  batch.targets = to_device(batch.targets, device_);
+  batch.positions = to_device(batch.positions, device_);
+  batch.trained_rows = to_device(batch.trained_rows, device_);
+  return batch;
+}
+
+model::MicroBatch StepBatches::draw() {
+  ZEROTH_CHECK(num_drawn_ < count_, "all {} micro-batches are drawn", count_);
+  const int64_t index = std::exchange(num_drawn_, count_);  // where the loader throws
+  model::MicroBatch batch = data_.next();
+  ZEROTH_CHECK(batch.tokens.defined(), "micro-batch {} has no tokens", index);
+  num_drawn_ = index + 1;
+  if (batch.targets.defined()) {
+    batch.trained_rows = batch.targets.flatten().ne(model::kUntrained).nonzero().squeeze(1);
   }
-  return step;
+  const int64_t trained = count_trained_tokens(batch);
+  counts_.tokens += batch.tokens.numel();
+  counts_.trained_tokens += trained;
+  counts_.trained_micro_batches += trained > 0;
+  num_samples_ += std::ssize(batch.samples);
+  const auto room = static_cast<size_t>(kMaxListed) - first_samples_.size();
+  const auto listed = std::span(batch.samples).first(std::min(batch.samples.size(), room));
+  first_samples_.insert(first_samples_.end(), listed.begin(), listed.end());
+  return batch;
+}
+
+void StepBatches::skip_rest() noexcept {
+  try {
+    for (; num_drawn_ < count_; ++num_drawn_) data_.next();
+  } catch (...) {  // what ended the step is told
+    num_drawn_ = count_;
+  }
 }
 
 LossDivisor::LossDivisor(configs::LossMean mean, int64_t usual)
@@ -75,20 +102,23 @@ double LossDivisor::correction(const StepCounts& all) const {
   return usual_ / static_cast<double>(by_token ? all.trained_tokens : all.trained_micro_batches);
 }
 
-LossDivisor agree_on_divisor(const StepBatches& first, const configs::Config& config,
-                             comm::Mesh& mesh) {
+LossDivisor agree_on_divisor(int64_t positions, const configs::Config& config, comm::Mesh& mesh) {
   if (config.loss_mean == configs::LossMean::kMicroBatch) {
     return {config.loss_mean,
             config.batch.accumulation_steps * mesh.grid().shape()[comm::Axis::kData]};
   }
-  int64_t tokens = tells_batch(mesh) ? first.counts.tokens : 0;
-  comm::agree({&tokens, 1}, comm::Reduce::kSum, "positions of a step", mesh);
-  return {config.loss_mean, tokens};
+  if (!tells_batch(mesh)) positions = 0;
+  comm::agree({&positions, 1}, comm::Reduce::kSum, "positions of a step", mesh);
+  return {config.loss_mean, positions};
 }
 
 void refuse_untrained(const StepBatches& batches, int64_t step, comm::Mesh& mesh) {
-  throw Error("the global batch of step {} has no trained token (samples {})", step,
-              fmt::join(all_samples(batches.samples, mesh), ", "));
+  int64_t more =
+      tells_batch(mesh) ? batches.num_samples() - std::ssize(batches.first_samples()) : 0;
+  comm::agree({&more, 1}, comm::Reduce::kSum, "numbers of samples", mesh);
+  throw Error("the global batch of step {} has no trained token (samples {}{})", step,
+              fmt::join(all_samples(batches.first_samples(), mesh), ", "),
+              more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
 torch::Tensor to_tensor(const torch::Tensor& loss, const torch::Tensor& squares,

@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "comm/mesh.h"
@@ -23,16 +24,45 @@ struct StepCounts {
   int64_t trained_micro_batches = 0;  // that have a trained token
 };
 
-// Of one rank.
-struct StepBatches {
-  std::vector<model::MicroBatch> micro_batches;  // on the mesh's device
-  std::vector<int64_t> trained_in;               // trained tokens of each of them
-  std::vector<int64_t> samples;                  // the numbers of all
-  StepCounts counts;
+// The micro-batches of one step, or of an evaluation, on this rank. Each is drawn when it is used,
+// so that a step holds one of them however many it has.
+class StepBatches {
+ public:
+  // Draws `count` micro-batches from `data`, to which it keeps a reference.
+  StepBatches(Loader& data, int64_t count, torch::Device device)
+      : data_(data), count_(count), device_(device) {}
+
+  // Positions of all `count` micro-batches, before any of them is returned: as the loader counts
+  // them, else as if all were as large as the first one.
+  int64_t count_positions();
+  // The next micro-batch, on the device. Throws what the loader throws.
+  model::MicroBatch next();
+  // Draws what is left after an exception, so that the next step begins where it would have begun
+  // without that. A loader that throws is left where it is.
+  void skip_rest() noexcept;
+
+  // Of the micro-batches drawn so far.
+  const StepCounts& counts() const { return counts_; }
+  int64_t num_samples() const { return num_samples_; }
+  // The indices of the first samples of these, at most kMaxListed.
+  const std::vector<int64_t>& first_samples() const { return first_samples_; }
+  static constexpr int64_t kMaxListed = 1000;
+
+ private:
+  model::MicroBatch draw();
+
+  Loader& data_;
+  int64_t count_;
+  torch::Device device_;
+  int64_t num_drawn_ = 0;
+  std::optional<model::MicroBatch> first_;  // drawn by count_positions()
+  StepCounts counts_;
+  int64_t num_samples_ = 0;
+  std::vector<int64_t> first_samples_;
 };
 
-// Draws `count` micro-batches on this rank.
-StepBatches draw_batches(Loader& data, int64_t count, torch::Device device);
+// Whose loss is taken.
+int64_t count_trained_tokens(const model::MicroBatch& batch);
 
 // How many trained tokens the ranks have is known when they add up their losses, at the end of a
 // step; a GPU would have to be waited for to know it before. Until then all divide by a power of
@@ -58,9 +88,8 @@ class LossDivisor {
   double usual_;
 };
 
-// From what the ranks drew first. Collective.
-LossDivisor agree_on_divisor(const StepBatches& first, const configs::Config& config,
-                             comm::Mesh& mesh);
+// `positions`: of this rank's first step. Collective.
+LossDivisor agree_on_divisor(int64_t positions, const configs::Config& config, comm::Mesh& mesh);
 
 // Throws an Error that names the samples of the global batch. Collective.
 [[noreturn]] void refuse_untrained(const StepBatches& batches, int64_t step, comm::Mesh& mesh);

@@ -37,6 +37,8 @@ void StepWatch::begin(int64_t steps_done) {
   if (std::exchange(untold_, true)) {
     phases_ = LapClock(mesh_.device());
     blocks_ = LapClock(mesh_.device());
+    times_ = {};
+    block_seconds_.clear();
   }
   profiled_ = config_.flops_profiler.enabled && steps_done == config_.flops_profiler.profile_step;
   comm_before_ = mesh_.times_by_group();
@@ -46,6 +48,7 @@ void StepWatch::begin(int64_t steps_done) {
 
 void StepWatch::ended(Phase phase) {
   phases_.lap(static_cast<size_t>(phase));
+  if (phase == Phase::kBackward) add_laps();
   if (!config_.memory_breakdown) return;
   // Of several micro-batches the last one's.
   const char* name = kNames[static_cast<size_t>(phase)];
@@ -55,9 +58,8 @@ void StepWatch::ended(Phase phase) {
 
 void StepWatch::tell(const model::Blocks& blocks, StepStats& stats) {
   untold_ = false;
-  for (const LapClock::Lap& lap : phases_.take()) {
-    stats.times.*kTimes[lap.part] += lap.seconds;
-  }
+  add_laps();
+  stats.times = std::exchange(times_, {});
   for (const auto& [group, now] : mesh_.times_by_group()) {
     const comm::CommTimes times = difference(now, comm_before_[group]);
     if (times.collectives > 0) stats.comm_by_group[group] = times;
@@ -68,11 +70,16 @@ void StepWatch::tell(const model::Blocks& blocks, StepStats& stats) {
   for (const auto& block : blocks) {
     stats.blocks.push_back({.label = block->label(), .parameters = count_parameters(*block)});
   }
-  for (const LapClock::Lap& lap : blocks_.take()) {
-    const bool forward = lap.part < blocks.size();
-    BlockTime& time = stats.blocks[forward ? lap.part : lap.part - blocks.size()];
-    (forward ? time.forward : time.backward) += lap.seconds;
+  for (const auto& [part, seconds] : std::exchange(block_seconds_, {})) {
+    const bool forward = part < blocks.size();
+    BlockTime& time = stats.blocks[forward ? part : part - blocks.size()];
+    (forward ? time.forward : time.backward) += seconds;
   }
+}
+
+void StepWatch::add_laps() {
+  for (const LapClock::Lap& lap : phases_.take()) times_.*kTimes[lap.part] += lap.seconds;
+  for (const LapClock::Lap& lap : blocks_.take()) block_seconds_[lap.part] += lap.seconds;
 }
 
 }  // namespace zeroth::engine

@@ -33,10 +33,15 @@ class StepWatch {
   LapClock* block_clock() { return profiled_ ? &blocks_ : nullptr; }
 
  private:
+  // Adds up the laps that have ended: a step of many micro-batches leaves no list of them.
+  void add_laps();
+
   const configs::Config& config_;
   const comm::Mesh& mesh_;
   LapClock phases_;
   LapClock blocks_;
+  StepTimes times_;
+  std::map<size_t, double> block_seconds_;  // by part
   bool profiled_ = false;
   bool untold_ = false;                                 // the step that has begun
   std::map<std::string, comm::CommTimes> comm_before_;  // by group

@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <map>
-#include <numeric>
 #include <utility>
 
 #include "base/error.h"
@@ -31,9 +30,7 @@ TrainEngine::TrainEngine(model::Blocks blocks, const configs::Config& config,
       scaler_(optim::make_loss_scaler(config_.precision, config_.loss_scale)),
       first_trained_(zero::first_trained_block(plan_)),
       segments_(plan_segments(blocks_.size(), config_.recompute, first_trained_)),
-      schedule_(make_schedule(static_cast<size_t>(config_.batch.accumulation_steps))),
       kept_(make_kept_inputs(blocks_.size(), config_.recompute, mesh_->device())),
-      step_visits_(visits(schedule_, segments_)),
       runner_(blocks_, *strategy_.params, *strategy_.grads, segments_),
       watch_(config_, *mesh_),
       checkpoints_(*mesh_),
@@ -47,11 +44,7 @@ StepStats TrainEngine::train_batch(Loader& data) {
   watch_.begin(steps_);
   strategy_.grads->reset();  // a step that threw has left some, too
   const OffloadTimes offload_before = offload_times();
-  StepBatches step = draw_batches(data, config_.batch.accumulation_steps, mesh_->device());
-  if (!divisor_) divisor_ = agree_on_divisor(step, config_, *mesh_);
-  if (!std::exchange(compared_draws_, true)) require_same_draw(step, steps_ + 1, *mesh_);
-  watch_.ended(Phase::kData);
-
+  StepBatches step(data, config_.batch.accumulation_steps, mesh_->device());
   runner_.inspect_outputs(skips_.in_a_row());
   runner_.time_blocks(watch_.block_clock());
   const torch::Tensor loss = run_micro_batches(step);
@@ -89,7 +82,7 @@ StepSums TrainEngine::own_sums(const StepBatches& step, Loader& data) {
           .saves = data.wants_save(),
           .writing = checkpoints_.writes(),
           .unused = unused,
-          .counts = tells_batch(*mesh_) ? step.counts : StepCounts()};
+          .counts = tells_batch(*mesh_) ? step.counts() : StepCounts()};
 }
 
 OffloadTimes TrainEngine::offload_times() const {
@@ -106,26 +99,35 @@ void TrainEngine::tell_offload(const OffloadTimes& before, StepStats& stats) con
   stats.times.update += stats.offload.update;
 }
 
-torch::Tensor TrainEngine::run_micro_batches(StepBatches& step) {
+torch::Tensor TrainEngine::run_micro_batches(StepBatches& step) try {
   Tape tape(blocks_.size(), first_trained_ + 1, kept_);
   torch::Tensor loss =
       torch::zeros({}, torch::TensorOptions(mesh_->device()).dtype(torch::kDouble));
-  strategy_.params->expect(step_visits_);
-  for (const PipeOp& op : schedule_) {
-    model::MicroBatch& batch = step.micro_batches[op.micro];
-    if (op.kind == PipeOp::kForward) {
-      batch.loss_divisor = divisor_->of(step.trained_in[op.micro]);
-      batch.grad_scale = scaler_.scale() * strategy_.factors.before;
-      loss += runner_.forward(batch, tape).to(torch::kDouble);
-      watch_.ended(Phase::kForward);
-    } else {
-      runner_.backward(batch, op.last, tape);
-      batch = {};
-      watch_.ended(Phase::kBackward);
-    }
+  const bool compares = !std::exchange(compared_draws_, true);
+  for (int64_t left = config_.batch.accumulation_steps; left > 0; --left) {
+    const model::MicroBatch batch = next_batch(step, compares);
+    // Gathers look no further ahead than to the next micro-batch, which visits every block.
+    strategy_.params->expect(visits(segments_, std::min<int64_t>(left, 2)));
+    loss += runner_.forward(batch, tape).to(torch::kDouble);
+    watch_.ended(Phase::kForward);
+    runner_.backward(batch, /*last=*/left == 1, tape);
+    watch_.ended(Phase::kBackward);
   }
   strategy_.params->expect({});
   return tells_batch(*mesh_) ? loss : torch::zeros_like(loss);
+} catch (...) {
+  step.skip_rest();
+  throw;
+}
+
+model::MicroBatch TrainEngine::next_batch(StepBatches& step, bool compares) {
+  if (!divisor_) divisor_ = agree_on_divisor(step.count_positions(), config_, *mesh_);
+  model::MicroBatch batch = step.next();
+  if (compares) require_same_draw(batch, steps_ + 1, *mesh_);
+  batch.loss_divisor = divisor_->of(count_trained_tokens(batch));
+  batch.grad_scale = scaler_.scale() * strategy_.factors.before;
+  watch_.ended(Phase::kData);
+  return batch;
 }
 
 void TrainEngine::apply(StepStats& stats, double grad_factor) {
@@ -185,29 +187,33 @@ void TrainEngine::require_values(std::string_view call) const {
   throw Error("{}: the engine awaits a checkpoint, and no load_checkpoint has brought one", call);
 }
 
+std::vector<size_t> TrainEngine::passes(int64_t count) const {
+  std::vector<size_t> blocks;
+  for (int64_t pass = 0; pass < count; ++pass) {
+    for (size_t block = 0; block < blocks_.size(); ++block) blocks.push_back(block);
+  }
+  return blocks;
+}
+
 EvalStats TrainEngine::eval_batch(Loader& data, int64_t micro_batches) {
   require_values("eval_batch");
   torch::Tensor sums =
       torch::zeros({2}, torch::TensorOptions(mesh_->device()).dtype(torch::kDouble));
-  std::vector<size_t> visits;
-  for (int64_t i = 0; i < micro_batches; ++i) {
-    for (size_t block = 0; block < blocks_.size(); ++block) visits.push_back(block);
-  }
   require_equal(micro_batches);
-  strategy_.params->expect(std::move(visits));
   EndAgreement end(*mesh_, [&] { return data.wants_end(); });
   bool ended = false;
+  StepBatches drawn(data, micro_batches, mesh_->device());
   for (int64_t i = 0; i < micro_batches; ++i) {
-    const StepBatches drawn = draw_batches(data, 1, mesh_->device());
-    if (i == 0) require_same_draw(drawn, steps_, *mesh_);
-    model::MicroBatch batch = drawn.micro_batches.front();
+    model::MicroBatch batch = drawn.next();
+    if (i == 0) require_same_draw(batch, steps_, *mesh_);
+    strategy_.params->expect(passes(std::min<int64_t>(micro_batches - i, 2)));
     batch.row_seeds.clear();  // nothing is dropped
     batch.loss_divisor = 1;   // the sum over tokens, to be divided once at the end
     const torch::Tensor loss = runner_.evaluate(batch, [&] { return ended = end.reached(); });
     if (ended) break;
     if (!tells_batch(*mesh_)) continue;
     sums[0] += loss.to(torch::kDouble);
-    sums[1] += static_cast<double>(drawn.counts.trained_tokens);
+    sums[1] += static_cast<double>(count_trained_tokens(batch));
   }
   strategy_.params->expect({});
   if (ended) return {.end_wanted = true};
@@ -238,9 +244,7 @@ void TrainEngine::save_model(ModelSink& sink, SavedValues values) {
   const BoxJoiner joiner(plan_, parameters, *mesh_);
   const bool writes = mesh_->rank() == 0;
   if (writes) sink.begin(infos);
-  std::vector<size_t> visits(blocks_.size());
-  std::iota(visits.begin(), visits.end(), size_t{0});
-  strategy_.params->expect(std::move(visits));
+  strategy_.params->expect(passes(1));
   size_t next = 0;
   runner_.for_each_gathered("saving", [&](size_t block) {
     std::map<size_t, torch::Tensor> whole_masters;  // by unit

@@ -72,7 +72,11 @@ class TrainEngine final : public Engine {
  private:
   // Forward and backward of the whole step; returns this rank's addend of the loss, fp64 scalar.
   torch::Tensor run_micro_batches(StepBatches& step);
+  // Of those micro-batches the next one.
+  model::MicroBatch next_batch(StepBatches& step, bool compares);
   void require_equal(int64_t micro_batches) const;
+  // The blocks that so many passes without backward gather, in order.
+  std::vector<size_t> passes(int64_t count) const;
   void require_values(std::string_view call) const;
   // The unit's whole buffer in fp32. Collective over its holders.
   torch::Tensor whole_master(size_t unit);
@@ -99,9 +103,7 @@ class TrainEngine final : public Engine {
   optim::LossScaler scaler_;
   size_t first_trained_;  // block; before it there is no backward
   std::vector<Segment> segments_;
-  std::vector<PipeOp> schedule_;
   std::shared_ptr<KeptInputs> kept_;
-  std::vector<size_t> step_visits_;  // the blocks that a step gathers, in order
   BlockRunner runner_;
   std::optional<LossDivisor> divisor_;  // from the first step on
   bool compared_draws_ = false;         // since the start, or since a checkpoint was loaded

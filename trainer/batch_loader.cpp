@@ -1,6 +1,6 @@
 #include "trainer/batch_loader.h"
 
-#include <span>
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -22,40 +22,53 @@ model::MicroBatch to_micro_batch(data::HostBatch host) {
   return batch;
 }
 
-// Without the rows past the end of the order or of an epoch, which stand last; at least one row.
-std::span<const int64_t> without_rest(std::span<const int64_t> rows) {
-  while (rows.size() > 1 && rows.back() == data::kNoSample) rows = rows.first(rows.size() - 1);
-  return rows;
-}
-
 }  // namespace
 
 TrainLoader::TrainLoader(const data::Dataset& dataset, data::SampleOrder order, data::Deal deal,
-                         uint64_t seed, std::function<bool()> stop, std::function<bool()> save)
+                         uint64_t seed, LoaderHooks hooks)
     : dataset_(dataset),
       order_(std::move(order)),
       deal_(deal),
       seed_(seed),
-      stop_(std::move(stop)),
-      save_(std::move(save)) {}
+      hooks_(std::move(hooks)) {}
+
+// Without the rows past the end of the order, of an epoch or of the step, which stand last; at
+// least one row.
+std::vector<int64_t> TrainLoader::samples() const {
+  const int64_t first = deal_.index(micro_, 0);
+  const int64_t rows = std::clamp<int64_t>(deal_.samples() - first, 0, deal_.micro_batch);
+  std::vector<int64_t> samples = order_.samples(position_.sample + first, rows);
+  while (!samples.empty() && samples.back() == data::kNoSample) samples.pop_back();
+  if (samples.empty()) samples.push_back(data::kNoSample);
+  return samples;
+}
+
+void TrainLoader::advance() {
+  if (++micro_ < deal_.micro_steps) return;
+  micro_ = 0;
+  ++position_.step;
+  position_.sample += deal_.samples();
+}
 
 model::MicroBatch TrainLoader::next() {
-  if (micro_ == 0) {
-    batch_ = order_.samples(position_.sample, deal_.samples());
-    batch_.resize(static_cast<size_t>(deal_.global_batch()), data::kNoSample);
-  }
-  const auto rows = without_rest(deal_.rows(batch_, micro_));
-  model::MicroBatch batch = to_micro_batch(make_batch(dataset_, rows));
+  hooks_.begins(micro_);
+  model::MicroBatch batch = to_micro_batch(make_batch(dataset_, samples()));
   for (int64_t row = 0; row < batch.tokens.size(0); ++row) {
     const uint64_t seed = data::sample_seed(seed_, position_.step, deal_.index(micro_, row));
     batch.row_seeds.push_back(static_cast<int64_t>(seed));
   }
-  if (++micro_ == deal_.micro_steps) {
-    micro_ = 0;
-    ++position_.step;
-    position_.sample += deal_.samples();
-  }
+  advance();
   return batch;
+}
+
+std::optional<int64_t> TrainLoader::count_positions(int64_t micro_batches) const {
+  TrainLoader ahead = *this;
+  int64_t positions = 0;
+  for (int64_t i = 0; i < micro_batches; ++i, ahead.advance()) {
+    const std::vector<int64_t> rows = ahead.samples();
+    positions += std::ssize(rows) * padded_length(dataset_, rows);
+  }
+  return positions;
 }
 
 void TrainLoader::seek(const Position& position) {
@@ -64,13 +77,14 @@ void TrainLoader::seek(const Position& position) {
 }
 
 EvalLoader::EvalLoader(const data::Dataset& dataset, int64_t num_samples, data::Deal deal,
-                       std::function<bool()> stop)
-    : dataset_(dataset), num_samples_(num_samples), deal_(deal), stop_(std::move(stop)) {
+                       LoaderHooks hooks)
+    : dataset_(dataset), num_samples_(num_samples), deal_(deal), hooks_(std::move(hooks)) {
   ZEROTH_CHECK(deal_.micro_steps == 1, "an evaluation accumulates {} micro-steps",
                deal_.micro_steps);
 }
 
 model::MicroBatch EvalLoader::next() {
+  hooks_.begins(round_);
   const auto samples = data::sequential_batch(num_samples_, round_++, deal_.global_batch());
   return to_micro_batch(make_batch(dataset_, deal_.rows(samples, 0)));
 }

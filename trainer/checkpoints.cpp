@@ -42,7 +42,7 @@ Checkpoints::Checkpoints(const RunPlan& plan, engine::Engine& engine)
       last_start_(std::chrono::steady_clock::now()),
       last_end_(last_start_) {}
 
-Checkpoints::Loaded Checkpoints::load() {
+Checkpoints::Loaded Checkpoints::load(engine::OnRead on_read) {
   Loaded loaded;
   const bool first = engine_.mesh().rank() == 0;
   const auto accept = [&](checkpoint::Reader& reader) {
@@ -61,7 +61,8 @@ Checkpoints::Loaded Checkpoints::load() {
     loaded.step = found.step;
     if (first) loaded.history = reader.read_text(kHistoryFile, kMostHistory);
   };
-  const auto done = engine_.load_checkpoint(plan_.resumed->from, {.accept = accept});
+  const auto done = engine_.load_checkpoint(plan_.resumed->from,
+                                            {.accept = accept, .on_read = std::move(on_read)});
   if (!done) throw Error("{} is gone", plan_.resumed->checkpoint.string());
   loaded.path = done->path;
   loaded.warnings = done->warnings;

@@ -38,7 +38,7 @@ class Checkpoints {
     std::vector<std::string> warnings;
     std::string best_warning = {};  // rank 0: the best model's checkpoint is not where it was
   };
-  Loaded load();
+  Loaded load(engine::OnRead on_read = {});
 
   // Whether one is to be saved after this step.
   bool due(int64_t step) const;

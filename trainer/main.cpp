@@ -1,5 +1,6 @@
 // Program `finetune`: one rank of a fine-tuning run.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
@@ -7,6 +8,7 @@
 #include <exception>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -25,6 +27,9 @@
 #include "trainer/report/activations.h"
 #include "trainer/report/config_text.h"
 #include "trainer/report/inspection.h"
+#include "trainer/report/phase_progress.h"
+#include "trainer/report/progress.h"
+#include "trainer/report/reporter.h"
 #include "trainer/report/run_clock.h"
 #include "trainer/run.h"
 #include "trainer/run_plan.h"
@@ -44,6 +49,19 @@ constexpr int kOpenFiles = 32;
 int say(const std::string& text, const comm::RankEnv& env) {
   if (env.rank == 0) print_answer(text);
   return 0;
+}
+
+// Rank 0 shows what takes long, as the reading of data.
+trainer::RunPlan plan_run(trainer::Flags flags, const comm::RankEnv& env) {
+  trainer::Progress progress({.columns = env.terminal_columns},
+                             [](std::string_view text) { write_all(STDOUT_FILENO, text); });
+  trainer::PhaseProgress phases(progress);
+  const bool shows = env.rank == 0 && !flags.only_prints();
+  if (shows) phases.start_ticking();
+  return trainer::as_written(env.round, [&] {
+    return trainer::make_plan(std::move(flags), env.world_size, comm::device_type(env), env.round,
+                              shows ? &phases : nullptr);
+  });
 }
 
 // From any thread, and without the destructors of what connects the ranks.
@@ -89,10 +107,7 @@ int run_rank(int argc, char** argv) {
     comm::load_device(env);
     if (flags.timeout_s) env.timeout = std::chrono::seconds(*flags.timeout_s);
     if (!flags.only_prints()) comm::know_round(env);
-    const trainer::RunPlan plan = trainer::as_written(env.round, [&] {
-      return trainer::make_plan(std::move(flags), env.world_size, comm::device_type(env),
-                                env.round);
-    });
+    const trainer::RunPlan plan = plan_run(std::move(flags), env);
     if (plan.flags.print_config) return say(trainer::config_text(plan), env);
     if (plan.flags.inspected) return say(trainer::inspection(plan), env);
     trainer::as_written(plan.round, [&] {

@@ -24,7 +24,6 @@
 #include "trainer/finished_run.h"
 #include "trainer/out_of_memory.h"
 #include "trainer/output.h"
-#include "trainer/report/reporter.h"
 #include "trainer/trainer.h"
 
 namespace zeroth::trainer {
@@ -59,6 +58,22 @@ bool is_finished(const RunPlan& plan, comm::Mesh& mesh) {
   return true;
 }
 
+// What comes before the first step, or before a checkpoint is read.
+std::string preparation(const RunPlan& plan) {
+  if (plan.resumed) return "making room for the model";
+  const configs::ZeroConfig& zero = plan.config.zero;
+  const auto in_files = [](const auto& offload) {
+    return offload.device == configs::RestingPlace::kNvme;
+  };
+  std::string text = "reading weights";
+  if (in_files(zero.offload_param))
+    return text + " and writing them to " + zero.offload_param.nvme_path;
+  if (plan.trains() && in_files(zero.offload_optimizer)) {
+    text += " and writing them to " + zero.offload_optimizer.nvme_path;
+  }
+  return text;
+}
+
 }  // namespace
 
 int Run::execute(const RunPlan& plan, const engine::RunMemory& memory, const comm::RankEnv& env,
@@ -81,7 +96,8 @@ int Run::execute(const RunPlan& plan, const engine::RunMemory& memory, const com
 }
 
 // Whether the weights are read; false: a signal came before they were.
-bool Run::load(const RunPlan& plan, const StopSignal& stop) {
+bool Run::load(const RunPlan& plan, const StopSignal& stop, Reporter& reporter) {
+  auto phase = reporter.begin({.name = preparation(plan)});
   try {
     engine_ = engine::initialize(
         model::build_blocks(plan.spec, engine::tensor_ranks(*mesh_, plan.config)), plan.config,
@@ -91,8 +107,10 @@ bool Run::load(const RunPlan& plan, const StopSignal& stop) {
          .trains = plan.trains(),
          .checks_memory = false,  // main has, before the ranks connected
          .wants_end = [&stop] { return stop.number() != 0; },
+         .on_read = [&](int64_t done, int64_t all) { reporter.advance(done, all); },
          .saves_beside_training = plan.saves_beside(),
          .saved_model = engine::SavedModel{plan.spec, plan.flags.save_dtype}});
+    phase.finish();
     return true;
   } catch (const engine::EndWanted&) {
     return false;
@@ -117,7 +135,7 @@ int Run::go(const RunPlan& plan, const engine::RunMemory& memory, const comm::Ra
   if (plan.resumed) reporter.will_go_on();
   reporter.planned(*mesh_, env, at::get_num_threads());
   stop.heed();
-  if (!load(plan, stop)) {
+  if (!load(plan, stop, reporter)) {
     const auto signal = stop.of_all_ranks(*mesh_);
     reporter.interrupted({.signal = signal_name(signal), .since_start_s = clock.seconds()},
                          "nothing is saved");

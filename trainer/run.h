@@ -6,6 +6,7 @@
 #include "comm/bootstrap.h"
 #include "engine/engine.h"
 #include "engine/memory_check.h"
+#include "trainer/report/reporter.h"
 #include "trainer/report/run_clock.h"
 #include "trainer/run_plan.h"
 #include "trainer/stop_signal.h"
@@ -28,7 +29,7 @@ class Run {
  private:
   int go(const RunPlan& plan, const engine::RunMemory& memory, const comm::RankEnv& env,
          const RunClock& clock, StopSignal& stop);
-  bool load(const RunPlan& plan, const StopSignal& stop);
+  bool load(const RunPlan& plan, const StopSignal& stop, Reporter& reporter);
 
   comm::OnStuck on_stuck_;
   std::shared_ptr<comm::Mesh> mesh_;

@@ -74,6 +74,12 @@ bool drops_last(const Flags& flags, const configs::Document& document) {
       document.keys().get<bool>("dataloader_drop_last").value_or(false));
 }
 
+// As "log_level" in the file asks, before it is resolved.
+bool shows_info(const configs::Document& document) {
+  const auto level = document.keys().get<std::string>("log_level").value_or("info");
+  return level == "info" || level == "debug";
+}
+
 // Leaves out what fills no whole `batch` at the end of every epoch.
 void drop_last(RunPlan& plan, int64_t batch) {
   const int64_t samples = plan.samples.train_size();
@@ -367,7 +373,8 @@ int64_t samples_of_epochs(double epochs, int64_t samples) {
   return std::max<int64_t>(1, static_cast<int64_t>(wanted));
 }
 
-RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device, comm::Round round) {
+RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device, comm::Round round,
+                  PhaseProgress* phases) {
   RunPlan plan;
   plan.round = std::move(round);
   plan.flags = std::move(flags);
@@ -377,7 +384,8 @@ RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device, com
   if (plan.resumed) plan.samples.version = data_version_of(plan.resumed->identity);
   const Basis basis = check_basis(plan, world_size);
   const bool drops = drops_last(plan.flags, basis.document);
-  open_samples(plan.flags, plan.spec.vocab_size, plan.samples, plan.notes);
+  if (!shows_info(basis.document)) phases = nullptr;
+  open_samples(plan.flags, plan.spec.vocab_size, plan.samples, plan.notes, phases);
   const auto steps = count_steps(plan, basis.batch, drops);
   auto resolved = configs::resolve(
       basis.document, plan.flags.values,

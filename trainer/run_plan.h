@@ -82,8 +82,10 @@ int64_t offset_of(const Resumption& from, const Samples& samples, int64_t global
 //
 // In a later round than the first what was begun goes on, as with --resume auto, and with the batch
 // of the rounds before.
+//
+// That it reads data is shown as a phase of `phases`, where there is one.
 RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device = torch::kCPU,
-                  comm::Round round = {});
+                  comm::Round round = {}, PhaseProgress* phases = nullptr);
 
 // What it takes, activations not counted, on a machine with `here` of its ranks. Throws an Error as
 // engine::run_memory.

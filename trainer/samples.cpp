@@ -13,13 +13,16 @@ namespace {
 // Opens datasets of one run; they share a tokenizer that is read when the first one needs it.
 class Opener {
  public:
-  Opener(const Flags& flags, const Samples& samples, int64_t vocab_size)
+  Opener(const Flags& flags, const Samples& samples, int64_t vocab_size, PhaseProgress* phases)
       : flags_(flags),
         seq_len_(samples.seq_len),
         version_(samples.version),
-        vocab_size_(vocab_size) {}
+        vocab_size_(vocab_size),
+        phases_(phases) {}
 
   std::unique_ptr<data::Dataset> open(const std::string& path) {
+    std::optional<PhaseProgress::Scope> phase;
+    if (phases_ != nullptr) phase.emplace(phases_->begin({.name = "reading " + path}));
     const bool text = std::filesystem::path(path).extension() != ".bin";
     if (text && !tokenizer_) tokenizer_.emplace(data::Tokenizer::load(flags_.model));
     data::DatasetOptions options{.path = path,
@@ -36,7 +39,11 @@ class Opener {
       options.completion_field = flags_.completion_field;
       options.separator = flags_.separator;
     }
-    return data::open_dataset(options);
+    if (!phase) return data::open_dataset(options);
+    options.on_read = [this](int64_t done, int64_t bytes) { phases_->advance(done, bytes); };
+    auto dataset = data::open_dataset(options);
+    phase->finish();
+    return dataset;
   }
 
   // Characters of all texts, see data::Tokenizer.
@@ -47,6 +54,7 @@ class Opener {
   int64_t seq_len_;
   int version_;
   int64_t vocab_size_;
+  PhaseProgress* phases_;
   std::optional<data::Tokenizer> tokenizer_;
 };
 
@@ -113,8 +121,9 @@ int64_t Samples::among(int64_t positions) const {
   return std::min(positions / epoch_positions * epoch_samples + rest, train_samples);
 }
 
-void open_samples(const Flags& flags, int64_t vocab_size, Samples& samples, configs::Notes& notes) {
-  Opener opener(flags, samples, vocab_size);
+void open_samples(const Flags& flags, int64_t vocab_size, Samples& samples, configs::Notes& notes,
+                  PhaseProgress* phases) {
+  Opener opener(flags, samples, vocab_size, phases);
   if (!flags.eval_only && !flags.data.empty()) samples.train = opener.open(flags.data);
   if (flags.max_train_samples) samples.most_train_samples = *flags.max_train_samples;
   const bool evaluates = flags.eval_only || !flags.eval_data.empty();

@@ -9,6 +9,7 @@
 #include "configs/note.h"
 #include "data/dataset.h"
 #include "trainer/flags/flags.h"
+#include "trainer/report/phase_progress.h"
 
 namespace zeroth::trainer {
 
@@ -39,7 +40,9 @@ struct Samples {
 
 // Opens what the flags name as training and evaluation samples of `samples.seq_len` positions; what
 // is not named stays null. `vocab_size`: of the model. Throws an Error as data::open_dataset.
-void open_samples(const Flags& flags, int64_t vocab_size, Samples& samples, configs::Notes& notes);
+// What is read is shown as a phase of `phases`, or not, where that is null.
+void open_samples(const Flags& flags, int64_t vocab_size, Samples& samples, configs::Notes& notes,
+                  PhaseProgress* phases = nullptr);
 
 // Notes and warnings about how the files were understood and what of them is lost.
 void tell_of_samples(const Flags& flags, const Samples& samples, configs::Notes& notes);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -58,7 +59,11 @@ int Trainer::run() {
 }
 
 void Trainer::go_on() {
-  const Checkpoints::Loaded loaded = checkpoints_.load();
+  auto phase =
+      reporter_.begin({.name = fmt::format("reading {}", plan_.resumed->checkpoint.string())});
+  const Checkpoints::Loaded loaded =
+      checkpoints_.load([this](int64_t done, int64_t all) { reporter_.advance(done, all); });
+  phase.finish();
   for (const std::string& warning : loaded.warnings) {
     reporter_.warn(fmt::format("passed by: {}", warning));
   }
@@ -74,10 +79,11 @@ void Trainer::go_on() {
 
 bool Trainer::train() {
   const comm::Mesh& mesh = engine_.mesh();
-  TrainLoader loader(
-      *plan_.samples.train, plan_.sample_order(),
-      plan_.train_deal(mesh.coordinate(comm::Axis::kData)), plan_.config.seed,
-      [this] { return stop_.number() != 0; }, [this] { return checkpoints_.time_is_up(); });
+  TrainLoader loader(*plan_.samples.train, plan_.sample_order(),
+                     plan_.train_deal(mesh.coordinate(comm::Axis::kData)), plan_.config.seed,
+                     {.wants_end = [this] { return stop_.number() != 0; },
+                      .wants_save = [this] { return checkpoints_.time_is_up(); },
+                      .begins = [this](int64_t micro_batch) { reporter_.advance(micro_batch); }});
   loader.seek({.step = done_, .sample = plan_.positions_after(done_)});
   reporter_.resume();
   const bool first = plan_.flags.cadences.evaluate_first && done_ == 0;
@@ -86,7 +92,7 @@ bool Trainer::train() {
     return true;
   }
   while (done_ < plan_.samples.total_steps) {
-    const engine::StepStats stats = engine_.train_batch(loader);
+    const engine::StepStats stats = run_step(loader);
     done_ = stats.step;
     reporter_.step(stats);
     if (!stats.failure.empty()) {
@@ -101,6 +107,13 @@ bool Trainer::train() {
     }
   }
   return false;
+}
+
+engine::StepStats Trainer::run_step(engine::Loader& loader) {
+  auto phase = reporter_.begin_step(done_ + 1);
+  engine::StepStats stats = engine_.train_batch(loader);
+  phase.finish();
+  return stats;
 }
 
 bool Trainer::evaluate_and_save(const engine::StepStats& stats) {
@@ -154,11 +167,21 @@ bool Trainer::evaluation_due(int64_t step) const {
 
 bool Trainer::evaluate(int64_t step) {
   const comm::Mesh& mesh = engine_.mesh();
-  EvalLoader loader(*plan_.samples.eval, plan_.samples.eval_samples,
-                    plan_.eval_deal(mesh.coordinate(comm::Axis::kData)),
-                    [this] { return stop_.number() != 0; });
+  const int64_t samples = plan_.samples.eval_samples;
+  const data::Deal deal = plan_.eval_deal(mesh.coordinate(comm::Axis::kData));
+  auto phase =
+      reporter_.begin({.name = step > 0 ? fmt::format("evaluation at step {}", step) : "evaluation",
+                       .total = samples,
+                       .counts = "{} of {} samples"});
+  EvalLoader loader(*plan_.samples.eval, samples, deal,
+                    {.wants_end = [this] { return stop_.number() != 0; },
+                     .begins =
+                         [&](int64_t round) {
+                           reporter_.advance(std::min(round * deal.global_batch(), samples));
+                         }});
   const engine::EvalStats stats = engine_.eval_batch(loader, loader.rounds());
   if (stats.end_wanted) return true;
+  phase.finish();
   reporter_.evaluated(step, stats);
   if (step > 0) {
     checkpoints_.evaluated(step, stats.loss);
@@ -179,6 +202,7 @@ void Trainer::save_on_the_way(int64_t step) {
     reporter_.warn(fmt::format("step {} waits to be saved: the one before is still written", step));
     finish_save();
   }
+  const auto phase = reporter_.begin({.name = fmt::format("saving step {}", step)});
   counting_failures([&] {
     if (plan_.flags.state.sync) return tell_saved(checkpoints_.save(step, more_to_write()));
     checkpoints_.start(step, more_to_write());
@@ -187,6 +211,7 @@ void Trainer::save_on_the_way(int64_t step) {
 
 void Trainer::finish_save() {
   if (!checkpoints_.under_way()) return;
+  const auto phase = reporter_.begin({.name = "saving the last checkpoint"});
   counting_failures([&] { tell_saved(checkpoints_.finish()); });
 }
 
@@ -238,6 +263,7 @@ bool Trainer::fits_grace(int64_t step) {
 // Where a signal has ended the run.
 void Trainer::save_what_is_left(int64_t step) {
   if (step == 0 || checkpoints_.saved(step) || !fits_grace(step)) return;
+  const auto phase = reporter_.begin({.name = fmt::format("saving step {}", step)});
   tell_saved(checkpoints_.save(step, more_to_write()));
 }
 
@@ -248,6 +274,7 @@ void Trainer::place_best() {
     return reporter_.saved("the best model was not saved: the last one stays");
   }
   try {
+    const auto phase = reporter_.begin({.name = "copying the best model"});
     final_.replace_by(best.folder());
   } catch (const Error& error) {  // on all ranks
     return reporter_.warn(fmt::format("{}: the best model is not placed, the last one stays in {}",
@@ -259,12 +286,16 @@ void Trainer::place_best() {
 }
 
 bool Trainer::save_final() {
+  const auto save = [&] {
+    const auto phase = reporter_.begin({.name = fmt::format("saving {}", plan_.flags.output)});
+    return final_.save(checkpoints_.newest_good());
+  };
   double start = reporter_.clock().seconds();
-  std::string full = final_.save(checkpoints_.newest_good());
+  std::string full = save();
   while (!full.empty()) {
     if (!wait_for_room(full)) return false;
     start = reporter_.clock().seconds();
-    full = final_.save(checkpoints_.newest_good());
+    full = save();
   }
   reporter_.saved(fmt::format("saved {} in {}", plan_.flags.output,
                               format_duration(reporter_.clock().seconds() - start)));

@@ -33,6 +33,7 @@ class Trainer {
   void go_on();
   // Whether a signal ended it.
   bool train();
+  engine::StepStats run_step(engine::Loader& loader);
   // Behind a step.
   bool evaluate_and_save(const engine::StepStats& stats);
   void saw(const engine::StepStats& stats);

@@ -11,25 +11,23 @@
 namespace zeroth::engine {
 namespace {
 
-StepBatches step_of(int64_t sample, int64_t token) {
-  StepBatches step;
-  step.samples = {sample};
+model::MicroBatch batch_of(int64_t sample, int64_t token) {
   model::MicroBatch batch;
+  batch.samples = {sample};
   batch.tokens = torch::full({1, 3}, token, torch::kLong);
   batch.targets = torch::full({1, 3}, 5, torch::kLong);
-  step.micro_batches = {batch};
-  return step;
+  return batch;
 }
 
 }  // namespace
 
 TEST_CASE("a fingerprint tells samples, tokens and their order apart") {
-  CHECK(fingerprint(step_of(1, 2)) == fingerprint(step_of(1, 2)));
-  CHECK(fingerprint(step_of(1, 2)) != fingerprint(step_of(1, 3)));
-  CHECK(fingerprint(step_of(1, 2)) != fingerprint(step_of(2, 2)));
-  StepBatches ends = step_of(1, 2), begins = step_of(1, 2);
-  ends.micro_batches.front().tokens[0][2] = 9;
-  begins.micro_batches.front().tokens[0][0] = 9;
+  CHECK(fingerprint(batch_of(1, 2)) == fingerprint(batch_of(1, 2)));
+  CHECK(fingerprint(batch_of(1, 2)) != fingerprint(batch_of(1, 3)));
+  CHECK(fingerprint(batch_of(1, 2)) != fingerprint(batch_of(2, 2)));
+  model::MicroBatch ends = batch_of(1, 2), begins = batch_of(1, 2);
+  ends.tokens[0][2] = 9;
+  begins.tokens[0][0] = 9;
   CHECK(fingerprint(ends) != fingerprint(begins));
 }
 

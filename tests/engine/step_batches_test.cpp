@@ -13,52 +13,90 @@ class Counted final : public Loader {
  public:
   explicit Counted(std::vector<int64_t> trained) : trained_(std::move(trained)) {}
   model::MicroBatch next() override {
+    ++calls_;
+    const int64_t trained = trained_.at(drawn_);
     model::MicroBatch batch;
     batch.tokens = torch::zeros({1, 4}, torch::kLong);
     batch.targets = torch::zeros({1, 4}, torch::kLong);
-    batch.targets.narrow(1, trained_[drawn_], 4 - trained_[drawn_]).fill_(model::kUntrained);
+    batch.targets.narrow(1, trained, 4 - trained).fill_(model::kUntrained);
     batch.samples = {static_cast<int64_t>(drawn_++)};
     return batch;
   }
+  int64_t drawn() const { return static_cast<int64_t>(drawn_); }
+  int64_t calls() const { return calls_; }
 
  private:
   std::vector<int64_t> trained_;
   size_t drawn_ = 0;
+  int64_t calls_ = 0;
 };
 
 }  // namespace
 
 TEST_CASE("positions, trained tokens and micro-batches that have one are counted") {
   Counted data({0, 3, 1});
-  const StepBatches step = draw_batches(data, 3, torch::kCPU);
-  CHECK(step.counts.tokens == 12);
-  CHECK(step.counts.trained_tokens == 4);
-  CHECK(step.counts.trained_micro_batches == 2);
-  CHECK(step.trained_in == std::vector<int64_t>{0, 3, 1});
-  CHECK(step.samples == std::vector<int64_t>{0, 1, 2});
+  StepBatches step(data, 3, torch::kCPU);
+  std::vector<int64_t> trained;
+  for (int i = 0; i < 3; ++i) trained.push_back(count_trained_tokens(step.next()));
+  CHECK(trained == std::vector<int64_t>{0, 3, 1});
+  CHECK(step.counts().tokens == 12);
+  CHECK(step.counts().trained_tokens == 4);
+  CHECK(step.counts().trained_micro_batches == 2);
+  CHECK(step.first_samples() == std::vector<int64_t>{0, 1, 2});
 }
 
 TEST_CASE("which targets are trained is known before a device sees them") {
   Counted data({4, 1, 0});
-  const StepBatches step = draw_batches(data, 3, torch::kCPU);
-  CHECK(torch::equal(step.micro_batches[0].trained_rows, torch::arange(4)));
-  CHECK(torch::equal(step.micro_batches[1].trained_rows, torch::zeros({1}, torch::kLong)));
-  CHECK(step.micro_batches[2].trained_rows.numel() == 0);
+  StepBatches step(data, 3, torch::kCPU);
+  CHECK(torch::equal(step.next().trained_rows, torch::arange(4)));
+  CHECK(torch::equal(step.next().trained_rows, torch::zeros({1}, torch::kLong)));
+  CHECK(step.next().trained_rows.numel() == 0);
+}
+
+TEST_CASE("a loader that cannot count is taken to have micro-batches like its first one") {
+  Counted data({4, 1, 0});
+  StepBatches step(data, 3, torch::kCPU);
+  CHECK(step.count_positions() == 12);
+  CHECK(data.drawn() == 1);
+  CHECK(step.next().samples == std::vector<int64_t>{0});
+  CHECK(step.next().samples == std::vector<int64_t>{1});
+  CHECK(data.drawn() == 2);
+}
+
+TEST_CASE("what a step that throws has not drawn is skipped, but where the loader threw") {
+  Counted data({4, 1, 0, 2});
+  StepBatches interrupted(data, 3, torch::kCPU);
+  interrupted.next();
+  interrupted.skip_rest();
+  CHECK(data.drawn() == 3);
+  StepBatches step(data, 2, torch::kCPU);
+  CHECK(step.next().samples == std::vector<int64_t>{3});
+  CHECK_THROWS(step.next());  // Counted has no more
+  const int64_t calls = data.calls();
+  step.skip_rest();
+  CHECK(data.calls() == calls);
+}
+
+TEST_CASE("the samples of a long step are listed up to a limit, and counted") {
+  Counted data(std::vector<int64_t>(StepBatches::kMaxListed + 5, 1));
+  StepBatches step(data, StepBatches::kMaxListed + 5, torch::kCPU);
+  for (int64_t i = 0; i < StepBatches::kMaxListed + 5; ++i) step.next();
+  CHECK(std::ssize(step.first_samples()) == StepBatches::kMaxListed);
+  CHECK(step.first_samples().back() == StepBatches::kMaxListed - 1);
+  CHECK(step.num_samples() == StepBatches::kMaxListed + 5);
 }
 
 TEST_CASE("ranks divide by what the first step has together, and correct it by what is trained") {
   testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
-    Counted data(mesh->rank() == 0 ? std::vector<int64_t>{4, 1} : std::vector<int64_t>{0, 3});
-    const StepBatches first = draw_batches(data, 2, torch::kCPU);
     configs::Config config;
     config.batch.accumulation_steps = 2;
     config.loss_mean = configs::LossMean::kToken;
-    const LossDivisor by_token = agree_on_divisor(first, config, *mesh);
+    const LossDivisor by_token = agree_on_divisor(/*positions=*/8, config, *mesh);
     CHECK(by_token.of(1) == 16);
     CHECK(by_token.of(1) / by_token.correction({.trained_tokens = 8}) == 8);
     CHECK(by_token.correction({.trained_tokens = 16}) == 1);
     config.loss_mean = configs::LossMean::kMicroBatch;
-    const LossDivisor by_micro_batch = agree_on_divisor(first, config, *mesh);
+    const LossDivisor by_micro_batch = agree_on_divisor(/*positions=*/8, config, *mesh);
     // The mean of three means, one of them over 3 tokens.
     CHECK(by_micro_batch.of(3) / by_micro_batch.correction({.trained_micro_batches = 3}) == 9);
     CHECK(by_micro_batch.of(0) > 0);

@@ -4,7 +4,12 @@
 #include <doctest/doctest.h>
 #include <torch/nn/modules/dropout.h>
 
+#include <algorithm>
 #include <cmath>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "tests/engine/chain_config.h"
@@ -46,6 +51,58 @@ class Narrowing final : public Loader {
 
  private:
   int rank_, wides_;
+};
+
+// Counts the micro-batches whose tokens are in memory.
+class Alive final : public Loader {
+ public:
+  explicit Alive(const testing::ChainLoader::Split& split) : inner_(split) {}
+  model::MicroBatch next() override {
+    model::MicroBatch batch = inner_.next();
+    batch.tokens = counted(batch.tokens);
+    most_alive_ = std::max(most_alive_, ++*alive_);
+    ++drawn_;
+    return batch;
+  }
+  int alive() const { return *alive_; }
+  int most_alive() const { return most_alive_; }
+  int drawn() const { return drawn_; }
+
+ private:
+  torch::Tensor counted(const torch::Tensor& tokens) {
+    const torch::Tensor held = tokens.contiguous();
+    return torch::from_blob(
+        held.data_ptr(), held.sizes(), [held, alive = alive_](void*) { --*alive; }, held.options());
+  }
+
+  testing::ChainLoader inner_;
+  std::shared_ptr<int> alive_ = std::make_shared<int>(0);
+  int most_alive_ = 0, drawn_ = 0;
+};
+
+// Micro-batches of one row, then of two, and so on up to four; some loaders can tell how many.
+class Growing final : public Loader {
+ public:
+  explicit Growing(bool counts) : counts_(counts) {}
+  model::MicroBatch next() override {
+    model::MicroBatch batch = chain_.next();
+    const int64_t rows = 1 + drawn_++ % 4;
+    batch.tokens = batch.tokens.slice(0, 0, rows).contiguous();
+    batch.targets = batch.targets.slice(0, 0, rows).contiguous();
+    batch.samples.resize(static_cast<size_t>(rows));
+    batch.row_seeds.resize(static_cast<size_t>(rows));
+    return batch;
+  }
+  std::optional<int64_t> count_positions(int64_t micro_batches) const override {
+    if (!counts_) return std::nullopt;
+    CHECK(micro_batches == 4);
+    return (1 + 2 + 3 + 4) * 5;
+  }
+
+ private:
+  bool counts_;
+  testing::ChainLoader chain_{{.global_batch = 16, .accumulation = 4}};
+  int64_t drawn_ = 0;
 };
 
 // A layer of a user who takes torch's own dropout.
@@ -93,6 +150,55 @@ TEST_CASE("a step's mean is over its own trained tokens, with the same bits what
       CHECK(later.trained_tokens <= 12);
       CHECK(later.loss == first.loss);
       CHECK(later.grad_norm == first.grad_norm);
+    }
+  });
+}
+
+TEST_CASE("a step and an evaluation hold one micro-batch at a time, however many they have") {
+  for (const int stage : {0, 2, 3}) {
+    CAPTURE(stage);
+    testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
+      constexpr int kMicroBatches = 50;
+      configs::Config config = chain_config(1, kMicroBatches, 2);
+      config.zero.stage = stage;
+      const auto engine = testing::make_engine(testing::make_chain(), config, mesh);
+      Alive loader({.global_batch = 2 * kMicroBatches,
+                    .accumulation = kMicroBatches,
+                    .rank = mesh->rank(),
+                    .world_size = 2});
+      for (int step = 1; step <= 2; ++step) {
+        engine->train_batch(loader);
+        CHECK(loader.drawn() == step * kMicroBatches);
+      }
+      engine->eval_batch(loader, kMicroBatches);
+      CHECK(loader.drawn() == 3 * kMicroBatches);
+      CHECK(loader.alive() == 0);
+      CHECK(loader.most_alive() == 1);
+    });
+  }
+}
+
+TEST_CASE("a step has the same bits whether or not its loader can count what is to come") {
+  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+    for (const auto precision : {configs::Precision::kFp32, configs::Precision::kBf16}) {
+      const auto train = [&](bool counts) {
+        configs::Config config = chain_config(4, 4, 1);
+        config.precision = precision;
+        const auto engine = testing::make_engine(testing::make_chain(), config, mesh);
+        Growing loader(counts);
+        std::vector<double> numbers;
+        for (int step = 0; step < 3; ++step) {
+          const StepStats stats = engine->train_batch(loader);
+          numbers.push_back(stats.loss);
+          numbers.push_back(stats.grad_norm);
+        }
+        return std::pair(numbers, engine->counters().usual_divisor);
+      };
+      const auto [counted, divisor] = train(true);
+      const auto [guessed, other_divisor] = train(false);
+      CHECK(counted == guessed);
+      CHECK(divisor == 64);
+      CHECK(other_divisor == 32);
     }
   });
 }

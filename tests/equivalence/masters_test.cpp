@@ -37,17 +37,17 @@ struct Parts {
   // Leaves the step's gradients in strategy.grads, but for a factor, which it returns: it makes
   // them those of the step's mean, and clips them.
   double backward(engine::Loader& loader) {
-    engine::StepBatches step = engine::draw_batches(loader, 1, mesh->device());
-    model::MicroBatch& batch = step.micro_batches.front();
-    if (!divisor) divisor = engine::agree_on_divisor(step, config, *mesh);
-    batch.loss_divisor = divisor->of(step.trained_in.front());
+    engine::StepBatches step(loader, 1, mesh->device());
+    if (!divisor) divisor = engine::agree_on_divisor(step.count_positions(), config, *mesh);
+    model::MicroBatch batch = step.next();
+    batch.loss_divisor = divisor->of(engine::count_trained_tokens(batch));
     engine::Tape tape(blocks.size());
-    strategy.params->expect(engine::visits(engine::make_schedule(1), segments));
+    strategy.params->expect(engine::visits(segments, 1));
     runner.forward(batch, tape);
     runner.backward(batch, /*last=*/true, tape);
     strategy.params->expect({});
     torch::Tensor told = engine::to_tensor(torch::zeros({}, mesh->device()),
-                                           strategy.grads->finish(), {.counts = step.counts});
+                                           strategy.grads->finish(), {.counts = step.counts()});
     mesh->world().all_reduce(told).wait();
     const engine::StepSums sums = engine::from_tensor(told);
     const double correction = divisor->correction(sums.counts);

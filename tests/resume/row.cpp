@@ -64,6 +64,9 @@ class NotingLoader : public engine::Loader {
     }
     return batch;
   }
+  std::optional<int64_t> count_positions(int64_t micro_batches) const override {
+    return loader_.count_positions(micro_batches);
+  }
 
  private:
   trainer::TrainLoader& loader_;

@@ -82,6 +82,25 @@ TEST_CASE(
   CHECK((none.targets == data::kUntrained).all().item<bool>());
 }
 
+TEST_CASE("what a step's micro-batches have together is known before they are made") {
+  const CountingDataset dataset(50, 32);
+  for (const int64_t rank : {0, 1}) {
+    data::Deal dealt = deal(3, 4, 2, rank);
+    dealt.step_samples = 17;  // of 24 rows
+    TrainLoader loader(dataset, data::SampleOrder(50, 7, true, {.end = 30}), dealt, 1);
+    for (int step = 0; step < 2; ++step) {  // the order ends in the second one
+      const auto counted = loader.count_positions(4);
+      const auto position = loader.position();
+      int64_t positions = 0;
+      for (int micro = 0; micro < 4; ++micro) {
+        CHECK(loader.position() == position);
+        positions += loader.next().tokens.numel();
+      }
+      CHECK(counted == positions);
+    }
+  }
+}
+
 TEST_CASE("seeds of random operations differ by step and row, not by world size") {
   const CountingDataset dataset(100, 8);
   TrainLoader alone = in_order(dataset, deal(2, 2, 1, 0));
@@ -99,10 +118,22 @@ TEST_CASE("a loader wants training to end when it is told so") {
   CHECK_FALSE(in_order(dataset, deal(1, 1, 1, 0)).wants_end());
   bool told = false;
   TrainLoader loader(dataset, data::SampleOrder(20, 1, false), deal(1, 1, 1, 0), 1,
-                     [&] { return told; });
+                     {.wants_end = [&] { return told; }});
   CHECK_FALSE(loader.wants_end());
   told = true;
   CHECK(loader.wants_end());
+}
+
+TEST_CASE("a loader says which micro-batch begins") {
+  const CountingDataset dataset(20, 8);
+  std::vector<int64_t> begun;
+  const LoaderHooks hooks{.begins = [&](int64_t micro) { begun.push_back(micro); }};
+  TrainLoader trained(dataset, data::SampleOrder(20, 1, false), deal(1, 2, 1, 0), 1, hooks);
+  trained.count_positions(2);
+  for (int i = 0; i < 3; ++i) trained.next();
+  EvalLoader evaluated(dataset, 20, deal(8, 1, 1, 0), hooks);
+  for (int64_t round = 0; round < evaluated.rounds(); ++round) evaluated.next();
+  CHECK(begun == std::vector<int64_t>{0, 1, 0, 0, 1, 2});
 }
 
 TEST_CASE("an evaluation pass sees each sample once and fills up the last rounds") {

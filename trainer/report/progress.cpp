@@ -142,8 +142,7 @@ void Progress::step(const StepRow& row) {
   const double left = seconds_left(row);
   if (redraws()) {
     const auto width = static_cast<size_t>(*options_.columns);
-    output_(fmt::format("\r{}\x1b[K", progress_text(row, options_.total_steps, left, width)));
-    line_open_ = true;
+    redraw(progress_text(row, options_.total_steps, left, width));
   } else if (plain_due(row)) {
     std::string text = progress_text(row, options_.total_steps, left);
     if (options_.wall_clock_breakdown || shows(configs::LogLevel::kDebug)) {
@@ -173,8 +172,21 @@ void Progress::lines(std::string_view text) {
   if (shows(configs::LogLevel::kInfo)) put(text);
 }
 
+void Progress::status(std::string_view text) {
+  if (!redraws()) return line(text);
+  if (!shows(configs::LogLevel::kInfo)) return;
+  redraw(printable(text).substr(0, static_cast<size_t>(*options_.columns)));
+}
+
+void Progress::redraw(std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  output_(fmt::format("\r{}\x1b[K", text));
+  line_open_ = true;
+}
+
 // A redrawn line gives way and comes back with the next step.
 void Progress::put(std::string_view text) {
+  const std::lock_guard lock(mutex_);
   output_(fmt::format("{}{}\n", line_open_ ? "\r\x1b[K" : "", text));
   line_open_ = false;
 }

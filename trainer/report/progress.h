@@ -1,9 +1,10 @@
 // What the run shows of itself while it trains: a line that is redrawn on a terminal, plain lines
-// at a sensible distance elsewhere.
+// at a sensible distance elsewhere. Lines may come from any thread.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -42,17 +43,23 @@ class Progress {
   void warning(std::string_view text);
   // Lines of our own, which hold nothing that came from files.
   void lines(std::string_view text);
+  // What the run is doing: the line that is redrawn where there is one, else one that stays. It may
+  // hold anything, as line().
+  void status(std::string_view text);
+  // Whether there is a line that is redrawn.
+  bool redraws() const;
 
  private:
   void put(std::string_view text);
+  void redraw(std::string_view text);
   bool shows(configs::LogLevel level) const { return level >= options_.level; }
-  bool redraws() const;
   bool plain_due(const StepRow& row);
   double seconds_left(const StepRow& row);
 
   ProgressOptions options_;
   Output output_;
   int64_t steps_before_ = 0;  // of earlier tries
+  std::mutex mutex_;          // of what is written
   bool line_open_ = false;    // a redrawn line stands without its end
   double last_plain_s_ = 0;   // when the last plain line was written
   double smooth_step_s_ = 0;  // of the recent steps

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -27,6 +28,7 @@ namespace zeroth::trainer {
 namespace {
 
 constexpr double kSecondsBetweenPages = 15;
+constexpr double kLongStep = 60;             // seconds
 constexpr const char* kMonitor = "monitor";  // title of a line of the summary
 
 ProgressOptions progress_options(const RunPlan& plan, const comm::RankEnv& env) {
@@ -71,6 +73,7 @@ Reporter::Reporter(const RunPlan& plan, const engine::RunMemory& memory, const c
   if (writes_ && output_is_all(plan.flags) && standard_output_was_closed()) {
     throw Error("standard output is closed");
   }
+  if (writes_) phases_.start_ticking();
   if (!writes_ || !plan.samples.train) return;
   monitors_ = monitor::Monitors(plan.config, plan.asked.tensorboard,
                                 [this](const std::string& text) { progress_.warning(text); });
@@ -252,6 +255,22 @@ void Reporter::tell_notes() {
     summary_.push_back(line);
     show(line);
   }
+}
+
+PhaseProgress::Scope Reporter::begin_step(int64_t step) {
+  const int64_t micro_batches = plan_.config.batch.accumulation_steps;
+  Phase phase{.name = fmt::format("step {}", step)};
+  if (micro_batches > 1) {
+    phase.total = micro_batches;
+    phase.counts = "micro-batch {} of {}";
+    phase.first = 1;
+  }
+  if (!first_) {
+    phase.shown_after_s = micro_batches > 1 ? kLongStep : std::numeric_limits<double>::infinity();
+  } else if (clock_.seconds() >= phase.shown_after_s) {
+    progress_.line(fmt::format("{} begins", phase.name));
+  }
+  return begin(std::move(phase));
 }
 
 void Reporter::step(const engine::StepStats& stats) {

@@ -2,6 +2,7 @@
 // monitors, the page. Rank 0 writes; no other rank waits for what it writes.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include "trainer/report/environment.h"
 #include "trainer/report/metrics.h"
 #include "trainer/report/peak_share.h"
+#include "trainer/report/phase_progress.h"
 #include "trainer/report/progress.h"
 #include "trainer/report/rounds.h"
 #include "trainer/report/run_clock.h"
@@ -23,6 +25,8 @@
 #include "trainer/run_plan.h"
 
 namespace zeroth::trainer {
+
+// Of the terminal on which rank 0's output ends, if it does.
 
 // Every rank has one and calls the same functions of it in the same order.
 class Reporter {
@@ -69,6 +73,13 @@ class Reporter {
   // `outcome`: what becomes of the model.
   void interrupted(const StopRow& row, std::string_view outcome);
   void warn(std::string_view text) { progress_.warning(text); }
+  // What the run does from now on, until the end of the scope.
+  PhaseProgress::Scope begin(Phase phase) { return phases_.begin(std::move(phase)); }
+  // A step: the first one of this try is told when it is long, the others when they take minutes.
+  PhaseProgress::Scope begin_step(int64_t step);
+  // Of the present phase.
+  void advance(int64_t done) { phases_.advance(done); }
+  void advance(int64_t done, int64_t total) { phases_.advance(done, total); }
   // A model was saved: the page is brought up to date, too.
   void saved(std::string_view text);
   // The files beside the model (RunRecord) once it stands in its place; and in a folder on the way.
@@ -101,9 +112,10 @@ class Reporter {
   const engine::RunMemory& memory_;
   const RunClock& clock_;
   bool writes_;
-  int output_error_ = 0;  // an errno: standard output is lost
+  std::atomic<int> output_error_ = 0;  // an errno: standard output is lost
   MetricsFile metrics_;
   Progress progress_;
+  PhaseProgress phases_{progress_};
   monitor::Monitors monitors_;
   PeakShare peak_share_;
   std::string run_name_;  // of the folder in OUTPUT/runs; empty: there is none
