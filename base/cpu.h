@@ -1,6 +1,7 @@
 // What the code has to know of the processor that it runs on.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -32,6 +33,84 @@ CpuLevel held_down(CpuLevel processor, const std::string& held);
 // "avx512_bf16", or "avx2 (ZEROTH_CPU; the processor has avx512_bf16)".
 std::string cpu_level_text(CpuLevel used = cpu_level(), CpuLevel processor = processor_level());
 
+// What CPUID (of leaves 0, 1 and 7) and XGETBV say of an x86 processor, as far as anything here
+// depends on it.
+struct CpuId {
+  std::string vendor;  // "GenuineIntel", "AuthenticAMD"
+  uint32_t leaf1_ecx = 0, leaf7_ebx = 0, leaf7_edx = 0, leaf7_1_eax = 0;
+  uint64_t xcr0 = 0;  // the registers that the kernel saves
+};
+
+struct CpuFeatures {
+  CpuLevel level = CpuLevel::kPlain;
+  bool is_intel = false;
+  bool has_amx = false;  // units for products of bf16 matrices
+};
+
+CpuFeatures features_of(const CpuId& id);
+
+// The processor as this process uses it, at cpu_level(). On other architectures than x86: plain.
+const CpuFeatures& cpu_features();
+// AMX came with processors of the highest level: one that is held down to a lower level has none.
+CpuFeatures held_down(CpuFeatures processor, const std::string& held);
+
 bool cpu_is_intel();  // its maker; false on other architectures than x86
+
+// What multiplies matrices on the CPU.
+enum class CpuProduct {
+  kLibTorch,  // LibTorch's own product: MKL's in fp32, oneDNN's in 16 bits
+  kOneDnn,    // oneDNN's product in fp32; in 16 bits LibTorch's, which is the same
+  kTiles,     // tiles of fp32 (model/kernels/tiled_product.h), to which 16-bit factors are widened
+};
+
+// "libtorch", "onednn", "tiles": the values of ZEROTH_PRODUCT.
+std::string_view name_of(CpuProduct product);
+
+// By the dtype of the factors.
+struct CpuProducts {
+  CpuProduct fp32 = CpuProduct::kLibTorch;
+  CpuProduct small_fp32 = CpuProduct::kLibTorch;  // of fewer than kSmallProduct multiplications
+  CpuProduct bf16 = CpuProduct::kLibTorch;
+  CpuProduct fp16 = CpuProduct::kLibTorch;
+  bool operator==(const CpuProducts&) const = default;
+};
+
+inline constexpr int64_t kSmallProduct = 1 << 20;
+
+// The fastest products of an x86 processor:
+//   fp32  MKL keeps to AVX2 on processors of other makers than Intel even where they have AVX-512:
+//         oneDNN's product is twice as fast there, and not slower with AVX2 alone. In small ones
+//         the set-up of a call of oneDNN weighs more.
+//   bf16  LibTorch's product where instructions for it are faster than those of fp32. Processors of
+//         Intel's without AMX (Cooper Lake, or one whose AMX a virtual machine hides) execute one
+//         VDPBF16PS in the time of two fp32 instructions, and oneDNN's bf16 product has half of the
+//         speed of fp32 (88 and 165 GFLOP/s for a thread): tiles. So do processors without any
+//         instructions for bf16, where LibTorch's product is a scalar loop.
+//   fp16  LibTorch's product with AVX-512 FP16, else tiles.
+CpuProducts fastest_products(const CpuFeatures& features);
+
+// The products that `forced` names, a value of ZEROTH_PRODUCT; empty: `fastest`. LibTorch's scalar
+// loops of 16 bits are never chosen. Throws an Error for a value that is no product, and for tiles
+// on other architectures than x86.
+CpuProducts forced_products(const CpuProducts& fastest, const CpuFeatures& features,
+                            const std::string& forced);
+
+// The products that this process uses, the same in its whole life: the fastest ones, or those that
+// ZEROTH_PRODUCT in the environment forces, which is meant for tests. Throws like
+// forced_products().
+const CpuProducts& cpu_products();
+
+// Until the end of its life cpu_products() are those that `forced` names. For tests, which compare
+// products within a process: no other thread multiplies when it begins or ends.
+class ForcedProducts {
+ public:
+  explicit ForcedProducts(const std::string& forced);
+  ~ForcedProducts();
+  ForcedProducts(const ForcedProducts&) = delete;
+  ForcedProducts& operator=(const ForcedProducts&) = delete;
+
+ private:
+  CpuProducts before_;
+};
 
 }  // namespace zeroth

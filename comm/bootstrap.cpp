@@ -89,7 +89,7 @@ std::vector<std::string> accelerate_warnings(bool has_rank) {
 
 RankEnv RankEnv::from_environment() {
   refuse_empty_variables(std::getenv);
-  cpu_level();  // says what is wrong with ZEROTH_CPU while nothing has begun
+  cpu_products();  // says what is wrong with ZEROTH_CPU and ZEROTH_PRODUCT while nothing has begun
   RankEnv env;
   const LaunchedBy by = launched_by(words_of(launcher_variables()));
   env.rank = by.rank;

@@ -28,6 +28,26 @@ Extremes extremes_of(int64_t value, std::string_view what, const comm::Mesh& mes
   return {least_one, {-opposite.value, opposite.rank}};
 }
 
+// Processors of one level and maker differ in AMX, or the ranks in ZEROTH_PRODUCT.
+void require_same_products(const CpuProducts& own, const comm::Mesh& mesh) {
+  const std::pair<const char*, CpuProduct> products[] = {{"fp32", own.fp32},
+                                                         {"small matrices in fp32", own.small_fp32},
+                                                         {"bf16", own.bf16},
+                                                         {"fp16", own.fp16}};
+  for (const auto& [format, product] : products) {
+    const auto [one, other] =
+        extremes_of(static_cast<int64_t>(product), "products of matrices", mesh);
+    if (one.value == other.value) continue;
+    const auto name = [](const Found& found) {
+      return name_of(static_cast<CpuProduct>(found.value));
+    };
+    throw Error(
+        "rank {} multiplies {} by {}, rank {} by {}: their results would differ. Set "
+        "ZEROTH_CPU=avx512_bf16, and no ZEROTH_PRODUCT, in the environment of all ranks",
+        one.rank, format, name(one), other.rank, name(other));
+  }
+}
+
 }  // namespace
 
 void require_same_level(const Processor& own, const comm::Mesh& mesh) {
@@ -41,11 +61,13 @@ void require_same_level(const Processor& own, const comm::Mesh& mesh) {
         lowest.rank, name(lowest), highest.rank, name(highest), name(lowest));
   }
   const auto [other, intel] = extremes_of(own.is_intel ? 1 : 0, "makers of processors", mesh);
-  if (other.value == intel.value) return;
-  throw Error(
-      "rank {} computes on a processor of Intel's, rank {} on another maker's: libraries choose "
-      "their products by it, and results would differ. Run all ranks on processors of one maker",
-      intel.rank, other.rank);
+  if (other.value != intel.value) {
+    throw Error(
+        "rank {} computes on a processor of Intel's, rank {} on another maker's: libraries choose "
+        "their products by it, and results would differ. Run all ranks on processors of one maker",
+        intel.rank, other.rank);
+  }
+  require_same_products(own.products, mesh);
 }
 
 }  // namespace zeroth::engine

@@ -10,9 +10,10 @@ namespace zeroth::engine {
 struct Processor {
   CpuLevel level = cpu_level();
   bool is_intel = cpu_is_intel();
+  CpuProducts products = cpu_products();
 };
 
-// Throws an Error on all ranks that names two whose levels, or whose processors' makers, differ,
+// Throws an Error on all ranks that names two whose levels, processors' makers or products differ,
 // unless the ranks compute on GPUs. `own`: this rank's. Collective.
 void require_same_level(const Processor& own, const comm::Mesh& mesh);
 

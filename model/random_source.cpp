@@ -34,6 +34,7 @@ float normal(uint64_t key, int64_t index) {
 
 RandomSource::RandomSource(const ModelSpec& spec, uint64_t seed)
     : seed_(seed),
+      padding_token_(spec.padding_token),
       initializer_range_(spec.initializer_range),
       residual_range_(spec.family == "gpt2"
                           ? spec.initializer_range /
@@ -58,13 +59,20 @@ void RandomSource::read(const Part& part, torch::Tensor out) {
   }
   const uint64_t key = stream_key(seed_, part.name);
   const auto scale = static_cast<float>(deviation(part.name));
+  // Elements of the row that stays zero.
+  const bool padded = padding_token_ >= 0 && part.name == "embedding.weight";
+  const int64_t zeros_end = padded ? (padding_token_ + 1) * part.box.shape.back() : 0;
+  const int64_t zeros_begin = padded ? zeros_end - part.box.shape.back() : 0;
+  const auto value = [&](int64_t index) {
+    return index >= zeros_begin && index < zeros_end ? 0 : scale * normal(key, index);
+  };
   const torch::Tensor values =
       out.scalar_type() == torch::kFloat32 ? out : torch::empty(out.sizes(), torch::kFloat32);
   float* data = values.data_ptr<float>();
   for (const BoxRows& rows : rows_of_box(part.box, part.first, out.numel(), out.numel())) {
     parallel_for(rows.elements(), kGrain, [&](int64_t begin, int64_t end) {
       rows.for_each_run(begin, end, [&](int64_t at, int64_t whole, int64_t size) {
-        for (int64_t i = 0; i < size; ++i) data[at + i] = scale * normal(key, whole + i);
+        for (int64_t i = 0; i < size; ++i) data[at + i] = value(whole + i);
       });
     });
     data += rows.elements();

@@ -10,9 +10,10 @@
 
 namespace zeroth::model {
 
-// normal(0, initializer_range); norms' weights 1, biases 0; GPT-2's products into the residual
-// stream divided by sqrt(2 layers). A value depends on seed, parameter name and element index
-// in the whole parameter alone, not on how it is read or split.
+// normal(0, initializer_range); norms' weights 1, biases 0; the padding token's row of the
+// embedding 0; GPT-2's products into the residual stream divided by sqrt(2 layers). A value depends
+// on seed, parameter name and element index in the whole parameter alone, not on how it is read or
+// split.
 class RandomSource : public WeightSource {
  public:
   RandomSource(const ModelSpec& spec, uint64_t seed);
@@ -24,6 +25,7 @@ class RandomSource : public WeightSource {
   double deviation(const std::string& name) const;
 
   uint64_t seed_;
+  int64_t padding_token_;
   double initializer_range_;
   double residual_range_;
 };

@@ -74,6 +74,10 @@ struct ModelSpec {
   double attention_dropout = 0;
   double residual_dropout = 0;
 
+  // The token whose row of the embedding gets no gradient from the lookup, as nn.Embedding's
+  // padding_idx; -1: none.
+  int64_t padding_token = -1;
+
   bool tied = false;  // the head's weight is the embedding's
   double initializer_range = 0.02;
   // Precision of the checkpoint as config.json names it ("bfloat16"); empty: not said.

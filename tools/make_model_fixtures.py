@@ -1,6 +1,7 @@
 """Writes tests/model/fixtures: tiny random checkpoints of every family and variant with the results of transformers.
 
-Run with a Python that has torch, transformers and safetensors:  python tools/make_model_fixtures.py
+Run with a Python that has torch, transformers and safetensors:  python tools/make_model_fixtures.py [NAME...]
+Without a NAME all are made anew, else only these.
 Each folder holds config.json, model.safetensors (or shards) and expected.safetensors:
   ids [2, 24], targets [2, 24] (-100 on some rows), logits [2, 24, vocab], loss [1] (mean over trained targets),
   grad_first [hidden] (gradient of the first layer's input norm) and grad_embedding [vocab, hidden].
@@ -11,6 +12,7 @@ rope_frequencies.json: what config.json says of rotary embeddings, and transform
 import json
 import pathlib
 import shutil
+import sys
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -38,6 +40,7 @@ YARN = dict(factor=4.0, original_max_position_embeddings=32, beta_fast=4.0)
 LONGROPE = dict(
     original_max_position_embeddings=16, short_factor=[1.0] * 4, long_factor=[1.0, 1.5, 3.0, 7.5], rope_theta=20.0)
 LLAMA3 = dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
+PADDING = 37  # the token that begins every 64th sample of tests/equivalence, and occurs in many
 VARIANTS = {
     "llama": ("llama", ROTARY),
     "llama_old_keys": ("llama", ROTARY | rope("llama3", **LLAMA3)),
@@ -56,6 +59,11 @@ VARIANTS = {
     "llama_yarn": ("llama", ROTARY | rope("yarn", **YARN) | dict(head_dim=8)),
     "llama_longrope": ("llama", ROTARY | rope("longrope", **LONGROPE) | dict(head_dim=8)),
     "gpt2_layer_scale": ("gpt2", GPT2 | dict(scale_attn_by_inverse_layer_idx=True)),
+    "llama_pad": ("llama", ROTARY | dict(pad_token_id=PADDING)),
+    "mistral_pad_from_end": ("mistral", ROTARY | dict(pad_token_id=PADDING - 64)),
+    "qwen2_pad": ("qwen2", ROTARY | dict(pad_token_id=PADDING)),
+    "qwen3_pad_tied": ("qwen3", ROTARY | dict(head_dim=8, tie_word_embeddings=True, pad_token_id=PADDING)),
+    "gpt2_pad": ("gpt2", GPT2 | dict(pad_token_id=PADDING)),
 }
 # What read_rope reads and rope_frequencies computes: the kinds with each option of theirs, and lengths.
 LONG = LONGROPE | dict(short_factor=[1.0, 1.25, 1.5, 2.0])
@@ -76,6 +84,13 @@ def scatter_norms(model):
         for name, parameter in model.named_parameters():
             if parameter.dim() == 1:
                 parameter.add_(0.3 * torch.randn_like(parameter))
+
+
+def fill_padding(model):
+    """transformers begins with zeros in that row. Files hold anything."""
+    if model.config.pad_token_id is not None:
+        with torch.no_grad():
+            torch.nn.init.normal_(model.get_input_embeddings().weight[PADDING], 0.0, 0.2)
 
 
 def use_old_rope_keys(folder):
@@ -101,6 +116,7 @@ def save(name, model, folder):
         model.to(torch.bfloat16)
     if name == "llama_fp16_sharded":
         model.to(torch.float16)
+    model.generation_config.pad_token_id = None  # saving refuses one that is counted from the end
     model.save_pretrained(folder, max_shard_size="6KB" if "sharded" in name else "5GB")
     (folder / "generation_config.json").unlink(missing_ok=True)
     if name == "llama_old_keys":
@@ -116,6 +132,8 @@ def load(folder, dtype):
 
 def reference(model):
     ids = torch.randint(0, 64, (2, SEQ + 1))
+    if model.config.pad_token_id is not None:
+        ids[:, 3:20:4] = PADDING
     targets = ids[:, 1:].clone()
     targets[0, :5] = -100
     targets[1, 20:] = -100
@@ -145,14 +163,19 @@ def frequencies(parameters, seq):
 
 
 def main():
-    shutil.rmtree(OUT, ignore_errors=True)
-    OUT.mkdir()
-    rows = [json.dumps(frequencies(*row)) for row in ROPES]
-    (OUT / "rope_frequencies.json").write_text("[\n" + ",\n".join(rows) + "\n]\n")
+    wanted = sys.argv[1:]
+    if not wanted:
+        shutil.rmtree(OUT, ignore_errors=True)
+        OUT.mkdir()
+        rows = [json.dumps(frequencies(*row)) for row in ROPES]
+        (OUT / "rope_frequencies.json").write_text("[\n" + ",\n".join(rows) + "\n]\n")
     for seed, (name, (family, values)) in enumerate(VARIANTS.items()):
+        if wanted and name not in wanted:
+            continue
         torch.manual_seed(seed)
         model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **values)).eval()
         scatter_norms(model)
+        fill_padding(model)
         folder = OUT / name
         save(name, model, folder)
         expected = reference(load(folder, torch.float32))

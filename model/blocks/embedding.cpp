@@ -15,18 +15,31 @@ using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+constexpr const char* kPadding = "padding";
+constexpr int64_t kNoPadding = -1;
+
 // Rows of a table. The gradient of a row is added where it lies, its sum rounded once: no
-// table-sized temporary when a gradient view is open.
+// table-sized temporary when a gradient view is open. The row `padding` gets none.
 struct Lookup : torch::autograd::Function<Lookup> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& table, const Tensor& rows) {
+  static Tensor forward(AutogradContext* ctx, const Tensor& table, const Tensor& rows,
+                        int64_t padding) {
     ctx->save_for_backward({table, rows});
+    ctx->saved_data[kPadding] = padding;
     return at::embedding(table, rows);
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list dys) {
     const torch::NoGradGuard no_grad;
     const variable_list saved = ctx->get_saved_variables();
-    return {add_to_rows(saved[0], saved[1], dys[0]), Tensor()};
+    const Tensor& rows = saved[1];
+    const int64_t padding = ctx->saved_data[kPadding].toInt();
+    const Tensor dy = padding == kNoPadding ? dys[0] : without(dys[0], rows.eq(padding));
+    return {add_to_rows(saved[0], rows, dy), Tensor(), Tensor()};
+  }
+
+  // dy, but zeros where `left_out` is set, also in place of what is not finite.
+  static Tensor without(const Tensor& dy, const Tensor& left_out) {
+    return dy.masked_fill(left_out.unsqueeze(-1), 0);
   }
 
   // Delivers the gradient of these rows of a table, or returns it.
@@ -45,9 +58,9 @@ struct SharedLookup : torch::autograd::Function<SharedLookup> {
   static constexpr const char* kWhat = "embeddings";
 
   static Tensor forward(AutogradContext* ctx, const Tensor& table, const Tensor& tokens,
-                        const Vocabulary& vocabulary) {
+                        const Vocabulary& vocabulary, int64_t padding) {
     const auto [rows, here] = vocabulary.rows_of(tokens);
-    ctx->save_for_backward({table, rows, here});
+    ctx->save_for_backward({table, rows, here.logical_not().logical_or_(tokens.eq(padding))});
     save_ranks(ctx, vocabulary.ranks);
     const Tensor found = at::embedding(table, rows).mul_(here.unsqueeze(1));
     return vocabulary.ranks->scatter_sum(filled_up(found, *vocabulary.ranks), kWhat);
@@ -56,10 +69,11 @@ struct SharedLookup : torch::autograd::Function<SharedLookup> {
   static variable_list backward(AutogradContext* ctx, variable_list dys) {
     const torch::NoGradGuard no_grad;
     const variable_list saved = ctx->get_saved_variables();
-    const Tensor &rows = saved[1], &here = saved[2];
+    const Tensor &rows = saved[1], &left_out = saved[2];
     const Tensor dy =
         saved_ranks(ctx)->gather(dys[0], "gradients of embeddings").narrow(0, 0, rows.size(0));
-    return {Lookup::add_to_rows(saved[0], rows, dy * here.unsqueeze(1)), Tensor(), Tensor()};
+    return {Lookup::add_to_rows(saved[0], rows, Lookup::without(dy, left_out)), Tensor(), Tensor(),
+            Tensor()};
   }
 };
 
@@ -72,6 +86,7 @@ Tensor meta_parameter(int64_t rows, int64_t size) {
 Embedding::Embedding(const ModelSpec& spec, TensorRanksPtr ranks)
     : Block("embedding"),
       vocabulary_(spec.vocab_size, std::move(ranks)),
+      padding_token_(spec.padding_token),
       drop_(drop_site(spec.embedding_dropout, label())) {
   weight_ = register_parameter("weight", meta_parameter(vocabulary_.own, spec.hidden_size));
   if (spec.learned_positions) {
@@ -92,17 +107,17 @@ Tensor Embedding::forward(const Tensor&, const MicroBatch& batch) {
                 positions_.size(0));
   }
   if (vocabulary_.ranks) return own_run(batch);
-  const Tensor y = Lookup::apply(weight_, batch.tokens);
+  const Tensor y = Lookup::apply(weight_, batch.tokens, padding_token_);
   if (!positions_.defined()) return dropout(y, drop_, batch);
   const Tensor positions = batch.positions.defined()
                                ? batch.positions
                                : torch::arange(seq, batch.tokens.options()).unsqueeze(0);
-  return dropout(y + Lookup::apply(positions_, positions), drop_, batch);
+  return dropout(y + Lookup::apply(positions_, positions, kNoPadding), drop_, batch);
 }
 
 Tensor Embedding::own_run(const MicroBatch& batch) const {
   const TokenRun run = token_run(batch.tokens.numel(), *vocabulary_.ranks);
-  Tensor y = SharedLookup::apply(weight_, batch.tokens.flatten(), vocabulary_);
+  Tensor y = SharedLookup::apply(weight_, batch.tokens.flatten(), vocabulary_, padding_token_);
   if (positions_.defined()) y = y + positions_of(batch, run);
   return dropout(y, drop_, batch, run.first);
 }
@@ -115,7 +130,7 @@ Tensor Embedding::positions_of(const MicroBatch& batch, const TokenRun& run) con
   const Tensor positions = batch.positions.defined()
                                ? batch.positions.flatten().index_select(0, tokens)
                                : tokens.remainder(batch.tokens.size(1));
-  return Lookup::apply(positions_, positions);
+  return Lookup::apply(positions_, positions, kNoPadding);
 }
 
 }  // namespace zeroth::model

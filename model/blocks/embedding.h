@@ -30,6 +30,7 @@ class Embedding : public Block {
   torch::Tensor own_run(const MicroBatch& batch) const;
 
   Vocabulary vocabulary_;
+  int64_t padding_token_;
   DropSite drop_;
   torch::Tensor weight_;
   torch::Tensor positions_;  // [max_positions, hidden]; undefined with rotary embeddings

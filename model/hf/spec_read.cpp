@@ -268,8 +268,25 @@ void read_rotary_family(ConfigReader& config, ModelSpec& spec) {
   read_window(config, spec);
 }
 
+// Counted from the end where it is negative, as nn.Embedding does. transformers gives it to the
+// embedding in every family but GPT-2; where the key is missing, no class has one of its own.
+int64_t read_padding_token(ConfigReader& config, int64_t vocab_size) {
+  constexpr const char* kKey = "pad_token_id";
+  const json* const value = config.find(kKey);
+  if (value == nullptr) return -1;
+  const auto size = static_cast<double>(vocab_size);
+  const double token = value->is_number_integer() ? value->get<double>() : size;
+  if (token < -size || token >= size) {
+    config.complain(kKey, fmt::format("is {}, expected null or a whole number from {} to {}",
+                                      quoted(*value), -vocab_size, vocab_size - 1));
+    return -1;
+  }
+  return static_cast<int64_t>(token < 0 ? token + size : token);
+}
+
 void read_common(ConfigReader& config, ModelSpec& spec) {
   spec.vocab_size = config.size("vocab_size", {}, kMostVocabulary);
+  if (spec.family != "gpt2") spec.padding_token = read_padding_token(config, spec.vocab_size);
   spec.initializer_range = config.number("initializer_range", 0.02);
   if (spec.initializer_range < 0) config.complain("initializer_range", "is negative");
   spec.dtype = config.text("torch_dtype", "");

@@ -17,24 +17,31 @@ using LinearOp = Tensor(const Tensor&, const Tensor&, const std::optional<Tensor
                         std::optional<c10::string_view>);
 
 std::optional<c10::TypedOperatorHandle<LinearOp>> find_onednn() {
-  if (cpu_is_intel() || cpu_level() < CpuLevel::kAvx2) return std::nullopt;
   const auto op = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
   if (!op) return std::nullopt;
   return op->typed<LinearOp>();
 }
 
+CpuProduct product_of_fp32(const Tensor& a, const Tensor& b) {
+  const bool small = a.size(0) * a.size(1) * b.size(1) < kSmallProduct;
+  return small ? cpu_products().small_fp32 : cpu_products().fp32;
+}
+
 // Undefined where LibTorch's own product shall run.
 Tensor onednn_product(const Tensor& a, const Tensor& b) {
   static const auto op = find_onednn();
-  constexpr int64_t kWorthTheCall =
-      1 << 20;  // multiplications; below that the set-up of a call weighs more
   const bool fits = op && a.is_cpu() && a.scalar_type() == torch::kFloat &&
-                    a.size(0) * a.size(1) * b.size(1) >= kWorthTheCall;
+                    product_of_fp32(a, b) == CpuProduct::kOneDnn;
   if (!fits) return {};
   return op->call(a, b.t(), std::nullopt, "none", c10::List<std::optional<at::Scalar>>(), "");
 }
 
-Tensor widened_product(const Tensor& a, const Tensor& b) {
+bool in_tiles(const Tensor& a, const Tensor& b) {
+  const bool fp32 = a.is_cpu() && a.scalar_type() == torch::kFloat;
+  return fp32 ? product_of_fp32(a, b) == CpuProduct::kTiles : widens(a);
+}
+
+Tensor product_in_tiles(const Tensor& a, const Tensor& b) {
   Tensor product = at::empty({a.size(0), b.size(1)}, a.options());
   tiled_product(product, a, b, /*add=*/false);
   return product;
@@ -52,14 +59,14 @@ bool adds_wider(const Tensor& out, const Tensor& a) {
 
 Tensor matrix_product(const Tensor& a, const Tensor& b) {
   const torch::NoGradGuard no_grad;
-  if (widens(a)) return widened_product(a, b);
+  if (in_tiles(a, b)) return product_in_tiles(a, b);
   Tensor product = onednn_product(a, b);
   return product.defined() ? product : at::mm(a, b);
 }
 
 Tensor matrix_product_plus(const Tensor& bias, const Tensor& a, const Tensor& b) {
   const torch::NoGradGuard no_grad;
-  if (widens(a)) {
+  if (in_tiles(a, b)) {
     Tensor sum = bias.expand({a.size(0), b.size(1)}).contiguous();
     tiled_product(sum, a, b, /*add=*/true);
     return sum;
@@ -70,7 +77,7 @@ Tensor matrix_product_plus(const Tensor& bias, const Tensor& a, const Tensor& b)
 
 void write_matrix_product(Tensor out, const Tensor& a, const Tensor& b) {
   const torch::NoGradGuard no_grad;
-  if (widens(a)) return tiled_product(out, a, b, /*add=*/false);
+  if (in_tiles(a, b)) return tiled_product(out, a, b, /*add=*/false);
   if (adds_wider(out, a)) {
     at::mm_out(out, a, b, torch::kFloat);
     return;
@@ -85,7 +92,7 @@ void write_matrix_product(Tensor out, const Tensor& a, const Tensor& b) {
 
 void add_matrix_product(Tensor out, const Tensor& a, const Tensor& b) {
   const torch::NoGradGuard no_grad;
-  if (widens(a)) return tiled_product(out, a, b, /*add=*/true);
+  if (in_tiles(a, b)) return tiled_product(out, a, b, /*add=*/true);
   if (adds_wider(out, a)) {
     at::addmm_out(out, out, a, b, torch::kFloat);
     return;

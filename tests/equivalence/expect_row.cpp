@@ -180,20 +180,20 @@ void RowChecker::check_parameters(const Row& row, const RowResult& own) {
   REQUIRE(own.parameters.size() == reference.parameters.size());
   // Where layers are shared in 16 bits, each layer works on sums of rounded addends, whose noise
   // grows with the depth: the losses have a bound.
-  if (row.tensor == 1 || row.precision == Precision::kFp32) {
+  const bool fp32 = row.precision == Precision::kFp32;
+  if (row.tensor == 1 || fp32) {
     note(kind(row.precision) + " first gradient",
-         largest_gap(gradients(row), gradients(single(row))), first_noise(row));
+         largest_gap(gradients(row), gradients(single(row))),
+         fp32 ? kMargin * noise(row).first_gradient : rounding_noise(row));
   }
-  if (row.precision != Precision::kFp32) return;
-  REQUIRE(own.states.size() == reference.states.size());
-  for (size_t i = 0; i < own.states.size(); ++i) {
-    note("fp32 moment", largest_gap(own.states[i], reference.states[i]), 2 * later_noise(kSteps));
-  }
+  if (!fp32) return;
+  note("fp32 states", largest_gap(own.states, reference.states, config_of(row).optimizer),
+       kMargin * noise(row).states.back());
   for (const auto& [name, value] : reference.parameters) {
     CAPTURE(name);
     REQUIRE(own.parameters.count(name) == 1);
     const torch::Tensor off = (own.parameters.at(name) - value).abs().to(torch::kDouble).flatten();
-    note("fp32 parameter", (off / reference.reach.at(name)).max().item<double>(), 1);
+    note("fp32 parameter", (off / reach(row).at(name)).max().item<double>(), 1);
   }
 }
 
@@ -210,6 +210,29 @@ const Tensors& RowChecker::gradients(const Row& row) {
   const auto found = gradients_.find(name);
   return found != gradients_.end() ? found->second
                                    : gradients_.emplace(name, first_gradients(row)).first->second;
+}
+
+const Noise& RowChecker::noise(const Row& row) {
+  const Row reference = single(row);
+  const auto [found, is_new] = noises_.try_emplace(name_of(reference));
+  Noise& noise = found->second;
+  if (!is_new) return noise;
+  for (const Row& perturbed : perturbed_runs(reference)) {
+    widen(noise, first_gradients(perturbed), gradients(reference));
+    widen(noise, run_row(perturbed).history, result(reference).history,
+          config_of(reference).optimizer);
+  }
+  return noise;
+}
+
+const Tensors& RowChecker::reach(const Row& row) {
+  const Row reference = single(row);
+  const auto [found, is_new] = reaches_.try_emplace(name_of(reference));
+  if (is_new) {
+    found->second = equivalence::reach(result(reference).history, noise(reference),
+                                       config_of(reference).optimizer);
+  }
+  return found->second;
 }
 
 std::string RowChecker::worst() const {

@@ -25,6 +25,9 @@ class RowChecker {
   void check_near(const Row& row, const std::string& fp32_run);
 
   const RowResult& result(const Row& row);
+  // Of single(row), from runs that are made once in a process.
+  const Noise& noise(const Row& row);
+  const Tensors& reach(const Row& row);
   // Largest differences so far, for the log.
   std::string worst() const;
 
@@ -39,6 +42,8 @@ class RowChecker {
 
   inline static std::map<std::string, RowResult> results_;
   inline static std::map<std::string, Tensors> gradients_;
+  inline static std::map<std::string, Noise> noises_;
+  inline static std::map<std::string, Tensors> reaches_;
   std::map<std::string, double> worst_;
   int rows_ = 0;
 };

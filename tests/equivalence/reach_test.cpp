@@ -4,8 +4,10 @@
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "tests/equivalence/expect_row.h"
 #include "tests/equivalence/run_row.h"
 #include "tests/equivalence/samples.h"
 
@@ -21,10 +23,12 @@ Tensors plus(const Tensors& a, const Tensors& b, double factor) {
   return sum;
 }
 
-// Far beyond what rounding can do.
-void expect_found(const Tensors& wrong, const Tensors& right) {
-  CHECK(largest_gap(wrong, right) > 100 * kNoise);
-}
+// The noise of the gradients in the runs below.
+constexpr double kNoise = 2e-6;
+
+constexpr Training kTrainings[] = {Training::kAdamW,   Training::kAdamL2,  Training::kLion,
+                                   Training::kSgd,     Training::kAdagrad, Training::kLamb,
+                                   Training::kNoDecay, Training::kOneCycle};
 
 // Elements of a parameter in a run of AdamW without decay, all in fp64.
 struct AdamRun {
@@ -68,9 +72,14 @@ struct LambRun : AdamRun {
 TEST_CASE("the first gradients show a sum that lacks a rank or a micro-batch, or is off by one") {
   const Tensors whole = first_gradients({});
   CHECK(largest_gap(whole, whole) == 0);
+  RowChecker checker;
+  const double bound = kMargin * checker.noise({}).first_gradient;
+  const auto expect_found = [&](const Tensors& wrong, const Tensors& right) {
+    CHECK(largest_gap(wrong, right) > 10 * bound);
+  };
   Row split = {.accumulation = 2, .ranks = 3};
   split.zero.stage = 2;
-  CHECK(largest_gap(first_gradients(split), whole) <= kNoise);
+  CHECK(largest_gap(first_gradients(split), whole) <= bound);
   const Tensors rank = first_gradients({}, {.rank = 2, .world_size = 3});
   expect_found(plus(whole, rank, -1.0 / 3), whole);
   expect_found(plus(whole, rank, 1.0 / 3), whole);
@@ -81,11 +90,43 @@ TEST_CASE("the first gradients show a sum that lacks a rank or a micro-batch, or
     Tensors shifted = whole;
     shifted[name] = at::cat({at::zeros({1}, value.options()), value.slice(0, 0, -1)});
     expect_found(shifted, whole);
+    Tensors scaled = whole;
+    scaled[name] = value * 1.01;
+    expect_found(scaled, whole);
     Tensors lacking = whole;  // one element, the largest, counted twice
     const int64_t largest = value.abs().argmax().item<int64_t>();
     lacking[name] = value.clone();
     lacking[name][largest] *= 2;
     expect_found(lacking, whole);
+  }
+}
+
+TEST_CASE("every training shows a missing all-reduce, and a wrong scale of one gradient") {
+  RowChecker checker;
+  for (const Training training : kTrainings) {
+    const Row row = {.training = training};
+    CAPTURE(name_of(row));
+    const configs::OptimizerConfig optimizer = config_of(row).optimizer;
+    const RowResult& right = checker.result(row);
+    const double bound = kMargin * checker.noise(row).states.back();
+    // Of two ranks one that never hears of the other's samples.
+    const RowResult wrong = run_row(row, {.rank = 0, .world_size = 2});
+    CHECK(largest_gap(wrong.states, right.states, optimizer) > 10 * bound);
+    double beyond = 0;
+    for (const auto& [name, value] : right.parameters) {
+      const Tensor off = (wrong.parameters.at(name) - value).abs().to(torch::kDouble).flatten();
+      beyond = std::max(beyond, (off / checker.reach(row).at(name)).max().item<double>());
+    }
+    CHECK(beyond > 10);
+    for (const auto& [name, value] : right.states.front()) {
+      CAPTURE(name);
+      std::vector<Tensors> scaled = right.states;
+      scaled.front()[name] = value * 1.01;
+      CHECK(largest_gap(scaled, right.states, optimizer) > 2 * bound);
+    }
+    MESSAGE(name_of(row), ": first gradient ", checker.noise(row).first_gradient, ", states ",
+            checker.noise(row).states.back(), ", of a lost rank ",
+            largest_gap(wrong.states, right.states, optimizer));
   }
 }
 
@@ -95,7 +136,7 @@ TEST_CASE("16-bit first gradients show a sum that lacks a rank or a micro-batch"
     Row split = {.precision = precision, .accumulation = 2, .ranks = 3};
     split.zero.stage = 2;
     const Tensors whole = first_gradients({.precision = precision});
-    const double noise = first_noise(split);
+    const double noise = rounding_noise(split);
     CHECK(largest_gap(first_gradients(split), whole) <= noise);
     const Row one = {.precision = precision};
     const Tensors rank = first_gradients(one, {.rank = 2, .world_size = 3});
@@ -119,7 +160,7 @@ TEST_CASE("what rounding does to a run of Adam stays in reach, a missing addend 
     run.step(gradient);
     rounded.step(gradient + noise * (2 * at::rand({kCount}, torch::kDouble) - 1));
     lacking.step(ranks[0] + ranks[1]);
-    reach.add(run.value, {run.m, run.v}, config.lr);
+    reach.add(run.value, {run.m, run.v}, config.lr, static_cast<double>(update + 1) * kNoise);
   }
   const Tensor distance = reach.distance();
   CHECK((rounded.value - run.value).abs().le(distance).all().item<bool>());
@@ -152,7 +193,7 @@ TEST_CASE("what rounding does to a run of Lamb stays in reach, the norms of a sh
     run.step(gradient);
     rounded.step(gradient + noise * (2 * at::rand({kCount}, torch::kDouble) - 1));
     shard.step(gradient.slice(0, 0, kCount / 2));
-    reach.add(run.value, {run.m, run.v}, config.lr);
+    reach.add(run.value, {run.m, run.v}, config.lr, static_cast<double>(update + 1) * kNoise);
   }
   const Tensor distance = reach.distance();
   CHECK((rounded.value - run.value).abs().le(distance).all().item<bool>());

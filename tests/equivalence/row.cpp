@@ -87,6 +87,15 @@ std::string ranks_name(const Row& row) {
   return name;
 }
 
+std::string rounding_name(const Rounding& rounding) {
+  std::string name;
+  if (!rounding.product.empty()) name += ", products by " + rounding.product;
+  if (rounding.reversed) name += ", samples reversed";
+  if (rounding.moved_weights != 0)
+    name += fmt::format(", weights moved {}", rounding.moved_weights);
+  return name;
+}
+
 configs::OptimizerConfig optimizer_of(const Row& row) {
   using Kind = configs::OptimizerConfig::Kind;
   switch (row.training) {
@@ -144,13 +153,14 @@ std::string name_of(Training training) {
 
 std::string name_of(const Row& row) {
   return fmt::format(
-      "{}, {}, {}, stage {}, {} ranks{}, accumulation {}, rate {}{}{}{}{}{}{}{}{}{}", row.model,
+      "{}, {}, {}, stage {}, {} ranks{}, accumulation {}, rate {}{}{}{}{}{}{}{}{}{}{}", row.model,
       name_of(row.training), name_of(row.precision), row.zero.stage, row.ranks, ranks_name(row),
       row.accumulation, row.lr, recompute_name(row.recompute), zero_name(row.zero),
       offload_name(row.zero), gradients_name(row.gradients), row.masked ? ", masked" : "",
       row.cosine ? ", cosine" : "", row.micro_batch_mean ? ", mean of micro-batches" : "",
       row.dropout > 0 ? fmt::format(", dropout {}", row.dropout) : "",
-      row.clipping == 1 ? "" : fmt::format(", clipping {}", row.clipping));
+      row.clipping == 1 ? "" : fmt::format(", clipping {}", row.clipping),
+      rounding_name(row.rounding));
 }
 
 configs::Config config_of(const Row& row) {
@@ -195,6 +205,26 @@ Row single(const Row& row) {
   result.micro_batch_mean = row.micro_batch_mean;
   if (row.micro_batch_mean) result.accumulation = row.accumulation * row.ranks;
   return result;
+}
+
+std::vector<std::string> all_products() {
+#if defined(__x86_64__)
+  return {"libtorch", "onednn", "tiles"};
+#else
+  return {"libtorch"};
+#endif
+}
+
+std::vector<Row> perturbed_runs(const Row& reference) {
+  std::vector<Row> runs;
+  const auto add = [&](const Rounding& rounding) {
+    runs.push_back(reference);
+    runs.back().rounding = rounding;
+  };
+  for (const std::string& product : all_products()) add({.product = product});
+  add({.reversed = true});
+  add({.moved_weights = 1});
+  return runs;
 }
 
 }  // namespace zeroth::equivalence

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "configs/config.h"
 
@@ -25,6 +26,13 @@ enum class Training {
   kBf16States,   // and its moments too
 };
 
+// What changes roundings and nothing else.
+struct Rounding {
+  std::string product;         // that is forced (base/cpu.h); empty: this processor's
+  bool reversed = false;       // the samples of a micro-batch are in the reverse order
+  uint64_t moved_weights = 0;  // a seed: first weights are moved by one unit in the last place
+};
+
 struct Row {
   // Everything is sharded in stage 3 unless the row says otherwise: the tiny models lie wholly
   // under the default threshold.
@@ -45,6 +53,7 @@ struct Row {
   bool micro_batch_mean = false;
   configs::GradientConfig gradients = {};
   double dropout = 0;  // every probability that the model's family has
+  Rounding rounding = {};
 };
 
 // Names everything that differs from a Row{} besides what every row has.
@@ -58,7 +67,14 @@ configs::Config config_of(const Row& row);
 // parameters rest and travel as by default.
 Row plain(const Row& row);
 
-// The same training on one rank at stage 0, in one micro-batch if the loss does not depend on it.
+// The same training on one rank at stage 0, in one micro-batch if the loss does not depend on it,
+// by this processor's products.
 Row single(const Row& row);
+
+// The products that this processor can be forced to: "libtorch", "onednn", "tiles".
+std::vector<std::string> all_products();
+
+// `reference`, a row that single() returned, with all roundings that bounds are measured by.
+std::vector<Row> perturbed_runs(const Row& reference);
 
 }  // namespace zeroth::equivalence

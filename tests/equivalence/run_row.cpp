@@ -1,6 +1,7 @@
 #include "tests/equivalence/run_row.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,9 +9,12 @@
 #include <fstream>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string_view>
 
+#include "base/cpu.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "engine/box_joiner.h"
 #include "engine/tensor_ranks.h"
 #include "model/blocks/build.h"
@@ -52,6 +56,29 @@ class StoredInBf16 final : public model::WeightSource {
   std::unique_ptr<model::WeightSource> source_;
 };
 
+// A checkpoint whose values are moved by one unit in the last place, up or down at random. Zeros
+// stay.
+class Moved final : public model::WeightSource {
+ public:
+  Moved(std::unique_ptr<model::WeightSource> source, uint64_t seed)
+      : source_(std::move(source)), seed_(seed) {}
+  void check(const std::string& name, const std::vector<int64_t>& shape) override {
+    source_->check(name, shape);
+  }
+  void read(const model::Part& part, torch::Tensor out) override {
+    source_->read(part, out);
+    const uint64_t seed = mix64(seed_ ^ fnv1a(part.name)) + static_cast<uint64_t>(part.first);
+    const torch::Tensor up =
+        at::randint(2, out.sizes(), at::make_generator<at::CPUGeneratorImpl>(seed),
+                    torch::dtype(torch::kInt32));
+    out.view(torch::kInt32).add_((2 * up - 1).mul_(out.ne(0)));
+  }
+
+ private:
+  std::unique_ptr<model::WeightSource> source_;
+  uint64_t seed_;
+};
+
 bool masters_rounded(engine::TrainEngine& engine) {
   for (size_t unit = 0; unit < engine.plan().units.size(); ++unit) {
     const torch::Tensor working = testing::shard_of(engine, unit);
@@ -76,7 +103,8 @@ Split split_of(const Row& row, const comm::Mesh& mesh) {
   return {.accumulation = row.accumulation,
           .rank = mesh.coordinate(comm::Axis::kData),
           .world_size = row.ranks,
-          .masked = row.masked};
+          .masked = row.masked,
+          .reversed = row.rounding.reversed};
 }
 
 // Cuts a unit's whole buffer into its parameters.
@@ -125,37 +153,22 @@ std::vector<Tensors> whole_states(engine::TrainEngine& engine) {
   return states;
 }
 
-// Of a run on one rank, which holds all parameters and states.
-class Reaches {
- public:
-  void add(engine::TrainEngine& engine, double lr) {
-    Tensors values;
-    for (size_t unit = 0; unit < engine.plan().units.size(); ++unit) {
-      cut(engine.plan().units[unit].layout, engine.optimizer().master(unit).cpu(), values);
-    }
-    const std::vector<Tensors> states = whole_states(engine);
-    for (const auto& [name, value] : values) {
-      std::vector<torch::Tensor> own;
-      for (const Tensors& state : states) own.push_back(state.at(name));
-      reaches_.try_emplace(name, engine.config().optimizer).first->second.add(value, own, lr);
-    }
+// The last update of a run on one rank, which holds all parameters and states.
+Update last_update(engine::TrainEngine& engine, double lr) {
+  Update update{.lr = lr};
+  for (size_t unit = 0; unit < engine.plan().units.size(); ++unit) {
+    // A copy: the master is updated in place.
+    cut(engine.plan().units[unit].layout, engine.optimizer().master(unit).cpu().clone(),
+        update.values);
   }
+  update.states = whole_states(engine);
+  return update;
+}
 
-  Tensors distances() const {
-    Tensors all;
-    for (const auto& [name, reach] : reaches_) all[name] = reach.distance();
-    return all;
-  }
-
- private:
-  std::map<std::string, Reach> reaches_;
-};
-
-RowResult train(const Row& row, const std::shared_ptr<comm::Mesh>& mesh) {
+RowResult train(const Row& row, const std::shared_ptr<comm::Mesh>& mesh, const Split& split) {
   const auto engine = make_row_engine(row, mesh);
-  SampleLoader loader(split_of(row, *mesh));
+  SampleLoader loader(split);
   const bool fp32 = row.precision == configs::Precision::kFp32;
-  Reaches reaches;
   RowResult result;
   for (int64_t step = 0; step < kSteps; ++step) {
     const engine::StepStats stats = engine->train_batch(loader);
@@ -166,10 +179,10 @@ RowResult train(const Row& row, const std::shared_ptr<comm::Mesh>& mesh) {
     if (step % 2 == 1) result.masters_rounded = result.masters_rounded && masters_rounded(*engine);
     result.only_shards = result.only_shards && only_shards(row, *engine);
     result.skipped += stats.skipped;
-    if (fp32 && row.ranks * row.tensor == 1) reaches.add(*engine, stats.lr);
+    if (fp32 && row.ranks * row.tensor == 1)
+      result.history.push_back(last_update(*engine, stats.lr));
   }
   if (fp32) result.states = whole_states(*engine);
-  result.reach = reaches.distances();
   result.peak_live_elements = engine->store().buffers().peak_live_elements();
   result.resting_bytes = engine->store().resting_bytes();
   Collected sink(result.parameters);
@@ -206,10 +219,12 @@ void merge(RowResult& all, RowResult rank) {
   all.rates = std::move(rank.rates);
   all.parameters.merge(rank.parameters);
   all.states = std::move(rank.states);
-  all.reach = std::move(rank.reach);
+  all.history = std::move(rank.history);
 }
 
 void on_ranks(const Row& row, const std::function<void(std::shared_ptr<comm::Mesh>)>& fn) {
+  std::optional<ForcedProducts> forced;
+  if (!row.rounding.product.empty()) forced.emplace(row.rounding.product);
   const auto grid = comm::GridShape::data(row.ranks).with(comm::Axis::kTensor, row.tensor);
   testing::run_ranks(grid.ranks(), fn,
                      {.grid = grid, .hosts = testing::on_machines(grid.ranks(), row.machines)});
@@ -248,6 +263,8 @@ std::filesystem::path checkpoint_of(const Row& row) {
 
 std::shared_ptr<model::WeightSource> weights_of(const Row& row, const model::ModelSpec& spec) {
   auto weights = model::open_weights(checkpoint_of(row), spec, /*seed=*/0);
+  if (row.rounding.moved_weights != 0)
+    return std::make_shared<Moved>(std::move(weights), row.rounding.moved_weights);
   if (row.precision != configs::Precision::kBf16) return weights;
   return std::make_shared<StoredInBf16>(std::move(weights));
 }
@@ -267,12 +284,19 @@ RowResult run_row(const Row& row) {
   RowResult all;
   std::mutex mutex;
   on_ranks(row, [&](std::shared_ptr<comm::Mesh> mesh) {
-    RowResult own = train(row, mesh);
+    RowResult own = train(row, mesh, split_of(row, *mesh));
     const std::lock_guard lock(mutex);
     merge(all, std::move(own));
   });
   if (const char* file = std::getenv("ZEROTH_TEST_ROWS")) tell(row, all, file);
   return all;
+}
+
+RowResult run_row(const Row& row, const Split& split) {
+  RowResult result;
+  testing::run_ranks(1,
+                     [&](std::shared_ptr<comm::Mesh> mesh) { result = train(row, mesh, split); });
+  return result;
 }
 
 Tensors first_gradients(const Row& row) {

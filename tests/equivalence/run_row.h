@@ -25,10 +25,9 @@ struct RowResult {
   std::vector<double> grad_norms;
   std::vector<double> rates;
   Tensors parameters;  // as saved at the end
-  // fp32 rows: the optimizer's states at the end, by their numbers, and, of one rank, how far
-  // another's parameters may be.
+  // fp32 rows: the optimizer's states at the end, by their numbers, and, of one rank, every update.
   std::vector<Tensors> states;
-  Tensors reach;
+  History history;
   // What must hold on every rank after every step.
   bool ranks_agree = true;      // on loss and norm, to the bit
   bool masters_rounded = true;  // each working weight is its master rounded
@@ -40,6 +39,8 @@ struct RowResult {
 };
 
 RowResult run_row(const Row& row);
+// On one rank, with samples that are dealt otherwise than the row says: with a part of them.
+RowResult run_row(const Row& row, const Split& split);
 
 // Whether `whole`, a unit's buffer, is zero between the parameters, where no gradient comes.
 bool has_clean_padding(const zero::FlatLayout& layout, const torch::Tensor& whole);

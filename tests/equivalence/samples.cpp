@@ -34,7 +34,7 @@ model::MicroBatch SampleLoader::next() {
   auto tokens = batch.tokens.accessor<int64_t, 2>();
   auto targets = batch.targets.accessor<int64_t, 2>();
   for (int64_t row = 0; row < rows; ++row) {
-    const int64_t sample = first + row;
+    const int64_t sample = first + (split_.reversed ? rows - 1 - row : row);
     batch.samples.push_back(sample);
     batch.row_seeds.push_back(sample * 1'000'003);
     for (int64_t t = 0; t < kLength; ++t) {

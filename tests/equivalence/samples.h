@@ -13,6 +13,7 @@ struct Split {
   int rank = 0;
   int world_size = 1;
   bool masked = false;
+  bool reversed = false;  // the rows of each micro-batch
 };
 
 // Step s runs samples s*24 .. s*24+23 of 32 tokens under any split.

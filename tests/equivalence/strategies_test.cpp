@@ -21,9 +21,11 @@ constexpr std::array<configs::RecomputeConfig, 4> kRecomputes = {{
     {.number_checkpoints = 2},
 }};
 constexpr std::array kModels = {"llama", "qwen3_tied", "gpt2"};
-// Stage, precision, accumulation, recompute, ranks, model.
-constexpr std::array<size_t, 6> kValues = {4, kPrecisions.size(), 3, kRecomputes.size(),
-                                           4, kModels.size()};
+// Stage, precision, accumulation, recompute, ranks, model, product.
+std::array<size_t, 7> values() {
+  return {
+      4, kPrecisions.size(), 3, kRecomputes.size(), 4, kModels.size(), all_products().size() + 1};
+}
 
 Row row_of(const Combination& values) {
   Row row;
@@ -33,12 +35,13 @@ Row row_of(const Combination& values) {
   row.recompute = kRecomputes[values[3]];
   row.ranks = static_cast<int>(values[4]) + 1;
   row.model = kModels[values[5]];
+  if (values[6] > 0) row.rounding.product = all_products()[values[6] - 1];
   return row;
 }
 
 // All but those that cannot share the global batch evenly.
 std::vector<Combination> all_combinations() {
-  std::vector<Combination> all = combinations(kValues);
+  std::vector<Combination> all = combinations(values());
   std::erase_if(all, [](const Combination& values) {
     const Row row = row_of(values);
     return kGlobalBatch % (row.accumulation * row.ranks) != 0;
@@ -57,6 +60,23 @@ TEST_CASE("every strategy trains to the losses of the reference") {
   }
   RowChecker checker;
   for (const Combination& row : rows) checker.check(row_of(row));
+  MESSAGE(checker.worst());
+}
+
+TEST_CASE("pad_token_id: rows train to the reference's losses with a padding token in the text") {
+  RowChecker checker;
+  for (const char* model : {"llama_pad", "qwen3_pad_tied"}) {
+    for (const Precision precision : kPrecisions) {
+      for (const int stage : {0, 1, 2, 3}) {
+        Row row = {.precision = precision, .accumulation = 1 + stage % 2, .model = model};
+        row.zero.stage = stage;
+        row.ranks = stage == 0 ? 1 : 2;
+        row.tensor = stage == 1 ? 2 : stage == 2 ? 4 : 1;
+        if (stage == 3) row.recompute.every_nth_block = 1;
+        checker.check(row);
+      }
+    }
+  }
   MESSAGE(checker.worst());
 }
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -36,16 +37,19 @@ constexpr std::array kDropouts = {0.0, 0.1};
 // Where optimizer states and, in stage 3, parameters rest.
 constexpr std::array kPlaces = {RestingPlace::kDevice, RestingPlace::kCpu, RestingPlace::kNvme};
 
-// Tensor, data, stage, precision, recompute, accumulation, dropout, place, model.
-constexpr std::array<size_t, 9> kValues = {kTensor.size(),
-                                           3,
-                                           4,
-                                           kPrecisions.size(),
-                                           kRecomputes.size(),
-                                           2,
-                                           kDropouts.size(),
-                                           kPlaces.size(),
-                                           kModels.size()};
+// Tensor, data, stage, precision, recompute, accumulation, dropout, place, model, product.
+std::array<size_t, 10> values() {
+  return {kTensor.size(),
+          3,
+          4,
+          kPrecisions.size(),
+          kRecomputes.size(),
+          2,
+          kDropouts.size(),
+          kPlaces.size(),
+          kModels.size(),
+          all_products().size() + 1};
+}
 
 Row row_of(const Combination& values, const std::string& folder = "") {
   Row row;
@@ -57,12 +61,21 @@ Row row_of(const Combination& values, const std::string& folder = "") {
   row.accumulation = static_cast<int64_t>(values[5]) + 1;
   row.dropout = kDropouts[values[6]];
   row.model = kModels[values[8]];
+  if (values[9] > 0) row.rounding.product = all_products()[values[9] - 1];
   row.zero.offload_optimizer.device = kPlaces[values[7]];
   row.zero.offload_optimizer.nvme_path = folder;
   if (row.zero.stage < 3) return row;
   row.zero.offload_param.device = kPlaces[values[7]];
   row.zero.offload_param.nvme_path = folder;
   return row;
+}
+
+// Whether all rows have this one: all with this processor's product, and each with one of the other
+// products, such that any two values meet each of them.
+bool is_of_all(const Combination& values) {
+  if (values[9] == 0) return true;
+  const size_t sum = std::accumulate(values.begin(), values.end() - 1, size_t{0});
+  return values[9] - 1 == sum % all_products().size();
 }
 
 // Those that stand for all; with ZEROTH_TEST_FULL all, or as many as it says: "ROWS SEED".
@@ -72,13 +85,17 @@ std::vector<Combination> chosen(const std::vector<Combination>& all) {
   std::istringstream words(full);
   size_t rows = 0;
   uint64_t seed = 0;
-  if (!(words >> rows >> seed)) return all;
+  if (!(words >> rows >> seed)) {
+    std::vector<Combination> of_all = all;
+    std::erase_if(of_all, [](const Combination& values) { return !is_of_all(values); });
+    return of_all;
+  }
   return drawn(all, rows, seed);
 }
 
 // What is dropped has a reference in fp32 only.
 std::vector<Combination> all_combinations() {
-  std::vector<Combination> all = combinations(kValues);
+  std::vector<Combination> all = combinations(values());
   std::erase_if(all, [](const Combination& values) {
     const Row row = row_of(values);
     return row.dropout > 0 && row.precision != Precision::kFp32;

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
+
 #include "base/error.h"
 #include "tests/model/materialize.h"
 
@@ -54,6 +56,29 @@ TEST_CASE("the gradient of a token seen 400 times keeps growing in 16 bits") {
     const Tensor gradient = parameters["weight"].grad();
     CHECK(torch::equal(gradient[3], torch::full({3}, 400.0, dtype)));
     CHECK(torch::equal(gradient[2], torch::zeros({3}, dtype)));
+  }
+}
+
+TEST_CASE("pad_token_id: the padding token's row gets no gradient from the lookup, in any dtype") {
+  for (const auto dtype : {torch::kFloat32, torch::kBFloat16, torch::kHalf}) {
+    for (const bool open : {false, true}) {
+      ModelSpec spec = small(false);
+      spec.padding_token = 4;
+      Embedding embedding(spec);
+      Parameters parameters = randomise(embedding);
+      give_memory(parameters["weight"], parameters["weight"].detach().to(dtype));
+      if (open) open_gradients(parameters, dtype);
+      Tensor dy = torch::ones({1, 3, 3}, dtype);
+      dy[0][1][0] = std::numeric_limits<float>::quiet_NaN();
+      for (const int64_t micro_batch : {1, 2}) {
+        const Tensor y = embedding.forward({}, batch(torch::tensor({{1, 4, 1}})));
+        CHECK(torch::equal(y[0][1].detach(), embedding.weight()[4].detach()));
+        y.backward(dy);
+        const Tensor gradient = parameters["weight"].grad();
+        CHECK(torch::equal(gradient[4], torch::zeros({3}, dtype)));
+        CHECK(torch::equal(gradient[1], torch::full({3}, 2 * micro_batch, dtype)));
+      }
+    }
   }
 }
 

@@ -29,11 +29,28 @@ Loaded load(const std::string& name, torch::ScalarType dtype = torch::kFloat32) 
   return loaded;
 }
 
-const char* const kVariants[] = {
-    "llama",          "llama_old_keys",     "llama_llama3",   "llama_linear",   "llama_dynamic",
-    "llama_bf16",     "llama_fp16_sharded", "llama_head_dim", "qwen2",          "qwen2_window",
-    "qwen3_tied",     "mistral_window",     "gpt2",           "gpt2_no_prefix", "llama_yarn",
-    "llama_longrope", "gpt2_layer_scale"};
+const char* const kVariants[] = {"llama",
+                                 "llama_old_keys",
+                                 "llama_llama3",
+                                 "llama_linear",
+                                 "llama_dynamic",
+                                 "llama_bf16",
+                                 "llama_fp16_sharded",
+                                 "llama_head_dim",
+                                 "qwen2",
+                                 "qwen2_window",
+                                 "qwen3_tied",
+                                 "mistral_window",
+                                 "gpt2",
+                                 "gpt2_no_prefix",
+                                 "llama_yarn",
+                                 "llama_longrope",
+                                 "gpt2_layer_scale",
+                                 "llama_pad",
+                                 "mistral_pad_from_end",
+                                 "qwen2_pad",
+                                 "qwen3_pad_tied",
+                                 "gpt2_pad"};
 
 }  // namespace
 

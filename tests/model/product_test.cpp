@@ -3,7 +3,11 @@
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>
 
+#include <string>
+#include <vector>
+
 #include "base/cpu.h"
+#include "model/kernels/tiled_product.h"
 
 namespace zeroth::model {
 namespace {
@@ -19,7 +23,48 @@ double error_of(const torch::Tensor& product, const torch::Tensor& a, const torc
   return (product.to(torch::kDouble) - exact).abs().max().item<double>();
 }
 
+// The products that this machine can be forced to.
+std::vector<std::string> all_products() {
+#if defined(__x86_64__)
+  return {"libtorch", "onednn", "tiles"};
+#else
+  return {"libtorch"};
+#endif
+}
+
 }  // namespace
+
+TEST_CASE("every product that is forced equals fp64's, and is the one that is named") {
+  const torch::Tensor a = values(190, 201, torch::kFloat), b = values(201, 150, torch::kFloat);
+  for (const std::string& name : all_products()) {
+    CAPTURE(name);
+    const ForcedProducts forced(name);
+    const torch::Tensor product = matrix_product(a, b);
+    CHECK(error_of(product, a, b) < 2e-5);
+    torch::Tensor tiles = torch::empty({190, 150});
+    tiled_product(tiles, a, b, /*add=*/false);
+    if (name == "libtorch") CHECK(at::equal(product, at::mm(a, b)));
+    const torch::Tensor small = matrix_product(a.narrow(0, 0, 3), b);
+    CHECK(error_of(small, a.narrow(0, 0, 3), b) < 2e-5);
+    CHECK((name == "tiles") == at::equal(product, tiles));
+    const torch::Tensor bias = values(1, 150, torch::kFloat).view({-1});
+    CHECK(error_of(matrix_product_plus(bias, a, b) - bias, a, b) < 2e-5);
+    torch::Tensor out = torch::ones({190, 150});
+    add_matrix_product(out, a, b);
+    CHECK(error_of(out - 1, a, b) < 2e-5);
+    write_matrix_product(out, a, b);
+    CHECK(at::equal(out, product));
+    for (const auto dtype : {torch::kBFloat16, torch::kHalf}) {
+      const torch::Tensor narrow = a.to(dtype), factor = b.to(dtype);
+      CHECK((widens(narrow) || name != "tiles"));
+      CHECK(error_of(matrix_product(narrow, factor), narrow, factor) < 0.1);
+      if (!widens(narrow)) continue;
+      torch::Tensor wide = torch::empty({190, 150});
+      write_matrix_product(wide, narrow, factor);
+      CHECK(error_of(wide, narrow, factor) < 2e-5);
+    }
+  }
+}
 
 TEST_CASE("products equal fp64's for small and large shapes, straight and transposed") {
   for (const int64_t size :
@@ -65,14 +110,12 @@ TEST_CASE("16-bit products are added up in fp32 where nothing stands against it"
   }
 }
 
-TEST_CASE("only 16-bit formats without instructions of their own are widened") {
+TEST_CASE("only 16-bit formats that are multiplied in tiles are widened") {
   const auto of = [](torch::Dtype dtype) { return torch::zeros({1}, torch::dtype(dtype)); };
   CHECK(!widens(of(torch::kFloat)));
   CHECK(!widens(of(torch::kDouble)));
-#if defined(__x86_64__)
-  CHECK(widens(of(torch::kBFloat16)) == (cpu_level() < CpuLevel::kAvx512Bf16));
-  CHECK(widens(of(torch::kHalf)) == (cpu_level() < CpuLevel::kAvx512Fp16));
-#endif
+  CHECK(widens(of(torch::kBFloat16)) == (cpu_products().bf16 == CpuProduct::kTiles));
+  CHECK(widens(of(torch::kHalf)) == (cpu_products().fp16 == CpuProduct::kTiles));
   CHECK(!widens(torch::zeros({1}, torch::dtype(torch::kHalf).device(torch::kMeta))));
 }
 

@@ -50,6 +50,26 @@ TEST_CASE("a value depends on seed, name and index, not on the range that is rea
                      whole.to(torch::kBFloat16)));
 }
 
+TEST_CASE("the padding token's row of the embedding is zero, also in a part of it") {
+  ModelSpec spec;
+  spec.family = "llama";
+  RandomSource plain(spec, 3);
+  spec.padding_token = 2;
+  RandomSource source(spec, 3);
+  const auto read = [](RandomSource& from, const std::string& name, const TensorBox& box) {
+    const Tensor out = torch::empty({box.elements()});
+    from.read({name, box, 0}, out);
+    return out.view(box.extent);
+  };
+  const TensorBox whole = TensorBox::whole({5, 4});
+  Tensor expected = read(plain, "embedding.weight", whole).clone();
+  expected[2].zero_();
+  CHECK(torch::equal(read(source, "embedding.weight", whole), expected));
+  const TensorBox part{{5, 4}, {1, 0}, {3, 4}};
+  CHECK(torch::equal(read(source, "embedding.weight", part), expected.narrow(0, 1, 3)));
+  CHECK(torch::equal(read(source, "head.weight", whole), read(plain, "head.weight", whole)));
+}
+
 TEST_CASE("a box has the values of the whole parameter") {
   RandomSource source({}, 3);
   const auto read = [&](const TensorBox& box, int64_t first, int64_t count, torch::Dtype dtype) {

@@ -151,6 +151,33 @@ TEST_CASE("dropout is read, absent from GPT-2's it is 0.1, absent from others' i
   CHECK(parse_model_spec(dropping.dump(), "config.json").attention_dropout == 0.5);
 }
 
+TEST_CASE("pad_token_id: read as nn.Embedding reads it, missing it is none, GPT-2 has none") {
+  const auto token = [](const json& base, const json& value) {
+    json config = base;
+    config["pad_token_id"] = value;
+    return parse_model_spec(config.dump(), "config.json").padding_token;
+  };
+  for (const char* family : {"llama", "mistral", "qwen2", "qwen3"}) {
+    json config = llama();
+    config["model_type"] = family;
+    CHECK(parse_model_spec(config.dump(), "config.json").padding_token == -1);
+    CHECK(token(config, nullptr) == -1);
+    CHECK(token(config, 0) == 0);
+    CHECK(token(config, 63) == 63);
+    CHECK(token(config, -1) == 63);
+    CHECK(token(config, -64) == 0);
+  }
+  CHECK(token(gpt2(), 5) == -1);
+  CHECK(token(gpt2(), 64) == -1);
+  const std::string expected = ", expected null or a whole number from -64 to 63";
+  for (const json& wrong : {json(64), json(-65), json(1.0), json(true), json("3"), json({3}),
+                            json(INT64_MIN), json(UINT64_MAX), json(1e300)}) {
+    const std::string said = refusal(llama(), {{"pad_token_id", wrong}});
+    CAPTURE(said);
+    CHECK(said.find("pad_token_id is " + wrong.dump() + expected) != std::string::npos);
+  }
+}
+
 TEST_CASE("all complaints come together") {
   const std::string said =
       refusal(llama(), {{"hidden_act", "mish"}, {"pretraining_tp", 2}, {"vocab_size", -1}});

@@ -37,6 +37,8 @@ ModelSpec variant(const std::string& name) {
   ModelSpec spec = llama();
   if (name == "qwen2") spec.qkv_bias = true;
   if (name == "qwen3") spec.qk_norm = spec.tied = true;
+  if (name == "padding" || name == "padding_tied") spec.padding_token = 40;
+  if (name == "padding_tied") spec.tied = true;
   if (name == "window") {
     spec.sliding_window = 3;
     spec.windowed_layers = {true, false};
@@ -53,7 +55,8 @@ ModelSpec variant(const std::string& name) {
   return spec;
 }
 
-const char* const kVariants[] = {"llama", "qwen2", "qwen3", "gpt2", "window"};
+const char* const kVariants[] = {"llama",  "qwen2",   "qwen3",       "gpt2",
+                                 "window", "padding", "padding_tied"};
 
 // 21 tokens: no two or four ranks have as many of them.
 MicroBatch batch_of(const ModelSpec& spec) {
@@ -61,6 +64,7 @@ MicroBatch batch_of(const ModelSpec& spec) {
   MicroBatch batch;
   batch.tokens = torch::randint(spec.vocab_size, {3, 7}, torch::kLong);
   batch.targets = torch::randint(spec.vocab_size, {3, 7}, torch::kLong);
+  if (spec.padding_token >= 0) batch.tokens.select(1, 2).fill_(spec.padding_token);
   batch.targets[1][2] = kUntrained;
   batch.targets[2][6] = kUntrained;
   batch.loss_divisor = 19;

@@ -26,8 +26,6 @@
 
 namespace zeroth::trainer {
 
-// Of the terminal on which rank 0's output ends, if it does.
-
 // Every rank has one and calls the same functions of it in the same order.
 class Reporter {
  public:

@@ -11,8 +11,8 @@ const Kernels& kernels() {
 }
 
 bool multiplies(torch::ScalarType dtype) {
-  if (dtype == torch::kBFloat16) return cpu_level() >= CpuLevel::kAvx512Bf16;
-  return dtype != torch::kFloat16 || cpu_level() >= CpuLevel::kAvx512Fp16;
+  if (dtype == torch::kBFloat16) return cpu_products().bf16 != CpuProduct::kTiles;
+  return dtype != torch::kFloat16 || cpu_products().fp16 != CpuProduct::kTiles;
 }
 
 bool multiplies_tiles() {

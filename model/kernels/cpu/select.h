@@ -9,8 +9,8 @@ namespace zeroth::model::cpu {
 
 const Kernels& kernels();
 
-// Whether LibTorch's products of this dtype run on instructions made for it. Those of 16-bit
-// floats are scalar loops elsewhere on x86: there factors are widened to fp32 in tiles.
+// Whether LibTorch multiplies this dtype (base/cpu.h). Where its products of 16-bit floats are
+// scalar loops, or slower than those of fp32, factors are widened to fp32 in tiles instead.
 bool multiplies(torch::ScalarType dtype);
 
 // Whether attention in tiles of fp32 pays: products of small tiles are slow without AVX2.
