@@ -11,17 +11,29 @@ else()
   find_package(Boost REQUIRED)
   find_package(doctest REQUIRED)
 
-  find_library(ZEROTH_PCRE2 pcre2-8 REQUIRED)
+  # Static libraries are preferred: programs then run where these packages are not installed.
+  find_library(ZEROTH_PCRE2_LIBRARY NAMES libpcre2-8.a pcre2-8 REQUIRED)
   add_library(zeroth_pcre2 INTERFACE)
-  target_link_libraries(zeroth_pcre2 INTERFACE ${ZEROTH_PCRE2})
+  target_link_libraries(zeroth_pcre2 INTERFACE ${ZEROTH_PCRE2_LIBRARY})
 
-  find_library(ZEROTH_UTF8PROC utf8proc REQUIRED)
+  find_library(ZEROTH_UTF8PROC_LIBRARY NAMES libutf8proc.a utf8proc REQUIRED)
   add_library(zeroth_utf8proc INTERFACE)
-  target_link_libraries(zeroth_utf8proc INTERFACE ${ZEROTH_UTF8PROC})
+  target_link_libraries(zeroth_utf8proc INTERFACE ${ZEROTH_UTF8PROC_LIBRARY})
+
+  # Debian and Ubuntu have fmt as a shared library only. Its headers hold all of its code, so our programs get a copy.
+  set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
+  try_compile(ZEROTH_FMT_INSIDE ${CMAKE_BINARY_DIR}/fmt_inside ${CMAKE_CURRENT_LIST_DIR}/fmt_inside.cpp
+    LINK_LIBRARIES fmt::fmt CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON)
+  unset(CMAKE_TRY_COMPILE_TARGET_TYPE)
+  if(ZEROTH_FMT_INSIDE)
+    add_library(zeroth_fmt_inside OBJECT ${CMAKE_CURRENT_LIST_DIR}/fmt_inside.cpp)
+    target_link_libraries(zeroth_fmt_inside PRIVATE fmt::fmt)
+  else()
+    message(STATUS "fmt: programs need its shared library, as fmt_inside.cpp does not fit fmt ${fmt_VERSION}")
+  endif()
 endif()
 
-# io_uring for files on NVMe, which threads read and write without it. The static library is preferred: programs then
-# run where it is not installed.
+# io_uring for files on NVMe, which threads read and write without it.
 find_path(ZEROTH_URING_INCLUDE liburing.h)
 find_library(ZEROTH_URING NAMES liburing.a uring)
 set(ZEROTH_HAVE_LIBURING FALSE)
@@ -40,5 +52,6 @@ file(REAL_PATH ${Torch_ROOT} torch_folder)
 # The same run path in the build tree: CMake would pad another one with empty entries, by which the loader takes
 # libraries from the current folder.
 set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
-set(CMAKE_INSTALL_RPATH $ORIGIN/../lib ${torch_folder}/lib)
+set(torch_copy lib/zeroth/torch)  # in a prefix, where the component LibTorch puts one
+set(CMAKE_INSTALL_RPATH $ORIGIN/../lib $ORIGIN/../${torch_copy}/lib ${torch_folder}/lib)
 include(Cuda)

@@ -3,7 +3,6 @@
 #   target_link_libraries(program PRIVATE Zeroth::engine)
 include(CMakePackageConfigHelpers)
 set(package lib/cmake/Zeroth)
-
 install(TARGETS zeroth finetune RUNTIME DESTINATION bin)
 install(TARGETS zeroth_pcre2 zeroth_utf8proc EXPORT Zeroth ARCHIVE DESTINATION lib)
 if(ZEROTH_BUNDLE)
@@ -27,3 +26,16 @@ write_basic_package_version_file(ZerothConfigVersion.cmake COMPATIBILITY SameMin
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/ZerothConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/ZerothConfigVersion.cmake
   ${CMAKE_CURRENT_LIST_DIR}/LibTorch.cmake DESTINATION ${package})
 install(EXPORT Zeroth NAMESPACE Zeroth:: FILE ZerothTargets.cmake DESTINATION ${package})
+
+# LibTorch stays where it is, unless its component is installed too: cmake --install build --component LibTorch
+set(libraries "")
+if(ZEROTH_HAVE_CUDA)
+  set(libraries $<TARGET_FILE:zeroth_gpu>)
+endif()
+install(CODE "
+set(torch_folder [==[${torch_folder}]==])
+set(torch_copy ${torch_copy})
+set(build [==[${CMAKE_BINARY_DIR}]==])
+set(programs $<TARGET_FILE:zeroth> $<TARGET_FILE:finetune>)
+set(libraries ${libraries})" ALL_COMPONENTS)
+install(SCRIPT ${CMAKE_CURRENT_LIST_DIR}/InstallLibTorch.cmake ALL_COMPONENTS)

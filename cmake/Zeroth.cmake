@@ -54,6 +54,15 @@ function(zeroth_program name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LINKS})
   zeroth_target_defaults(${name} "${ARG_TORCH}")
+  zeroth_portable(${name})
+endfunction()
+
+# For what may run on other machines: it holds fmt, and needs no library that it does not use.
+function(zeroth_portable target)
+  if(TARGET zeroth_fmt_inside)
+    target_sources(${target} PRIVATE $<TARGET_OBJECTS:zeroth_fmt_inside>)
+  endif()
+  target_link_options(${target} PRIVATE -Wl,--as-needed)
 endfunction()
 
 # What tests take of two processors, which are eight parts (`ctest -j 8`, tools/test): ONE keeps a processor busy (three

@@ -37,12 +37,12 @@ class Nccl {
                                             int size, const NcclOptions& options) = 0;
 };
 
-using NcclEntry = Nccl& (*)();
+using NcclEntry = Nccl* (*)();
 inline constexpr const char* kNcclEntry = "zeroth_nccl_entry";
 
 // Throws as device::load_gpu().
 inline Nccl& load_nccl() {
-  return reinterpret_cast<NcclEntry>(device::gpu_entry(kNcclEntry))();
+  return *reinterpret_cast<NcclEntry>(device::gpu_entry(kNcclEntry))();
 }
 
 }  // namespace zeroth::comm

@@ -125,7 +125,7 @@ std::function<Tokens(Tokens)> make_replace(const JsonView& part) {
 }
 
 std::function<Tokens(Tokens)> make_step(const JsonView& part) {
-  const std::string& type = part.at("type").text();
+  const std::string type = part.at("type").text();
   if (type == "ByteLevel") return decode_byte_level;
   if (type == "ByteFallback") return decode_named_bytes;
   if (type == "Fuse") return [](const Tokens& tokens) { return Tokens{join(tokens)}; };

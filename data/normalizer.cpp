@@ -35,7 +35,7 @@ void Normalizer::add(const JsonView& part) {
   if (steps_.size() >= kMostSteps) {
     throw Error("{}: more than {} steps in a normalizer", part.path(), kMostSteps);
   }
-  const std::string& type = part.at("type").text();
+  const std::string type = part.at("type").text();
   if (type != "Sequence") {
     steps_.push_back(make_step(type, part));
     return;

@@ -35,7 +35,7 @@ void Pretokenizer::add(const JsonView& part) {
   if (stages_.size() >= kMostStages) {
     throw Error("{}: more than {} steps in a pre_tokenizer", part.path(), kMostStages);
   }
-  const std::string& type = part.at("type").text();
+  const std::string type = part.at("type").text();
   if (type != "Sequence") return add_step(type, part);
   const JsonView inner = part.at("pretokenizers");
   for (size_t i = 0; i < inner.size(); ++i) add(inner.at(i));

@@ -36,7 +36,7 @@ TextTemplate parse_single(const JsonView& processor) {
       text_seen = true;
       continue;
     }
-    const std::string& name = part.at("SpecialToken").at("id").text();
+    const std::string name = part.at("SpecialToken").at("id").text();
     auto& side = text_seen ? around.suffix : around.prefix;
     const JsonView ids = processor.at("special_tokens").at(name).at("ids");
     for (size_t k = 0; k < ids.size(); ++k) {
@@ -49,7 +49,7 @@ TextTemplate parse_single(const JsonView& processor) {
 }
 
 TextTemplate parse_processor(const JsonView& processor) {
-  const std::string& type = processor.at("type").text();
+  const std::string type = processor.at("type").text();
   if (type == "ByteLevel") return {};
   if (type == "TemplateProcessing") return parse_single(processor);
   if (type != "Sequence") throw Error("post_processor type '{}' is not supported", shortened(type));

@@ -38,7 +38,7 @@ Gpu& load_gpu();
 void* gpu_entry(const char* name);
 
 // The exported entries of the library: its door, and the kGpuStamp that it was built with.
-using GpuEntry = Gpu& (*)();
+using GpuEntry = Gpu* (*)();
 using GpuStamp = const char* (*)();
 inline constexpr const char* kGpuEntry = "zeroth_gpu_entry";
 inline constexpr const char* kGpuStampEntry = "zeroth_gpu_stamp";

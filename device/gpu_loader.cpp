@@ -1,14 +1,13 @@
 #include <dlfcn.h>
-#include <link.h>
 
 #include <filesystem>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
 #include "base/error.h"
+#include "base/run_path.h"
 #include "device/gpu.h"
 #include "device/gpu_stamp.h"
 
@@ -17,33 +16,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kOrigin = "$ORIGIN";
-
-fs::path program_folder() {
-  return fs::read_symlink("/proc/self/exe").parent_path();
-}
-
-// What was linked into the program as its run path. No variable of the environment is part of it.
-std::string run_path() {
-  link_map* program = nullptr;
-  if (dlinfo(dlopen(nullptr, RTLD_LAZY), RTLD_DI_LINKMAP, &program) != 0) return "";
-  const char* texts = nullptr;
-  size_t offset = 0;
-  for (const ElfW(Dyn)* entry = program->l_ld; entry->d_tag != DT_NULL; ++entry) {
-    if (entry->d_tag == DT_STRTAB) texts = reinterpret_cast<const char*>(entry->d_un.d_ptr);
-    if (entry->d_tag == DT_RUNPATH || entry->d_tag == DT_RPATH) offset = entry->d_un.d_val;
-  }
-  return texts != nullptr && offset > 0 ? texts + offset : "";
-}
-
 std::vector<fs::path> folders() {
   const fs::path bin = program_folder();
   std::vector<fs::path> found = {bin, bin / "../lib"};
-  std::istringstream entries(run_path());
-  for (std::string entry; std::getline(entries, entry, ':');) {
-    if (entry.starts_with(kOrigin)) entry.replace(0, kOrigin.size(), bin.string());
-    if (fs::path(entry).is_absolute()) found.emplace_back(entry);
-  }
+  const std::vector<fs::path> run_path = run_path_folders();
+  found.insert(found.end(), run_path.begin(), run_path.end());
   return found;
 }
 
@@ -87,7 +64,7 @@ void* gpu_entry(const char* name) {
 }
 
 Gpu& load_gpu() {
-  return reinterpret_cast<GpuEntry>(gpu_entry(kGpuEntry))();
+  return *reinterpret_cast<GpuEntry>(gpu_entry(kGpuEntry))();
 }
 
 }  // namespace zeroth::device

@@ -12,6 +12,7 @@
 #include "base/cgroup.h"
 #include "base/cpu.h"
 #include "base/printable.h"
+#include "base/run_path.h"
 #include "base/units.h"
 #include "launcher/machine/nvml.h"
 #include "launcher/run/find_program.h"
@@ -39,17 +40,24 @@ std::string cuda_version(int number) {
   return number == 0 ? "unknown" : fmt::format("{}.{}", number / 1000, number % 1000 / 10);
 }
 
+// Where finetune, which has the run path of this program, finds LibTorch; empty where it does not.
+fs::path libtorch_folder() {
+  for (const fs::path& folder : run_path_folders())
+    if (is_there(folder / "libtorch_cpu.so")) return folder.lexically_normal().parent_path();
+  return {};
+}
+
 ReportSection versions(const fs::path& own_folder, Warnings& warnings) {
-  const fs::path torch = ZEROTH_TORCH_FOLDER;
-  const bool has_torch = is_there(torch / "lib/libtorch_cpu.so");
-  if (!has_torch)
+  const fs::path torch = libtorch_folder();
+  if (torch.empty()) {
     warnings.push_back(
-        fmt::format("LibTorch is no longer in {}, where the build found it: finetune may not start",
-                    torch.string()));
+        "LibTorch is in no folder of the programs' run path: finetune will not start unless "
+        "LD_LIBRARY_PATH has the folder of libtorch_cpu.so");
+  }
   return {"Versions",
           {{"Zeroth", fmt::format("{}, in {}", ZEROTH_VERSION, own_folder.string())},
-           {"LibTorch", fmt::format("{}, in {}{}", ZEROTH_TORCH_VERSION, torch.string(),
-                                    has_torch ? "" : " (not there)")},
+           {"LibTorch", fmt::format("{}, {}", ZEROTH_TORCH_VERSION,
+                                    torch.empty() ? "not found" : "in " + torch.string())},
            {"CUDA of LibTorch", or_unknown(ZEROTH_TORCH_CUDA)},
            {"CUDA toolkit of the build",
             std::string(ZEROTH_CUDA_TOOLKIT).empty() ? "none" : ZEROTH_CUDA_TOOLKIT},

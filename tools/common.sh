@@ -2,6 +2,7 @@
 # Sourced by the scripts in this folder: where the repository is, sections with their time, the build.
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 cd "$root"
+PATH="$root/.deps/cmake/cmake/data/bin:$PATH"  # tools/setup brings one where the system's is too old
 set -E  # section's trap holds inside functions too
 
 fail() {
@@ -27,7 +28,11 @@ build_jobs() {
   echo $((fit < 1 ? 1 : fit < cores ? fit : cores))
 }
 
+# With g++ 12 where c++ is an older one and CXX names none.
 configure() {
+  local version
+  version=$(c++ -dumpversion 2>/dev/null | cut -d. -f1) || true
+  if [[ -z ${CXX:-} ]] && ((${version:-0} < 12)) && command -v g++-12 >/dev/null; then export CXX=g++-12; fi
   cmake -G Ninja -S . -B build -DCMAKE_BUILD_TYPE=Release -DZEROTH_CUDA="${ZEROTH_CUDA:-AUTO}"
 }
 
@@ -36,8 +41,9 @@ build() {
   ninja -C build -j "$(build_jobs)" "$@"
 }
 
-# Debian's repositories as this host's apt knows them: "URI suite component" a line.
+# debian_repositories [RELEASE]: Debian's repositories as this host's apt knows them, "URI suite component" a line; those of
+# another release by its name.
 debian_repositories() {
   apt-get indextargets --format '$(ORIGIN)|$(RELEASE)|$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' |
-    sed -n 's/^Debian|bookworm[^|]*|//p' | sort -u
+    sed -n 's/^Debian|bookworm[^|]*|//p' | sed "s/ bookworm/ ${1:-bookworm}/" | sort -u
 }

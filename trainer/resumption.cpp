@@ -248,21 +248,22 @@ void put(const Progressed& progress, checkpoint::Counters& state) {
 }
 
 Resumption resumption_of(const fs::path& checkpoint, const checkpoint::Manifest& manifest) {
-  Resumption found{.from = checkpoint,
-                   .checkpoint = checkpoint,
-                   .step = manifest.step,
-                   .batch = std::max<int64_t>(1, number(manifest, kBatch, checkpoint)),
-                   .positions = number(manifest, kPositions, checkpoint),
-                   .samples = number(manifest, kSamples, checkpoint),
-                   .epochs = {.samples = number_or_0(manifest, kEpochSamples, checkpoint),
-                              .positions = number_or_0(manifest, kEpochPositions, checkpoint)},
-                   .rank_batch = manifest.counters.contains(fmt::format("{}{}", kClient, kRankBatch))
-                                     ? number(manifest, kRankBatch, checkpoint)
-                                     : rank_batch_run(manifest.may_change),
-                   .measured = {.threads = number(manifest, kThreads, checkpoint, kMaxThreads),
-                                .step = step_of(manifest)},
-                   .run = word(manifest, kRun),
-                   .identity = {manifest.must_equal, manifest.may_change}};
+  Resumption found{
+      .from = checkpoint,
+      .checkpoint = checkpoint,
+      .step = manifest.step,
+      .batch = std::max<int64_t>(1, number(manifest, kBatch, checkpoint)),
+      .positions = number(manifest, kPositions, checkpoint),
+      .samples = number(manifest, kSamples, checkpoint),
+      .epochs = {.samples = number_or_0(manifest, kEpochSamples, checkpoint),
+                 .positions = number_or_0(manifest, kEpochPositions, checkpoint)},
+      .rank_batch = manifest.counters.contains(fmt::format("{}{}", kClient, kRankBatch))
+                        ? number(manifest, kRankBatch, checkpoint)
+                        : rank_batch_run(manifest.may_change),
+      .measured = {.threads = number(manifest, kThreads, checkpoint, kMaxThreads),
+                   .step = step_of(manifest)},
+      .run = word(manifest, kRun),
+      .identity = {manifest.must_equal, manifest.may_change}};
   check_progress(manifest, found);
   return found;
 }

@@ -75,7 +75,7 @@ class CudaNccl final : public Nccl {
 }  // namespace
 }  // namespace zeroth::comm
 
-extern "C" __attribute__((visibility("default"))) zeroth::comm::Nccl& zeroth_nccl_entry() {
+extern "C" __attribute__((visibility("default"))) zeroth::comm::Nccl* zeroth_nccl_entry() {
   static zeroth::comm::CudaNccl nccl;
-  return nccl;
+  return &nccl;
 }

@@ -38,9 +38,9 @@ class CudaGpu final : public Gpu {
 }  // namespace
 }  // namespace zeroth::device
 
-extern "C" __attribute__((visibility("default"))) zeroth::device::Gpu& zeroth_gpu_entry() {
+extern "C" __attribute__((visibility("default"))) zeroth::device::Gpu* zeroth_gpu_entry() {
   static zeroth::device::CudaGpu gpu;
-  return gpu;
+  return &gpu;
 }
 
 extern "C" __attribute__((visibility("default"))) const char* zeroth_gpu_stamp() {

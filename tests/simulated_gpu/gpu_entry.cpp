@@ -97,14 +97,14 @@ using zeroth::simulated::CUDAHooks;  // LibTorch looks for this name
 REGISTER_CUDA_HOOKS(CUDAHooks)
 }  // namespace at
 
-extern "C" __attribute__((visibility("default"))) zeroth::device::Gpu& zeroth_gpu_entry() {
+extern "C" __attribute__((visibility("default"))) zeroth::device::Gpu* zeroth_gpu_entry() {
   static zeroth::simulated::SimulatedGpu gpu;
-  return gpu;
+  return &gpu;
 }
 
-extern "C" __attribute__((visibility("default"))) zeroth::comm::Nccl& zeroth_nccl_entry() {
+extern "C" __attribute__((visibility("default"))) zeroth::comm::Nccl* zeroth_nccl_entry() {
   static zeroth::simulated::NoNccl nccl;
-  return nccl;
+  return &nccl;
 }
 
 extern "C" __attribute__((visibility("default"))) const char* zeroth_gpu_stamp() {

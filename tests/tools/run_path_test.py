@@ -14,47 +14,14 @@ import sys
 import tempfile
 import unittest
 
-PROGRAM, SHARED = 2, 3  # e_type
-LOAD, DYNAMIC, INTERPRETER = 1, 2, 3  # p_type
-NEEDED, STRINGS, OLD_RUN_PATH, RUN_PATH = 1, 5, 15, 29  # d_tag
-
-
-def cut(data, offset):
-    return data[offset:data.index(b"\0", offset)].decode()
-
-
-class Elf:
-    """What the loader is told by a file of 64 bits, little endian: `run_paths` and `needed`, as they stand there."""
-
-    def __init__(self, data):
-        self.run_paths, self.needed = [], []
-        start, size, count = struct.unpack_from("<Q", data, 32)[0], *struct.unpack_from("<HH", data, 54)
-        segments = [struct.unpack_from("<IIQQQQ", data, start + i * size) for i in range(count)]
-        loads = [(address, offset, length) for kind, _, offset, address, _, length in segments if kind == LOAD]
-        for kind, _, offset, _, _, length in segments:
-            if kind == INTERPRETER:
-                self.needed.append(cut(data, offset))
-            if kind == DYNAMIC:
-                self.read(data, loads, [struct.unpack_from("<qQ", data, offset + at) for at in range(0, length, 16)])
-
-    def read(self, data, loads, entries):
-        address = next((value for tag, value in entries if tag == STRINGS), 0)
-        strings = next((address - a + offset for a, offset, length in loads if a <= address < a + length), 0)
-        for tag, value in entries:
-            if tag in (OLD_RUN_PATH, RUN_PATH):
-                self.run_paths.append(cut(data, strings + value))
-            if tag == NEEDED:
-                self.needed.append(cut(data, strings + value))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+from elf_file import DYNAMIC, LOAD, NEEDED, RUN_PATH, SHARED, STRINGS, Elf, is_elf  # noqa: E402
 
 
 def elf_files(folder):
     """Programs and shared libraries; what is linked to elsewhere is not of this folder."""
     for path in sorted(folder.rglob("*")):
-        if path.is_symlink() or not path.is_file():
-            continue
-        with open(path, "rb") as file:
-            head = file.read(18)
-        if head[:6] == b"\x7fELF\2\1" and struct.unpack_from("<H", head, 16)[0] in (PROGRAM, SHARED):
+        if not path.is_symlink() and path.is_file() and is_elf(path):
             yield path
 
 
