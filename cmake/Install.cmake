@@ -3,6 +3,7 @@
 #   target_link_libraries(program PRIVATE Zeroth::engine)
 include(CMakePackageConfigHelpers)
 set(package lib/cmake/Zeroth)
+
 install(TARGETS zeroth finetune RUNTIME DESTINATION bin)
 install(TARGETS zeroth_pcre2 zeroth_utf8proc EXPORT Zeroth ARCHIVE DESTINATION lib)
 if(ZEROTH_BUNDLE)

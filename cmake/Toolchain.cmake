@@ -13,9 +13,6 @@ add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fPIC>)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
-# What is installed is for all users, whatever the umask of who installs it.
-set(CMAKE_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
-  OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 
 if(ZEROTH_SANITIZE STREQUAL "address")
   # Not vptr: LibTorch hides the type information that it needs.
