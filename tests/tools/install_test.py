@@ -59,6 +59,12 @@ class Installed(unittest.TestCase):
         for file in self.prefix.rglob("*.cmake"):
             self.assertNotIn(str(pathlib.Path(BUILD).resolve()), file.read_text(), file)
 
+    def test_the_package_has_no_flag_that_depends_on_the_compiler(self):
+        # What gcc compiled for OpenMP needs gcc's library, also where clang links the program.
+        text = (self.prefix / "lib/cmake/Zeroth/ZerothTargets.cmake").read_text()
+        self.assertNotRegex(text, "COMPILER_ID|COMPILE_OPTIONS")
+        self.assertRegex(text, r"--as-needed;g?omp;")
+
     def test_a_project_of_its_own_trains(self):
         text = output_of(self.prefix / "bin/zeroth", "--num_gpus", "2", self.example / "custom_model",
                          EXAMPLE / "ds_config.json", TEXT)

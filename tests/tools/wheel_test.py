@@ -58,7 +58,8 @@ class Wheel(unittest.TestCase):
         output_of(sys.executable, "-m", "venv", "--without-pip", "--system-site-packages", cls.venv)
         cls.python = cls.venv / "bin/python"
         cls.site = pathlib.Path(output_of(cls.python, "-c", "import sysconfig; print(sysconfig.get_path('platlib'))").strip())
-        output_of(cls.python, "-m", "pip", "install", "--no-deps", "--no-index", cls.wheel, PIP_DISABLE_PIP_VERSION_CHECK="1")
+        output_of(cls.python, "-m", "pip", "install", "--no-deps", "--no-index", "--ignore-installed", cls.wheel,
+                  PIP_DISABLE_PIP_VERSION_CHECK="1")
         (cls.site / "torch").symlink_to(LIBTORCH)
 
     def finetune(self, *start):
