@@ -324,9 +324,6 @@ CheckpointAnswer checkpoint_command(const std::vector<std::string>& words) {
       throw UsageError("checkpoint {}: {} belongs to prune", arguments.verb, flag);
     }
   }
-  if (arguments.folder.empty()) {
-    throw UsageError("checkpoint {}: DIR is empty. Name a folder.", arguments.verb);
-  }
   if (arguments.keep < 1) {
     throw UsageError("checkpoint prune: --keep {}: at least one must stay", arguments.keep);
   }

@@ -64,9 +64,6 @@ std::string export_command(const std::vector<std::string>& words) {
   if (found == kDtypes.end()) {
     throw UsageError("export: --dtype {}: must be fp32, bf16 or fp16", shortened(dtype));
   }
-  if (from.empty() || to.empty()) {
-    throw UsageError("export: {} is empty. Name a folder.", from.empty() ? "DIR" : "OUT");
-  }
   request.dtype = found->second;
   request.from = from;
   request.to = to;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -72,13 +73,17 @@ void Monitors::go_on_from(int64_t step, int64_t samples) {
   });
 }
 
-void Monitors::begin_anew(const std::map<std::string, fs::path>& folders, double since) {
+void Monitors::begin_anew(const std::vector<std::string>& folders, double since) {
   each([&](Open& open) {
-    const auto former = folders.find(open.key);
-    if (former != folders.end() && former->second == fs::path(open.folder)) {
-      open.monitor->begin_anew(since);
-    }
+    const bool is_same = std::find(folders.begin(), folders.end(), open.folder) != folders.end();
+    if (is_same) open.monitor->begin_anew(since);
   });
+}
+
+std::vector<std::string> Monitors::folders() const {
+  std::vector<std::string> folders;
+  for (const Open& open : open_) folders.push_back(open.folder);
+  return folders;
 }
 
 void Monitors::go_on_in(const fs::path& former, const fs::path& fresh) {

@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -43,9 +42,10 @@ class Monitors {
   void go_on_in(const std::filesystem::path& former, const std::filesystem::path& fresh);
   // The run goes on behind `step`, where it had trained on `samples`.
   void go_on_from(int64_t step, int64_t samples);
-  // The run begins anew after a try that began `since` and came to no checkpoint: of those that
-  // write where that one did, `folders` by key.
-  void begin_anew(const std::map<std::string, std::filesystem::path>& folders, double since);
+  // The run begins anew after a try that began `since` and came to no checkpoint: those that write
+  // where that one did, into one of its folders().
+  void begin_anew(const std::vector<std::string>& folders, double since);
+  std::vector<std::string> folders() const;
   bool any() const { return !open_.empty(); }
   // "csv_monitor in logs/job", one per monitor.
   std::vector<std::string> lines() const;

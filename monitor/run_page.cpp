@@ -199,6 +199,8 @@ std::string RunPage::html(State state, double seconds) const {
                      {"steps", columns(steps_)},
                      {"evaluations", columns(evaluations_)},
                      {"rounds", rounds_of(facts_)},
+                     {"run_name", facts_.run_name},
+                     {"monitors", facts_.monitors},
                      {"summary", facts_.summary},
                      {"config", std::move(config)},
                      {"environment", facts_.environment}};
@@ -222,12 +224,10 @@ std::optional<FormerPage> read_page(const std::filesystem::path& path) {
     FormerPage former{
         .is_finished = data.at("state").text() == state_name(RunPage::State::kFinished),
         .started = time_of(data.at("started"))};
-    const JsonView config = data.at("config");
-    for (size_t i = 0; i < config.size(); ++i) {
-      const JsonView row = config.at(i);
-      PageFacts::Value value{row.at(size_t{0}).text(), row.at(1).text(), row.at(2).text()};
-      former.config.emplace(value.key, value);
-    }
+    const std::string name = data.at("run_name").text();
+    if (name.find('/') == name.npos && name != "..") former.run_name = name;
+    const JsonView monitors = data.at("monitors");
+    for (size_t i = 0; i < monitors.size(); ++i) former.monitors.push_back(monitors.at(i).text());
     return former;
   } catch (const Error&) {
     return std::nullopt;

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -53,6 +52,9 @@ struct PageFacts {
   std::vector<Value> config;
   Lines environment;
   std::vector<Round> rounds = {};  // shown where there is more than one
+  // Not shown, but read by a try after this one: the folder in OUTPUT/runs, and those of monitors.
+  std::string run_name = {};
+  std::vector<std::string> monitors = {};
 };
 
 // Once the page was made, what cannot be written is one warning: nothing but `guard` throws then.
@@ -103,8 +105,9 @@ class RunPage {
 // What the page of an earlier try tells of it.
 struct FormerPage {
   bool is_finished = false;
-  double started = 0;                                   // seconds since 1970
-  std::map<std::string, PageFacts::Value> config = {};  // by key
+  double started = 0;  // seconds since 1970
+  std::string run_name = {};
+  std::vector<std::string> monitors = {};
 };
 // Nothing where there is no page at `path`, or one that this program does not understand.
 std::optional<FormerPage> read_page(const std::filesystem::path& path);

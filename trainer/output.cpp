@@ -87,6 +87,16 @@ std::string text_of(const RunPlan& plan, const Room& room) {
                      format_bytes(room.free));
 }
 
+// A folder above --output, which is made where it is missing before --metrics is opened.
+bool is_made_for(const std::filesystem::path& output, const std::filesystem::path& folder) {
+  std::error_code unknown;
+  if (output.empty() || std::filesystem::exists(folder, unknown)) return false;
+  const auto below = std::filesystem::absolute(output, unknown).lexically_normal();
+  const auto above = std::filesystem::absolute(folder, unknown).lexically_normal();
+  const auto ends = std::mismatch(above.begin(), above.end(), below.begin(), below.end());
+  return ends.first == above.end() && ends.second != below.end();
+}
+
 void copy_model(const std::filesystem::path& from, const std::filesystem::path& to,
                 const OutputGuard& guard) {
   model::OutputFolder folder(to, /*overwrite=*/true);
@@ -157,9 +167,9 @@ void require_writable(const RunPlan& plan) {
   if (std::filesystem::is_directory(metrics, unknown)) refuse("--metrics", metrics, EISDIR);
   if (!metrics.empty() && ::access(metrics.c_str(), W_OK) != 0) {
     const auto folder = metrics.has_parent_path() ? metrics.parent_path() : ".";
-    if (errno != ENOENT || ::access(folder.c_str(), W_OK | X_OK) != 0) {
-      refuse("--metrics", metrics, errno);
-    }
+    const bool can_be_made = errno == ENOENT && (::access(folder.c_str(), W_OK | X_OK) == 0 ||
+                                                 is_made_for(output, folder));
+    if (!can_be_made) refuse("--metrics", metrics, errno);
   }
   if (output.empty() || plan.flags.eval_only) return;
   for (const std::filesystem::path& folder : {output, output / "checkpoints"}) {

@@ -201,6 +201,7 @@ constexpr Setter kSetters[] = {
     {"data.", "the samples have changed: --data"},
     {"tokenizer.", "the samples have changed: tokenizer.json in --model"},
     {"model.", "--model"},
+    {"seed", "--seed"},
     {"", "the flag or the configuration's key"},
 };
 
@@ -214,7 +215,7 @@ std::string remedy(const std::string& key) {
 
 // Where a key differs that nothing allows.
 std::string road_from(const fs::path& checkpoint) {
-  return fmt::format("a run that begins anew from its weights takes --model {} and no --resume",
+  return fmt::format("\n  a run that begins anew from its weights takes --model {} and no --resume",
                      checkpoint.string());
 }
 
@@ -314,8 +315,8 @@ std::string compare(const Resumption& before, const Identity& now, const ResumeF
     all_may_be_allowed &= allowed || one.key == "train_batch_size" || may_be_allowed(one.key);
   }
   if (!refused.empty()) {
-    if (!all_may_be_allowed) refused.push_back(road_from(before.checkpoint));
-    throw Error("{} is of another run: {}", before.checkpoint.string(), listed(refused));
+    const std::string road = all_may_be_allowed ? "" : road_from(before.checkpoint);
+    throw Error("{} is of another run: {}{}", before.checkpoint.string(), listed(refused), road);
   }
   for (const auto& one : checkpoint::differences(before.identity.may_change, now.may_change)) {
     told.push_back(text_of(one));

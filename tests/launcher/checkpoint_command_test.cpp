@@ -276,14 +276,13 @@ TEST_CASE("trainers_own_checkpoint: each verb calls another program's checkpoint
 
 TEST_CASE("show_written: an empty path, or a time beyond all calendars, is told in our words") {
   const Output output;
-  CHECK(refused({"list", ""}) == "checkpoint list: DIR is empty. Name a folder.");
-  CHECK(refused({"verify", ""}) == "checkpoint verify: DIR is empty. Name a folder.");
+  CHECK(refused({"list", ""}) == "checkpoint: an argument is empty (zeroth checkpoint --help)");
   CHECK(run_zeroth({"checkpoint", "list", "", "x"}).status == 2);
   const auto exported = run_zeroth({"export", "", "x"});
   CHECK(exported.status == 2);
-  CHECK(exported.err == "zeroth: error: export: DIR is empty. Name a folder.\n");
+  CHECK(exported.err == "zeroth: error: export: an argument is empty (zeroth export --help)\n");
   CHECK(run_zeroth({"export", output.path(), ""}).err ==
-        "zeroth: error: export: OUT is empty. Name a folder.\n");
+        "zeroth: error: export: an argument is empty (zeroth export --help)\n");
   const fs::path manifest = output.checkpoints() + "/step-12/zeroth/manifest.json";
   std::string text = read_text(manifest);
   const size_t at = text.find("\"written\": ") + 11;

@@ -2,6 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
+#include <ctime>
+#include <filesystem>
+
 #include "base/error.h"
 #include "tests/monitor/events.h"
 #include "tests/support/temp_folder.h"
@@ -98,6 +102,22 @@ TEST_CASE("a file of somebody else's stays as it is when a run goes on") {
     CHECK_MESSAGE(read_text(folder / name) == rows, name);
   }
   CHECK(read_text(folder / "zeros.csv").size() == 100);
+}
+
+TEST_CASE("begins_anew_doubles: the rows of a try that came to nothing go, those of others stay") {
+  const TempFolder folder;
+  const auto lr = folder.write("Train_Samples_lr.csv", "step,lr\r\n0,1.0\r\n8,0.5\r\n0,1.0\r\n8,");
+  const auto loss = folder.write("Train_Samples_eval_loss.csv", "step,eval_loss\r\n0,3.0\r\n");
+  const auto old = folder.write("Train_Samples_train_loss.csv", "step,train_loss\r\n8,3.0\r\n");
+  const auto notes = folder.write("notes.csv", "step,mine\r\n8,3.0\r\n");
+  const auto now = std::filesystem::last_write_time(lr);
+  std::filesystem::last_write_time(old, now - std::chrono::hours(1));
+  const double since = static_cast<double>(std::time(nullptr)) - 60;
+  CsvMonitor(folder.path()).begin_anew(since);
+  CHECK(read_text(lr) == "step,lr\r\n0,1.0\r\n8,0.5\r\n");
+  CHECK(read_text(loss) == "step,eval_loss\r\n");
+  CHECK(read_text(old) == "step,train_loss\r\n8,3.0\r\n");  // was not touched by that try
+  CHECK(read_text(notes) == "step,mine\r\n8,3.0\r\n");
 }
 
 }  // namespace zeroth::monitor

@@ -183,4 +183,21 @@ TEST_CASE("a run that goes on writes where it did, and what was made for the new
   CHECK(warnings.empty());
 }
 
+TEST_CASE("begins_anew_doubles: only monitors that write where the try before did take it back") {
+  const TempFolder folder;
+  std::vector<std::string> warnings;
+  const std::string csv = (folder / "job/Train_Samples_lr.csv").string();
+  const std::vector<Event> rows = {{"Train/Samples/lr", 0.5, 4}};
+  Monitors(with_csv(folder.path()), {}, collect(warnings)).write(both(rows));
+  Monitors next(with_csv(folder.path()), {}, collect(warnings));
+  CHECK(next.folders() == std::vector<std::string>{(folder / "job").string()});
+  next.begin_anew({"elsewhere"}, 0);
+  CHECK(read_text(csv) == "step,lr\r\n4,0.5\r\n");
+  next.begin_anew(next.folders(), 0);
+  CHECK(read_text(csv) == "step,lr\r\n");
+  next.write(both(rows));
+  CHECK(read_text(csv) == "step,lr\r\n4,0.5\r\n");
+  CHECK(warnings.empty());
+}
+
 }  // namespace zeroth::monitor

@@ -326,4 +326,31 @@ TEST_CASE("a page that nobody saved is refused, and what stands there stays") {
   CHECK(data_of(read_text(path))["resumed"] == nlohmann::json{3});
 }
 
+TEST_CASE("begins_anew_doubles: a page tells the next try where it wrote, and whether it ended") {
+  const TempFolder folder;
+  const fs::path path = folder / "train_log.html";
+  CHECK(!read_page(path));
+  PageFacts known = facts();
+  known.run_name = "Nov23_13-36-30_host";
+  known.monitors = {"logs/j", "out/runs/<b>\"x\""};
+  RunPage page(path, known, kNoWarning);
+  train(page, 20);
+  page.write(RunPage::State::kStopped);
+  const auto stopped = read_page(path);
+  REQUIRE(stopped);
+  CHECK(!stopped->is_finished);
+  CHECK(stopped->started > 1.6e9);
+  CHECK(stopped->run_name == known.run_name);
+  CHECK(stopped->monitors == known.monitors);
+  page.write(RunPage::State::kFinished);
+  CHECK(read_page(path)->is_finished);
+  for (const char* const other : {"", "<html></html>", "[1, 2]"}) {
+    write_text(path, other);
+    CHECK(!read_page(path));
+  }
+  known.run_name = "../elsewhere";
+  const RunPage moved(path, known, kNoWarning);
+  CHECK(read_page(path)->run_name.empty());
+}
+
 }  // namespace zeroth::monitor

@@ -135,6 +135,18 @@ TEST_CASE(
   CHECK(bench.evaluations("m.jsonl").size() == 5);
 }
 
+TEST_CASE("begins_anew_doubles: a try that goes on after one without a checkpoint has its folder") {
+  const Workbench bench;
+  write_config(bench);
+  const std::string way = "--steps 6 --save-every 100 --resume auto --report_to tensorboard ";
+  const auto killed = bench.shell(
+      fmt::format("{} '{}/zeroth' --num_gpus 1 finetune {} {}; sleep 1.1",
+                  signalled_behind(row_of_step(3), SIGKILL), ZEROTH_BIN_DIR, kTrain, way));
+  REQUIRE(fs::exists(bench / "out/train_log.html"));
+  good(bench, 1, way);
+  CHECK(std::distance(fs::directory_iterator(bench / "out/runs"), fs::directory_iterator()) == 1);
+}
+
 TEST_CASE("begins_anew_doubles: a run into another output takes nothing of what came before back") {
   const Workbench bench;
   write_config(bench);

@@ -104,6 +104,9 @@ TEST_CASE("full_disk: what cannot be written is found before ranks connect") {
   };
   CHECK(has(refused("--metrics no/such/m.jsonl"),
             "--metrics no/such/m.jsonl: cannot be written: No such file or directory"));
+  // But a folder above the output is made.
+  CHECK(bench.finetune(fmt::format("{} --steps 1 --output new/out --metrics new/m.jsonl", kTrain))
+            .code == 0);
   fs::create_directory(bench / "folder");
   CHECK(has(refused("--metrics folder"), "--metrics folder: cannot be written: Is a directory"));
   const Disk disk(bench / "disk", "size=20m");

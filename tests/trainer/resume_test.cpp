@@ -319,7 +319,8 @@ TEST_CASE("changed_data_on_resume: each key that nothing lets differ names a roa
   CHECK(has(refused("--seq-len 16"), "data.positions is 32 there, 16 here; --seq-len has to be"));
   CHECK(has(refused("--seq-len 32 --no-shuffle"),
             "data.shuffled is yes there, no here; --no-shuffle"));
-  CHECK(has(refused("--seq-len 32 --seed 7"), "seed is 42 there, 7 here; the flag or the"));
+  CHECK(has(refused("--seq-len 32 --seed 7"),
+            "seed is 42 there, 7 here; --seed has to be as before"));
   bench.write("t.jsonl", bench.read("t.jsonl") + "{\"text\": \"four\"}\n");
   CHECK(has(refused("--seq-len 32"), "here; the samples have changed: --data has to be as before"));
   const auto anew = bench.finetune(

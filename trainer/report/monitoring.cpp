@@ -44,23 +44,6 @@ monitor::PageFacts page_facts(const RunPlan& plan, const SummaryLines& summary,
   return facts;
 }
 
-std::optional<FormerTry> former_try(const std::filesystem::path& path) {
-  const auto page = monitor::read_page(path);
-  if (!page || page->is_finished) return std::nullopt;
-  FormerTry former{.run_name = {}, .folders = {}, .started = page->started};
-  for (const std::string key : {"csv_monitor", "tensorboard"}) {
-    const auto folder = page->config.find(key + ".output_path");
-    const auto job = page->config.find(key + ".job_name");
-    if (folder == page->config.end() || job == page->config.end()) continue;
-    const std::string& name = job->second.value;
-    former.folders[key] = std::filesystem::path(folder->second.value) / name;
-    if (job->second.origin == "--report_to" && name.find('/') == name.npos && name != "..") {
-      former.run_name = name;
-    }
-  }
-  return former;
-}
-
 monitor::PageStep page_step(const StepRow& row, const device::MemoryUse& memory) {
   const engine::StepStats& stats = row.stats;
   const StepSplit split = split_of(stats);

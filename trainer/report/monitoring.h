@@ -2,10 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,16 +18,6 @@ namespace zeroth::trainer {
 
 monitor::PageFacts page_facts(const RunPlan& plan, const SummaryLines& summary,
                               TitledLines environment);
-
-// A try that came to no end: where its monitors wrote, as its page, which is there from the start,
-// says.
-struct FormerTry {
-  std::string run_name;                                  // of its folder in OUTPUT/runs, or empty
-  std::map<std::string, std::filesystem::path> folders;  // by key: "csv_monitor"
-  double started = 0;                                    // seconds since 1970
-};
-// Nothing where there is no page at `path`, or that of a run that has finished.
-std::optional<FormerTry> former_try(const std::filesystem::path& path);
 
 monitor::PageStep page_step(const StepRow& row, const device::MemoryUse& memory);
 

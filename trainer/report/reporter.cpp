@@ -166,16 +166,18 @@ void Reporter::begin_anew() {
 // --resume auto begins anew where a try was killed before its first checkpoint.
 void Reporter::take_back_former_try() {
   if (!writes_ || !plan_.samples.train || plan_.flags.output.empty()) return;
-  const auto former = former_try(page_path(plan_));
-  if (!former) return;
+  const auto former = monitor::read_page(page_path(plan_));
+  if (!former || former->is_finished) return;
   (void)go_on_in(former->run_name);
-  monitors_.begin_anew(former->folders, former->started);
+  monitors_.begin_anew(former->monitors, former->started);
 }
 
 void Reporter::open_page(const monitor::RunPage::Former* former) {
   if (!writes_ || !plan_.samples.train || plan_.flags.output.empty()) return;
   monitor::PageFacts facts = page_facts(plan_, summary_, environment_);
   facts.rounds = rounds_.rows();
+  facts.run_name = run_name_;
+  facts.monitors = monitors_.folders();
   page_.emplace(
       page_path(plan_), std::move(facts),
       [this](const std::string& text) { progress_.warning(text); }, former,
