@@ -235,9 +235,7 @@ int run_ranks(const LaunchOptions& options, const Program& program, PlanRequest 
     const std::string saved = restarts > 0 ? newest_checkpoint(options.command) : "";
     JobOutcome outcome = run_round(options, program, request, rounds.current(), supervision);
     if (between && outcome.signal == 0) outcome.signal = between->signal();
-    if (outcome.end == JobEnd::kFailed && restarts > 0 &&
-        newest_checkpoint(options.command) != saved)
-      rounds.forgive();
+    if (restarts > 0 && has_saved_more(saved, newest_checkpoint(options.command))) rounds.forgive();
     if (!rounds.go_on(outcome)) {
       const std::string why = rounds.why_no_more(outcome);
       if (!why.empty()) outcome.message += "\nzeroth: " + why;

@@ -22,6 +22,7 @@
 #include "launcher/cluster/host_round.h"
 #include "launcher/cluster/host_watch.h"
 #include "launcher/cluster/turnout.h"
+#include "launcher/run/committed.h"
 #include "launcher/run/round.h"
 #include "launcher/run/running_timer.h"
 
@@ -123,7 +124,7 @@ JobOutcome ElasticRun::go_through_rounds() {
   while (gather()) {
     JobOutcome outcome = run_round();
     if (signal_ != 0 && outcome.end == JobEnd::kRegrouped) return stopped();
-    if (plan_.newest_checkpoint && plan_.newest_checkpoint() != saved_) rounds_.forgive();
+    if (has_saved_more(saved_, plan_.newest_checkpoint())) rounds_.forgive();
     if (!rounds_.go_on(outcome, outcome.end == JobEnd::kRegrouped ? why_regrouped_ : "")) {
       const std::string why = rounds_.why_no_more(outcome);
       if (!why.empty()) outcome.message += "\nzeroth: " + why;
@@ -238,7 +239,7 @@ JobOutcome ElasticRun::run_round() {
   round_ = std::make_unique<HostRound>(
       io_, launch_, agents_, with_ranks(), current,
       [this](const std::vector<int>& nodes, int signal) { return on_leaving(nodes, signal); });
-  if (plan_.newest_checkpoint) saved_ = plan_.newest_checkpoint();
+  saved_ = plan_.newest_checkpoint();
   if (current.number > 0)
     agents_.note(fmt::format("round {} on {} with {} ({})", current.number,
                              counted(std::ssize(round_->nodes()), "host"),

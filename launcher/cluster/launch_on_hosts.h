@@ -27,8 +27,8 @@ struct ElasticPlan {
   std::chrono::milliseconds last_call{30'000};  // for the others, once enough hosts are there
   std::chrono::milliseconds next_call{2'000};   // the same in later rounds
   std::chrono::milliseconds stay{3'000};        // a host that has come, before a round ends for it
-  // Another text as soon as the ranks have committed another checkpoint; empty: nobody knows.
-  std::function<std::string()> newest_checkpoint = {};
+  // Another text as soon as the ranks have committed another checkpoint; "": nobody knows of one.
+  std::function<std::string()> newest_checkpoint = [] { return std::string(); };
 };
 
 struct HostsLaunch {

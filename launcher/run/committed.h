@@ -16,4 +16,9 @@ std::string argument_of(const std::vector<std::string>& command,
 // checkpoint was committed. Empty where there is none, and where this machine cannot tell.
 std::string newest_checkpoint(const std::vector<std::string>& command);
 
+// Whether another one was committed between these two.
+inline bool has_saved_more(const std::string& before, const std::string& after) {
+  return !after.empty() && after != before;
+}
+
 }  // namespace zeroth::launcher

@@ -26,4 +26,11 @@ TEST_CASE("what has no output, or none that holds a checkpoint, has saved nothin
   CHECK(newest_checkpoint({"finetune", folder.write("bad.json", "{")}).empty());
 }
 
+TEST_CASE("another checkpoint is progress, none that can be read is not") {
+  CHECK(has_saved_more("", "step-2 1.1"));
+  CHECK(has_saved_more("step-2 1.1", "step-4 1.2"));
+  CHECK_FALSE(has_saved_more("step-2 1.1", "step-2 1.1"));
+  CHECK_FALSE(has_saved_more("step-2 1.1", ""));
+}
+
 }  // namespace zeroth::launcher

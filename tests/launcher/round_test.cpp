@@ -41,6 +41,17 @@ TEST_CASE("new hosts take no restart, a wrong command line and an end that was w
   CHECK(rounds.go_on(failed(1)));
 }
 
+TEST_CASE("a run that comes further has all its restarts again") {
+  Rounds rounds("00ff", 1);
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    CHECK(rounds.go_on(failed(1)));
+    CHECK(rounds.describe_restarts() == "1 of 1 restarts taken");
+    rounds.forgive();
+  }
+  CHECK(rounds.go_on(failed(1)));
+  CHECK_FALSE(rounds.go_on(failed(1)));
+}
+
 TEST_CASE("ranks are told the run, the round and in one short line why there is another one") {
   CHECK(round_variables({}) == Variables{});
   CHECK(round_variables({"00ff", 0, ""}) ==
