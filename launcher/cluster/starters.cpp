@@ -60,6 +60,7 @@ struct Starters::Starter {
 };
 
 void Starters::Output::take(std::string_view text, LineEnd /*end*/) {
+  if (text.ends_with('\r')) text.remove_suffix(1);  // as ssh ends its lines
   if (text.empty()) return;
   starter_.last_line = shortened(text, 400);
   const std::string prefix = starter_.host.empty() ? starter_.name : starter_.host;

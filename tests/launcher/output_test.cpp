@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <pty.h>
 #include <sys/wait.h>
 #include <unistd.h>
