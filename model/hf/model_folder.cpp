@@ -150,6 +150,7 @@ void check_model_folder(const fs::path& folder) {
 
 std::string hint_at_config(const fs::path& folder) {
   std::error_code ignored;
+  if (!fs::is_directory(folder, ignored)) return "; there is no such folder";
   if (fs::exists(folder / "params.json", ignored)) {
     return "; params.json is of Meta's or Mistral's own format: transformers' "
            "convert_llama_weights_to_hf.py converts it, and the hub has most models in both";
@@ -167,7 +168,8 @@ std::string hint_at_config(const fs::path& folder) {
                          shortened(name));
     }
   }
-  return "";
+  return fmt::format("; `hf download ORG/MODEL --local-dir {}` fetches a whole model",
+                     folder.string());
 }
 
 }  // namespace zeroth::model

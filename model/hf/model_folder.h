@@ -17,8 +17,7 @@ std::filesystem::path find_model_folder(const std::string& name);
 // what to run next.
 void check_model_folder(const std::filesystem::path& folder);
 
-// What a folder without a config.json seems to be, and what to do, as the end of a message; empty:
-// nothing is known of it.
+// What a folder without a config.json seems to be, and what to do, as the end of a message.
 std::string hint_at_config(const std::filesystem::path& folder);
 
 }  // namespace zeroth::model

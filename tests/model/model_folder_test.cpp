@@ -144,8 +144,9 @@ TEST_CASE("a file in the place of a model's folder is named, with the way out") 
 
 TEST_CASE("a folder without config.json is told by what else is in it") {
   const TempFolder folder;
-  CHECK(hint_at_config(folder.path()).empty());
-  CHECK(hint_at_config(folder / "nowhere").empty());
+  CHECK(hint_at_config(folder.path()) == "; `hf download ORG/MODEL --local-dir " +
+                                             folder.path().string() + "` fetches a whole model");
+  CHECK(hint_at_config(folder / "nowhere") == "; there is no such folder");
   const auto with = [&](const std::string& name) {
     const TempFolder other;
     fs::create_directories((other / name).parent_path());

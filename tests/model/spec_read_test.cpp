@@ -211,7 +211,8 @@ TEST_CASE("of many complaints some are listed and the others counted") {
 
 TEST_CASE("a missing or malformed config.json is named") {
   CHECK_THROWS_WITH_AS(read_model_spec("/nowhere"),
-                       "/nowhere/config.json cannot be read: a model folder needs a config.json",
+                       "/nowhere/config.json cannot be read: a model folder needs a config.json; "
+                       "there is no such folder",
                        Error);
   CHECK_THROWS_WITH_AS(parse_model_spec("{", "config.json"),
                        "config.json:1:1: not JSON: it ends here, expected a key or '}'", Error);

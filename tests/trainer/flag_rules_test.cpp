@@ -47,6 +47,9 @@ TEST_CASE("a separator knows the escapes that a shell hands over") {
   const auto line = [](const char* text) {
     return parse_line("--model m --data d.jsonl --separator " + std::string(text));
   };
+  CHECK_FALSE(parse_line("--model m --data d.jsonl").separator);
+  CHECK(parse_line("--model m --data d.jsonl --separator= --steps 1").separator == "");
+  CHECK(parse_flags({"--model", "m", "--data", "d.jsonl", "--separator", ""}).separator == "");
   CHECK(line(R"(\n\tA:\\)").separator == "\n\tA:\\");
   CHECK(has(complaint_line(R"(--model m --data d.jsonl --separator \x)"), "before n, t or"));
   CHECK(has(complaint(R"(--separator x)"), "of .jsonl or .json data"));
