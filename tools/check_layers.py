@@ -115,6 +115,7 @@ TESTED_BY = {
     "optim/host_kernels.cpp": "tests/optim/host_update_test.cpp",
     "optim/lamb_kernels.cpp": "tests/optim/host_lamb_test.cpp",
     "optim/update_constants.cpp": "tests/optim/host_update_test.cpp",
+    "trainer/step_count.cpp": "tests/trainer/run_plan_test.cpp",
     "zero/accumulating_reducer.cpp": "tests/zero/grad_reducer_test.cpp",
     "zero/grad_exchange.cpp": "tests/zero/grad_reducer_test.cpp",
     "zero/grad_views.cpp": "tests/zero/grad_reducer_test.cpp",

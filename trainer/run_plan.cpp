@@ -3,17 +3,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <exception>
 #include <filesystem>
 #include <optional>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "base/cpu.h"
 #include "base/error.h"
-#include "base/process_limits.h"
 #include "configs/defaults.h"
 #include "configs/resolve.h"
 #include "configs/schema/check.h"
@@ -26,6 +23,7 @@
 #include "trainer/beginning.h"
 #include "trainer/identity.h"
 #include "trainer/output.h"
+#include "trainer/step_count.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -78,86 +76,6 @@ bool drops_last(const Flags& flags, const configs::Document& document) {
 bool shows_info(const configs::Document& document) {
   const auto level = document.keys().get<std::string>("log_level").value_or("info");
   return level == "info" || level == "debug";
-}
-
-// Leaves out what fills no whole `batch` at the end of every epoch.
-void drop_last(RunPlan& plan, int64_t batch) {
-  const int64_t samples = plan.samples.train_size();
-  plan.samples.epoch_samples = samples / batch * batch;
-  if (plan.samples.epoch_samples == 0) {
-    throw Error(
-        "{}: {} samples fill no global batch of {}, and dataloader_drop_last leaves out "
-        "the rest",
-        plan.flags.data, samples, batch);
-  }
-  if (plan.samples.epoch_samples == samples) return;
-  note(plan.notes, "dataloader_drop_last",
-       "dataloader_drop_last: {} of {} samples are left out of an epoch",
-       samples - plan.samples.epoch_samples, samples);
-}
-
-void settle_offset(RunPlan& plan, int64_t global_batch) {
-  if (plan.resumed) plan.offset = offset_of(*plan.resumed, plan.samples, global_batch);
-}
-
-// How epochs end, and how many samples they have, decides which sample is where: both stay as the
-// run began, however its line is spelled now.
-void keep_epochs(RunPlan& plan, int64_t global_batch) {
-  Samples& samples = plan.samples;
-  if (!plan.resumed || plan.resumed->epochs.samples == 0) return;
-  const Epochs& before = plan.resumed->epochs;
-  const bool short_steps = before.positions > before.samples;
-  const bool known = short_steps || before.samples % plan.resumed->batch != 0;
-  if (known && short_steps != samples.whole_epochs) {
-    samples.whole_epochs = short_steps;
-    note(plan.notes, "--epochs", "epochs end as this run began: {}",
-         short_steps ? "with a step of what is left of them"
-                     : "within a step, which goes on across");
-  }
-  const bool same_batch = plan.resumed->batch == global_batch;
-  if (same_batch && before.samples <= samples.train_size()) samples.epoch_samples = before.samples;
-}
-
-int64_t steps_for(int64_t positions, int64_t global_batch) {
-  return (positions + global_batch - 1) / global_batch;
-}
-
-// Epochs as Trainer's: each of as many steps as it fills, the last of them of what is left.
-int64_t count_whole_epochs(RunPlan& plan, const configs::BatchConfig& batch, double epochs) {
-  Samples& samples = plan.samples;
-  const int64_t steps = (samples.epoch_samples - 1) / batch.train_batch_size + 1;
-  samples.epoch_positions = steps * batch.train_batch_size;
-  settle_offset(plan, batch.train_batch_size);
-  if (plan.flags.steps) return *plan.flags.steps;
-  samples_of_epochs(epochs, samples.epoch_positions);  // not too many
-  const auto all = static_cast<int64_t>(std::ceil(epochs * static_cast<double>(steps)));
-  const int64_t positions = all * batch.train_batch_size;
-  samples.train_samples = samples.among(positions);
-  return std::max<int64_t>(1, steps_for(positions - plan.offset, batch.train_batch_size));
-}
-
-// Unset when neither flags nor data say it (--print-config without --data).
-std::optional<int64_t> count_steps(RunPlan& plan, const configs::BatchConfig& batch, bool drops) {
-  if (!plan.samples.train) return plan.flags.steps;
-  const configs::Defaults& defaults = configs::defaults_of(plan.flags.values);
-  const int64_t global_batch = batch.train_batch_size;
-  const int64_t micro_step = global_batch / batch.accumulation_steps;
-  Samples& samples = plan.samples;
-  samples.epoch_samples = samples.train_size();
-  samples.whole_epochs = defaults.whole_epochs;
-  if (drops) drop_last(plan, defaults.whole_epochs ? micro_step : global_batch);
-  keep_epochs(plan, global_batch);
-  samples.epoch_positions = samples.epoch_samples;
-  const double epochs = plan.flags.epochs.value_or(defaults.epochs);
-  if (samples.whole_epochs) return count_whole_epochs(plan, batch, epochs);
-  settle_offset(plan, global_batch);
-  if (plan.flags.steps) return plan.flags.steps;
-  samples.train_samples = samples_of_epochs(epochs, samples.epoch_samples);
-  const int64_t positions = samples.train_samples - plan.offset;
-  const int64_t steps =
-      std::max<int64_t>(1, drops ? positions / global_batch : steps_for(positions, global_batch));
-  if (drops) samples.train_samples = steps * global_batch + plan.offset;
-  return steps;
 }
 
 // Tries what does not depend on each other, so that everything that is wrong comes in one Error.
@@ -348,29 +266,6 @@ double RunPlan::epochs_after(int64_t step) const {
   const int64_t positions = positions_after(step);
   return static_cast<double>(positions / samples.epoch_positions) +
          share(std::min(positions % samples.epoch_positions, rows), rows);
-}
-
-// The samples that were taken, in epochs as they were cut then, on the positions of now.
-int64_t offset_of(const Resumption& from, const Samples& samples, int64_t global_batch) {
-  const int64_t per_epoch = from.epochs.samples > 0 ? from.epochs.samples : samples.epoch_samples;
-  int64_t positions = 0;
-  int64_t taken = 0;
-  if (__builtin_mul_overflow(from.samples / per_epoch, samples.epoch_positions, &positions) ||
-      __builtin_add_overflow(positions, from.samples % per_epoch, &positions) ||
-      __builtin_mul_overflow(from.step, global_batch, &taken)) {
-    throw Error("{}: {} steps of {} samples are more than any run takes", from.checkpoint.string(),
-                from.step, global_batch);
-  }
-  return positions - taken;
-}
-
-int64_t samples_of_epochs(double epochs, int64_t samples) {
-  const double wanted = std::round(epochs * static_cast<double>(samples));
-  if (wanted > static_cast<double>(kMostSteps)) {
-    throw Error("--epochs {}: {} samples each make more than {} samples", epochs, samples,
-                kMostSteps);
-  }
-  return std::max<int64_t>(1, static_cast<int64_t>(wanted));
 }
 
 RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device, comm::Round round,

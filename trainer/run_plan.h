@@ -73,9 +73,6 @@ struct RunPlan {
   double epochs_after(int64_t step) const;
 };
 
-// RunPlan::offset of a run that goes on from there.
-int64_t offset_of(const Resumption& from, const Samples& samples, int64_t global_batch);
-
 // Reads the configuration, config.json, tokenizer and data. Every rank calls it on its own and
 // finds the same Errors: what a user can get wrong is found here, before anything expensive. With
 // --print-config and no --data, the datasets stay null.
@@ -90,9 +87,5 @@ RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device = to
 // What it takes, activations not counted, on a machine with `here` of its ranks. Throws an Error as
 // engine::run_memory.
 engine::RunMemory run_memory(const RunPlan& plan, int here);
-
-// Samples that `epochs` passes take: to the nearest one, at least one. Throws an Error beyond
-// kMostSteps.
-int64_t samples_of_epochs(double epochs, int64_t samples);
 
 }  // namespace zeroth::trainer

@@ -7,6 +7,7 @@
 #include "checkpoint/real_disk.h"
 #include "tests/support/temp_folder.h"
 #include "trainer/run_plan.h"
+#include "trainer/step_count.h"
 
 namespace zeroth::trainer {
 namespace {

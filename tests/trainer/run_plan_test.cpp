@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "tests/trainer/flag_line.h"
 #include "tests/trainer/workbench.h"
+#include "trainer/step_count.h"
 
 namespace zeroth::trainer {
 namespace {

@@ -1,0 +1,28 @@
+// How many steps a run has, and where its epochs end in the sample order.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "configs/config.h"
+#include "trainer/resumption.h"
+#include "trainer/samples.h"
+
+namespace zeroth::trainer {
+
+struct RunPlan;
+
+// RunPlan::offset of a run that goes on from there: the samples that were taken, in epochs as they
+// were cut then, on the positions of now.
+int64_t offset_of(const Resumption& from, const Samples& samples, int64_t global_batch);
+
+// Samples that `epochs` passes take: to the nearest one, at least one. Throws an Error beyond
+// kMostSteps.
+int64_t samples_of_epochs(double epochs, int64_t samples);
+
+// The run's steps by its flags, and into the plan how its samples lie in epochs. `drops`: what
+// fills no batch is left out. Unset when neither flags nor data say it (--print-config without
+// --data).
+std::optional<int64_t> count_steps(RunPlan& plan, const configs::BatchConfig& batch, bool drops);
+
+}  // namespace zeroth::trainer
