@@ -195,6 +195,7 @@ struct Setter {
 };
 constexpr Setter kSetters[] = {
     {"data.positions", "--seq-len"},
+    {"data.samples", "--data or --max_train_samples"},
     {"data.shuffled", "--no-shuffle"},
     {"data.fields", "--prompt-field, --completion-field and --separator"},
     {"data.long_text", "--long-text"},
