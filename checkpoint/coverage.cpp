@@ -57,8 +57,9 @@ class Measure {
 
   // Of a position in a dimension: a keyed hash, which mixes as splitmix64 does.
   uint64_t number(size_t dimension, int64_t at) const {
-    uint64_t bits = seed_[0] + dimension;
-    for (const uint64_t word : {static_cast<uint64_t>(at), seed_[1]}) {
+    uint64_t bits = seed_[0];
+    for (const uint64_t word :
+         {static_cast<uint64_t>(dimension), seed_[1], static_cast<uint64_t>(at)}) {
       bits = (bits ^ word) + 0x9e3779b97f4a7c15;
       bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9;
       bits = (bits ^ (bits >> 27)) * 0x94d049bb133111eb;
