@@ -225,8 +225,7 @@ Turnout ElasticRun::turnout() const {
 std::vector<int> ElasticRun::with_ranks() const {
   std::vector<int> nodes = usable();
   const auto is_restless = [this](int node) {
-    return watch_.is_restless(agents_.host(node).host) &&
-           !watch_.has_stayed(agents_.host(node).host, plan_.stay);
+    return watch_.is_restless(node) && !watch_.has_stayed(node, plan_.stay);
   };
   const auto steady = std::ssize(nodes) - std::count_if(nodes.begin(), nodes.end(), is_restless);
   if (steady >= plan_.hosts.min) std::erase_if(nodes, is_restless);
@@ -256,8 +255,8 @@ void ElasticRun::regroup() {
   if (!why_regrouped_.empty() || signal_ != 0) return;
   std::vector<std::string> names;
   for (const int node : with_ranks()) {
-    const std::string& name = agents_.host(node).host;
-    if (!round_->has(node) && watch_.has_stayed(name, plan_.stay)) names.push_back(name);
+    if (!round_->has(node) && watch_.has_stayed(node, plan_.stay))
+      names.push_back(agents_.host(node).host);
   }
   if (names.empty() || std::ssize(round_->nodes()) >= plan_.hosts.max) return;
   why_regrouped_ = have_come(names);
@@ -331,9 +330,11 @@ void ElasticRun::give_up_silent() {
 }
 
 void ElasticRun::note_there() {
-  std::set<std::string> names;
-  for (const int node : usable()) names.insert(agents_.host(node).host);
-  watch_.note_there(kTick, names);
+  std::map<int, std::string> nodes;
+  for (const int node : usable())  // others may have the name of one that is there from the start
+    nodes[node] = fmt::format("{} {} {}", node < std::ssize(launch_.hosts), agents_.host(node).host,
+                              agents_.roll().ready(node).machine);
+  watch_.note_there(kTick, nodes);
 }
 
 void ElasticRun::say_that_it_waits(bool enough) {

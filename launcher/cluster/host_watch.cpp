@@ -10,9 +10,8 @@ using std::chrono::milliseconds;
 namespace {
 
 constexpr int kMostDoublings = 4;
-constexpr int kLong = 10;  // times the pause between two tries
-constexpr int kRestless = 3;
-constexpr size_t kMostKnown = 10'000;  // hosts come by any name
+constexpr int kLong = 10;              // times the pause between two tries
+constexpr size_t kMostKnown = 10'000;  // nodes come by any name
 
 int doubled(int times) {
   return 1 << std::clamp(times, 0, kMostDoublings);
@@ -49,30 +48,29 @@ void HostWatch::sort(std::vector<int>& nodes, const std::vector<HostSlots>& host
   std::sort(nodes.begin(), nodes.end(), [&](int a, int b) { return key(a) < key(b); });
 }
 
-void HostWatch::note_there(milliseconds passed, const std::set<std::string>& names) {
-  if (known_.size() > kMostKnown)
-    std::erase_if(known_, [](const auto& entry) { return !entry.second.is_there; });
-  for (auto& [name, host] : known_) host.is_there = host.is_there && names.count(name) > 0;
-  for (const std::string& name : names) {
-    Host& host = known_[name];
-    if (!std::exchange(host.is_there, true)) {
-      ++host.arrivals;
-      host.there = milliseconds(0);
-    }
-    host.there += passed;
-    if (host.there >= kLong * try_again_) host.arrivals = 0;
+void HostWatch::note_there(milliseconds passed, const std::map<int, std::string>& nodes) {
+  if (arrivals_.size() > kMostKnown) arrivals_.clear();
+  std::erase_if(there_, [&](const auto& entry) { return nodes.count(entry.first) == 0; });
+  for (const auto& [node, name] : nodes) {
+    const auto [found, is_new] = there_.emplace(node, Node{name});
+    if (is_new) ++arrivals_[name];
+    milliseconds& there = found->second.there;
+    const bool was_long = there >= kLong * try_again_;
+    there += passed;
+    if (!was_long && there >= kLong * try_again_) arrivals_.erase(name);
   }
 }
 
-bool HostWatch::has_stayed(const std::string& name, milliseconds stay) const {
-  const auto found = known_.find(name);
-  if (found == known_.end() || !found->second.is_there) return false;
-  return found->second.there >= stay * doubled(found->second.arrivals - 1);
+int HostWatch::arrivals_of(int node) const {
+  const auto there = there_.find(node);
+  if (there == there_.end()) return 0;
+  const auto found = arrivals_.find(there->second.name);
+  return found == arrivals_.end() ? 0 : found->second;
 }
 
-bool HostWatch::is_restless(const std::string& name) const {
-  const auto found = known_.find(name);
-  return found != known_.end() && found->second.arrivals >= kRestless;
+bool HostWatch::has_stayed(int node, milliseconds stay) const {
+  const auto there = there_.find(node);
+  return there != there_.end() && there->second.there >= stay * doubled(arrivals_of(node) - 1);
 }
 
 std::vector<HostSlots> HostWatch::to_try(milliseconds passed,

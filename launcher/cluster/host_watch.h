@@ -26,13 +26,14 @@ class HostWatch {
   // `hosts`: of all numbers.
   void sort(std::vector<int>& nodes, const std::vector<HostSlots>& hosts) const;
 
-  // Which hosts can run ranks now, by name, when `passed` has gone by since the last call.
-  void note_there(std::chrono::milliseconds passed, const std::set<std::string>& names);
-  // Whether a host has been there so long that it seems to stay: `stay`, and twice as long each
-  // time that it has come again, until it has stayed for long.
-  bool has_stayed(const std::string& name, std::chrono::milliseconds stay) const;
+  // Which nodes can run ranks now, each with a name that it has again when it comes again; `passed`
+  // has gone by since the last call.
+  void note_there(std::chrono::milliseconds passed, const std::map<int, std::string>& nodes);
+  // Whether a node has been there so long that it seems to stay: `stay`, and twice as long each
+  // time that one of its name has come, until one has stayed for long.
+  bool has_stayed(int node, std::chrono::milliseconds stay) const;
   // It has come and gone more than once lately.
-  bool is_restless(const std::string& name) const;
+  bool is_restless(int node) const { return arrivals_of(node) >= kRestless; }
 
   // Hosts to be tried now, when `passed` has gone by since the last call. `is_trying`: there
   // already, or on its way. The pause between two tries doubles up to 16 times the first one, until
@@ -41,6 +42,9 @@ class HostWatch {
                                 const std::function<bool(const HostSlots&)>& is_trying);
 
  private:
+  static constexpr int kRestless = 3;
+
+  int arrivals_of(int node) const;
   size_t place(const std::string& name) const;  // the number of hosts where it is none of them
 
   std::vector<HostSlots> wanted_;
@@ -48,12 +52,15 @@ class HostWatch {
   std::chrono::milliseconds try_again_;
   struct Host {
     std::chrono::milliseconds missing{0}, busy{0};  // since it was last tried, or there
-    std::chrono::milliseconds there{0};             // since it has come
     int tries = 0;                                  // since it last stayed for long
-    int arrivals = 0;                               // likewise
-    bool is_there = false;
   };
-  std::map<std::string, Host> known_;
+  std::map<std::string, Host> known_;  // of the hostfile
+  struct Node {
+    std::string name;
+    std::chrono::milliseconds there{0};  // since it has come
+  };
+  std::map<int, Node> there_;
+  std::map<std::string, int> arrivals_;  // by name, since one stayed for long
 };
 
 }  // namespace zeroth::launcher

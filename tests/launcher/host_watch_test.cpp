@@ -66,23 +66,26 @@ TEST_CASE("the pause between two tries doubles until the host has stayed for lon
 
 TEST_CASE("a host that comes and goes has to stay longer each time") {
   HostWatch watch({kOne}, kAgain);
-  const milliseconds stay(100);
-  CHECK_FALSE(watch.has_stayed("b", stay));
+  const milliseconds stay(100), tick(1);
+  CHECK_FALSE(watch.has_stayed(1, stay));
+  int node = 0;
   for (const int needed : {100, 200, 400, 800, 1600, 1600}) {
     CAPTURE(needed);
-    watch.note_there(milliseconds(needed - 1), {"b", "one"});
-    CHECK_FALSE(watch.has_stayed("b", stay));
-    watch.note_there(milliseconds(1), {"b"});
-    CHECK(watch.has_stayed("b", stay));
-    CHECK(watch.is_restless("b") == (needed >= 400));
-    watch.note_there(milliseconds(1), {});
-    CHECK_FALSE(watch.has_stayed("b", stay));
+    ++node;  // the same name each time, and a steady host beside it
+    watch.note_there(milliseconds(needed - 1), {{0, "one"}, {node, "b"}});
+    CHECK_FALSE(watch.has_stayed(node, stay));
+    watch.note_there(tick, {{0, "one"}, {node, "b"}});
+    CHECK(watch.has_stayed(node, stay));
+    CHECK(watch.is_restless(node) == (needed >= 400));
+    watch.note_there(tick, {{0, "one"}});
+    CHECK_FALSE(watch.has_stayed(node, stay));
   }
-  watch.note_there(milliseconds(10'000), {"b"});
-  CHECK_FALSE(watch.is_restless("b"));
-  watch.note_there(milliseconds(1), {});
-  watch.note_there(stay, {"b"});
-  CHECK(watch.has_stayed("b", stay));
+  CHECK_FALSE(watch.is_restless(0));
+  watch.note_there(milliseconds(10'000), {{8, "b"}});
+  CHECK_FALSE(watch.is_restless(8));
+  watch.note_there(tick, {});
+  watch.note_there(stay, {{9, "b"}});
+  CHECK(watch.has_stayed(9, stay));
 }
 
 }  // namespace zeroth::launcher
