@@ -11,7 +11,6 @@
 #include "base/file_descriptor.h"
 #include "base/folder.h"
 #include "base/process_limits.h"
-#include "base/usage_error.h"
 
 namespace zeroth::launcher {
 namespace {
@@ -41,7 +40,7 @@ void refuse_strangers_links(const std::filesystem::path& folder) {
   try {
     resolve_links(folder);
   } catch (const Error& error) {
-    throw UsageError("--enable_each_rank_log {}", error.what());
+    throw Error("--enable_each_rank_log {}", error.what());
   }
 }
 
@@ -68,12 +67,11 @@ std::vector<FileDescriptor> open_rank_logs(const std::filesystem::path& folder, 
   refuse_strangers_links(folder);
   std::error_code error;
   if (std::filesystem::exists(folder, error) && !std::filesystem::is_directory(folder, error))
-    throw UsageError("--enable_each_rank_log {}: it is a file, but should be a folder",
-                     folder.string());
+    throw Error("--enable_each_rank_log {}: it is a file, but should be a folder", folder.string());
   std::filesystem::create_directories(folder, error);
   if (error)
-    throw UsageError("--enable_each_rank_log {}: the folder cannot be made: {}", folder.string(),
-                     system_reason(error.value()));
+    throw Error("--enable_each_rank_log {}: the folder cannot be made: {}", folder.string(),
+                system_reason(error.value()));
   const std::string second = fmt::format("{:%Y%m%d%H%M%S}", fmt::localtime(now));
   for (int job = 1; job <= kMostJobs; ++job) {
     const std::string name = job == 1 ? second : fmt::format("{}-{}", second, job);

@@ -91,9 +91,9 @@ TEST_CASE("a wrong hostfile, filter or launcher ends before anything is started"
   const TempFolder folder;
   const std::string bad = folder.write("bad", "worker-0 slots=2\nthis is bad\n");
   const auto line = run_zeroth({"-H", bad, "finetune"});
-  CHECK(line.status == 1);
+  CHECK(line.status == 2);
   CHECK(line.err == "zeroth: error: " + bad + ": line 2: 'is' in place of slots=N\n");
-  CHECK(run_zeroth({"-H", folder / "none", "finetune"}).status == 1);
+  CHECK(run_zeroth({"-H", folder / "none", "finetune"}).status == 2);
   const auto filter = run_zeroth({"-H", hosts.file(), "-i", "jeff", "finetune"});
   CHECK(filter.status == 2);
   CHECK(filter.err.find("unknown host 'jeff'") != std::string::npos);
@@ -101,7 +101,7 @@ TEST_CASE("a wrong hostfile, filter or launcher ends before anything is started"
   folder.write(".deepspeed_env", "bad line\n");
   const auto environment =
       run_zeroth({"-H", hosts.file(), "finetune"}, {{"HOME", folder.path().string()}});
-  CHECK(environment.status == 1);
+  CHECK(environment.status == 2);
   CHECK(environment.err.find(".deepspeed_env: line 1: 'bad line' has no '='") != std::string::npos);
 }
 
