@@ -173,4 +173,12 @@ void write_profile(const std::string& path, const std::string& text) {
   }
 }
 
+std::string show_profile(const engine::StepStats& stats, const ProfileFacts& facts) {
+  std::string text = profile_text(stats, facts);
+  const std::string& path = facts.config.flops_profiler.output_file;
+  if (path.empty()) return text.substr(0, text.size() - 1);
+  write_profile(path, text);
+  return "";
+}
+
 }  // namespace zeroth::trainer

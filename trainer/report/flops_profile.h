@@ -24,6 +24,10 @@ struct ProfileFacts {
 // which ranks that split layers do equal parts.
 std::string profile_text(const engine::StepStats& stats, const ProfileFacts& facts);
 
+// The same into flops_profiler.output_file, or where there is none to be printed: returned without
+// its end. Throws as write_profile.
+std::string show_profile(const engine::StepStats& stats, const ProfileFacts& facts);
+
 // Replaces flops_profiler.output_file, whose folder is made when it is missing; an empty text only
 // tries whether that is possible. Throws an Error that names the key and the path.
 void write_profile(const std::string& path, const std::string& text);

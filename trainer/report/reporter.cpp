@@ -15,7 +15,6 @@
 #include "base/process_limits.h"
 #include "base/standard_streams.h"
 #include "comm/agreement.h"
-#include "trainer/asked_monitors.h"
 #include "trainer/failure.h"
 #include "trainer/report/config_text.h"
 #include "trainer/report/flops_profile.h"
@@ -114,28 +113,12 @@ void Reporter::planned(comm::Mesh& mesh, const comm::RankEnv& env, int threads) 
   for (const std::string& line : monitors_.lines()) summary_.push_back({kMonitor, line});
   rounds_.begin(static_cast<int64_t>(mesh.hosts().size()), mesh.world_size());
   if (rounds_.any()) summary_.push_back({"round", rounds_.line()});
-  if (plan_.config.flops_profiler.enabled && plan_.samples.train &&
-      plan_.config.flops_profiler.profile_step >= plan_.samples.total_steps) {
-    summary_.push_back(warning_line(fmt::format(
-        "flops_profiler.profile_step {}: the run has only {} steps, counted from 0; nothing is "
-        "profiled",
-        plan_.config.flops_profiler.profile_step, plan_.samples.total_steps)));
-  }
-  if (mesh.device().is_cuda()) {
-    const auto warning =
-        engine::gpu_warning(memory_.memory, device::free_device_bytes(mesh.device()));
-    if (warning) summary_.push_back(warning_line(*warning));
-  }
   show_summary();
   require_output();
 }
 
-// Warnings come last and apart, right before the run begins.
 void Reporter::show_summary() {
-  const auto is_summary = [](const SummaryLine& line) {
-    return line.level == configs::LogLevel::kInfo;
-  };
-  const auto warnings = std::stable_partition(summary_.begin(), summary_.end(), is_summary);
+  const auto warnings = put_warnings_last(summary_);
   std::for_each(summary_.begin(), warnings, [this](const SummaryLine& line) { show(line); });
   if (plan_.config.dump_state) progress_.lines(config_text(plan_));
   if (warnings != summary_.end()) progress_.line("");
@@ -226,7 +209,7 @@ void Reporter::go_on_from(const std::string& text, int64_t step) {
     metrics_.write(to_json(ResumeRow{.step = step, .since_start_s = now()}));
   }
   for (const std::string& line : rounds_.lines()) metrics_.write(line);
-  monitors_.go_on_from(step, samples_after(step));
+  monitors_.go_on_from(step, plan_.samples_after(step));
   resume();
 }
 
@@ -298,7 +281,7 @@ void Reporter::step(const engine::StepStats& stats) {
   }
   if (writes_) {
     if (monitors_.any()) {
-      monitors_.write({.deepspeed = step_events(row, plan_.config, samples_after(stats.step)),
+      monitors_.write({.deepspeed = step_events(row, plan_.config, plan_.samples_after(stats.step)),
                        .trainer = trainer_events(logged)});
     }
     profile(stats);
@@ -315,18 +298,13 @@ void Reporter::step(const engine::StepStats& stats) {
 
 void Reporter::profile(const engine::StepStats& stats) {
   if (stats.blocks.empty()) return;
-  const std::string& path = plan_.config.flops_profiler.output_file;
-  const std::string text = profile_text(stats, {.config = plan_.config,
-                                                .spec = plan_.spec,
-                                                .seq_len = plan_.samples.seq_len,
-                                                .world_size = engine_->mesh().world_size(),
-                                                .num_parameters = engine_->num_parameters()});
-  if (path.empty()) {
-    progress_.lines(text.substr(0, text.size() - 1));
-    return;
-  }
   try {
-    write_profile(path, text);
+    const std::string text = show_profile(stats, {.config = plan_.config,
+                                                  .spec = plan_.spec,
+                                                  .seq_len = plan_.samples.seq_len,
+                                                  .world_size = engine_->mesh().world_size(),
+                                                  .num_parameters = engine_->num_parameters()});
+    if (!text.empty()) progress_.lines(text);
   } catch (const Error& error) {
     progress_.warning(error.what());
   }
@@ -344,8 +322,8 @@ void Reporter::evaluated(int64_t step, const engine::EvalStats& stats) {
   const nlohmann::json logged = record_.evaluated(row);
   progress_.evaluation(row);
   require_output();
-  monitors_.write(
-      {.deepspeed = eval_events(row, samples_after(step)), .trainer = trainer_events(logged)});
+  monitors_.write({.deepspeed = eval_events(row, plan_.samples_after(step)),
+                   .trainer = trainer_events(logged)});
   if (page_) page_->evaluation(step, stats.loss);
   update_page();
   resume();
@@ -407,10 +385,6 @@ void Reporter::finished() {
   }
   if (page_) page_->write(monitor::RunPage::State::kFinished);
   page_.reset();
-}
-
-int64_t Reporter::samples_after(int64_t step) const {
-  return plan_.samples_after(step);
 }
 
 void Reporter::update_page() {

@@ -93,7 +93,6 @@ class Reporter {
   template <typename Action>
   void or_warn(Action action);
   void require_output() const;
-  int64_t samples_after(int64_t step) const;
   void show(const SummaryLine& line);
   void show_summary();
   // What the engine has come to know and was not told yet. Files are made when they are first used.

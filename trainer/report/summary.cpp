@@ -11,6 +11,7 @@
 #include "comm/bootstrap.h"
 #include "comm/link_speed.h"
 #include "comm/way_across.h"
+#include "device/memory_use.h"
 #include "engine/memory_check.h"
 #include "engine/start.h"
 #include "trainer/report/schedule_text.h"
@@ -237,6 +238,21 @@ std::string links_line(const comm::Mesh& mesh, const comm::RankEnv& env) {
   return way.empty() ? speed : fmt::format("{} by {}", speed, way);
 }
 
+// What only the ranks together know, or no key alone.
+void add_warnings(const RunPlan& plan, const engine::RunMemory& memory, const comm::Mesh& mesh,
+                  SummaryLines& lines) {
+  const configs::FlopsProfilerConfig& profiler = plan.config.flops_profiler;
+  if (profiler.enabled && plan.samples.train && profiler.profile_step >= plan.samples.total_steps) {
+    lines.push_back(warning_line(fmt::format(
+        "flops_profiler.profile_step {}: the run has only {} steps, counted from 0; nothing is "
+        "profiled",
+        profiler.profile_step, plan.samples.total_steps)));
+  }
+  if (!mesh.device().is_cuda()) return;
+  const auto warning = engine::gpu_warning(memory.memory, device::free_device_bytes(mesh.device()));
+  if (warning) lines.push_back(warning_line(*warning));
+}
+
 SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory, const comm::Mesh& mesh,
                      const comm::RankEnv& env, int threads) {
   SummaryLines lines;
@@ -278,7 +294,14 @@ SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory, const
   for (const std::string& warning : lines_of(plan.notes, Kind::kWarning)) {
     lines.push_back(warning_line(warning));
   }
+  add_warnings(plan, memory, mesh, lines);
   return lines;
+}
+
+SummaryLines::iterator put_warnings_last(SummaryLines& lines) {
+  return std::stable_partition(lines.begin(), lines.end(), [](const SummaryLine& line) {
+    return line.level == configs::LogLevel::kInfo;
+  });
 }
 
 std::string way_line(const RunPlan& plan) {

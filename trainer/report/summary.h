@@ -32,6 +32,9 @@ SummaryLine warning_line(const std::string& text);
 SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory, const comm::Mesh& mesh,
                      const comm::RankEnv& env, int threads);
 
+// Brings warnings behind all else; where they begin.
+SummaryLines::iterator put_warnings_last(SummaryLines& lines);
+
 // Its parts, each one line.
 std::string model_line(const std::string& folder, const model::ModelSpec& spec, int64_t parameters);
 std::string data_line(const std::string& path, const data::Dataset& dataset);
