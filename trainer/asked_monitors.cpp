@@ -51,7 +51,7 @@ std::string import_text(const std::vector<std::string>& services, const fs::path
   if (ways.size() < services.size()) {
     ways.emplace_back("the service's own import of TensorBoard's files or of CSV files");
   }
-  return fmt::format("They are imported by {}", fmt::join(ways, " and "));
+  return fmt::format("{} is imported by {}", folder.string(), fmt::join(ways, " and "));
 }
 
 // `wish`: "--report_to wandb mlflow", or the key.
@@ -59,8 +59,8 @@ void warn_of_services(const std::string& wish, const std::vector<std::string>& s
                       const fs::path& folder, configs::Notes& notes) {
   warn(notes, wish.starts_with("--") ? "--report_to" : wish,
        "{}: no service is reached from here; the curves go to files for TensorBoard and to CSV "
-       "files, in {}. {}",
-       wish, folder.string(), import_text(services, folder));
+       "files. {}",
+       wish, import_text(services, folder));
 }
 
 // One warning for what --report_to names, and one for each section that it does not name.
@@ -102,7 +102,8 @@ AskedMonitors ask_monitors(const Flags& flags, bool resumes, configs::Resolved& 
   asked.tensorboard = {.folder = folder, .origin = "--report_to tensorboard"};
   if ((report.csv || services) && !resolved.config.csv_monitor.enabled)
     switch_csv_on(files, resolved);
-  warn_of_services(flags, resumes ? fs::path(files.output_path) : folder, resolved);
+  const bool continues = resumes || flags.resume.is_on();
+  warn_of_services(flags, continues ? fs::path(files.output_path) : folder, resolved);
   return asked;
 }
 

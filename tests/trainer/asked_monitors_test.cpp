@@ -59,8 +59,8 @@ TEST_CASE("what the configuration has on stays where it is, beside what --report
 
 TEST_CASE("wandb_key: a service becomes files with a warning, by either spelling of the wish") {
   const std::string reached =
-      "no service is reached from here; the curves go to files for TensorBoard and to CSV files, "
-      "in logs. They are imported by `wandb sync --sync-tensorboard logs`";
+      "no service is reached from here; the curves go to files for TensorBoard and to CSV files. "
+      "logs is imported by `wandb sync --sync-tensorboard logs`";
   const std::string key = R"({"wandb": {"enabled": true, "project": "p", "team": "t"}})";
   const Asked by_flag = ask("--report_to wandb --logging_dir logs");
   const Asked by_key = ask("--logging_dir logs", key);
@@ -88,7 +88,7 @@ TEST_CASE("wandb_key: comet is another such key, and other services are named as
   const Asked several = ask("--output out --report_to mlflow swanlab", "{}", /*resumes=*/true);
   REQUIRE(several.warnings.size() == 1);
   CHECK(has(several.warnings[0], "--report_to mlflow swanlab: no service is reached from here"));
-  CHECK(has(several.warnings[0], "in out/runs. "));
+  CHECK(has(several.warnings[0], "CSV files. out/runs is imported by "));
   CHECK(
       has(several.warnings[0], "`swanlab convert -t tensorboard --tb-log-dir out/runs` and the "));
 }
