@@ -32,17 +32,18 @@ struct Epochs {
 };
 
 struct Resumption {
-  std::filesystem::path from;  // as Engine::load_checkpoint takes it: the checkpoint, or its folder
-  std::filesystem::path checkpoint;  // "out/checkpoints/step-8"
+  std::filesystem::path from =
+      {};  // as Engine::load_checkpoint takes it: the checkpoint, or its folder
+  std::filesystem::path checkpoint = {};  // "out/checkpoints/step-8"
   int64_t step = 0;
   int64_t batch = 0;      // global
   int64_t positions = 0;  // of the sample order, and samples there, that its steps have taken
   int64_t samples = 0;
-  Epochs epochs;
+  Epochs epochs = {};
   int64_t rank_batch = 0;  // configs::Resolved::rank_batch; 0: unknown
-  Measured measured;
+  Measured measured = {};
   std::string run = {};  // whose rounds have saved it (comm::Round::run); empty: unknown
-  Identity identity;
+  Identity identity = {};
 };
 
 // How many steps of which size took which samples, and how they were computed, among the texts and
@@ -51,7 +52,7 @@ struct Progressed {
   int64_t batch = 0, positions = 0, samples = 0;
   Epochs epochs = {};
   int64_t rank_batch = 0;
-  Measured measured;
+  Measured measured = {};
   std::string run = {};
 };
 void put(const Progressed& progress, checkpoint::Counters& state);
