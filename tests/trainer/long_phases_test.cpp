@@ -65,8 +65,8 @@ TEST_CASE("a run that goes on tells that it reads a checkpoint, and its own firs
   const auto on = bench.finetune(
       std::string(kTrain) + "--resume out/checkpoints/step-1 --save-every 1", hasty());
   REQUIRE_MESSAGE(on.code == 0, on.out << on.err);
-  check_order(on.out, {"reading out/checkpoints/step-1: ", " %, ", "step-1: done in ",
-                       "step 2 begins\n", "step 2: micro-batch ", "step 2: done in ", "step 2/2 "});
+  check_order(on.out, {"out/checkpoints/step-1: ", " %, ", "step-1: done in ", "step 2 begins\n",
+                       "step 2: micro-batch ", "step 2: done in ", "step 2/2 "});
 }
 
 TEST_CASE("parameters that rest in files are told to be written there") {
