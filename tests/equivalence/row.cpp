@@ -222,8 +222,8 @@ std::vector<Row> perturbed_runs(const Row& reference) {
     runs.back().rounding = rounding;
   };
   for (const std::string& product : all_products()) add({.product = product});
-  add({.reversed = true});
-  add({.moved_weights = 1});
+  add({.product = "", .reversed = true});
+  add({.product = "", .moved_weights = 1});
   return runs;
 }
 

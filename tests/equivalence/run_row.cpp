@@ -155,7 +155,8 @@ std::vector<Tensors> whole_states(engine::TrainEngine& engine) {
 
 // The last update of a run on one rank, which holds all parameters and states.
 Update last_update(engine::TrainEngine& engine, double lr) {
-  Update update{.lr = lr};
+  Update update;
+  update.lr = lr;
   for (size_t unit = 0; unit < engine.plan().units.size(); ++unit) {
     // A copy: the master is updated in place.
     cut(engine.plan().units[unit].layout, engine.optimizer().master(unit).cpu().clone(),
