@@ -133,11 +133,12 @@ bool refuse_another(Context& context, const Given& given) {
   };
   add(given.micro, context.key_or_flag(kMicro, "--micro-batch"));
   add(given.steps, context.key_or_flag(kSteps, "--accumulation"));
+  const std::string ranks = ranks_word(context);
   context.complain(
-      "{} on {} {} make a global batch of {}, and the checkpoint's run has {}: "
-      "--allow-batch-change goes on with {}, --global-batch {} keeps it",
-      asked, context.data_ranks, ranks_word(context), alone, *flags.batch_so_far, alone,
-      *flags.batch_so_far);
+      "{} on {} make a global batch of {}, and the checkpoint's run has {}: --allow-batch-change "
+      "goes on with {}, --global-batch {} keeps it",
+      asked, counted(context.data_ranks, ranks.substr(0, ranks.size() - 1)), alone,
+      *flags.batch_so_far, alone, *flags.batch_so_far);
   return true;
 }
 
