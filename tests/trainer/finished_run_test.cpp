@@ -21,7 +21,7 @@ using Rows = std::vector<std::string>;
 
 constexpr const char* kTrain =
     "--model model --seq-len 16 --global-batch 12 --data train.bin --deepspeed ds.json "
-    "--output out --metrics m.jsonl ";
+    "--metrics m.jsonl ";
 constexpr const char* kEvaluates = "--eval-data train.bin --max-eval-samples 4 --eval-every 2 ";
 
 // A bench whose runs write CSV files and for TensorBoard.
@@ -32,7 +32,8 @@ void write_config(const Workbench& bench) {
 }
 
 Workbench::Result good(const Workbench& bench, int ranks, const std::string& arguments) {
-  auto result = bench.zeroth(ranks, kTrain + arguments);
+  const bool names_output = arguments.find("--output") != std::string::npos;
+  auto result = bench.zeroth(ranks, kTrain + arguments + (names_output ? "" : " --output out"));
   REQUIRE_MESSAGE(result.code == 0, result.out << result.err);
   return result;
 }
@@ -121,9 +122,9 @@ TEST_CASE(
   REQUIRE(good(bench, 1, first + "--output earlier --overwrite").code == 0);
   const std::string way =
       fmt::format("--steps 8 --save-every 100 --resume auto --eval_on_start {}", kEvaluates);
-  const auto killed = bench.shell(fmt::format("{} '{}/zeroth' --num_gpus 1 finetune {} {}",
-                                              signalled_behind(row_of_step(5), SIGKILL),
-                                              ZEROTH_BIN_DIR, kTrain, way));
+  const auto killed = bench.shell(
+      fmt::format("{} '{}/zeroth' --num_gpus 1 finetune {} {} --output out",
+                  signalled_behind(row_of_step(5), SIGKILL), ZEROTH_BIN_DIR, kTrain, way));
   REQUIRE(killed.code == 128 + SIGKILL);
   REQUIRE(samples_in(bench, "train_loss").size() >= 3 + 4);
   good(bench, 1, way);
@@ -140,7 +141,7 @@ TEST_CASE("begins_anew_doubles: a try that goes on after one without a checkpoin
   write_config(bench);
   const std::string way = "--steps 6 --save-every 100 --resume auto --report_to tensorboard ";
   const auto killed = bench.shell(
-      fmt::format("{} '{}/zeroth' --num_gpus 1 finetune {} {}; sleep 1.1",
+      fmt::format("{} '{}/zeroth' --num_gpus 1 finetune {} {} --output out; sleep 1.1",
                   signalled_behind(row_of_step(3), SIGKILL), ZEROTH_BIN_DIR, kTrain, way));
   REQUIRE(fs::exists(bench / "out/train_log.html"));
   good(bench, 1, way);

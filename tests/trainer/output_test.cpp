@@ -114,7 +114,7 @@ TEST_CASE("full_disk: what cannot be written is found before ranks connect") {
   fs::create_directories(bench / "disk/out/checkpoints");
   disk.make_read_only();
   CHECK(has(refused("--metrics disk/m.jsonl"), "cannot be written: Read-only file system"));
-  CHECK(has(refused("--output disk/out"), "Read-only file system"));
+  CHECK(has(refused("--overwrite --output disk/out"), "Read-only file system"));
 }
 
 TEST_CASE("full_disk: a read-only model's folder gives no read-only files in the output") {

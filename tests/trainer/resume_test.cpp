@@ -272,15 +272,17 @@ TEST_CASE(
     "best_checkpoint_gone: told before the first step, and the best of what is there counts") {
   const Workbench bench;
   const std::string way =
-      "--model model --seq-len 16 --global-batch 12 --data train.bin --lr 1 --eval-data train.bin "
-      "--max-eval-samples 4 --eval-every 2 --save-every 2 --load_best_model_at_end ";
+      "--model model --seq-len 16 --global-batch 12 --data train.bin --lr 1e-2 --eval-data "
+      "train.bin "
+      "--max-eval-samples 4 --eval-every 2 --save-every 2 --load_best_model_at_end "
+      "--greater_is_better True ";
   const auto run = [&](const std::string& more) { return good(bench, 2, more, way.c_str()); };
   const auto state = [&](const std::string& out) {
     return nlohmann::json::parse(bench.read(out + "/trainer_state.json"));
   };
   run("--steps 6 --output out");
   const int64_t best = state("out")["best_global_step"];
-  REQUIRE(best == 2);  // the rate is far too large
+  REQUIRE(best == 2);  // the greatest loss is the first one
   fs::copy(bench / "out", bench / "all", fs::copy_options::recursive);
   // One is left that was evaluated.
   fs::remove_all(bench / "out/checkpoints/step-2");
