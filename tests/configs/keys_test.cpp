@@ -54,7 +54,7 @@ std::set<std::string> rows_of(const std::string& page, const std::string& start)
   std::set<std::string> rows;
   std::istringstream lines(page);
   for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with(start)) rows.insert(line);
+    if (line.starts_with(start) && !line.starts_with("| `--")) rows.insert(line);  // of a flag
   }
   return rows;
 }

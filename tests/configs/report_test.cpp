@@ -77,10 +77,10 @@ TEST_CASE("wandb_key: a service is no error, whatever its section says, and none
                             R"({"enabled": false, "project": "p"})"}) {
       const Resolved idle = resolve_text(fmt::format(R"({{"{}": {}}})", name, off));
       CHECK(idle.services.empty());
-      CHECK(idle.notes.empty());
+      CHECK(warnings_of(idle).empty());
     }
     CHECK(error_of(fmt::format(R"({{"{}": {{"enabled": 1}}}})", name)) ==
-          "test.json: " + name + ".enabled: expected true or false, found the number 1");
+          "test.json: " + name + ".enabled: expected true or false, found 1");
     CHECK(error_of(fmt::format(R"({{"{}": {{"enabled": true, "projekt": 1}}}})", name)) ==
           "test.json: " + name + ".projekt: unknown key; did you mean project?");
     CHECK(error_of(fmt::format(R"({{"{}": true}})", name)).find(name + ": expected") !=
