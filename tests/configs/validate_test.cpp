@@ -168,9 +168,9 @@ TEST_CASE("what the device of a section leaves without effect is said, key by ke
             "zero_optimization.offload_optimizer.device is \"cpu\"",
             "zero_optimization.offload_optimizer.pipeline_read false has no effect: "
             "zero_optimization.offload_optimizer.device is \"cpu\"",
-            "zero_optimization.offload_param.buffer_size 100000000 has no effect: "
-            "zero_optimization.offload_param.device is \"cpu\"",
             "zero_optimization.offload_param.max_in_cpu 5 has no effect: "
+            "zero_optimization.offload_param.device is \"cpu\"",
+            "zero_optimization.offload_param.buffer_size 100000000 has no effect: "
             "zero_optimization.offload_param.device is \"cpu\""});
   const Resolved none = resolve_text(zero(2, R"("offload_optimizer": {"device": "none",
       "ratio": 0.5, "pin_memory": true, "step": "cpu"})"));

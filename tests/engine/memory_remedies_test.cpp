@@ -18,6 +18,14 @@ bool any_has(const std::vector<std::string>& remedies, std::string_view part) {
   return false;
 }
 
+// What follows in a remedy is JSON, which has all sections that are not the default.
+bool any_starts(const std::vector<std::string>& remedies, std::string_view start) {
+  for (const std::string& remedy : remedies) {
+    if (remedy.starts_with(start)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 TEST_CASE("remedies fit the configuration, the cheapest first") {
@@ -104,7 +112,7 @@ TEST_CASE("on the CPU, files take what host memory cannot hold") {
   CHECK(remedies[0].starts_with("zero_optimization.offload_param.max_in_cpu below 1000000000"));
   config.zero.offload_param.max_in_cpu_elements = 0;
   remedies = memory_remedies(config, facts);
-  CHECK_FALSE(any_has(remedies, "offload"));
+  CHECK_FALSE(any_starts(remedies, "zero_optimization.offload"));
 }
 
 TEST_CASE("what a GPU cannot hold goes to host memory") {
@@ -122,7 +130,7 @@ TEST_CASE("what a GPU cannot hold goes to host memory") {
   config.zero.offload_optimizer.device = config.zero.offload_param.device = RestingPlace::kNvme;
   config.recompute.cpu_checkpointing = true;
   remedies = memory_remedies(config, facts);
-  CHECK_FALSE(any_has(remedies, "offload"));
+  CHECK_FALSE(any_starts(remedies, "zero_optimization.offload"));
   CHECK_FALSE(any_has(remedies, "cpu_checkpointing"));
   config = {};
   remedies = memory_remedies(config,
