@@ -233,7 +233,8 @@ TEST_CASE("what says no rank is refused with the variable and its value") {
   CHECK(refusal({{"PET_NNODES", "2"}, {"PET_NPROC_PER_NODE", "auto"}, {"PET_NODE_RANK", "0"}})
             .starts_with("environment variable PET_NPROC_PER_NODE=auto asks for a launcher"));
   CHECK(refusal({{"PET_NNODES", "1:4"}}) ==
-        "environment variable PET_NNODES=1:4 is not a number of at least 1");
+        "environment variable PET_NNODES=1:4 asks for a launcher of ranks: start `zeroth finetune "
+        "...` (or torchrun) as the pod's command, which reads it");
 }
 
 TEST_CASE("ranks of MPI on several machines must be told where they meet") {
