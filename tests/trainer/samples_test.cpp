@@ -208,7 +208,9 @@ TEST_CASE("a run that goes on from an earlier version's checkpoint makes its sam
   const auto open = [&](const std::string& line, int version) {
     const Flags flags = parse_line("--model " + (bench / "model").string() + " --data " +
                                    (bench / line).string() + " --micro-batch 1");
-    Samples samples{.version = version, .seq_len = 16};
+    Samples samples;
+    samples.version = version;
+    samples.seq_len = 16;
     configs::Notes notes;
     open_samples(flags, 448, samples, notes);
     tell_of_samples(flags, samples, notes);
