@@ -16,6 +16,9 @@ TEST_CASE(
 
 TEST_CASE("only finetune's configuration goes without the ranks' numbers") {
   CHECK(printing_command({"finetune", "--print-config"}).bare_lines);
+  CHECK(printing_command({"finetune", "--inspect-samples", "2"}).bare_lines);
+  CHECK(printing_command({"finetune", "--inspect-samples=2"}).output_is_all);
+  CHECK_FALSE(printing_command({"mine", "--inspect-samples", "2"}).output_is_all);
   CHECK_FALSE(printing_command({"mine", "--print-config"}).bare_lines);
   CHECK_FALSE(printing_command({"finetune", "--model", "m"}).bare_lines);
 }

@@ -22,8 +22,14 @@ RunPlan plan(const Workbench& bench, std::string line) {
   return make_plan(parse_line(line), 1);
 }
 
+// Those about samples: that nothing is kept without --output is another one.
 Lines warnings_of(const RunPlan& plan) {
-  return lines_of(plan.notes, configs::Note::Kind::kWarning);
+  Lines lines;
+  for (const configs::Note& note : plan.notes) {
+    const bool of_samples = note.key != "--output";
+    if (note.kind == configs::Note::Kind::kWarning && of_samples) lines.push_back(note.text);
+  }
+  return lines;
 }
 
 bool has_note(const RunPlan& plan, const std::string& part) {
@@ -50,12 +56,12 @@ TEST_CASE("a length in which most samples are lost is warned of") {
   }
   bench.write("long.jsonl", lines);
   const std::string line = "--model @model --data @long.jsonl --micro-batch 1 --seq-len ";
-  const auto warnings = lines_of(plan(bench, line + "16").notes, configs::Note::Kind::kWarning);
+  const auto warnings = warnings_of(plan(bench, line + "16"));
   REQUIRE(warnings.size() == 1);
   CHECK(warnings[0].ends_with(
       "long.jsonl: 2 of 3 samples are dropped, nothing to train within 16 positions: raise "
       "--seq-len"));
-  CHECK(lines_of(plan(bench, line + "128").notes, configs::Note::Kind::kWarning).empty());
+  CHECK(warnings_of(plan(bench, line + "128")).empty());
 }
 
 TEST_CASE("characters that the tokenizer has no token for are counted in a warning") {
@@ -67,7 +73,7 @@ TEST_CASE("characters that the tokenizer has no token for are counted in a warni
   bench.write("model/tokenizer.json", tokenizer);
   bench.write("odd.jsonl", R"({"text": "one\u000btwo\u000b"})");
   const auto made = plan(bench, "--model @model --data @odd.jsonl --micro-batch 1 --seq-len 16");
-  const auto warnings = lines_of(made.notes, configs::Note::Kind::kWarning);
+  const auto warnings = warnings_of(made);
   REQUIRE(warnings.size() == 1);
   CHECK(warnings[0].ends_with("tokenizer.json: 2 characters of the data have no token: left out"));
 }
