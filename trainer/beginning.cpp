@@ -52,6 +52,9 @@ bool is_later_round(RunPlan& plan) {
 
 void keep_batch(RunPlan& plan) {
   configs::FlagValues& values = plan.flags.values;
+  if (plan.resumed && plan.resumed->rank_batch > 0) {
+    values.rank_batch_so_far = plan.resumed->rank_batch;
+  }
   if (plan.before) {
     values.batch_so_far = plan.before->batch;
     values.micro_so_far = plan.before->micro_batch;
@@ -60,7 +63,6 @@ void keep_batch(RunPlan& plan) {
   if (!plan.resumed) return;
   values.batch_so_far = plan.resumed->batch;
   values.batch_may_change = plan.flags.resume.batch_may_change;
-  if (plan.resumed->rank_batch > 0) values.rank_batch_so_far = plan.resumed->rank_batch;
   const bool of_this_run = !plan.round.run.empty() && plan.resumed->run == plan.round.run;
   if (plan.round.goes_on && of_this_run) values.micro_so_far = plan.resumed->batch;  // any
 }

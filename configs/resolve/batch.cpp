@@ -147,6 +147,7 @@ int64_t rank_batch_of(const Context& context, const Given& given, const BatchCon
   const FlagValues& flags = context.flags;
   const int64_t now = batch.micro_batch_size * batch.accumulation_steps;
   if (batch.train_batch_size != flags.batch_so_far || !flags.rank_batch_so_far) return now;
+  if (flags.micro_so_far) return *flags.rank_batch_so_far;  // a later round: nobody asked anew
   const bool fits =
       (given.micro || given.steps) && now * context.data_ranks == batch.train_batch_size;
   return fits ? now : *flags.rank_batch_so_far;

@@ -176,6 +176,9 @@ TEST_CASE(
   check_batch(batch(batch_text(32, 0, 0), 2), 24, 6, 2);
   check_batch(batch(batch_text(48, 12, 2), 2), 24, 6, 2);
   check_batch(batch(batch_text(24, 0, 0), 1), 24, 6, 4);
+  flags.rank_batch_so_far = 12;
+  const RunFacts facts{.world_size = 8, .hidden_size = 64, .total_steps = {}};
+  CHECK(resolve(parse_text(batch_text(0, 6, 2), "test.json"), flags, facts).rank_batch == 12);
 }
 
 TEST_CASE("a run that goes on is refused another batch, unless only its ranks have changed") {
