@@ -64,8 +64,8 @@ struct FlagValues {
   // dealt to any number of ranks. --allow-batch-change: what is given for a rank goes first.
   std::optional<int64_t> batch_so_far;
   bool batch_may_change = false;
-  // Samples of a step that its file and flags asked for on a rank; another number is refused unless
-  // the batch may change, or comes to the same batch.
+  // Resolved::rank_batch when it began: another one is refused unless the batch may change, or
+  // comes to the same batch.
   std::optional<int64_t> rank_batch_so_far;
   // Of a later round of a run: batch_so_far stays whatever is given, in micro-batches of at most so
   // many samples, as in the rounds before; where another batch would have come out, a note says so.
@@ -117,8 +117,8 @@ struct Resolved {
   Config config;
   Origins origins;
   Notes notes;
-  // Samples of a step that file and flags ask for on a rank; of a run that goes on with its batch,
-  // as it began.
+  // Samples of a step that file and flags ask for on a rank, 0 where they name the global batch; of
+  // a run that goes on with its batch, as it began.
   int64_t rank_batch = 0;
   // Sections of services that the file has on, "wandb" or "comet": none is reached from here.
   std::vector<std::string> services = {};

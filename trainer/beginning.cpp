@@ -52,9 +52,7 @@ bool is_later_round(RunPlan& plan) {
 
 void keep_batch(RunPlan& plan) {
   configs::FlagValues& values = plan.flags.values;
-  if (plan.resumed && plan.resumed->rank_batch > 0) {
-    values.rank_batch_so_far = plan.resumed->rank_batch;
-  }
+  if (plan.resumed) values.rank_batch_so_far = plan.resumed->rank_batch;
   if (plan.before) {
     values.batch_so_far = plan.before->batch;
     values.micro_so_far = plan.before->micro_batch;

@@ -70,12 +70,12 @@ int64_t number_or_0(const checkpoint::Manifest& manifest, const char* name, cons
 }
 
 // What a rank was asked for, of a run whose earlier version did not save it: what it ran.
-int64_t rank_batch_run(const checkpoint::Texts& texts) {
+std::optional<int64_t> rank_batch_run(const checkpoint::Texts& texts) {
   int64_t product = 1;
   for (const char* key : {"train_micro_batch_size_per_gpu", "gradient_accumulation_steps"}) {
     const auto found = texts.find(key);
     const auto value = found == texts.end() ? std::nullopt : parse_number<int64_t>(found->second);
-    if (!value || *value < 1 || *value > kMostRows) return 0;
+    if (!value || *value < 1 || *value > kMostRows) return std::nullopt;
     product *= *value;
   }
   return product;

@@ -40,7 +40,7 @@ struct Resumption {
   int64_t positions = 0;  // of the sample order, and samples there, that its steps have taken
   int64_t samples = 0;
   Epochs epochs = {};
-  int64_t rank_batch = 0;  // configs::Resolved::rank_batch; 0: unknown
+  std::optional<int64_t> rank_batch = {};  // configs::Resolved::rank_batch; unset: unknown
   Measured measured = {};
   std::string run = {};  // whose rounds have saved it (comm::Round::run); empty: unknown
   Identity identity = {};

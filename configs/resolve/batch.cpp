@@ -142,15 +142,13 @@ bool refuse_another(Context& context, const Given& given) {
   return true;
 }
 
-// What was asked of a rank when the run began, where it keeps its batch.
-int64_t rank_batch_of(const Context& context, const Given& given, const BatchConfig& batch) {
+// What file and flags ask of a rank: nothing where they name the global batch. Where a run goes on
+// and nobody asks anew, as it began.
+int64_t rank_batch_of(const Context& context, const Given& given) {
   const FlagValues& flags = context.flags;
-  const int64_t now = batch.micro_batch_size * batch.accumulation_steps;
-  if (batch.train_batch_size != flags.batch_so_far || !flags.rank_batch_so_far) return now;
-  if (flags.micro_so_far) return *flags.rank_batch_so_far;  // a later round: nobody asked anew
-  const bool fits =
-      (given.micro || given.steps) && now * context.data_ranks == batch.train_batch_size;
-  return fits ? now : *flags.rank_batch_so_far;
+  const bool asks = given.batch || given.micro || given.steps;
+  if (flags.rank_batch_so_far && (flags.micro_so_far || !asks)) return *flags.rank_batch_so_far;
+  return given.batch ? 0 : batch_alone(given, context.data_ranks) / context.data_ranks;
 }
 
 // That of the rounds before, in micro-batches that have shown to fit.
@@ -195,6 +193,7 @@ BatchConfig fill_batch(Context& context) {
               context.pick(kSteps, flags.accumulation, "--accumulation")};
   if (keys.is_bad(kBatch) || keys.is_bad(kMicro) || keys.is_bad(kSteps)) return {};
   if (ranks == 0) return {};
+  context.rank_batch = rank_batch_of(context, given);
   if (flags.batch_so_far && flags.micro_so_far) {
     keep_batch(context, given);
   } else if (!given.batch && flags.batch_so_far && refuse_another(context, given)) {
@@ -219,7 +218,6 @@ BatchConfig fill_batch(Context& context) {
   }
   BatchConfig batch = fill_missing(given, ranks);
   tell_origins(context, given);
-  context.rank_batch = rank_batch_of(context, given, batch);
   if (batch.train_batch_size != batch.micro_batch_size * batch.accumulation_steps * ranks) {
     if (flags.batch_so_far) {
       spread(context, given, batch);

@@ -217,6 +217,13 @@ TEST_CASE("a run that goes on is refused another batch, unless only its ranks ha
   CHECK(resolved(12, 0, 4).rank_batch == 12);  // what the line says, for the next time
   CHECK(resolved(0, 0, 3).rank_batch == 12);
   CHECK(resolved(6, 0, 4).rank_batch == 6);
+  CHECK(resolve(parse_text(batch_text(24, 0, 0), "test.json"), flags,
+                {.world_size = 2, .hidden_size = 64, .total_steps = {}})
+            .rank_batch == 0);
+  // A run that named its global batch, on a line that does so no more.
+  flags.rank_batch_so_far = 0;
+  check_batch(resolved(6, 2, 2).config.batch, 24, 6, 2);
+  CHECK_FALSE(refusal(3, 2, 2).empty());
   flags.batch_may_change = true;
   check_batch(resolved(2, 0, 2).config.batch, 4, 2, 1);
   CHECK(resolved(2, 0, 2).rank_batch == 2);

@@ -189,12 +189,12 @@ TEST_CASE("what earlier versions did not save is unknown, and a rank's batch is 
     manifest.counters[std::string("client.") + name] = int64_t{5};
   }
   CHECK(resumption_of("out/step-3", manifest).epochs.samples == 0);
-  CHECK(resumption_of("out/step-3", manifest).rank_batch == 0);
+  CHECK_FALSE(resumption_of("out/step-3", manifest).rank_batch);
   manifest.may_change = {{"train_micro_batch_size_per_gpu", "4"},
                          {"gradient_accumulation_steps", "3"}};
   CHECK(resumption_of("out/step-3", manifest).rank_batch == 12);
   manifest.may_change["gradient_accumulation_steps"] = "many";
-  CHECK(resumption_of("out/step-3", manifest).rank_batch == 0);
+  CHECK_FALSE(resumption_of("out/step-3", manifest).rank_batch);
   checkpoint::Counters saved;
   put({.batch = 4, .positions = 8, .samples = 7, .epochs = {7, 8}, .rank_batch = 2}, saved);
   for (const auto& [name, value] : saved) manifest.counters["client." + name] = value;
