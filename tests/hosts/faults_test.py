@@ -76,6 +76,7 @@ class Fault:
     silent: bool = False  # found out by silence alone
     offload: bool = False
     before: bool = False  # the job starts
+    waits: bool = False  # the run goes on once it is mended, and has said these words until then
 
 
 SILENT = "host {right} is lost: no word for {silence} s; rank 2 ran there"
@@ -91,7 +92,7 @@ FAULTS = {
 SPECIAL = {
     "disk-load": Fault(fill_own_disk, 1, " in files in {disk}, but its disk has 0 B free", elastic=False, offload=True,
                        before=True),
-    "disk-save": Fault(fill_common_disk, 1, "; the newest good model is {output}/checkpoints/step-2", elastic=False),
+    "disk-save": Fault(fill_common_disk, words="the model waits in memory until there is room", waits=True),
 }
 # Every fault and every moment.
 FEW = ("rank-load", "rank-save", "agent-evaluation", "launcher-step", "pause-step", "cut-evaluation", "stopped-load",
@@ -152,6 +153,10 @@ class Row:
             lane.catch(self.moment, job)
             self.fault.act(lane, job)
             lane.go_on([lane.left] if self.fault.act is stop_host else None)
+        if self.fault.waits:
+            said = eventually(lambda: self.fault.words in job.out + job.err, LIMIT)
+            self.expect(said, f"the run does not say: {self.fault.words}")
+            lane.repair()
         limit = LIMIT + 5 * (self.silence or 15) * self.fault.silent
         job.wait(limit)
         if self.fault.act is stop_host:
