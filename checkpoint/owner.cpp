@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
+#include <vector>
 
 #include "base/machine_id.h"
 #include "base/printable.h"
@@ -17,12 +18,16 @@ namespace {
 
 constexpr int64_t kMostWords = 1000;
 
-int64_t newest_epoch(Disk& disk) {
+int64_t newest_epoch(const std::vector<Entry>& entries) {
   int64_t newest = 0;
-  for (const Entry& entry : disk.list("")) {
+  for (const Entry& entry : entries) {
     newest = std::max(newest, epoch_of_owner(entry.name).value_or(0));
   }
   return newest;
+}
+
+int64_t newest_epoch(Disk& disk) {
+  return newest_epoch(disk.list(""));
 }
 
 std::string owner_name(int64_t epoch) {
@@ -64,7 +69,11 @@ Owner Owner::take(std::shared_ptr<Disk> disk, const std::string& who) {
       throw;
     }
     disk->sync_folder("");  // before anything is saved under this epoch
-    for (const Entry& entry : disk->list("")) {
+    const std::vector<Entry> entries = disk->list("");
+    // A later owner removes the file of an earlier one: then its epoch could be taken a second
+    // time.
+    if (newest_epoch(entries) > epoch) continue;
+    for (const Entry& entry : entries) {
       if (epoch_of_owner(entry.name).value_or(epoch) < epoch) disk->remove_file(entry.name);
     }
     return Owner(std::move(disk), epoch);
