@@ -11,6 +11,7 @@
 namespace zeroth::checkpoint {
 namespace {
 
+constexpr int kTries = 20;  // beside a run that saves all the time
 constexpr int64_t kMostHint = 100;
 
 // As far as kMaxDepth goes.
@@ -83,16 +84,17 @@ std::optional<Found> look_at(Disk& disk, const Entry& entry, int64_t step) {
   return found;
 }
 
-}  // namespace
-
-std::vector<Found> list_checkpoints(Disk& disk) {
+// Those that one look finds. `left` is set where one went while it was looked at.
+std::vector<Found> list_once(Disk& disk, bool& left) {
   const std::vector<Entry> entries = disk.list("");
   std::vector<Found> found;
   std::set<int64_t> steps;
+  left = false;
   for (const Entry& entry : entries) {
     const auto step = step_of(entry.name);
     if (!step || entry.kind != Entry::Kind::kFolder) continue;
     auto one = look_at(disk, entry, *step);
+    left = left || !one;
     if (!one) continue;
     steps.insert(*step);
     found.push_back(std::move(*one));
@@ -104,6 +106,19 @@ std::vector<Found> list_checkpoints(Disk& disk) {
   }
   std::sort(found.begin(), found.end(),
             [](const Found& a, const Found& b) { return a.step < b.step; });
+  return found;
+}
+
+}  // namespace
+
+// A run that keeps one checkpoint removes it once there is a newer one, which a look may have
+// missed.
+std::vector<Found> list_checkpoints(Disk& disk) {
+  bool left = false;
+  std::vector<Found> found = list_once(disk, left);
+  for (int tries = 1; tries < kTries && found.empty() && left; ++tries) {
+    found = list_once(disk, left);
+  }
   return found;
 }
 
@@ -127,7 +142,6 @@ bool has_left(Disk& disk, const Found& found) {
 }
 
 void with_chosen(const Place& place, const std::function<void(const std::string&)>& action) {
-  constexpr int kTries = 20;
   for (int tries = 1;; ++tries) {
     const std::vector<Found> found = list_checkpoints(*place.disk);
     const Found* newest = place.one ? nullptr : checkpoint::newest(found);

@@ -253,8 +253,11 @@ TEST_CASE("verify_beside_run: what a run removes meanwhile is no fault") {
   });
   for (int i = 0; i < 100; ++i) {
     for (const char* const verb : {"verify", "list", "show"}) {
-      const auto answer = checkpoint_command({verb, output.path()});
-      CHECK_MESSAGE(answer.status == 0, answer.text);
+      const std::string failure = message_of<Error>([&] {
+        const auto answer = checkpoint_command({verb, output.path()});
+        CHECK_MESSAGE(answer.status == 0, answer.text);
+      });
+      CHECK_MESSAGE(failure == "no exception", verb, ": ", failure);
     }
   }
   ends = true;
