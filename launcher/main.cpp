@@ -21,6 +21,7 @@
 #include "base/memory_file.h"
 #include "base/printable.h"
 #include "base/process_limits.h"
+#include "base/run_path.h"
 #include "base/standard_streams.h"
 #include "launcher/check_config.h"
 #include "launcher/checkpoint_command.h"
@@ -75,12 +76,12 @@ int export_a_model(const std::vector<std::string>& arguments) {
 
 // What a launcher starts on each of several hosts.
 int agent(const std::vector<std::string>& arguments) {
-  return run_agent(parse_agent_options(arguments, own_variable), own_folder());
+  return run_agent(parse_agent_options(arguments, own_variable), program_folder());
 }
 
 int report() {
   refuse_empty_variables(std::getenv);
-  print_answer(format_report(make_report(own_folder(), LaunchEnvironment::from_process())));
+  print_answer(format_report(make_report(program_folder(), LaunchEnvironment::from_process())));
   return 0;
 }
 
@@ -315,7 +316,7 @@ int launch(LaunchOptions options, double launch_time) {
   if (!placement.join.empty()) return join(options, placement);
   if (placement.cluster) return run_on_hosts(options, *placement.cluster, launch_time, prints);
   const std::string path = LaunchEnvironment::from_process().path;
-  const Program program{find_program(options.command[0], own_folder(), path), options.command};
+  const Program program{find_program(options.command[0], program_folder(), path), options.command};
   PlanRequest request = look_around(options, placement, launch_time);
   if (prints.one_rank) {
     request.choice.num_ranks = 1;

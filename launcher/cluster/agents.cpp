@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "base/run_path.h"
 #include "base/units.h"
 #include "launcher/cluster/joining.h"
-#include "launcher/run/find_program.h"
 #include "launcher/run/running_timer.h"
 
 namespace zeroth::launcher {
@@ -43,7 +43,7 @@ Agents::Agents(boost::asio::io_context& io, const AgentsRequest& request,
       hosts_(std::move(hosts)),
       on_change_(std::move(on_change)),
       roll_(names_of(hosts_), ZEROTH_VERSION),
-      starters_(io, names_of(hosts_), own_folder(),
+      starters_(io, names_of(hosts_), program_folder(),
                 {[this](const std::string& line) { say_rarely(line); },
                  [this](const auto& ended, bool failed, const std::string& how) {
                    on_start_end(ended, failed, how);

@@ -4,10 +4,10 @@
 #include <numeric>
 
 #include "base/machine_id.h"
+#include "base/run_path.h"
 #include "base/run_secret.h"
 #include "launcher/cluster/agent.h"
 #include "launcher/machine/machine.h"
-#include "launcher/run/find_program.h"
 #include "launcher/run/slots.h"
 
 namespace zeroth::launcher {
@@ -47,7 +47,7 @@ int join_run(const LaunchOptions& options, const Placement& placement) {
   agent.secret = secret_of_joiners();
   agent.patience = std::chrono::seconds(options.elastic.wait_seconds);
   agent.join = offer(options, placement);
-  return run_agent(agent, own_folder());
+  return run_agent(agent, program_folder());
 }
 
 }  // namespace zeroth::launcher

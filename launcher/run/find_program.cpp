@@ -90,10 +90,6 @@ std::filesystem::path find_by_path(const std::filesystem::path& file) {
 
 }  // namespace
 
-std::filesystem::path own_folder() {
-  return std::filesystem::read_symlink("/proc/self/exe").parent_path();
-}
-
 std::filesystem::path find_program(const std::string& name, const std::filesystem::path& own_folder,
                                    const std::string& path) {
   if (name.find('/') != std::string::npos) return find_by_path(name);

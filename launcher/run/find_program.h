@@ -19,9 +19,6 @@ class ProgramError : public Error {
   int status_;
 };
 
-// That of zeroth itself.
-std::filesystem::path own_folder();
-
 // A name with a slash is a path; any other is looked for in `own_folder` (that of zeroth itself),
 // then along `path`, a colon-separated list. Throws ProgramError that says where it looked.
 std::filesystem::path find_program(const std::string& name, const std::filesystem::path& own_folder,
