@@ -9,6 +9,7 @@
 
 #include "base/complaints.h"
 #include "base/printable.h"
+#include "base/usage_error.h"
 
 namespace zeroth {
 namespace {
@@ -108,6 +109,24 @@ std::string flag_complaint(const CLI::App& app, const CLI::ParseError& error) {
     return fmt::format("{}={}: takes no value", name, given);
   const bool fraction = option->get_type_name() == "FLOAT";
   return fmt::format("{} {}: must be {}", name, given, fraction ? "a number" : "a whole number");
+}
+
+std::string parse_subcommand(CLI::App& app, std::vector<std::string> words) {
+  const std::string& command = app.get_name();
+  const auto refuse = [&](const std::string& complaint) {
+    throw UsageError("{}: {} ({} --help)", command.substr(command.rfind(' ') + 1), complaint,
+                     command);
+  };
+  if (const auto empty = empty_values(words, {}); !empty.empty()) refuse(listed(empty));
+  std::reverse(words.begin(), words.end());  // the order that CLI11 takes
+  try {
+    app.parse(words);
+  } catch (const CLI::CallForHelp&) {
+    return app.help();
+  } catch (const CLI::ParseError& error) {
+    refuse(flag_complaint(app, error));
+  }
+  return "";
 }
 
 }  // namespace zeroth

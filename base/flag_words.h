@@ -30,4 +30,9 @@ std::vector<std::string> empty_values(std::vector<std::string>& words,
 // Why `app` could not read its arguments: the flag, what was given to it and what it takes.
 std::string flag_complaint(const CLI::App& app, const CLI::ParseError& error);
 
+// Parses the arguments of the subcommand `app`, whose name is as "zeroth export". Returns its help
+// where they ask for it, else "". Throws a UsageError where a value is empty or an argument is
+// invalid.
+std::string parse_subcommand(CLI::App& app, std::vector<std::string> words);
+
 }  // namespace zeroth

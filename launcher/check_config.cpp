@@ -24,7 +24,7 @@ struct Arguments {
   std::string help;
 };
 
-Arguments parse(std::vector<std::string> words) {
+Arguments parse(const std::vector<std::string>& words) {
   Arguments arguments;
   CLI::App app("Tells the state and the value of every key of a ds_config.json. Starts nothing.",
                "zeroth check-config");
@@ -36,16 +36,9 @@ Arguments parse(std::vector<std::string> words) {
                "Names that DeepSpeed would ignore are errors, too");
   app.add_flag("--accept-uncompressed", arguments.flags.accept_uncompressed,
                "As for finetune: 1-bit optimizers may run without compression");
-  if (const auto empty = empty_values(words, {}); !empty.empty())
-    throw UsageError("check-config: {} (zeroth check-config --help)", listed(empty));
-  std::reverse(words.begin(), words.end());  // the order that CLI11 takes
-  try {
-    app.parse(words);
-  } catch (const CLI::CallForHelp&) {
-    arguments.help = app.help() + "\nStatus: 0, or 2 where a run would refuse the file.\n";
-  } catch (const CLI::ParseError& error) {
-    throw UsageError("check-config: {} (zeroth check-config --help)", flag_complaint(app, error));
-  }
+  arguments.help = parse_subcommand(app, words);
+  if (!arguments.help.empty())
+    arguments.help += "\nStatus: 0, or 2 where a run would refuse the file.\n";
   if (arguments.ranks && *arguments.ranks < 1)
     throw UsageError("check-config: --ranks {}: at least one rank is needed", *arguments.ranks);
   return arguments;

@@ -301,17 +301,7 @@ CheckpointAnswer checkpoint_command(const std::vector<std::string>& words) {
       ->option_text("N");
   app.add_flag("--damaged", arguments.damaged, "prune: those that are not complete go, too");
   app.add_flag("--dry-run", arguments.dry_run, "prune: only tell what would go");
-  std::vector<std::string> given = words;
-  if (const auto empty = empty_values(given, {}); !empty.empty())
-    throw UsageError("checkpoint: {} (zeroth checkpoint --help)", listed(empty));
-  std::reverse(given.begin(), given.end());  // the order that CLI11 takes
-  try {
-    app.parse(given);
-  } catch (const CLI::CallForHelp&) {
-    return {app.help() + kHelp};
-  } catch (const CLI::ParseError& error) {
-    throw UsageError("checkpoint: {} (zeroth checkpoint --help)", flag_complaint(app, error));
-  }
+  if (const std::string help = parse_subcommand(app, words); !help.empty()) return {help + kHelp};
   const Verb* verb = find_verb(arguments.verb);
   if (verb == nullptr) {
     throw UsageError(

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <map>
 
-#include "base/complaints.h"
 #include "base/flag_words.h"
 #include "base/printable.h"
 #include "base/units.h"
@@ -49,17 +48,7 @@ std::string export_command(const std::vector<std::string>& words) {
   app.add_option("OUT", to, "The model's folder: new or empty")->required();
   app.add_option("--dtype", dtype, "fp32 (default), bf16 or fp16")->option_text("DTYPE");
   app.add_flag("--overwrite", request.overwrite, "Replace the model that stands in OUT");
-  std::vector<std::string> given = words;
-  if (const auto empty = empty_values(given, {}); !empty.empty())
-    throw UsageError("export: {} (zeroth export --help)", listed(empty));
-  std::reverse(given.begin(), given.end());  // the order that CLI11 takes
-  try {
-    app.parse(given);
-  } catch (const CLI::CallForHelp&) {
-    return app.help() + kHelp;
-  } catch (const CLI::ParseError& error) {
-    throw UsageError("export: {} (zeroth export --help)", flag_complaint(app, error));
-  }
+  if (const std::string help = parse_subcommand(app, words); !help.empty()) return help + kHelp;
   const auto found = kDtypes.find(dtype);
   if (found == kDtypes.end()) {
     throw UsageError("export: --dtype {}: must be fp32, bf16 or fp16", shortened(dtype));

@@ -7,6 +7,9 @@
 #include <optional>
 #include <vector>
 
+#include "base/usage_error.h"
+#include "tests/support/temp_folder.h"
+
 namespace zeroth {
 namespace {
 
@@ -87,6 +90,21 @@ TEST_CASE("empty_flag_value: a flag with an empty value is named in both forms")
   Words words = {"--include=", "f"};
   CHECK(empty_values(words, {"--include"}).empty());
   CHECK(words == Words{"--include", "", "f"});
+}
+
+TEST_CASE("a subcommand answers with its help, or refuses its arguments by its own name") {
+  const auto parse = [](const std::vector<std::string>& words) {
+    CLI::App app("Shows files.", "zeroth show");
+    std::string file;
+    app.add_option("FILE", file)->required();
+    const std::string help = parse_subcommand(app, words);
+    return help.empty() ? file : help;
+  };
+  CHECK(parse({"f"}) == "f");
+  CHECK(parse({"--help"}).starts_with("Shows files."));
+  CHECK(message_of<UsageError>([&] { parse({}); }) == "show: FILE is missing (zeroth show --help)");
+  CHECK(message_of<UsageError>([&] { parse({""}); }) ==
+        "show: an argument is empty (zeroth show --help)");
 }
 
 }  // namespace zeroth
