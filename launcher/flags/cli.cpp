@@ -203,8 +203,6 @@ void check_values(LaunchOptions& options) {
     throw UsageError("--num_gpus {}: at least one rank is needed", *options.num_ranks);
   if (options.master_port && (*options.master_port < 1 || *options.master_port > 65535))
     throw UsageError("--master_port {}: a port lies between 1 and 65535", *options.master_port);
-  if (options.master_addr && options.master_addr->empty())
-    throw UsageError("--master_addr is empty");
   if (options.timeout_seconds && *options.timeout_seconds < 1)
     throw UsageError("--timeout {}: at least one second is needed", *options.timeout_seconds);
   if (options.grace_seconds < 0)

@@ -36,7 +36,6 @@ void add_host_flags(CLI::App& app, HostOptions& options) {
 }
 
 void check_host_values(const HostOptions& options) {
-  if (options.hostfile && options.hostfile->empty()) throw UsageError("--hostfile is empty");
   if (options.hostfile && options.hostfile->size() >= PATH_MAX)
     throw UsageError("--hostfile {}: a path has at most {} bytes", shortened(*options.hostfile),
                      PATH_MAX - 1);

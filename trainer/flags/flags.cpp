@@ -318,11 +318,6 @@ Flags parse_flags(std::vector<std::string> arguments) {
   HfTranslation translated = translate_hf_flags(arguments, raw.complaints);
   const size_t of_translation = raw.complaints.size();  // they name both spellings
   arguments = std::move(translated.arguments);
-  const auto glued = std::find(arguments.begin(), arguments.end(), "--separator=");
-  if (glued != arguments.end()) {  // CLI11 takes this for a missing value
-    *glued = "--separator";
-    arguments.insert(glued + 1, "");
-  }
   raw.flags.notes = std::move(translated.notes);
   raw.flags.values.for_trainer = translated.for_trainer;
   raw.flags.spellings = translated.spellings;
