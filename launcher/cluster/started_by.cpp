@@ -59,14 +59,15 @@ std::optional<int> to_int(std::optional<int64_t> number) {
 
 // What one kind of MPI calls what it says.
 struct MpiWords {
-  std::string_view starter, rank, size, local_size, one_per_node;
+  std::string_view starter, rank, size, one_per_node;
+  std::string_view local_size = {};
 };
 
 constexpr MpiWords kMpi[] = {
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
-     "mpirun --map-by ppr:1:node"},
-    {"PALS", "PMI_RANK", "PMI_SIZE", "PMI_LOCAL_SIZE", "mpiexec --ppn 1"},
-    {"MPI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "mpirun -ppn 1"},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpirun --map-by ppr:1:node",
+     "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"PALS", "PMI_RANK", "PMI_SIZE", "mpiexec --ppn 1", "PMI_LOCAL_SIZE"},
+    {"MPI", "PMI_RANK", "PMI_SIZE", "mpirun -ppn 1", "MPI_LOCALNRANKS"},
 };
 
 UsageError several_on_a_node(std::string_view starter, int64_t tasks, std::string_view where,
@@ -280,13 +281,13 @@ void refuse_rank(const Reader& reader, const HostOptions& flags) {
       rank, size, maker_of_rank(reader), fmt::join(words, " "), fmt::join(unset, " "));
 }
 
+// Those that do not say how many ranks a node has.
 constexpr MpiWords kWithoutNodes[] = {
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
-     "mpirun --map-by ppr:1:node"},
-    {"an MPI", "PMI_RANK", "PMI_SIZE", "PMI_LOCAL_SIZE or MPI_LOCALNRANKS", "mpirun -ppn 1"},
-    {"MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "", "mpirun -ppn 1"},
-    {"jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "", "jsrun -r 1"},
-    {"Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "", "flux run -N NODES"},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpirun --map-by ppr:1:node"},
+    {"an MPI", "PMI_RANK", "PMI_SIZE", "mpirun -ppn 1"},
+    {"MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "mpirun -ppn 1"},
+    {"jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "jsrun -r 1"},
+    {"Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "flux run -N NODES"},
 };
 
 }  // namespace
