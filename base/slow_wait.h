@@ -1,19 +1,19 @@
-// When a wait that lasts is told of.
+// When a wait that lasts is logged.
 #pragma once
 
 #include <chrono>
 
 namespace zeroth {
 
-// Nobody who waits looks at a silent terminal for more than ten seconds: a wait is told of before
-// these are over, and then once a minute. Knows no clock.
+// A user never looks at a silent terminal for more than ten seconds: a wait is logged before they
+// have passed, and then once a minute. Reads no clock: the caller passes the time.
 class SlowWait {
  public:
   static constexpr std::chrono::milliseconds kFirst{8'000}, kAgain{60'000};
 
   explicit SlowWait(std::chrono::milliseconds first = kFirst) : next_(first) {}
 
-  // Whether it is to be told of now, `waited` after its beginning.
+  // Returns whether the wait is to be logged now, `waited` after it began.
   bool due(std::chrono::milliseconds waited) {
     if (waited < next_) return false;
     next_ = waited + kAgain;

@@ -23,7 +23,7 @@ struct RoundMember {
   int rank = 0;
   int world_size = 1;
   int64_t restarts = 0;  // TORCHELASTIC_RESTART_COUNT
-  // Is told for whom it waits when that lasts (base/slow_wait.h); may be empty.
+  // Is called with the missing ranks when the wait for them lasts (base/slow_wait.h); may be empty.
   std::function<void(const std::string& for_whom, std::chrono::milliseconds waited)> on_wait = {};
 };
 

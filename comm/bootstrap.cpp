@@ -93,7 +93,7 @@ RankEnv RankEnv::from_environment() {
   RankEnv env;
   const LaunchedBy by = launched_by(words_of(launcher_variables()));
   env.rank = by.rank;
-  env.told_by = by.words;
+  env.rank_variables = by.rank_variables;
   env.world_size = by.world_size;
   env.local_rank = by.local_rank.value_or(by.rank);
   env.local_size = by.local_size.value_or(by.world_size);

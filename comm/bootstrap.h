@@ -24,7 +24,7 @@ struct RankEnv {
   bool local_size_told = false;  // else it is the world's, unless the ranks find more machines
   std::string master_addr = "127.0.0.1";
   int master_port = 29500;
-  std::string told_by;  // "RANK=0, WORLD_SIZE=2": which variables say so; empty: none
+  std::string rank_variables;  // that set rank and size: "RANK=0, WORLD_SIZE=2"; empty: none
   // ZEROTH_HOST_ID: ranks with the same one share memory, others do not; else they find out.
   std::optional<std::string> host_id;
   // GLOO_SOCKET_IFNAME: whose address other machines reach; else the one of the route to the

@@ -102,7 +102,7 @@ int tasks_of_node(const Reader& reader) {
 }
 
 // "RANK=0, WORLD_SIZE=2"
-std::string words_of(const Reader& reader, const Dialect& names) {
+std::string rank_variables(const Reader& reader, const Dialect& names) {
   const std::string rank = reader.has(names.rank) ? reader.quote(names.rank) : "";
   const std::string size = reader.has(names.size) ? reader.quote(names.size) : "";
   return rank + (rank.empty() || size.empty() ? "" : ", ") + size;
@@ -124,7 +124,7 @@ void check_agree(const Reader& reader, const Dialect& names, const LaunchedBy& b
 LaunchedBy by_slurm(const Reader& reader) {
   LaunchedBy by;
   by.launcher = kSlurm.launcher;
-  by.words = words_of(reader, kSlurm);
+  by.rank_variables = rank_variables(reader, kSlurm);
   by.rank = reader.number(kSlurm.rank, 0).value();
   by.world_size = reader.number(kSlurm.size, 1).value();
   by.local_rank = reader.number(kSlurm.local_rank, 0);
@@ -136,7 +136,7 @@ LaunchedBy by_slurm(const Reader& reader) {
 LaunchedBy in_dialect(const Reader& reader, const Dialect& dialect) {
   LaunchedBy by;
   by.launcher = dialect.launcher;
-  by.words = words_of(reader, dialect);
+  by.rank_variables = rank_variables(reader, dialect);
   by.rank = reader.number(dialect.rank, 0).value();
   by.world_size = reader.number(dialect.size, 1).value_or(1);
   by.local_rank = reader.number(dialect.local_rank, 0);
@@ -157,7 +157,7 @@ LaunchedBy in_dialect(const Reader& reader, const Dialect& dialect) {
 LaunchedBy by_kubeflow(const Reader& reader) {
   LaunchedBy by;
   by.launcher = kKubeflow.launcher;
-  by.words = words_of(reader, kKubeflow);
+  by.rank_variables = rank_variables(reader, kKubeflow);
   const auto ask_for_launcher = [&](const char* name) {
     throw Error(
         "environment variable {} asks for a launcher of ranks: start `zeroth finetune ...` (or "

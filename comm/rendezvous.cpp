@@ -123,8 +123,7 @@ void wait_until_open(const RankEnv& env, const std::string& address) {
   for (RunningTime time; !is_open(address, env.master_port);
        std::this_thread::sleep_for(kOftenEnough)) {
     const auto waited = time.passed();
-    if (slow.due(waited))
-      say_that_it_waits(waiting_text(env, "rank 0, which does not listen yet", waited));
+    if (slow.due(waited)) log_wait(env, "rank 0, which does not listen yet", waited);
     if (waited >= env.timeout) throw Error("nobody listens there: {}", time_limit_text(waited));
   }
 }
@@ -158,13 +157,12 @@ StorePtr connect(const RankEnv& env) {
     const WithoutWarnings quiet;
     return c10::make_intrusive<c10d::TCPStore>(address, options);
   };
-  return within(env.timeout + kGrace,
-                "something listens there, but it does not answer as the store of a run", make,
-                [&, slow = SlowWait()](std::chrono::milliseconds waited) mutable {
-                  if (slow.due(waited))
-                    say_that_it_waits(waiting_text(
-                        env, "an answer of the store of the run, where something listens", waited));
-                });
+  return within(
+      env.timeout + kGrace, "something listens there, but it does not answer as the store of a run",
+      make, [&, slow = SlowWait()](std::chrono::milliseconds waited) mutable {
+        if (slow.due(waited))
+          log_wait(env, "an answer of the store of the run, where something listens", waited);
+      });
 }
 
 Rendezvous at_port(const RankEnv& env) {
@@ -182,7 +180,7 @@ Rendezvous at_port(const RankEnv& env) {
 AgreedRound agree(const RankEnv& env, const StorePtr& store) {
   const RoundMember me{env.rank, env.world_size, env.round.number,
                        [env](const std::string& missing, std::chrono::milliseconds waited) {
-                         say_that_it_waits(waiting_text(env, missing, waited));
+                         log_wait(env, missing, waited);
                        }};
   try {
     return within(2 * env.timeout + kGrace, "the store of the run has stopped answering",

@@ -42,8 +42,8 @@ inline std::string time_limit_text(std::chrono::milliseconds waited) {
 
 // For waits that have no end of their own: what `work` returns or throws; an Error with `late` and
 // the seconds when it is not over after `limit`, which stands still while the process is suspended.
-// Then its thread stays behind, so `work` must own all that it uses. `glance` is called again and
-// again meanwhile, with the time that has passed.
+// Then its thread stays behind, so `work` must own all that it uses. While it waits, it calls
+// `glance` at each poll with the time that has passed.
 template <typename Work>
 auto within(std::chrono::milliseconds limit, const std::string& late, Work work,
             const std::function<void(std::chrono::milliseconds waited)>& glance = {}) {

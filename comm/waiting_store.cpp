@@ -25,8 +25,8 @@ using std::chrono::milliseconds;
 // may ask one store.
 constexpr milliseconds kShortest{1}, kLongest{200};
 constexpr int kPart = 20;
-constexpr int kMostLookedFor = 4096;  // ranks
-constexpr size_t kMostNamed = 16;
+constexpr int kMaxLookedFor = 4096;  // ranks
+constexpr size_t kMaxNamed = 16;
 
 std::string come_key(int rank) {
   return fmt::format("come/{}", rank);
@@ -34,11 +34,11 @@ std::string come_key(int rank) {
 
 class WaitingStore final : public c10d::Store {
  public:
-  WaitingStore(c10::intrusive_ptr<c10d::Store> store, RankEnv env, Say say)
-      : store_(std::move(store)), env_(std::move(env)), say_(std::move(say)) {}
+  WaitingStore(c10::intrusive_ptr<c10d::Store> store, RankEnv env)
+      : store_(std::move(store)), env_(std::move(env)) {}
 
   c10::intrusive_ptr<c10d::Store> clone() override {
-    return c10::make_intrusive<WaitingStore>(store_->clone(), env_, say_);
+    return c10::make_intrusive<WaitingStore>(store_->clone(), env_);
   }
 
   Value get(const std::string& key) override {
@@ -52,7 +52,7 @@ class WaitingStore final : public c10d::Store {
     for (RunningTime time; !store_->check(keys); std::this_thread::sleep_for(pause)) {
       const milliseconds waited = time.passed();
       if (waited >= timeout) throw Error("{}", time_limit_text(waited));
-      if (slow.due(waited)) tell(keys.front(), waited);
+      if (slow.due(waited)) log_missing(keys.front(), waited);
       pause = std::clamp(waited / kPart, kShortest, kLongest);
     }
   }
@@ -78,27 +78,25 @@ class WaitingStore final : public c10d::Store {
   }
 
  private:
-  void tell(const std::string& key, milliseconds waited) {
+  void log_missing(const std::string& key, milliseconds waited) {
     std::vector<int> missing;
     bool lower_has_come = false;
-    for (int rank = 0; rank < std::min(env_.world_size, kMostLookedFor); ++rank) {
+    for (int rank = 0; rank < std::min(env_.world_size, kMaxLookedFor); ++rank) {
       if (!store_->check({come_key(rank)}))
         missing.push_back(rank);
       else
         lower_has_come |= rank < env_.rank;
     }
     if (env_.local_rank > 0 && lower_has_come) return;
-    say_(waiting_text(
-        env_,
-        missing.empty()
-            ? fmt::format("what another rank leaves as '{}'; all ranks have come", shortened(key))
-            : ranks_text(missing),
-        waited));
+    log_wait(env_,
+             missing.empty() ? fmt::format("what another rank leaves as '{}'; all ranks have come",
+                                           shortened(key))
+                             : ranks_text(missing),
+             waited);
   }
 
   c10::intrusive_ptr<c10d::Store> store_;
   RankEnv env_;
-  Say say_;
 };
 
 }  // namespace
@@ -108,19 +106,20 @@ std::string ranks_text(const std::vector<int>& ranks) {
   const bool in_a_row = ranks.back() - ranks.front() + 1 == std::ssize(ranks);
   if (in_a_row && ranks.size() > 2)
     return fmt::format("ranks {} to {}", ranks.front(), ranks.back());
-  if (ranks.size() <= kMostNamed) {
+  if (ranks.size() <= kMaxNamed) {
     const auto last = ranks.end() - 1;
     return fmt::format("ranks {} and {}", fmt::join(ranks.begin(), last, ", "), *last);
   }
   return fmt::format("ranks {} and {} more",
-                     fmt::join(ranks.begin(), ranks.begin() + kMostNamed, ", "),
-                     ranks.size() - kMostNamed);
+                     fmt::join(ranks.begin(), ranks.begin() + kMaxNamed, ", "),
+                     ranks.size() - kMaxNamed);
 }
 
 std::string waiting_text(const RankEnv& env, const std::string& for_whom, milliseconds waited) {
   const std::string where =
       env.meeting ? "" : fmt::format(" at {}:{}", shortened(env.master_addr), env.master_port);
-  const std::string by = env.told_by.empty() ? "" : fmt::format(" (by {})", env.told_by);
+  const std::string by =
+      env.rank_variables.empty() ? "" : fmt::format(" (by {})", env.rank_variables);
   return fmt::format(
       "rank {} of {}{} waits for {}{}: {} s by now, up to {} s (--timeout, DEEPSPEED_TIMEOUT){}",
       env.rank, env.world_size, by, for_whom, where, waited.count() / 1000, env.timeout.count(),
@@ -128,16 +127,17 @@ std::string waiting_text(const RankEnv& env, const std::string& for_whom, millis
                                 : "; a process that is to run alone must not have these variables");
 }
 
-void say_that_it_waits(const std::string& text) {
-  write_all(STDERR_FILENO, printable_message(fmt::format("zeroth: {}\n", text)));
+void log_wait(const RankEnv& env, const std::string& for_whom, milliseconds waited) {
+  write_all(STDERR_FILENO,
+            printable_message(fmt::format("zeroth: {}\n", waiting_text(env, for_whom, waited))));
 }
 
 c10::intrusive_ptr<c10d::Store> make_waiting_store(c10::intrusive_ptr<c10d::Store> store,
-                                                   const RankEnv& env, Say say) {
+                                                   const RankEnv& env) {
   store->set(come_key(env.rank), Value{'1'});
   RankEnv plain = env;
   plain.met = nullptr;  // which may hold the store itself
-  return c10::make_intrusive<WaitingStore>(std::move(store), std::move(plain), std::move(say));
+  return c10::make_intrusive<WaitingStore>(std::move(store), std::move(plain));
 }
 
 }  // namespace zeroth::comm

@@ -1,10 +1,9 @@
-// A store whose waits are told of when they last.
+// A store that logs the waits that last.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
 
 #include <chrono>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -24,15 +23,13 @@ std::string waiting_text(const RankEnv& env, const std::string& for_whom,
 // "rank 1", "ranks 1 to 7", "ranks 1, 3 and 5".
 std::string ranks_text(const std::vector<int>& ranks);
 
-// Writes such a line to standard error.
-void say_that_it_waits(const std::string& text);
+// Writes this line to standard error.
+void log_wait(const RankEnv& env, const std::string& for_whom, std::chrono::milliseconds waited);
 
-using Say = std::function<void(const std::string& text)>;
-
-// `store`, in which this rank now leaves a word that it has come. get() and wait() ask again and
-// again instead of blocking; what lasts they tell `say` as SlowWait has it, with the ranks that
-// have left no such word. Of the ranks of one machine one tells, as long as it has come itself.
+// Returns `store` with a key in it that says that this rank has come. get() and wait() poll instead
+// of blocking, and log a wait that lasts (SlowWait) with the ranks whose key is missing. Of the
+// ranks of one machine that have come, one logs.
 c10::intrusive_ptr<c10d::Store> make_waiting_store(c10::intrusive_ptr<c10d::Store> store,
-                                                   const RankEnv& env, Say say = say_that_it_waits);
+                                                   const RankEnv& env);
 
 }  // namespace zeroth::comm

@@ -20,7 +20,7 @@ RankEnv rank_of(int rank, int size) {
   RankEnv env;
   env.rank = env.local_rank = rank;
   env.world_size = size;
-  env.told_by = fmt::format("RANK={}, WORLD_SIZE={}", rank, size);
+  env.rank_variables = fmt::format("RANK={}, WORLD_SIZE={}", rank, size);
   return env;
 }
 
