@@ -66,7 +66,7 @@ bool is_letter_or_digit(char c) {
   return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
 }
 
-std::vector<std::string> words_of(std::string_view name) {
+std::vector<std::string> split_words(std::string_view name) {
   std::vector<std::string> words(1);
   for (const char c : name)
     if (is_letter_or_digit(c))
@@ -82,14 +82,15 @@ bool is_count_of(std::string_view word, std::string_view things) {
   return word == "MAX" || word == "MIN" || word == "NUM";
 }
 
-// `name` in upper case without the words that only contain a part that sounds like a secret.
+// `name`, which is in upper case, without the words that only contain a part that sounds like a
+// secret.
 std::string without_harmless_words(std::string name) {
-  const std::vector<std::string> words = words_of(name);
-  const bool counts = std::any_of(words.begin(), words.end(), [](const std::string& word) {
-    return is_one_of(word, kCountingWords);
-  });
+  const std::vector<std::string> words = split_words(name);
+  const bool has_counting_word =
+      std::any_of(words.begin(), words.end(),
+                  [](const std::string& word) { return is_one_of(word, kCountingWords); });
   for (const std::string& word : words) {
-    const bool is_count = (counts && (word == "TOKENS" || word == "KEYS")) ||
+    const bool is_count = (has_counting_word && (word == "TOKENS" || word == "KEYS")) ||
                           is_count_of(word, "TOKENS") || is_count_of(word, "KEYS");
     if (is_count) name.replace(name.find(word), word.size(), "#");
   }
@@ -107,7 +108,7 @@ std::string without_harmless_words(std::string name) {
 
 bool sounds_secret(std::string_view name) {
   const std::string rest = without_harmless_words(in_upper_case(name));
-  const std::vector<std::string> words = words_of(rest);
+  const std::vector<std::string> words = split_words(rest);
   return std::any_of(std::begin(kSecretParts), std::end(kSecretParts),
                      [&](std::string_view part) { return rest.find(part) != rest.npos; }) ||
          std::any_of(words.begin(), words.end(),
@@ -115,9 +116,7 @@ bool sounds_secret(std::string_view name) {
 }
 
 bool is_name(std::string_view text) {
-  const auto fits = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-  };
+  const auto fits = [](char c) { return is_letter_or_digit(c) || c == '_'; };
   return !text.empty() && !(text.front() >= '0' && text.front() <= '9') &&
          std::all_of(text.begin(), text.end(), fits);
 }
