@@ -55,13 +55,8 @@ TEST_CASE("a misspelled program is answered with the nearest one, by name and by
   make_file(own.path() / "finetune", 0755);
   make_file(own.path() / "finetunes.txt", 0644);
   make_file(other.path() / "evaluate", 0755);
-  const auto message = [&](const std::string& name) -> std::string {
-    try {
-      find_program(name, own.path(), other.path());
-    } catch (const ProgramError& error) {
-      return error.what();
-    }
-    return "found";
+  const auto message = [&](const std::string& name) {
+    return message_of<ProgramError>([&] { find_program(name, own.path(), other.path()); });
   };
   CHECK(message("fintune").starts_with(
       "program 'fintune' was not found; did you mean finetune?\n  looked beside zeroth in "));
@@ -75,13 +70,8 @@ TEST_CASE("a program along PATH is suggested only where it is one slip away") {
   const TempFolder own, other;
   for (const char* name : {"sreport", "dsh", "sh", "xz", "finetune-old", "python3"})
     make_file(other.path() / name, 0755);
-  const auto message = [&](const std::string& name) -> std::string {
-    try {
-      find_program(name, own.path(), other.path());
-    } catch (const ProgramError& error) {
-      return error.what();
-    }
-    return "found";
+  const auto message = [&](const std::string& name) {
+    return message_of<ProgramError>([&] { find_program(name, own.path(), other.path()); });
   };
   for (const char* name : {"xy", "sreprots", "dsx", "pithon-3"})
     CHECK(message(name).find("did you mean") == std::string::npos);
