@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kStartersEnd{5'000}, kLetGo{1'000};
 constexpr int kMostRanks = 1 << 16;  // that a host may offer
-constexpr int kMostPort = 65'535;
+constexpr int kMaxPort = 65'535;
 
 std::vector<std::string> names_of(const std::vector<HostSlots>& hosts) {
   std::vector<std::string> names;
@@ -90,8 +90,7 @@ int Agents::number_for(const HostSlots& host) {
     return roll_.add(host.host);
   }
   hosts_.at(static_cast<size_t>(*free)) = host;
-  starters_.rename_host(*free, host.host);
-  roll_.renew(*free, host.host);
+  roll_.renew(*free);
   agents_.erase(*free);
   lost_.erase(*free);
   return *free;
@@ -163,7 +162,7 @@ void Agents::on_message(const std::shared_ptr<WatchedChannel>& agent, int& node,
   const auto* problems = std::get_if<Problems>(&message);
   if (node < 0 || (ready == nullptr && problems == nullptr))
     throw Error("it said what no agent says now");
-  if (ready != nullptr && (ready->master_port < 0 || ready->master_port > kMostPort))
+  if (ready != nullptr && (ready->master_port < 0 || ready->master_port > kMaxPort))
     throw Error("it offers port {}", ready->master_port);
   agent->excuse(false);
   if (ready != nullptr) roll_.on_ready(node, *ready);

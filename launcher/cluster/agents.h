@@ -50,8 +50,8 @@ class Agents {
 
   // Listens, and starts the agents of all hosts. Throws Error.
   void start();
-  // The number of a host of this name that is gone for good, which another one may get: what was
-  // tried again and again does not pile up. Nothing: there is none.
+  // Finds the number of a host of this name that is gone for good, which the one that comes gets:
+  // otherwise memory would grow with each try. Nothing: there is none.
   using FreeNumber = std::function<std::optional<int>(const std::string& name)>;
   void set_free_number(FreeNumber find) { free_number_ = std::move(find); }
   // One more host, whose agent is started. The command that does it must be for this host alone.

@@ -60,6 +60,9 @@ class ElasticRun {
   void drop_unable();
   std::vector<int> usable() const;
   Turnout turnout() const;
+  milliseconds last_call() const {
+    return rounds_.current().number == 0 ? plan_.last_call : plan_.next_call;
+  }
   std::vector<int> with_ranks() const;  // the usable ones that the next round has
   JobOutcome too_few() const;
   JobOutcome stopped() const;
@@ -77,7 +80,7 @@ class ElasticRun {
   SlowWait slow_;
   std::optional<NextStep> step_;  // of the hosts that are waited for; empty: ranks run
   std::unique_ptr<HostRound> round_;
-  std::string why_regrouped_;                // why the round is ended that ranks could go on with
+  std::string why_regrouped_;                // why a round without a failure is ended
   std::map<int, int> leaving_;               // hosts that were sent a signal, and which
   std::string saved_;                        // the newest checkpoint when the round began
   std::map<std::string, std::string> told_;  // what is wrong, by the host's name
@@ -167,8 +170,7 @@ void ElasticRun::consider() {
   drop_unable();
   if (round_) return regroup();
   if (!step_) return;
-  const milliseconds last_call = rounds_.current().number == 0 ? plan_.last_call : plan_.next_call;
-  step_ = next_step(plan_.hosts, turnout(), {last_call, plan_.wait});
+  step_ = next_step(plan_.hosts, turnout(), {last_call(), plan_.wait});
   const bool hopeless = rounds_.current().number == 0 && !launch_.agents.join_port &&
                         agents_.roll().is_complete() && !agents_.roll().complaint().empty() &&
                         std::ssize(usable()) < plan_.hosts.min;
@@ -211,10 +213,9 @@ std::vector<int> ElasticRun::usable() const {
 Turnout ElasticRun::turnout() const {
   const RollCall& roll = agents_.roll();
   Turnout turnout{.usable = static_cast<int>(usable().size()),
+                  .awaited = static_cast<int>(roll.unanswered().size()),
                   .waited = waited_,
                   .since_enough = since_enough_};
-  for (int node = 0; node < roll.num_hosts(); ++node)
-    if (!roll.has_answered(node)) ++turnout.awaited;
   if (rounds_.current().number == 0) {
     const int to_come = static_cast<int>(launch_.hosts.size()) + plan_.expected - roll.num_hosts();
     turnout.awaited += std::max(0, to_come);
@@ -338,12 +339,8 @@ void ElasticRun::note_there() {
 }
 
 void ElasticRun::say_that_it_waits(bool enough) {
-  const milliseconds last_call = rounds_.current().number == 0 ? plan_.last_call : plan_.next_call;
-  std::vector<std::string> silent;
-  for (int node = 0; node < agents_.roll().num_hosts(); ++node)
-    if (!agents_.roll().has_answered(node)) silent.push_back(agents_.roll().name(node));
-  agents_.note(
-      waits_for_more(usable().size(), plan_.hosts.min, enough ? last_call : plan_.wait, silent));
+  agents_.note(waits_for_more(usable().size(), plan_.hosts.min, enough ? last_call() : plan_.wait,
+                              agents_.roll().unanswered()));
 }
 
 // Hosts that came to the hostfile, and those that are not there any more.

@@ -13,10 +13,10 @@
 namespace zeroth::launcher {
 namespace {
 
-constexpr size_t kMostNamed = 16;
+constexpr size_t kMaxNamed = 16;
 
 std::string some_of(std::vector<std::string> names) {
-  const size_t more = names.size() - std::min(names.size(), kMostNamed);
+  const size_t more = names.size() - std::min(names.size(), kMaxNamed);
   names.resize(names.size() - more);
   return fmt::format("{}{}", fmt::join(names, ", "),
                      more == 0 ? "" : fmt::format(" and {} more", more));
@@ -144,6 +144,13 @@ std::vector<std::string> RollCall::one_machine(const std::vector<int>& nodes) co
                                  fmt::join(hosts, " and ")));
   }
   return told;
+}
+
+std::vector<std::string> RollCall::unanswered() const {
+  std::vector<std::string> names;
+  for (const Host& host : hosts_)
+    if (!host.answered()) names.push_back(host.name);
+  return names;
 }
 
 bool RollCall::is_usable(int node) const {

@@ -19,8 +19,8 @@ class RollCall {
   // One more host; its number.
   int add(const std::string& name);
 
-  // The host of this number is another one from now on: nobody has come yet.
-  void renew(int node, const std::string& name) { at(node) = {name}; }
+  // Forgets what is known of this host but its name: it is tried again.
+  void renew(int node) { at(node) = {name(node)}; }
 
   // Hosts are compared with this one, as long as it is ready; else with the first that is.
   void compare_with(int node) { reference_ = node; }
@@ -42,6 +42,7 @@ class RollCall {
   bool is_complete() const;    // each host is ready or has failed
   bool is_ready(int node) const { return at(node).ready.has_value(); }
   bool has_answered(int node) const { return at(node).answered(); }
+  std::vector<std::string> unanswered() const;  // names of the hosts that have not answered yet
   // Ready, and able to run beside the first that is.
   bool is_usable(int node) const;
   int num_hosts() const { return static_cast<int>(hosts_.size()); }
@@ -49,8 +50,8 @@ class RollCall {
   // Of all ready hosts.
   const Ready& ready(int node) const { return *at(node).ready; }
 
-  // While it is not complete: "waiting for hosts b and c, 8 s by now, up to 60 s; 1 of 3 hosts has
-  // answered".
+  // While it is not complete: "waiting for an agent on b, c: 8 s by now, up to 60 s; 1 of 3 hosts
+  // has answered".
   std::string waiting_text(std::chrono::milliseconds waited, std::chrono::milliseconds limit) const;
   // When it is complete: what is wrong with which hosts; empty: nothing.
   std::string complaint() const;

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -126,9 +125,9 @@ void Starters::look() {
     handlers_.on_end(starter.hosts, ending->failed(),
                      fmt::format("{} {}{}", starter.name, describe(*ending), last));
   }
-  const auto has_ended = [](const auto& starter) { return starter->ended; };
-  std::erase_if(starters_, has_ended);  // there may be thousands in the life of a run
-  if (!when_ended_ || !std::all_of(starters_.begin(), starters_.end(), has_ended)) return;
+  // There may be thousands in the life of a run.
+  std::erase_if(starters_, [](const auto& starter) { return starter->ended; });
+  if (!when_ended_ || !starters_.empty()) return;
   limit_.cancel();
   std::exchange(when_ended_, nullptr)();
 }

@@ -40,9 +40,6 @@ class Starters {
   void start(const AgentCommand& command);
   // One more, numbered behind those that are known.
   void add_host(const std::string& name) { hosts_.push_back(name); }
-  void rename_host(int node, const std::string& name) {
-    hosts_.at(static_cast<size_t>(node)) = name;
-  }
   void set_handlers(Handlers handlers) { handlers_ = std::move(handlers); }
   // Calls back when none runs, or after `limit`, when those that do are ended by SIGKILL.
   void when_ended(std::chrono::milliseconds limit, std::function<void()> callback);
