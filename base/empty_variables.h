@@ -12,7 +12,7 @@ namespace zeroth {
 // `lookup` is getenv, or stands for it.
 void refuse_empty_variables(const std::function<const char*(const char* name)>& lookup);
 
-// Whether it is one of these.
+// Returns whether `name` is a variable that refuse_empty_variables() looks at.
 bool must_not_be_empty(std::string_view name);
 
 }  // namespace zeroth

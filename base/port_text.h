@@ -10,8 +10,7 @@ namespace zeroth {
 inline std::string_view why_no_port(std::string_view value) {
   if (value.substr(0, 6) != "tcp://" && value.substr(0, 6) != "udp://") return "";
   return "is what Kubernetes says of a service that is called 'master': set MASTER_PORT to the "
-         "port "
-         "of rank 0 in the pod's env, or enableServiceLinks to false";
+         "port of rank 0 in the pod's env, or enableServiceLinks to false";
 }
 
 }  // namespace zeroth

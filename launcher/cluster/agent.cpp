@@ -41,7 +41,8 @@ class Agent final : public RanksListener {
         std::filesystem::path own_folder);
 
   int run(const Message& first);
-  // Says while it waits for ranks to start: nobody watches a host that has joined from elsewhere.
+  // Logs again and again that this host waits for its ranks to start: the launcher's own lines are
+  // not seen here.
   void say_that_it_waits();
 
   void on_look(const RanksLookedAt& seen) override;

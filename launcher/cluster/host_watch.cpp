@@ -9,12 +9,12 @@ using std::chrono::milliseconds;
 
 namespace {
 
-constexpr int kMostDoublings = 4;
-constexpr int kLong = 10;              // times the pause between two tries
-constexpr size_t kMostKnown = 10'000;  // nodes come by any name
+constexpr int kMaxDoublings = 4;
+constexpr int kLong = 10;             // times the pause between two tries
+constexpr size_t kMaxKnown = 10'000;  // nodes come by any name
 
 int doubled(int times) {
-  return 1 << std::clamp(times, 0, kMostDoublings);
+  return 1 << std::clamp(times, 0, kMaxDoublings);
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ void HostWatch::sort(std::vector<int>& nodes, const std::vector<HostSlots>& host
 }
 
 void HostWatch::note_there(milliseconds passed, const std::map<int, std::string>& nodes) {
-  if (arrivals_.size() > kMostKnown) arrivals_.clear();
+  if (arrivals_.size() > kMaxKnown) arrivals_.clear();
   std::erase_if(there_, [&](const auto& entry) { return nodes.count(entry.first) == 0; });
   for (const auto& [node, name] : nodes) {
     const auto [found, is_new] = there_.emplace(node, Node{name});

@@ -27,7 +27,8 @@ struct ElasticPlan {
   std::chrono::milliseconds last_call{30'000};  // for the others, once enough hosts are there
   std::chrono::milliseconds next_call{2'000};   // the same in later rounds
   std::chrono::milliseconds stay{3'000};        // a host that has come, before a round ends for it
-  // Another text as soon as the ranks have committed another checkpoint; "": nobody knows of one.
+  // Returns another text as soon as the ranks have committed another checkpoint; "" where there is
+  // none, or this machine cannot read it.
   std::function<std::string()> newest_checkpoint = [] { return std::string(); };
 };
 

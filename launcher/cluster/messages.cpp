@@ -57,7 +57,7 @@ Message read_kind(uint64_t kind, ByteReader& reader) {
 }
 
 std::string showable(const std::string& text) {
-  if (text.size() > kMostTextBytes) return shortened(text, kMostTextBytes);
+  if (text.size() > kMaxTextBytes) return shortened(text, kMaxTextBytes);
   std::string shown = printable_message(text);
   shown.erase(shown.find_last_not_of('\n') + 1);
   return shown;
@@ -74,7 +74,7 @@ class ShowableTexts {
  private:
   void visit(std::string& text) { text = showable(text); }
   void visit(std::vector<std::string>& texts) {
-    if (texts.size() > kMostTexts) texts.resize(kMostTexts);
+    if (texts.size() > kMaxTexts) texts.resize(kMaxTexts);
     for (std::string& text : texts) visit(text);
   }
   template <typename Record>

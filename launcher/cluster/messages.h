@@ -130,13 +130,12 @@ std::string encode(const Message& message);
 // Throws Error on anything but the bytes of one message.
 Message decode(std::string_view bytes);
 
-// Of a text, in bytes, and of a list of texts.
-inline constexpr size_t kMostTextBytes = 4000, kMostTexts = 1024;
+// The longest text, in bytes, and the longest list of texts that make_showable() leaves.
+inline constexpr size_t kMaxTextBytes = 4000, kMaxTexts = 1024;
 
-// Makes what the other side says fit for people: every text of it becomes printable as
-// printable_message() has it, and texts and lists of texts end at these sizes. The fields of
-// RemoteJob are no such texts (arguments, paths and variables are bytes), nor are Lines, which are
-// what ranks print.
+// Makes the texts of a message from another host printable as printable_message() does, and cuts
+// texts and lists of texts at these sizes. Leaves RemoteJob, whose arguments, paths and variables
+// are bytes, and Lines, which are what ranks print.
 void make_showable(Message& message);
 
 }  // namespace zeroth::launcher

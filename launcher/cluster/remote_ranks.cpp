@@ -16,7 +16,7 @@ namespace {
 constexpr std::chrono::milliseconds kFinishLimit{10'000};  // for orphans and last lines
 // A batch system that ends a job signals all of its hosts within it.
 constexpr std::chrono::milliseconds kMoment{2'000};
-constexpr int64_t kMostKills = 1'000'000;
+constexpr int64_t kMaxOomKills = 1'000'000;
 
 bool can_be(Ending ending) {
   return ending.number >= 0 && ending.number < (ending.by_signal ? 128 : 256);
@@ -106,7 +106,7 @@ void RemoteRanks::on(Host& host, const Signalled& message) {
   });
   if (!on_leaving_ || all) return end_job(message.signal);
   if (std::exchange(waits_for_others_, true)) return;
-  moment_timer_.start(kMoment, [this] { part(); });
+  moment_timer_.start(kMoment, [this] { start_leaving(); });
 }
 
 void RemoteRanks::note_signal() {
@@ -122,8 +122,9 @@ void RemoteRanks::end_job(int signal) {
   listener_->on_signal(signal);
 }
 
-// Nobody else was sent it meanwhile: a machine is to go, not the job.
-void RemoteRanks::part() {
+// The moment is over, and neither the other hosts nor the launcher were sent the signal: these
+// machines are to stop, not the job.
+void RemoteRanks::start_leaving() {
   waits_for_others_ = false;
   std::vector<size_t> leaving;
   for (size_t i = 0; i < hosts_.size(); ++i)
@@ -137,7 +138,7 @@ void RemoteRanks::on(Host& host, const Warning& message) {
 }
 
 void RemoteRanks::on(Host& host, const Finished& message) {
-  if (message.oom_kills && (*message.oom_kills < 0 || *message.oom_kills > kMostKills))
+  if (message.oom_kills && (*message.oom_kills < 0 || *message.oom_kills > kMaxOomKills))
     throw Error("a number of processes that cannot be");
   host.finished = true;
   if (message.oom_kills) oom_kills_ = oom_kills_.value_or(0) + *message.oom_kills;

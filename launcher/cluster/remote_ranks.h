@@ -70,7 +70,7 @@ class RemoteRanks final : public Ranks {
   void on(Host& host, const Other& message);
 
   bool was_signalled(const Host& host) const { return host.signals > signals_; }
-  void part();
+  void start_leaving();
   void end_job(int signal);
   void on_lost(Host& host, const std::string& why);
   void give_up(Host& host, const std::string& why);
@@ -83,7 +83,7 @@ class RemoteRanks final : public Ranks {
   bool keep_agents_;
   RanksListener* listener_ = nullptr;
   OnLeaving on_leaving_;
-  bool waits_for_others_ = false;  // whether they are sent the signal, too
+  bool waits_for_others_ = false;  // to see whether they are sent the signal, too
   int last_signal_ = 0;
   int signals_ = 0;  // that have been told of
   std::optional<int64_t> oom_kills_;

@@ -10,13 +10,13 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kFirst{60'000}, kMost{3'600'000};
-constexpr size_t kMostLines = 1000;
+constexpr milliseconds kFirst{60'000}, kMaxPause{3'600'000};
+constexpr size_t kMaxLines = 1000;
 
 }  // namespace
 
 std::optional<std::string> RepeatedLines::pass(const std::string& line, milliseconds now) {
-  if (lines_.size() >= kMostLines) lines_.clear();
+  if (lines_.size() >= kMaxLines) lines_.clear();
   const auto [found, is_new] = lines_.emplace(line, Line{now, kFirst});
   if (is_new) return line;
   Line& known = found->second;
@@ -25,7 +25,7 @@ std::optional<std::string> RepeatedLines::pass(const std::string& line, millisec
     return std::nullopt;
   }
   known.last = now;
-  known.pause = std::min(2 * known.pause, kMost);
+  known.pause = std::min(2 * known.pause, kMaxPause);
   const int held_back = std::exchange(known.held_back, 0);
   if (held_back == 0) return line;
   return fmt::format("{} (and {} more times since)", line, held_back);

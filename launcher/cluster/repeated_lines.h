@@ -9,11 +9,11 @@
 namespace zeroth::launcher {
 
 // Lets a line through, and the same one again only after a pause, which doubles from a minute to an
-// hour. Knows no clock.
+// hour. Reads no clock: the caller passes the time.
 class RepeatedLines {
  public:
-  // What to say of `line` at the time `now`: the line, with how often it came meanwhile; nothing
-  // where it came too soon.
+  // Returns the line to log at the time `now`, with how often it was held back since the last one;
+  // nothing where it has come too soon.
   std::optional<std::string> pass(const std::string& line, std::chrono::milliseconds now);
 
  private:

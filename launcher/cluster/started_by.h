@@ -46,9 +46,9 @@ std::optional<StartedBy> started_by(
     const Variables& variables, std::optional<int> num_nodes, bool has_hostfile,
     const std::function<bool(const std::string& host)>& is_this_machine = {});
 
-// Throws a UsageError that says by whom where this `zeroth` is one of several ranks already (of
-// `zeroth`, torchrun, an MPI that does not tell how many are on a node): each would start ranks of
-// its own. Not where flags say which node of how many this is.
+// Throws a UsageError that names the launcher if this `zeroth` is itself one of several ranks (of
+// `zeroth`, torchrun, an MPI that does not say how many are on a node): each would start ranks of
+// its own. Does not throw if flags say which node of how many this is.
 void refuse_nested(const Variables& variables, const HostOptions& flags);
 
 // What Kubeflow asks for by the words of torchrun's elastic agents, where flags do not say it:

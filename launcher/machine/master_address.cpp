@@ -51,7 +51,7 @@ boost::system::error_code try_resolve(const std::string& address) {
 void wait_for_address(const std::string& address, std::chrono::milliseconds limit,
                       const std::function<void(const std::string& line)>& say) {
   const auto begin = std::chrono::steady_clock::now();
-  SlowWait slow(std::chrono::milliseconds(0));  // told of at once
+  SlowWait slow(std::chrono::milliseconds(0));  // logged at once
   while (const boost::system::error_code error = try_resolve(address)) {
     const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(
         std::chrono::steady_clock::now() - begin);

@@ -1,4 +1,4 @@
-// What a program that was started again and again has saved: whether it comes further.
+// Whether a program that is restarted saves new checkpoints.
 #pragma once
 
 #include <string>
@@ -7,16 +7,16 @@
 
 namespace zeroth::launcher {
 
-// The value that a program's arguments give to one of these flags, the last one; empty: none. Pure.
+// Returns the last value that a program's arguments give to one of these flags; empty: none. Pure.
 std::string argument_of(const std::vector<std::string>& command,
                         const std::vector<std::string_view>& flags);
 
-// The newest complete checkpoint of the folder that the program's --output or --output_dir names,
-// on the command line or in its only argument, a .json file: another text as soon as another
-// checkpoint was committed. Empty where there is none, and where this machine cannot tell.
+// Identifies the newest complete checkpoint of the folder that the program's --output or
+// --output_dir names, on the command line or in its only argument, a .json file: the text changes
+// when another checkpoint is committed. Empty where there is none, or this machine cannot read it.
 std::string newest_checkpoint(const std::vector<std::string>& command);
 
-// Whether another one was committed between these two.
+// Whether another checkpoint was committed between these two results of newest_checkpoint().
 inline bool has_saved_more(const std::string& before, const std::string& after) {
   return !after.empty() && after != before;
 }

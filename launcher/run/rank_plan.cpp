@@ -63,7 +63,7 @@ std::vector<std::vector<int>> near_ranks(const PlanRequest& request) {
   return near;
 }
 
-constexpr size_t kMostRanksOfCore = 4;  // beyond, a mistake is likely
+constexpr size_t kMaxRanksPerCore = 4;  // beyond, a mistake is likely
 
 std::vector<int> cores_of(const LaunchOptions& options, const PlanRequest& request) {
   return options.bind_core_list.empty()
@@ -75,11 +75,11 @@ void check_enough_cores(const LaunchOptions& options, const PlanRequest& request
   if (request.accelerator != Accelerator::kCpu || options.oversubscribe) return;
   const size_t cores = cores_of(options, request).size();
   const auto num_ranks = static_cast<size_t>(request.choice.num_ranks);
-  if (cores == 0 || num_ranks <= kMostRanksOfCore * cores) return;
+  if (cores == 0 || num_ranks <= kMaxRanksPerCore * cores) return;
   throw UsageError(
       "{} CPU ranks on {}: more than {} for each, which would run in turns; --oversubscribe allows "
       "it, --num_gpus says how many ranks there are",
-      num_ranks, counted(static_cast<int64_t>(cores), "core"), kMostRanksOfCore);
+      num_ranks, counted(static_cast<int64_t>(cores), "core"), kMaxRanksPerCore);
 }
 
 void bind_cores(RankPlan& plan, const LaunchOptions& options, const PlanRequest& request) {

@@ -35,7 +35,7 @@ class Rounds {
   // None follows where a signal came.
   // `cause`: why the round has ended, or empty: what the outcome says.
   bool go_on(const JobOutcome& outcome, const std::string& cause = {});
-  // What has failed before no longer counts: the run comes further.
+  // Sets the count of restarts to 0, as the run has made progress.
   void forgive() { restarts_ = 0; }
   // "restart 1 of 3"; "no failure, 0 of 3 restarts taken" where hosts came.
   std::string describe_restarts() const;

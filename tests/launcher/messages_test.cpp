@@ -105,7 +105,7 @@ TEST_CASE(
     "escape_from_host: lists have an end, indented lines stay, and bytes of a job are bytes") {
   Message many = Problems{std::vector<std::string>(100'000, "x")};
   make_showable(many);
-  CHECK(std::get<Problems>(many).texts.size() == kMostTexts);
+  CHECK(std::get<Problems>(many).texts.size() == kMaxTexts);
   Message lines = Warning{"first\n  second\n"};
   make_showable(lines);
   CHECK(std::get<Warning>(lines).text == "first\n  second");
