@@ -31,6 +31,15 @@ uint64_t device_of(const fs::path& folder) {
 
 }  // namespace
 
+std::optional<int64_t> free_disk_bytes(const fs::path& folder) {
+  try {
+    const auto free = offload::free_bytes(nearest_there(fs::absolute(folder)));
+    return free ? std::optional(static_cast<int64_t>(*free)) : std::nullopt;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 FreeSpace free_space(const configs::ZeroConfig& config, const zero::MemoryPlan& memory, int ranks,
                      const fs::path& root) {
   FreeSpace left{.ranks = ranks, .host = free_memory(root), .disks = {}};

@@ -30,4 +30,8 @@ struct FreeSpace {
 FreeSpace free_space(const configs::ZeroConfig& config, const zero::MemoryPlan& memory, int ranks,
                      const std::filesystem::path& root = "/");
 
+// Free bytes of the disk on which `folder` is, or will be made. Empty where the system does not
+// report them.
+std::optional<int64_t> free_disk_bytes(const std::filesystem::path& folder);
+
 }  // namespace zeroth::engine

@@ -16,6 +16,7 @@
 #include "checkpoint/real_disk.h"
 #include "checkpoint/retention.h"
 #include "comm/agreement.h"
+#include "engine/free_space.h"
 #include "model/hf/model_files.h"
 #include "model/hf/temporary_folder.h"
 #include "trainer/step_folder.h"
@@ -26,16 +27,6 @@ namespace {
 // Of one saved model.
 int64_t model_bytes(const RunPlan& plan) {
   return plan.outline.num_parameters * static_cast<int64_t>(c10::elementSize(saved_dtype(plan)));
-}
-
-// Where the output is, or the nearest folder above it that there is.
-std::filesystem::path existing_part(const std::string& output) {
-  std::filesystem::path folder = std::filesystem::absolute(output);
-  std::error_code unknown;
-  while (!std::filesystem::exists(folder, unknown) && folder.has_relative_path()) {
-    folder = folder.parent_path();
-  }
-  return folder;
 }
 
 // Checkpoints that stand beside each other, at most.
@@ -64,12 +55,11 @@ struct Room {
   int64_t needed() const { return model + checkpoints; }
 };
 
-// Nothing where the system does not tell what is free.
+// Empty where the system does not report what is free.
 std::optional<Room> room_of(const RunPlan& plan) {
-  std::error_code unknown;
-  const auto space = std::filesystem::space(existing_part(plan.flags.output), unknown);
-  if (unknown) return std::nullopt;
-  Room room{.model = model_bytes(plan), .free = static_cast<int64_t>(space.available)};
+  const auto free = engine::free_disk_bytes(plan.flags.output);
+  if (!free) return std::nullopt;
+  Room room{.model = model_bytes(plan), .free = *free};
   if (const int64_t most = most_checkpoints(plan); most > 0) {
     const int64_t one = room.model + (plan.flags.state.only_model ? 0 : plan.outline.state_bytes);
     room.checkpoints = std::max(one, most * one - bytes_of_checkpoints(plan.flags.output));
@@ -218,18 +208,14 @@ std::string FinalModel::save(const std::string& more) {
 
 bool FinalModel::has_room() const {
   constexpr int64_t kMargin = int64_t{4} << 20;  // of what lies beside the weights
-  std::error_code unknown;
-  const auto space = std::filesystem::space(existing_part(plan_.flags.output), unknown);
-  return unknown || static_cast<int64_t>(space.available) >= model_bytes(plan_) + kMargin;
+  const auto free = engine::free_disk_bytes(plan_.flags.output);
+  return !free || *free >= model_bytes(plan_) + kMargin;
 }
 
 std::string FinalModel::room_text() const {
-  std::error_code unknown;
-  const auto space = std::filesystem::space(existing_part(plan_.flags.output), unknown);
+  const auto free = engine::free_disk_bytes(plan_.flags.output);
   return fmt::format("{} in {}{}", format_bytes(model_bytes(plan_)), plan_.flags.output,
-                     unknown ? ""
-                             : fmt::format(", where {} are free",
-                                           format_bytes(static_cast<int64_t>(space.available))));
+                     free ? fmt::format(", where {} are free", format_bytes(*free)) : "");
 }
 
 void FinalModel::replace_by(const std::filesystem::path& folder) {

@@ -26,6 +26,8 @@ TEST_CASE("a disk is the one on which the folder of files will be made") {
   REQUIRE(left.disks.size() == 1);
   CHECK(left.disks.begin()->first == config.offload_optimizer.nvme_path);
   CHECK(left.disks.begin()->second.free > 0);
+  CHECK(free_disk_bytes(system.root() / "not/there/yet").value_or(0) > 0);
+  CHECK_FALSE(free_disk_bytes("/proc"));  // has no size
 }
 
 TEST_CASE("folders on one file system are known to be on one, and a folder not used yet is known") {
