@@ -38,7 +38,7 @@ int64_t most_checkpoints(const RunPlan& plan) {
   return std::min(saves, cadences.kept.value_or(saves) + 1 + (cadences.ends_with_best ? 1 : 0));
 }
 
-// Of what is already there, much goes as the run saves.
+// Of those that are already there, whose room the run uses again as it saves.
 int64_t bytes_of_checkpoints(const std::string& output) {
   const auto disk = checkpoint::RealDisk::find(std::filesystem::path(output) / "checkpoints");
   int64_t bytes = 0;
@@ -53,6 +53,7 @@ struct Room {
   int64_t model = 0, checkpoints = 0;  // bytes that will be written
   int64_t free = 0;
   int64_t needed() const { return model + checkpoints; }
+  bool is_enough() const { return free >= needed(); }
 };
 
 // Empty where the system does not report what is free.
@@ -60,14 +61,15 @@ std::optional<Room> room_of(const RunPlan& plan) {
   const auto free = engine::free_disk_bytes(plan.flags.output);
   if (!free) return std::nullopt;
   Room room{.model = model_bytes(plan), .free = *free};
-  if (const int64_t most = most_checkpoints(plan); most > 0) {
-    const int64_t one = room.model + (plan.flags.state.only_model ? 0 : plan.outline.state_bytes);
-    room.checkpoints = std::max(one, most * one - bytes_of_checkpoints(plan.flags.output));
+  const int64_t one = room.model + (plan.flags.state.only_model ? 0 : plan.outline.state_bytes);
+  room.checkpoints = most_checkpoints(plan) * one;
+  if (room.checkpoints > 0 && !room.is_enough()) {  // else those that are there need no look
+    room.checkpoints = std::max(one, room.checkpoints - bytes_of_checkpoints(plan.flags.output));
   }
   return room;
 }
 
-std::string text_of(const RunPlan& plan, const Room& room) {
+std::string describe(const RunPlan& plan, const Room& room) {
   std::string parts = fmt::format("{} will be written", format_bytes(room.needed()));
   if (room.checkpoints > 0) {
     parts += fmt::format(" (the model {}, checkpoints {})", format_bytes(room.model),
@@ -124,7 +126,7 @@ std::vector<std::string> saving_warnings(const RunPlan& plan) {
   const std::string& output = plan.flags.output;
   if (output.empty()) return warnings;
   const auto room = room_of(plan);
-  if (room && room->free < room->needed()) warnings.push_back(text_of(plan, *room));
+  if (room && !room->is_enough()) warnings.push_back(describe(plan, *room));
   std::error_code unknown;
   if (std::filesystem::is_directory(output, unknown)) {
     for (const auto& entry : std::filesystem::directory_iterator(output)) {
@@ -140,11 +142,11 @@ void require_room(const RunPlan& plan) {
   if (plan.flags.output.empty() || plan.flags.eval_only || plan.flags.state.small_disk) return;
   if (plan.round.number > 0) return;
   const auto room = room_of(plan);
-  if (!room || room->free >= room->needed()) return;
+  if (!room || room->is_enough()) return;
   throw Error(
       "{}. Make room, {}or start with --allow-small-disk: then the model waits in memory "
       "for room.",
-      text_of(plan, *room),
+      describe(plan, *room),
       room->checkpoints > room->model ? "keep fewer checkpoints (--save_total_limit), " : "");
 }
 
