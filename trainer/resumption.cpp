@@ -34,17 +34,21 @@ constexpr char kRun[] = "run";
 constexpr int64_t kMaxThreads = 65'536;          // of a rank
 constexpr std::string_view kClient = "client.";  // engine's mark of a program's own counters
 
-int64_t number(const checkpoint::Manifest& manifest, const char* name, const fs::path& of,
-               int64_t most = checkpoint::kMaxCount) {
+// A program's own number or text. Null where there is none.
+const checkpoint::Counter* find_counter(const checkpoint::Manifest& manifest, const char* name) {
   const auto found = manifest.counters.find(std::string(kClient) + name);
-  const int64_t* const value =
-      found == manifest.counters.end() ? nullptr : std::get_if<int64_t>(&found->second);
+  return found == manifest.counters.end() ? nullptr : &found->second;
+}
+
+int64_t number(const checkpoint::Manifest& manifest, const char* name, const fs::path& of,
+               int64_t max = checkpoint::kMaxCount) {
+  const int64_t* const value = std::get_if<int64_t>(find_counter(manifest, name));
   if (value == nullptr || *value < 0) {
     throw Error("{}: has no {}: it was not saved by finetune", of.string(), name);
   }
-  if (*value > most) {
+  if (*value > max) {
     throw Error("{}: counters.{}{} is {}, expected an integer in 0..{}",
-                (of / checkpoint::kManifest).string(), kClient, name, *value, most);
+                (of / checkpoint::kManifest).string(), kClient, name, *value, max);
   }
   return *value;
 }
@@ -57,16 +61,15 @@ void check_progress(const checkpoint::Manifest& manifest, const Resumption& foun
                 file.string(), kClient, kPositions, found.positions, found.samples, found.step);
   }
   for (const char* const name : {kBestStep, kBestSaved}) {
-    if (manifest.counters.contains(fmt::format("{}{}", kClient, name))) {
+    if (find_counter(manifest, name) != nullptr) {
       (void)number(manifest, name, found.checkpoint, found.step);
     }
   }
 }
 
-// The same of one that earlier versions did not save: 0 there.
+// A number that earlier versions did not save: 0 there.
 int64_t number_or_0(const checkpoint::Manifest& manifest, const char* name, const fs::path& of) {
-  const bool there = manifest.counters.contains(std::string(kClient) + name);
-  return there ? number(manifest, name, of) : 0;
+  return find_counter(manifest, name) != nullptr ? number(manifest, name, of) : 0;
 }
 
 // What a rank was asked for, of a run whose earlier version did not save it: what it ran.
@@ -83,9 +86,7 @@ std::optional<int64_t> rank_batch_run(const checkpoint::Texts& texts) {
 
 // A program's own text among the counters; empty where there is none.
 std::string word(const checkpoint::Manifest& manifest, const char* name) {
-  const auto found = manifest.counters.find(fmt::format("{}{}", kClient, name));
-  if (found == manifest.counters.end()) return "";
-  const auto* const text = std::get_if<std::string>(&found->second);
+  const auto* const text = std::get_if<std::string>(find_counter(manifest, name));
   return text == nullptr ? "" : *text;
 }
 
@@ -250,22 +251,21 @@ void put(const Progressed& progress, checkpoint::Counters& state) {
 }
 
 Resumption resumption_of(const fs::path& checkpoint, const checkpoint::Manifest& manifest) {
-  Resumption found{
-      .from = checkpoint,
-      .checkpoint = checkpoint,
-      .step = manifest.step,
-      .batch = std::max<int64_t>(1, number(manifest, kBatch, checkpoint)),
-      .positions = number(manifest, kPositions, checkpoint),
-      .samples = number(manifest, kSamples, checkpoint),
-      .epochs = {.samples = number_or_0(manifest, kEpochSamples, checkpoint),
-                 .positions = number_or_0(manifest, kEpochPositions, checkpoint)},
-      .rank_batch = manifest.counters.contains(fmt::format("{}{}", kClient, kRankBatch))
-                        ? number(manifest, kRankBatch, checkpoint)
-                        : rank_batch_run(manifest.may_change),
-      .measured = {.threads = number(manifest, kThreads, checkpoint, kMaxThreads),
-                   .step = step_of(manifest)},
-      .run = word(manifest, kRun),
-      .identity = {manifest.must_equal, manifest.may_change}};
+  Resumption found{.from = checkpoint,
+                   .checkpoint = checkpoint,
+                   .step = manifest.step,
+                   .batch = std::max<int64_t>(1, number(manifest, kBatch, checkpoint)),
+                   .positions = number(manifest, kPositions, checkpoint),
+                   .samples = number(manifest, kSamples, checkpoint),
+                   .epochs = {.samples = number_or_0(manifest, kEpochSamples, checkpoint),
+                              .positions = number_or_0(manifest, kEpochPositions, checkpoint)},
+                   .rank_batch = find_counter(manifest, kRankBatch) != nullptr
+                                     ? number(manifest, kRankBatch, checkpoint)
+                                     : rank_batch_run(manifest.may_change),
+                   .measured = {.threads = number(manifest, kThreads, checkpoint, kMaxThreads),
+                                .step = step_of(manifest)},
+                   .run = word(manifest, kRun),
+                   .identity = {manifest.must_equal, manifest.may_change}};
   check_progress(manifest, found);
   return found;
 }
