@@ -29,7 +29,6 @@
 #include "trainer/report/inspection.h"
 #include "trainer/report/phase_progress.h"
 #include "trainer/report/progress.h"
-#include "trainer/report/reporter.h"
 #include "trainer/report/run_clock.h"
 #include "trainer/run.h"
 #include "trainer/run_plan.h"
@@ -52,10 +51,11 @@ int say(const std::string& text, const comm::RankEnv& env) {
 }
 
 // Rank 0 shows what takes long, as the reading of data.
-trainer::RunPlan plan_run(trainer::Flags flags, const comm::RankEnv& env) {
+trainer::RunPlan plan_run(trainer::Flags flags, const comm::RankEnv& env,
+                          const trainer::RunClock& clock) {
   trainer::Progress progress({.columns = env.terminal_columns},
                              [](std::string_view text) { write_all(STDOUT_FILENO, text); });
-  trainer::PhaseProgress phases(progress);
+  trainer::PhaseProgress phases(progress, [&clock] { return clock.seconds(); });
   const bool shows = env.rank == 0 && !flags.only_prints();
   if (shows) phases.start_ticking();
   return trainer::as_written(env.round, [&] {
@@ -107,13 +107,15 @@ int run_rank(int argc, char** argv) {
     comm::load_device(env);
     if (flags.timeout_s) env.timeout = std::chrono::seconds(*flags.timeout_s);
     if (!flags.only_prints()) comm::know_round(env);
-    const trainer::RunPlan plan = plan_run(std::move(flags), env);
+    const trainer::RunPlan plan = plan_run(std::move(flags), env, clock);
     if (plan.flags.print_config) return say(trainer::config_text(plan), env);
     if (plan.flags.inspected) return say(trainer::inspection(plan), env);
-    trainer::as_written(plan.round, [&] {
-      if (env.rank == 0) trainer::require_writable(plan);
-      if (env.rank == 0) trainer::require_room(plan);
-    });
+    if (env.rank == 0) {
+      trainer::as_written(plan.round, [&] {
+        trainer::require_writable(plan);
+        trainer::require_room(plan);
+      });
+    }
     engine::RunMemory memory = trainer::run_memory(plan, env.local_size);
     engine::require_memory(memory);
     if (env.rank == 0) {  // the only one that tells what activations take

@@ -24,6 +24,7 @@
 #include "trainer/finished_run.h"
 #include "trainer/out_of_memory.h"
 #include "trainer/output.h"
+#include "trainer/report/reporter.h"
 #include "trainer/trainer.h"
 
 namespace zeroth::trainer {

@@ -6,12 +6,13 @@
 #include "comm/bootstrap.h"
 #include "engine/engine.h"
 #include "engine/memory_check.h"
-#include "trainer/report/reporter.h"
 #include "trainer/report/run_clock.h"
 #include "trainer/run_plan.h"
 #include "trainer/stop_signal.h"
 
 namespace zeroth::trainer {
+
+class Reporter;
 
 // Owns what connects the ranks, so that an error can leave execute() without destroying it:
 // destructors of process groups may wait for peers that wait for this rank.

@@ -153,7 +153,7 @@ TEST_CASE("a thread shows what is due by itself, and ends with the phases") {
     text += more;
     written.notify_all();
   });
-  PhaseProgress phases(progress);
+  PhaseProgress phases(progress, [] { return 0.0; });
   phases.start_ticking();
   const auto phase = phases.begin({.name = "saving out", .shown_after_s = 0});
   std::unique_lock lock(mutex);

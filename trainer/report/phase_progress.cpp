@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <utility>
 
 #include "base/units.h"
 
@@ -60,18 +59,11 @@ PhaseProgress::Scope PhaseProgress::begin(Phase phase) {
   return Scope(this);
 }
 
-void PhaseProgress::advance(int64_t done) {
+void PhaseProgress::advance(int64_t done, std::optional<int64_t> total) {
   const std::lock_guard lock(mutex_);
   if (!current_) return;
   current_->done = done;
-  show_due();
-}
-
-void PhaseProgress::advance(int64_t done, int64_t total) {
-  const std::lock_guard lock(mutex_);
-  if (!current_) return;
-  current_->done = done;
-  current_->phase.total = total;
+  if (total) current_->phase.total = *total;
   show_due();
 }
 
@@ -103,10 +95,6 @@ void PhaseProgress::finish() {
 void PhaseProgress::end() {
   const std::lock_guard lock(mutex_);
   current_.reset();
-}
-
-double PhaseProgress::steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace zeroth::trainer

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "trainer/report/progress.h"
 
@@ -32,11 +33,11 @@ class PhaseProgress {
 
   // Shows phases through `progress`, which must outlive it: on a terminal as the line that is
   // redrawn, elsewhere as lines at a distance that grows from ten seconds to a minute.
-  explicit PhaseProgress(Progress& progress, Clock clock = steady_seconds);
+  PhaseProgress(Progress& progress, Clock clock);
   PhaseProgress(const PhaseProgress&) = delete;
   PhaseProgress& operator=(const PhaseProgress&) = delete;
 
-  // Shows from now on what is due also while nobody calls.
+  // From now on a thread shows what is due, also while no function is called.
   void start_ticking();
 
   // A phase lasts as long as its scope.
@@ -48,7 +49,7 @@ class PhaseProgress {
     ~Scope() {
       if (progress_ != nullptr) progress_->end();
     }
-    // It has come to its end: tells how long it took, where it was shown.
+    // Ends the phase, and shows how long it lasted if it was shown before.
     void finish() {
       if (progress_ != nullptr) progress_->finish();
     }
@@ -58,13 +59,11 @@ class PhaseProgress {
   };
   // Ends the one before, if that has not ended.
   Scope begin(Phase phase);
-  // Of the present phase; without one nothing happens. From the thread that began it.
-  void advance(int64_t done);
-  void advance(int64_t done, int64_t total);
+  // Of the present phase; without one nothing happens. From the thread that began it. `total`:
+  // where it was not known before.
+  void advance(int64_t done, std::optional<int64_t> total = std::nullopt);
   // Shows what is due. From any thread.
   void tick();
-
-  static double steady_seconds();
 
  private:
   struct Current {

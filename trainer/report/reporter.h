@@ -66,18 +66,19 @@ class Reporter {
   // one warning.
   void step(const engine::StepStats& stats);
   void evaluated(int64_t step, const engine::EvalStats& stats);
-  // Whether the run before has told of the evaluation after so many steps. Collective.
+  // Whether the run before has evaluated after `step` steps, with a finite loss. Collective.
   bool has_evaluation(int64_t step) const;
   // `outcome`: what becomes of the model.
   void interrupted(const StopRow& row, std::string_view outcome);
   void warn(std::string_view text) { progress_.warning(text); }
   // What the run does from now on, until the end of the scope.
   PhaseProgress::Scope begin(Phase phase) { return phases_.begin(std::move(phase)); }
-  // A step: the first one of this try is told when it is long, the others when they take minutes.
+  // A step. The first one of this try is shown when it is long, a later one when it lasts minutes.
   PhaseProgress::Scope begin_step(int64_t step);
-  // Of the present phase.
-  void advance(int64_t done) { phases_.advance(done); }
-  void advance(int64_t done, int64_t total) { phases_.advance(done, total); }
+  // Of the present phase (PhaseProgress::advance).
+  void advance(int64_t done, std::optional<int64_t> total = std::nullopt) {
+    phases_.advance(done, total);
+  }
   // A model was saved: the page is brought up to date, too.
   void saved(std::string_view text);
   // The files beside the model (RunRecord) once it stands in its place; and in a folder on the way.
@@ -112,7 +113,7 @@ class Reporter {
   std::atomic<int> output_error_ = 0;  // an errno: standard output is lost
   MetricsFile metrics_;
   Progress progress_;
-  PhaseProgress phases_{progress_};
+  PhaseProgress phases_{progress_, [this] { return clock_.seconds(); }};
   monitor::Monitors monitors_;
   PeakShare peak_share_;
   std::string run_name_;  // of the folder in OUTPUT/runs; empty: there is none
