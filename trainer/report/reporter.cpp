@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <utility>
@@ -361,8 +360,7 @@ void Reporter::or_warn(Action action) {
 }
 
 bool Reporter::has_evaluation(int64_t step) const {
-  const auto known = writes_ ? record_.eval_loss(step) : std::nullopt;
-  const int64_t has = known && std::isfinite(*known) ? 1 : 0;
+  const int64_t has = record_.has_eval_loss(step) ? 1 : 0;  // only rank 0 read the history
   return comm::greatest_over_ranks(has, "whether a step was evaluated", engine_->mesh()) == 1;
 }
 

@@ -84,13 +84,14 @@ Json RunRecord::step(const StepRow& row) {
   ++told_.summed;
   ++told_.unlogged;
   const bool first = stats.step == 1 && plan_.flags.cadences.log_first;
-  const bool shows_all = !plan_.flags.cadences.log_given;
-  if (!first && !log_.at(stats.step)) return shows_all ? log_row(row, stats.loss) : Json();
-  Json logged = log_row(row, told_.unlogged_sum / static_cast<double>(told_.unlogged));
-  told_.log_history.push_back(logged);
-  told_.unlogged_sum = 0;
-  told_.unlogged = 0;
-  return shows_all ? log_row(row, stats.loss) : logged;
+  Json logged;
+  if (first || log_.at(stats.step)) {
+    logged = log_row(row, told_.unlogged_sum / static_cast<double>(told_.unlogged));
+    told_.log_history.push_back(logged);
+    told_.unlogged_sum = 0;
+    told_.unlogged = 0;
+  }
+  return plan_.flags.cadences.log_given ? logged : log_row(row, stats.loss);
 }
 
 Json RunRecord::evaluated(const EvalRow& row) {
@@ -110,12 +111,9 @@ Json RunRecord::ended() const {
   return last;
 }
 
-std::optional<double> RunRecord::eval_loss(int64_t step) const {
+bool RunRecord::has_eval_loss(int64_t step) const {
   const auto found = told_.evaluations.find(step);
-  if (found == told_.evaluations.end()) return std::nullopt;
-  const auto loss = found->second.find("eval_loss");
-  if (loss == found->second.end() || !loss->is_number()) return std::nullopt;
-  return loss->get<double>();
+  return found != told_.evaluations.end() && found->second.value("eval_loss", Json()).is_number();
 }
 
 Json RunRecord::history(double now) const {

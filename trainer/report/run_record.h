@@ -27,8 +27,8 @@ class RunRecord {
   // nothing is taken then.
   void go_on_from(const JsonView& history);
 
-  // Of the evaluation after so many steps; none: there was none, or its loss was not finite.
-  std::optional<double> eval_loss(int64_t step) const;
+  // Whether there was an evaluation after `step` steps, with a finite loss.
+  bool has_eval_loss(int64_t step) const;
 
   // Each gives the row of log_history as monitors of Trainer's kind show it. That of a step is null
   // where --logging_steps, or another flag about it, says that it is not logged.
