@@ -9,22 +9,13 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_view.h"
+#include "model/hf/safetensors.h"
 #include "trainer/run_plan.h"
 
 namespace zeroth::trainer {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool holds_model(const fs::path& output) {
-  std::error_code unknown;
-  if (!fs::exists(output / "config.json", unknown)) return false;
-  for (fs::directory_iterator entry(output, unknown), end; !unknown && entry != end;
-       entry.increment(unknown)) {
-    if (entry->path().extension() == ".safetensors") return true;
-  }
-  return false;
-}
 
 // The last file that a run writes.
 bool results_are_of(const fs::path& output, int64_t steps, bool evaluated) {
@@ -56,8 +47,10 @@ std::string finished_text(const RunPlan& plan) {
   const fs::path own = fs::weakly_canonical(output / "checkpoints", unknown);
   if (plan.resumed->step != steps || plan.resumed->checkpoint.parent_path() != own) return "";
   try {
+    const bool holds_model =
+        fs::exists(output / "config.json", unknown) && model::has_weights(output);
     const bool evaluates = plan.samples.eval != nullptr;
-    if (!holds_model(output) || !results_are_of(output, steps, evaluates)) return "";
+    if (!holds_model || !results_are_of(output, steps, evaluates)) return "";
   } catch (const Error&) {
     return "";  // then they are written again
   }
