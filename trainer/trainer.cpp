@@ -286,16 +286,14 @@ void Trainer::place_best() {
 }
 
 bool Trainer::save_final() {
+  double start = 0;
   const auto save = [&] {
     const auto phase = reporter_.begin({.name = fmt::format("saving {}", plan_.flags.output)});
+    start = reporter_.clock().seconds();
     return final_.save(checkpoints_.newest_good());
   };
-  double start = reporter_.clock().seconds();
-  std::string full = save();
-  while (!full.empty()) {
+  for (std::string full = save(); !full.empty(); full = save()) {
     if (!wait_for_room(full)) return false;
-    start = reporter_.clock().seconds();
-    full = save();
   }
   reporter_.saved(fmt::format("saved {} in {}", plan_.flags.output,
                               format_duration(reporter_.clock().seconds() - start)));
