@@ -24,7 +24,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kDataMark = "__DATA__";
-constexpr size_t kMostPageBytes = size_t{16} << 20;
+constexpr size_t kMaxPageBytes = size_t{16} << 20;
 constexpr size_t kMostMarks = 1000;  // of steps behind which a run went on
 
 // Since 1970, to the millisecond.
@@ -210,25 +210,25 @@ std::string RunPage::html(State state, double seconds) const {
   return page.replace(at, kDataMark.size(), script_text(data));
 }
 
-std::optional<FormerPage> read_page(const std::filesystem::path& path) {
+std::optional<PreviousPage> read_page(const std::filesystem::path& path) {
   const std::string_view page_template = kPageTemplate;
   const size_t begin = page_template.find(kDataMark);
   const std::string_view behind = page_template.substr(begin + kDataMark.size());
   try {
-    const std::string text = read_file(path.string(), kMostPageBytes);
+    const std::string text = read_file(path.string(), kMaxPageBytes);
     const size_t end = text.find(behind.substr(0, behind.find('>')), begin);
     if (begin >= text.size() || end == text.npos) return std::nullopt;
     const nlohmann::json tree = parse_json(std::string_view(text).substr(begin, end - begin),
                                            {.name = path.string(), .limits = kConfigLimits});
     const JsonView data(tree);
-    FormerPage former{
+    PreviousPage previous{
         .is_finished = data.at("state").text() == state_name(RunPage::State::kFinished),
         .started = time_of(data.at("started"))};
     const std::string name = data.at("run_name").text();
-    if (name.find('/') == name.npos && name != "..") former.run_name = name;
+    if (name.find('/') == name.npos && name != "..") previous.run_name = name;
     const JsonView monitors = data.at("monitors");
-    for (size_t i = 0; i < monitors.size(); ++i) former.monitors.push_back(monitors.at(i).text());
-    return former;
+    for (size_t i = 0; i < monitors.size(); ++i) previous.monitors.push_back(monitors.at(i).text());
+    return previous;
   } catch (const Error&) {
     return std::nullopt;
   }

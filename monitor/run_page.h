@@ -102,15 +102,15 @@ class RunPage {
   bool failed_ = false;
 };
 
-// What the page of an earlier try tells of it.
-struct FormerPage {
+// What the page of an earlier try holds about that try.
+struct PreviousPage {
   bool is_finished = false;
   double started = 0;  // seconds since 1970
   std::string run_name = {};
   std::vector<std::string> monitors = {};
 };
-// Nothing where there is no page at `path`, or one that this program does not understand.
-std::optional<FormerPage> read_page(const std::filesystem::path& path);
+// Empty where there is no page at `path`, or one that this program does not understand.
+std::optional<PreviousPage> read_page(const std::filesystem::path& path);
 
 // The page around the data: a file of this folder, built in.
 extern const char* const kPageTemplate;
