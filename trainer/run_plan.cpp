@@ -287,7 +287,7 @@ RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device, com
       {.world_size = world_size, .hidden_size = plan.spec.hidden_size, .total_steps = steps});
   plan.samples.total_steps = steps.value_or(0);
   require_steps_left(plan);
-  plan.asked = ask_monitors(plan.flags, plan.resumed || plan.round.goes_on, resolved);
+  plan.monitors = ask_monitors(plan.flags, plan.resumed || plan.round.goes_on, resolved);
   plan.config = resolved.config;
   plan.rank_batch = resolved.rank_batch;
   plan.origins = std::move(resolved.origins);

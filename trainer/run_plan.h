@@ -46,7 +46,7 @@ struct RunPlan {
   int num_ranks = 1;
   torch::DeviceType device = torch::kCPU;  // on which ranks compute
   engine::Outline outline;
-  AskedMonitors asked;  // beside those of config
+  AskedMonitors monitors;  // beside those of config
 
   bool trains() const { return samples.train != nullptr; }
   OutputRound output_round() const { return {round.run, round.number}; }

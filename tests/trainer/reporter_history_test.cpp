@@ -238,8 +238,9 @@ TEST_CASE("a folder that --report_to names by time is that of the first try") {
   Stage stage;
   const auto runs = [&](const std::string& name) { return stage.bench / ("out/runs/" + name); };
   const auto go = [&](const std::string& name, const std::string& history) {
-    stage.plan.asked = {.tensorboard = {.folder = runs(name), .origin = "--report_to tensorboard"},
-                        .run_name = name};
+    stage.plan.monitors = {
+        .tensorboard = {.folder = runs(name), .origin = "--report_to tensorboard"},
+        .run_name = name};
     const auto reporter = stage.reporter();
     reporter->will_go_on();
     reporter->started(*stage.engine);

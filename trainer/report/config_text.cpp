@@ -41,7 +41,7 @@ std::string flags_without_key(const RunPlan& plan) {
     lines.add("--steps ", plan.samples.total_steps,
               origin(flags.steps.has_value(), "epochs of the data"));
   }
-  if (const std::string folder = plan.asked.tensorboard.folder.string(); !folder.empty()) {
+  if (const std::string folder = plan.monitors.tensorboard.folder.string(); !folder.empty()) {
     lines.add("--logging_dir ", folder,
               origin(!flags.report_to.folder.empty(), "a folder of this run, for --report_to"));
   }

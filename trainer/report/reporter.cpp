@@ -65,7 +65,7 @@ Reporter::Reporter(const RunPlan& plan, const engine::RunMemory& memory, const c
                           })),
       progress_(progress_options(plan, env), [this](std::string_view text) { print(text); }),
       peak_share_(plan.spec, plan.config.batch.train_batch_size),
-      run_name_(plan.asked.run_name),
+      run_name_(plan.monitors.run_name),
       record_(plan),
       rounds_(plan, writes_, run_name_) {
   if (writes_ && output_is_all(plan.flags) && standard_output_was_closed()) {
@@ -73,7 +73,7 @@ Reporter::Reporter(const RunPlan& plan, const engine::RunMemory& memory, const c
   }
   if (writes_) phases_.start_ticking();
   if (!writes_ || !plan.samples.train) return;
-  monitors_ = monitor::Monitors(plan.config, plan.asked.tensorboard,
+  monitors_ = monitor::Monitors(plan.config, plan.monitors.tensorboard,
                                 [this](const std::string& text) { progress_.warning(text); });
   const configs::FlopsProfilerConfig& profiler = plan.config.flops_profiler;
   if (profiler.enabled && !profiler.output_file.empty()) write_profile(profiler.output_file, "");
