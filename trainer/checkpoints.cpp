@@ -84,8 +84,8 @@ void Checkpoints::restore(const engine::ClientState& state) {
                  .folder = saved ? folder_of(*saved) : fs::path()});
 }
 
-// Before the first step, as a run that only found it out after its last one would be lost. `where`
-// the best model is: in a checkpoint of this output, or of the one that the run goes on from.
+// Looks before the first step: a run that found out only after its last one would be lost. The best
+// model is in a checkpoint of this output, or beside the one from which the run resumes.
 void Checkpoints::look_for_best(Loaded& loaded) {
   const BestModel::State before = best_.state();
   if (!before.saved_step || !plan_.flags.cadences.tracks_best) return;
@@ -93,7 +93,9 @@ void Checkpoints::look_for_best(Loaded& loaded) {
   FoundBest best;
   const auto failure = checkpoint::failure_of([&] {
     if (engine_.mesh().rank() != 0) return;
-    best = find_best({.folders = {folder_, source},
+    std::vector<fs::path> folders = {folder_};
+    if (source != fs::weakly_canonical(folder_)) folders.push_back(source);
+    best = find_best({.folders = std::move(folders),
                       .wanted = before,
                       .greater_is_better = plan_.flags.cadences.greater_is_better,
                       .step = loaded.step},
