@@ -26,11 +26,11 @@ class Monitor {
 
   // Other programs see the events when it returns. Throws an Error that names the file.
   virtual void write(std::span<const Event> events) = 0;
-  // Before the first write: the run goes on behind the point `x`. What an earlier try has written
-  // of later ones is not shown any more. So for errors.
+  // Called before the first write: the run resumes after the point `x`. What an earlier try has
+  // written of later ones is not shown any more. So for errors.
   virtual void go_on_from(int64_t x) = 0;
-  // Before the first write: the run begins anew, after a try that began `since` (seconds since
-  // 1970) and came to no checkpoint. What that try has written is not shown any more. So for
+  // Called before the first write: the run begins anew, after a try that began at `since` (seconds
+  // since 1970) and saved no checkpoint. What that try has written is not shown any more. So for
   // errors.
   virtual void begin_anew(double since) = 0;
 };

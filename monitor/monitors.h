@@ -40,10 +40,10 @@ class Monitors {
   // Those that write into the folder `fresh`, which was made for this process, write into `former`,
   // which is there, from now on. What they have begun in `fresh` goes. So for failures.
   void go_on_in(const std::filesystem::path& former, const std::filesystem::path& fresh);
-  // The run goes on behind `step`, where it had trained on `samples`.
+  // The run resumes after `step`, where it had trained on `samples`.
   void go_on_from(int64_t step, int64_t samples);
-  // The run begins anew after a try that began `since` and came to no checkpoint: those that write
-  // where that one did, into one of its folders().
+  // The run begins anew after a try that began at `since` and saved no checkpoint. Of the monitors
+  // those are meant that write where that one did, into one of its `folders`.
   void begin_anew(const std::vector<std::string>& folders, double since);
   std::vector<std::string> folders() const;
   bool any() const { return !open_.empty(); }

@@ -21,7 +21,7 @@ class TensorBoard final : public Monitor {
   explicit TensorBoard(const std::filesystem::path& folder);
 
   void write(std::span<const Event> events) override;
-  // TensorBoard takes back what it has read of later points.
+  // TensorBoard drops what it has read of later points.
   void go_on_from(int64_t x) override;
   void begin_anew(double) override { go_on_from(-1); }
 

@@ -35,7 +35,7 @@ void switch_csv_on(const configs::MonitorConfig& asked, configs::Resolved& resol
   }
 }
 
-// How a service takes what was written into `folder`.
+// How a service imports what was written into `folder`.
 std::string import_text(const std::vector<std::string>& services, const fs::path& folder) {
   const auto asks = [&](const char* name) {
     return std::find(services.begin(), services.end(), name) != services.end();
@@ -63,7 +63,8 @@ void warn_of_services(const std::string& wish, const std::vector<std::string>& s
        wish, import_text(services, folder));
 }
 
-// One warning for what --report_to names, and one for each section that it does not name.
+// One warning for what --report_to names, and one for each section that it does not name. Trainer's
+// name for the section "comet" is comet_ml.
 void warn_of_services(const Flags& flags, const fs::path& folder, configs::Resolved& resolved) {
   const std::vector<std::string>& named = flags.report_to.services;
   if (!named.empty()) {

@@ -13,12 +13,12 @@
 
 namespace zeroth::trainer {
 
-// What a run asks and tells between the micro-batches.
+// Callbacks of a run between micro-batches.
 struct LoaderHooks {
-  // Whether this rank wants training, or an evaluation, to end; and training to be saved.
+  // Whether this rank requests that training, or an evaluation, ends; and that training is saved.
   std::function<bool()> wants_end = [] { return false; };
   std::function<bool()> wants_save = [] { return false; };
-  // With the index of a micro-batch in its step, or in the evaluation, before it is made.
+  // Called before a micro-batch is made, with its index in the step or the evaluation.
   std::function<void(int64_t micro_batch)> begins = [](int64_t) {};
 };
 

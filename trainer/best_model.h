@@ -46,12 +46,12 @@ class BestModel {
   State state_;
 };
 
-// What a run that goes on looks for.
+// What a run that resumes looks for.
 struct WantedBest {
   std::vector<std::filesystem::path> folders;  // of checkpoints, the first one first
   BestModel::State wanted;                     // as the run before knew it
   bool greater_is_better = false;
-  int64_t step = 0;  // behind which the run goes on
+  int64_t step = 0;  // after which the run resumes
 };
 struct FoundBest {
   BestModel::State state;    // empty: the best of what follows will count

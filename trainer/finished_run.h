@@ -7,9 +7,9 @@ namespace zeroth::trainer {
 
 struct RunPlan;
 
-// What is told of a run that goes on from the checkpoint of its last step, whose evaluation is
-// known and whose model and results stand in --output: then nothing is left to do. Empty: something
-// is.
+// The message for a run that resumes from the checkpoint of its last step and has nothing left to
+// do: its evaluation is known, and its model and results are in --output. Empty where something is
+// left to do.
 std::string finished_text(const RunPlan& plan);
 
 }  // namespace zeroth::trainer

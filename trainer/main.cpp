@@ -50,7 +50,7 @@ int say(const std::string& text, const comm::RankEnv& env) {
   return 0;
 }
 
-// Rank 0 shows what takes long, as the reading of data.
+// Rank 0 shows a phase that lasts, as the reading of data.
 trainer::RunPlan plan_run(trainer::Flags flags, const comm::RankEnv& env,
                           const trainer::RunClock& clock) {
   trainer::Progress progress({.columns = env.terminal_columns},

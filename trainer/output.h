@@ -51,8 +51,8 @@ class FinalModel {
       : plan_(plan), engine_(engine), guard_(std::move(guard)) {}
 
   // The model that it replaces stays beside it for as long as this object lives. `more`: to be said
-  // behind what went wrong. Where the disk is full that is no Error: returns what is said of it,
-  // the same on all ranks, and saves nothing; empty: the model is saved.
+  // behind what went wrong. A full disk is no Error: returns the message about it, the same on all
+  // ranks, and saves nothing. Empty: the model is saved.
   std::string save(const std::string& more);
   bool is_saved() const { return saved_; }
   // Whether there is as much room as the model takes. Of rank 0's disk.

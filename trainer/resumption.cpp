@@ -53,7 +53,7 @@ int64_t number(const checkpoint::Manifest& manifest, const char* name, const fs:
   return *value;
 }
 
-// What the steps before took, and how, of which a forged manifest could say anything.
+// Checks the counts of the steps before, which a forged manifest can set to any value.
 void check_progress(const checkpoint::Manifest& manifest, const Resumption& found) {
   const fs::path file = found.checkpoint / checkpoint::kManifest;
   if (found.samples > found.positions || found.step > found.positions) {
@@ -190,7 +190,7 @@ bool is_allowed(const std::string& key, const std::vector<std::string>& allowed)
   });
 }
 
-// What sets a key that no flag lets differ. The first row that the key begins with counts.
+// The flag that sets a key which no flag lets differ. The first row counts whose key is a prefix.
 struct Setter {
   std::string_view key, flag;
 };
@@ -215,7 +215,7 @@ std::string remedy(const std::string& key) {
   return fmt::format("; {} has to be as before", setter->flag);
 }
 
-// Where a key differs that nothing allows.
+// What to do where a key differs that no flag lets differ.
 std::string road_from(const fs::path& checkpoint) {
   return fmt::format("\n  a run that begins anew from its weights takes --model {} and no --resume",
                      checkpoint.string());

@@ -46,7 +46,7 @@ std::shared_ptr<model::WeightSource> open_weights(const RunPlan& plan) {
   });
 }
 
-// Rank 0 looks, and says so.
+// Rank 0 checks it, and prints that nothing is left to do.
 bool is_finished(const RunPlan& plan, comm::Mesh& mesh) {
   if (!plan.resumed) return false;
   const std::string text = mesh.rank() == 0 ? finished_text(plan) : "";
@@ -59,7 +59,7 @@ bool is_finished(const RunPlan& plan, comm::Mesh& mesh) {
   return true;
 }
 
-// What comes before the first step, or before a checkpoint is read.
+// Names the phase before the first step, or before a checkpoint is read.
 std::string preparation(const RunPlan& plan) {
   if (plan.resumed) return "making room for the model";
   const configs::ZeroConfig& zero = plan.config.zero;

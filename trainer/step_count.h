@@ -12,8 +12,8 @@ namespace zeroth::trainer {
 
 struct RunPlan;
 
-// RunPlan::offset of a run that goes on from there: the samples that were taken, in epochs as they
-// were cut then, on the positions of now.
+// RunPlan::offset of a run that resumes from there: the samples that were consumed, in epochs as
+// they were cut then, on the positions of now.
 int64_t offset_of(const Resumption& from, const Samples& samples, int64_t global_batch);
 
 // Samples that `epochs` passes take: to the nearest one, at least one. Throws an Error beyond

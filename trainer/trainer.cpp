@@ -300,7 +300,8 @@ bool Trainer::save_final() {
   return true;
 }
 
-// Where the system says that there is room, as within a quota it does, only another try shows.
+// Where the system reports free room all the time, as it does within a quota, only another try
+// shows whether there is any.
 bool Trainer::wait_for_room(const std::string& why) {
   constexpr auto kLook = std::chrono::seconds(1);
   constexpr int kLooksForLine = 30;

@@ -238,7 +238,7 @@ std::string links_line(const comm::Mesh& mesh, const comm::RankEnv& env) {
   return way.empty() ? speed : fmt::format("{} by {}", speed, way);
 }
 
-// What only the ranks together know, or no key alone.
+// Warnings about what only the ranks together know, or several keys.
 void add_warnings(const RunPlan& plan, const engine::RunMemory& memory, const comm::Mesh& mesh,
                   SummaryLines& lines) {
   const configs::FlopsProfilerConfig& profiler = plan.config.flops_profiler;

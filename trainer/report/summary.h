@@ -32,7 +32,7 @@ SummaryLine warning_line(const std::string& text);
 SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory, const comm::Mesh& mesh,
                      const comm::RankEnv& env, int threads);
 
-// Brings warnings behind all else; where they begin.
+// Moves the warnings to the end, and returns where they begin.
 SummaryLines::iterator put_warnings_last(SummaryLines& lines);
 
 // Its parts, each one line.
