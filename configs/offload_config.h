@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 
 namespace zeroth::configs {
@@ -36,6 +37,9 @@ struct OffloadOptimizerConfig {
   Step step = Step::kAuto;
 };
 
+// OffloadParamConfig::buffer_size_elements: as many as the model needs.
+inline constexpr int64_t kBufferSizeAsNeeded = std::numeric_limits<int64_t>::max();
+
 // Stage 3 only.
 struct OffloadParamConfig {
   // Where the shards of parameters rest between uses.
@@ -46,7 +50,7 @@ struct OffloadParamConfig {
   int64_t buffer_count = 5;
   // kNvme: elements that a buffer holds; at least those of the largest shard, and no more are taken
   // than it has.
-  int64_t buffer_size_elements = 100'000'000;
+  int64_t buffer_size_elements = kBufferSizeAsNeeded;
   // kNvme: each rank keeps this many elements in host memory all the time, whole units in forward
   // order.
   int64_t max_in_cpu_elements = 1'000'000'000;

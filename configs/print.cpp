@@ -325,9 +325,7 @@ std::string to_json(const Config& config, const Origins& origins) {
 
 std::string changed_keys(const Config& before, const Config& after) {
   const Json old = json_of(before), now = json_of(after);
-  Config defaults;
-  defaults.zero.offload_param.buffer_size_elements = kBufferSizeAsNeeded;
-  const Json usual = json_of(defaults);
+  const Json usual = json_of(Config{});
   std::vector<std::string> keys;
   for (const auto& [name, value] : now.items()) {
     if (old.contains(name) && old[name] == value) continue;

@@ -12,7 +12,6 @@
 
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -123,10 +122,6 @@ struct Resolved {
   // Sections of services that the file has on, "wandb" or "comet": none is reached from here.
   std::vector<std::string> services = {};
 };
-
-// offload_param.buffer_size_elements of a file that leaves it out: as many as the model needs. A
-// buffer takes no more than the largest shard has.
-inline constexpr int64_t kBufferSizeAsNeeded = std::numeric_limits<int64_t>::max();
 
 // Of `ranks` those that draw different samples: what the batch is dealt over.
 inline int64_t data_ranks(const Config& config, int64_t ranks) {

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "configs/resolve.h"
-
 namespace zeroth::engine {
 namespace {
 

@@ -105,7 +105,6 @@ void read_section(Context& context, const std::string& path, Section& section) {
 
 void fill_offload_param(Context& context, ZeroConfig& zero) {
   const std::string path = "zero_optimization.offload_param";
-  zero.offload_param.buffer_size_elements = kBufferSizeAsNeeded;
   if (ignores_offload_param(context, zero)) {
     const std::string device = context.keys.get<std::string>(path + ".device").value_or("none");
     if (device == "none") return;

@@ -268,7 +268,6 @@ TEST_CASE("every optimizer loads back with its own values") {
 TEST_CASE("one cycle and the range test load back") {
   Config config;
   config.batch.train_batch_size = 2;
-  config.zero.offload_param.buffer_size_elements = kBufferSizeAsNeeded;
   config.scheduler.kind = SchedulerConfig::Kind::kOneCycle;
   config.scheduler.one_cycle = {.min_lr = 1e-4,
                                 .max_lr = 1e-3,

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "configs/resolve.h"
-
 namespace zeroth::engine {
 namespace {
 
@@ -100,7 +98,6 @@ TEST_CASE("a change that does not work with the model hides none behind it") {
     }
     return (param.max_in_cpu_elements > 0) + (param.buffer_count > 2);
   };
-  config.zero.offload_param.buffer_size_elements = configs::kBufferSizeAsNeeded;
   CHECK(fit_memory(config, {}, lacks).changes ==
         std::vector<std::string>{"zero_optimization.offload_param {\"max_in_cpu\": 0}",
                                  "zero_optimization.offload_param.buffer_count 2"});

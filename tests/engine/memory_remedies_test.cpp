@@ -2,8 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include "configs/resolve.h"
-
 namespace zeroth::engine {
 namespace {
 
@@ -44,7 +42,6 @@ TEST_CASE("a remedy that is a key comes with the section to paste") {
   config.recompute.every_nth_block = 1;
   config.precision = Precision::kBf16;
   config.zero.reduce_bucket_elements = 4096;
-  config.zero.offload_param.buffer_size_elements = configs::kBufferSizeAsNeeded;
   const MemoryFacts facts{.world_size = 2};
   CHECK(any_has(memory_remedies(config, facts),
                 "\n    in ds_config.json: \"zero_optimization\": {\"stage\": 2, "

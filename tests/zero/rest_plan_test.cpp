@@ -5,7 +5,6 @@
 #include <string>
 
 #include "base/error.h"
-#include "configs/resolve.h"
 #include "offload/shard_store.h"
 
 namespace zeroth::zero {
