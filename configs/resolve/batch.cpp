@@ -116,34 +116,30 @@ int64_t batch_alone(Given given, int64_t ranks) {
   return fill_missing(given, ranks).train_batch_size;
 }
 
-// Whether a run that goes on would have another batch on the ranks of before, too: what is asked of
-// a rank has changed, not only how many there are. Complains then.
+// Whether a resumed run would have another batch on as many ranks as it had, too: file and flags
+// ask for another batch per rank. Complains then.
 bool refuse_another(Context& context, const Given& given) {
   const FlagValues& flags = context.flags;
   const bool only_steps = !given.micro && context.keys.get<int64_t>(kSteps).has_value();
-  if ((!given.micro && !given.steps) || only_steps || !flags.rank_batch_so_far) return false;
-  const int64_t alone = batch_alone(given, context.data_ranks);
-  if (alone == *flags.batch_so_far || flags.batch_may_change ||
-      alone / context.data_ranks == *flags.rank_batch_so_far) {
-    return false;
-  }
+  if ((!given.micro && !given.steps) || only_steps || flags.batch_may_change) return false;
+  if (!flags.rank_batch_so_far || context.rank_batch == *flags.rank_batch_so_far) return false;
+  const int64_t alone = context.rank_batch * context.data_ranks;
+  if (alone == *flags.batch_so_far) return false;
   std::string asked;
   const auto add = [&](const std::optional<int64_t>& value, const char* name) {
     if (value) asked += fmt::format("{}{} {}", asked.empty() ? "" : " and ", name, *value);
   };
   add(given.micro, context.key_or_flag(kMicro, "--micro-batch"));
   add(given.steps, context.key_or_flag(kSteps, "--accumulation"));
-  const std::string ranks = ranks_word(context);
   context.complain(
       "{} on {} make a global batch of {}, and the checkpoint's run has {}: --allow-batch-change "
       "goes on with {}, --global-batch {} keeps it",
-      asked, counted(context.data_ranks, ranks.substr(0, ranks.size() - 1)), alone,
-      *flags.batch_so_far, alone, *flags.batch_so_far);
+      asked, counted_ranks(context), alone, *flags.batch_so_far, alone, *flags.batch_so_far);
   return true;
 }
 
-// What file and flags ask of a rank: nothing where they name the global batch. Where a run goes on
-// and nobody asks anew, as it began.
+// Samples of a step that file and flags ask for on a rank, 0 where they name the global batch. A
+// resumed run keeps what it began with, unless they ask for a batch again.
 int64_t rank_batch_of(const Context& context, const Given& given) {
   const FlagValues& flags = context.flags;
   const bool asks = given.batch || given.micro || given.steps;
@@ -154,12 +150,11 @@ int64_t rank_batch_of(const Context& context, const Given& given) {
 // That of the rounds before, in micro-batches that have shown to fit.
 void keep_batch(Context& context, Given& given) {
   const FlagValues& flags = context.flags;
-  const int64_t ranks = context.data_ranks, alone = batch_alone(given, ranks);
+  const int64_t alone = batch_alone(given, context.data_ranks);
   if (alone != *flags.batch_so_far) {
     note(context.notes, kBatch,
          "the run's global batch of {} stays in this round: on {} it would be {}",
-         *flags.batch_so_far,
-         counted(ranks, ranks == context.facts.world_size ? "rank" : "data rank"), alone);
+         *flags.batch_so_far, counted_ranks(context), alone);
   }
   given.batch = flags.batch_so_far;
   given.micro = std::min(given.micro.value_or(*flags.micro_so_far), *flags.micro_so_far);
@@ -183,6 +178,11 @@ void spread(Context& context, const Given& given, BatchConfig& batch) {
 }
 
 }  // namespace
+
+std::string counted_ranks(const Context& context) {
+  const bool all = context.data_ranks == context.facts.world_size;
+  return counted(context.data_ranks, all ? "rank" : "data rank");
+}
 
 BatchConfig fill_batch(Context& context) {
   const CheckedKeys& keys = context.keys;

@@ -92,6 +92,9 @@ Precision precision_named(const std::string& name);
 // Complains where the ranks cannot be dealt into groups of that size.
 void fill_tensor_parallel(Context& context, Config& config);
 
+// "2 ranks", "1 data rank": what the batch is dealt over.
+std::string counted_ranks(const Context& context);
+
 // The three batch values by DeepSpeed's rules; complains where they do not fit together.
 BatchConfig fill_batch(Context& context);  // after tensor_parallel
 

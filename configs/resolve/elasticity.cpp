@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/printable.h"
-#include "base/units.h"
 #include "configs/resolve/context.h"
 #include "configs/resolve/elastic_batch.h"
 #include "configs/schema/json_text.h"
@@ -115,11 +114,6 @@ void check_fixed(Context& context) {
     if (const auto value = context.keys.get<int64_t>(fixed.path)) tell(fixed.path, *value);
     if (fixed.given) tell(fixed.flag, *fixed.given);
   }
-}
-
-std::string counted_ranks(const Context& context) {
-  const bool all = context.data_ranks == context.facts.world_size;
-  return counted(context.data_ranks, all ? "rank" : "data rank");
 }
 
 std::string some_of(const std::vector<int64_t>& counts) {
