@@ -60,7 +60,9 @@ struct SharedLookup : torch::autograd::Function<SharedLookup> {
   static Tensor forward(AutogradContext* ctx, const Tensor& table, const Tensor& tokens,
                         const Vocabulary& vocabulary, int64_t padding) {
     const auto [rows, here] = vocabulary.rows_of(tokens);
-    ctx->save_for_backward({table, rows, here.logical_not().logical_or_(tokens.eq(padding))});
+    Tensor left_out = here.logical_not();
+    if (padding != kNoPadding) left_out.logical_or_(tokens.eq(padding));
+    ctx->save_for_backward({table, rows, left_out});
     save_ranks(ctx, vocabulary.ranks);
     const Tensor found = at::embedding(table, rows).mul_(here.unsqueeze(1));
     return vocabulary.ranks->scatter_sum(filled_up(found, *vocabulary.ranks), kWhat);
