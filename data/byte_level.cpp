@@ -51,6 +51,16 @@ void append_byte_level(std::string_view bytes, std::string& out) {
   }
 }
 
+std::string decode_byte_level(std::string_view token) {
+  std::string bytes;
+  for (size_t at = 0; at < token.size();) {
+    const int byte = char_to_byte(next_byte_char(token, at));
+    if (byte < 0) return std::string(token);
+    bytes.push_back(static_cast<char>(byte));
+  }
+  return bytes;
+}
+
 char32_t next_byte_char(std::string_view text, size_t& at) {
   const auto first = static_cast<uint8_t>(text[at]);
   const size_t length = std::min(utf8_length(text[at]), text.size() - at);

@@ -18,6 +18,10 @@ int char_to_byte(char32_t character);
 // Appends the alphabet's characters, as UTF-8, for all bytes of the text.
 void append_byte_level(std::string_view bytes, std::string& out);
 
+// The bytes that a token of the alphabet's characters stands for. One with any other character
+// stands for itself.
+std::string decode_byte_level(std::string_view token);
+
 // One character of alphabet text at `at`, which is moved past it. Only 1- and 2-byte characters
 // exist there; others come back as kByteCharLimit.
 char32_t next_byte_char(std::string_view text, size_t& at);

@@ -27,20 +27,9 @@ std::string join(const Tokens& tokens, std::string_view between = "") {
   return text;
 }
 
-// A token with a character outside of the alphabet stands for itself.
-Tokens decode_byte_level(const Tokens& tokens) {
+Tokens decode_bytes(const Tokens& tokens) {
   std::string bytes;
-  for (const std::string& token : tokens) {
-    const size_t begin = bytes.size();
-    for (size_t at = 0; at < token.size();) {
-      const int byte = char_to_byte(next_byte_char(token, at));
-      if (byte < 0) {
-        bytes.replace(begin, bytes.npos, token);
-        break;
-      }
-      bytes += static_cast<char>(byte);
-    }
-  }
+  for (const std::string& token : tokens) bytes += decode_byte_level(token);
   return {to_valid_utf8(bytes)};
 }
 
@@ -126,7 +115,7 @@ std::function<Tokens(Tokens)> make_replace(const JsonView& part) {
 
 std::function<Tokens(Tokens)> make_step(const JsonView& part) {
   const std::string type = part.at("type").text();
-  if (type == "ByteLevel") return decode_byte_level;
+  if (type == "ByteLevel") return decode_bytes;
   if (type == "ByteFallback") return decode_named_bytes;
   if (type == "Fuse") return [](const Tokens& tokens) { return Tokens{join(tokens)}; };
   if (type == "Metaspace") return make_metaspace(part);

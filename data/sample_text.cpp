@@ -12,29 +12,20 @@
 namespace zeroth::data {
 namespace {
 
-constexpr std::string_view kUnknownBytes = "\xef\xbf\xbd";  // U+FFFD
-
-// The bytes that a token of byte-level BPE stands for; as it is spelled where it is none.
-std::string bytes_of(std::string_view token) {
-  std::string bytes;
-  for (size_t at = 0; at < token.size();) {
-    const int byte = char_to_byte(next_byte_char(token, at));
-    if (byte < 0) return std::string(token);
-    bytes.push_back(static_cast<char>(byte));
-  }
-  return bytes;
-}
+constexpr std::string_view kUnknownBytes = "\ufffd";
 
 // The part of a text that comes from `id`: decoders look at what comes before, and a token may be
 // only a part of a character.
-std::string text_of(const Tokenizer& tokenizer, const std::vector<int32_t>& before, int32_t id) {
+std::string decode_next(const Tokenizer& tokenizer, const std::vector<int32_t>& before,
+                        int32_t id) {
   if (id >= tokenizer.vocab_size()) return "";  // the model's vocabulary is larger
   std::vector<int32_t> ids = before;
   ids.push_back(id);
   const std::string prefix = tokenizer.decode(before), all = tokenizer.decode(ids);
   const std::string text =
       all.starts_with(prefix) ? all.substr(prefix.size()) : tokenizer.decode(std::span(&id, 1));
-  return text.find(kUnknownBytes) == std::string::npos ? text : bytes_of(tokenizer.token(id));
+  return text.find(kUnknownBytes) == std::string::npos ? text
+                                                       : decode_byte_level(tokenizer.token(id));
 }
 
 }  // namespace
@@ -54,7 +45,7 @@ std::string describe_sample(const Dataset& dataset, int64_t index, const Tokeniz
     trained += is_target ? 1 : 0;
     lines += fmt::format("{:>8} {:>8}  {:<7}", at, id, is_target ? "trained" : "-");
     if (tokenizer != nullptr) {
-      lines += fmt::format("  \"{}\"", shortened(text_of(*tokenizer, before, id)));
+      lines += fmt::format("  \"{}\"", shortened(decode_next(*tokenizer, before, id)));
       before = {id};
       if (id >= tokenizer->vocab_size()) before.clear();
     }

@@ -27,6 +27,8 @@ TEST_CASE("Text is written in the alphabet and read back") {
     bytes += static_cast<char>(char_to_byte(next_byte_char(mapped, at)));
   }
   CHECK(bytes == "a b\n\u00e9");
+  CHECK(decode_byte_level(mapped) == bytes);
+  CHECK(decode_byte_level("\u0120\u20ac") == "\u0120\u20ac");  // not of the alphabet
 }
 
 TEST_CASE("Characters outside the alphabet are passed over whole") {
