@@ -3,17 +3,13 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "data/utf8.h"
 
 namespace zeroth::data {
 namespace {
 
 constexpr std::string_view kBlank = " \t\r\n";
 constexpr std::string_view kBlankLine = " \t\r\n\v\f";  // more than JSON passes over within a line
-constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-
-std::string_view without_mark(std::string_view text) {
-  return text.substr(text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0);
-}
 
 // A place in a text that goes on value by value.
 class Cursor {
@@ -122,11 +118,11 @@ bool take_data(std::string_view object, int64_t line, const std::string& path,
 
 int64_t for_each_line(std::string_view file, const OnRecord& on_record) {
   int64_t blank = 0;
-  file = without_mark(file);
+  file = without_byte_order_mark(file);
   for (int64_t line = 1; !file.empty(); ++line) {
     const size_t end = std::min(file.find('\n'), file.size());
     const std::string_view record = file.substr(0, end);
-    if (without_mark(record).find_first_not_of(kBlankLine) == std::string_view::npos) {
+    if (without_byte_order_mark(record).find_first_not_of(kBlankLine) == std::string_view::npos) {
       ++blank;
     } else {
       on_record(record, line);
@@ -137,7 +133,7 @@ int64_t for_each_line(std::string_view file, const OnRecord& on_record) {
 }
 
 void for_each_element(std::string_view file, const std::string& path, const OnRecord& on_record) {
-  file = without_mark(file);
+  file = without_byte_order_mark(file);
   Cursor cursor(file, 1, path);
   if (cursor.is_at('[')) {
     take_elements(cursor, on_record);

@@ -8,19 +8,16 @@
 #include "base/regular_file.h"
 #include "base/units.h"
 #include "data/tokenizer.h"
+#include "data/utf8.h"
 
 namespace zeroth::data {
 namespace {
 
-constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-
 std::vector<int32_t> encode_file(const DatasetOptions& options) {
   const MappedFile file(options.path);
-  std::string_view text = file.text();
-  if (options.version > 1 && text.starts_with(kByteOrderMark))
-    text.remove_prefix(kByteOrderMark.size());
   try {
-    return options.tokenizer->encode(text);
+    return options.tokenizer->encode(options.version > 1 ? without_byte_order_mark(file.text())
+                                                         : file.text());
   } catch (const Error& e) {
     throw Error("{}: {}", options.path.string(), e.what());
   }

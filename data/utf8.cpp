@@ -78,6 +78,11 @@ std::string to_valid_utf8(std::string_view bytes) {
   return text;
 }
 
+std::string_view without_byte_order_mark(std::string_view text) {
+  constexpr std::string_view kMark = "\ufeff";
+  return text.substr(text.starts_with(kMark) ? kMark.size() : 0);
+}
+
 size_t utf8_length(char first_byte) {
   const auto byte = static_cast<unsigned char>(first_byte);
   if (byte < 0x80) return 1;

@@ -15,6 +15,9 @@ std::optional<size_t> find_invalid_utf8(std::string_view text);
 // other byte that has no place, becomes U+FFFD.
 std::string to_valid_utf8(std::string_view bytes);
 
+// The text after its byte order mark; all of it where it has none.
+std::string_view without_byte_order_mark(std::string_view text);
+
 // Of valid UTF-8: bytes of the character that starts with this byte, the character that starts at
 // `at`, and the start of the one that ends at `end`.
 size_t utf8_length(char first_byte);

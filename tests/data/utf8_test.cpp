@@ -18,6 +18,13 @@ TEST_CASE("The offset of the first invalid byte is found") {
   CHECK(find_invalid_utf8("\x80") == 0);
 }
 
+TEST_CASE("A byte order mark is left out at the beginning of a text only, and once") {
+  CHECK(without_byte_order_mark("\xef\xbb\xbf") == "");
+  CHECK(without_byte_order_mark("\xef\xbb\xbf\xef\xbb\xbf") == "\xef\xbb\xbf");
+  CHECK(without_byte_order_mark("a\xef\xbb\xbf") == "a\xef\xbb\xbf");
+  CHECK(without_byte_order_mark("\xef\xbb") == "\xef\xbb");
+}
+
 TEST_CASE("The first byte tells a character's length") {
   CHECK(utf8_length('a') == 1);
   CHECK(utf8_length("\u00e9"[0]) == 2);
