@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -26,11 +25,15 @@ struct Reading {
 };
 constexpr Reading kWider[] = {
     {8, false, "<i8"}, {8, true, ">i8"}, {4, false, "<u4"}, {4, true, ">u4"}};
-constexpr Reading kSwapped[] = {{2, true, ">u2"}, {4, true, ">u4"}};
+constexpr Reading kSwapped16 = {2, true, ">u2"}, kSwapped32 = {4, true, ">u4"};
 constexpr Reading kNarrower = {2, false, "<u2"};
 
-const char* name_of(TokenType type) {
+const char* to_string(TokenType type) {
   return type == TokenType::kUint16 ? "uint16" : "uint32";
+}
+
+size_t width_of(TokenType type) {
+  return type == TokenType::kUint16 ? sizeof(uint16_t) : sizeof(uint32_t);
 }
 
 uint64_t value_at(std::span<const uint8_t> bytes, size_t at, const Reading& reading) {
@@ -56,8 +59,8 @@ bool fits(std::span<const uint8_t> bytes, const Reading& reading, int64_t vocab_
   return differ;
 }
 
-// Ids by their frequency: those of a tokenizer are small ones mostly, so that their more
-// significant byte has few values; the less significant one has all. Of 16-bit ids.
+// Whether 16-bit ids have the most significant byte first, by the frequency of bytes. A tokenizer's
+// frequent ids are small: the more significant byte has few values, the less significant one all.
 bool looks_swapped(std::span<const uint8_t> bytes) {
   constexpr size_t kEnough = 512;
   constexpr double kClear = 4;
@@ -94,17 +97,16 @@ std::string how_to_convert(const Reading& from, TokenType to) {
   return fmt::format(
       "python3 -c \"import numpy; numpy.fromfile(FILE, '{}').astype('{}').tofile(NEW)\" converts "
       "them",
-      from.numpy, name_of(to));
+      from.numpy, to_string(to));
 }
 
-std::string about(const Reading& reading) {
+std::string describe(const Reading& reading) {
   return fmt::format("ids of {} bits{}", 8 * reading.width,
                      reading.big_first ? ", most significant byte first" : "");
 }
 
 // What else the bytes seem to be, and what to do; empty: nothing.
 std::string other_kind(std::span<const uint8_t> bytes, TokenType type, int64_t vocab_size) {
-  const size_t width = type == TokenType::kUint16 ? 2 : 4;
   if (has_header_of_llm_c(bytes)) {
     return "has a header as llm.c writes it: tail -c +1025 FILE > NEW cuts it off";
   }
@@ -112,26 +114,25 @@ std::string other_kind(std::span<const uint8_t> bytes, TokenType type, int64_t v
     return "looks like text: name it .txt, or .jsonl or .json where it holds records";
   }
   for (const Reading& wider : kWider) {
-    if (wider.width <= width || !fits(bytes, wider, vocab_size)) continue;
+    if (wider.width <= width_of(type) || !fits(bytes, wider, vocab_size)) continue;
     const bool readable = wider.width == 4 && !wider.big_first;
-    return fmt::format("looks like {}: {}", about(wider),
+    return fmt::format("looks like {}: {}", describe(wider),
                        readable ? "--token-dtype uint32 reads them" : how_to_convert(wider, type));
   }
-  const Reading& swapped = kSwapped[width == 2 ? 0 : 1];
-  if (width == 2 && fits(bytes, swapped, vocab_size) && looks_swapped(bytes)) {
-    return fmt::format("looks like {}: {}", about(swapped), how_to_convert(swapped, type));
+  if (type == TokenType::kUint16 && fits(bytes, kSwapped16, vocab_size) && looks_swapped(bytes)) {
+    return fmt::format("looks like {}: {}", describe(kSwapped16), how_to_convert(kSwapped16, type));
   }
   return "";
 }
 
 // Where an id is outside the vocabulary: how the file could be read instead.
 std::string way_to_read(std::span<const uint8_t> bytes, TokenType type, int64_t vocab_size) {
-  const Reading& swapped = kSwapped[type == TokenType::kUint16 ? 0 : 1];
+  const Reading& swapped = type == TokenType::kUint16 ? kSwapped16 : kSwapped32;
   if (type == TokenType::kUint32 && fits(bytes, kNarrower, vocab_size)) {
     return "; as ids of 16 bits its first ones are within: --token-dtype uint16";
   }
   if (!fits(bytes, swapped, vocab_size)) return "";
-  return fmt::format("; as {} its first ones are within: {}", about(swapped),
+  return fmt::format("; as {} its first ones are within: {}", describe(swapped),
                      how_to_convert(swapped, type));
 }
 
@@ -144,10 +145,9 @@ class BinaryReader {
 
   TokenStream read() {
     const TokenType type = choose_type();
-    const size_t width = type == TokenType::kUint16 ? sizeof(uint16_t) : sizeof(uint32_t);
-    if (file_->size() % width != 0) {
+    if (file_->size() % width_of(type) != 0) {
       throw Error("{} has {} bytes, not a multiple of {} ({} ids for a vocabulary of {})", path_,
-                  file_->size(), width, name_of(type), options_.vocab_size);
+                  file_->size(), width_of(type), to_string(type), options_.vocab_size);
     }
     return type == TokenType::kUint16 ? stream<uint16_t>(type) : stream<uint32_t>(type);
   }
@@ -161,14 +161,14 @@ class BinaryReader {
     const auto by_index = megatron_token_type(options_.path, static_cast<int64_t>(file_->size()));
     if (by_index && options_.token_type && *by_index != *options_.token_type) {
       throw Error("{}: --token-dtype {}, but its index (.idx) says {}", path_,
-                  name_of(*options_.token_type), name_of(*by_index));
+                  to_string(*options_.token_type), to_string(*by_index));
     }
     if (by_index) return *by_index;
     if (options_.token_type) return *options_.token_type;
     const auto type = options_.vocab_size <= kUint16Ids ? TokenType::kUint16 : TokenType::kUint32;
     if (const std::string kind = other_kind(sample(), type, options_.vocab_size); !kind.empty()) {
       throw Error("{} {}; --token-dtype {} takes it for ids of {} bits as it is", path_, kind,
-                  name_of(type), type == TokenType::kUint16 ? 16 : 32);
+                  to_string(type), 8 * width_of(type));
     }
     return type;
   }
@@ -186,9 +186,9 @@ class BinaryReader {
     if (std::numeric_limits<T>::max() < limit) return;
     for (size_t begin = 0; begin < ids.size(); begin += kPiece) {
       const auto piece = ids.subspan(begin, std::min(kPiece, ids.size() - begin));
-      T most = 0;
-      for (const T id : piece) most = std::max(most, id);
-      if (most >= limit) {
+      T largest = 0;
+      for (const T id : piece) largest = std::max(largest, id);
+      if (largest >= limit) {
         const auto bad =
             std::find_if(piece.begin(), piece.end(), [=](T id) { return id >= limit; });
         refuse({path_, static_cast<int64_t>(begin) + (bad - piece.begin()),

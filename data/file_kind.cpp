@@ -29,6 +29,7 @@ constexpr std::string_view kIds =
     "a .bin file is token ids and nothing else: write them with ids.astype('uint16').tofile(FILE), "
     "or 'uint32' beyond a vocabulary of 65536";
 constexpr std::string_view kModel = "--data names samples, --model a model";
+constexpr std::string_view kOneFile = "name one file, cat FILE... > all.jsonl makes one of several";
 
 // Files that are known by their first bytes, whatever their name.
 struct Magic {
@@ -110,17 +111,14 @@ std::string why_missing(const std::string& name) {
     return ": nothing is fetched from an address: name a file of this machine";
   }
   if (name.find_first_of("*?[{") != std::string::npos) {
-    return ": no such file; patterns are not read: name one file, cat FILE... > all.jsonl makes "
-           "one "
-           "of several";
+    return fmt::format(": no such file; patterns are not read: {}", kOneFile);
   }
   if (name.find_first_of(", ") != std::string::npos) {
-    return ": no such file; a list is not read: name one file, cat FILE... > all.jsonl makes one "
-           "of "
-           "several";
+    return fmt::format(": no such file; a list is not read: {}", kOneFile);
   }
-  if (name.starts_with('~'))
+  if (name.starts_with('~')) {
     return ": no such file; ~ is the shell's: write the home folder's path";
+  }
   const bool word = fs::path(name).extension().empty() && !name.starts_with('/');
   return word ? ": no such file; data sets of Hugging Face's hub are not fetched: in Python, "
                 "datasets.load_dataset(NAME, split='train').to_json('train.jsonl') saves one"

@@ -12,8 +12,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kMagic("MMIDIDX\0\0", 9);
-// Behind the magic: version (8 bytes), kind of ids (1), number of sequences and of documents (8
-// each). Then come the sequences' lengths (4 bytes each) and where they begin (8 bytes each).
+// After the magic bytes: version (8 bytes), kind of ids (1), number of sequences and of documents
+// (8 each). Then come the sequences' lengths (4 bytes each) and where they begin (8 bytes each).
 constexpr size_t kKindAt = 17, kSequencesAt = 18, kHeader = 34;
 
 struct Kind {
