@@ -4,6 +4,7 @@
 #include <random>
 
 #include "tests/data/data_test_support.h"
+#include "tests/data/megatron_header.h"
 
 using namespace zeroth::data;
 
@@ -37,19 +38,10 @@ std::vector<T> swapped(std::vector<T> ids) {
 
 // The index that Megatron writes: two sequences of ids of a kind and width.
 std::string index(uint8_t kind, uint32_t width, uint32_t first, uint32_t second) {
-  std::string text("MMIDIDX\0\0", 9);
-  const auto put = [&](auto value) {
-    text.append(reinterpret_cast<const char*>(&value), sizeof(value));
-  };
-  put(uint64_t{1});
-  put(kind);
-  put(uint64_t{2});
-  put(uint64_t{3});
-  put(first);
-  put(second);
-  put(uint64_t{0});
-  put(uint64_t{first} * width);
-  for (const uint64_t document : {0, 1, 2}) put(document);
+  std::string text = megatron_header(kind, 2);
+  for (const uint32_t length : {first, second}) append_number(text, length);
+  for (const uint64_t begin : {uint64_t{0}, uint64_t{first} * width}) append_number(text, begin);
+  for (const uint64_t document : {0, 1, 2}) append_number(text, document);
   return text;
 }
 

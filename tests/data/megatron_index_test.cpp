@@ -1,28 +1,17 @@
 #include "data/megatron_index.h"
 
 #include "tests/data/data_test_support.h"
+#include "tests/data/megatron_header.h"
 
 using namespace zeroth::data;
 
 namespace {
 
-std::string header(uint8_t kind, uint64_t sequences) {
-  std::string text("MMIDIDX\0\0", 9);
-  const auto put = [&](auto value) {
-    text.append(reinterpret_cast<const char*>(&value), sizeof(value));
-  };
-  put(uint64_t{1});
-  put(kind);
-  put(sequences);
-  put(sequences + 1);
-  return text;
-}
-
 // One sequence of `length` ids from byte `begin` on.
 std::string one(uint8_t kind, int32_t length, int64_t begin = 0) {
-  std::string text = header(kind, 1);
-  text.append(reinterpret_cast<const char*>(&length), sizeof(length));
-  text.append(reinterpret_cast<const char*>(&begin), sizeof(begin));
+  std::string text = megatron_header(kind, 1);
+  append_number(text, length);
+  append_number(text, begin);
   return text + std::string(16, '\0');
 }
 
@@ -38,7 +27,7 @@ TEST_CASE("An index says how wide ids are; without one nothing is said") {
   CHECK(megatron_token_type(tokens, 12) == TokenType::kUint16);
   folder.write("t.idx", one(4, 3));
   CHECK(megatron_token_type(tokens, 12) == TokenType::kUint32);
-  folder.write("t.idx", header(4, 0));
+  folder.write("t.idx", megatron_header(4, 0));
   CHECK(megatron_token_type(tokens, 0) == TokenType::kUint32);
 }
 
@@ -52,8 +41,8 @@ TEST_CASE("An index of another file, of another kind or cut off is an Error") {
   check_contains(refusal(one(5, 1, 4)), "t.idx says that the ids are int64; uint16 and int32");
   check_contains(refusal(one(77, 6)), "t.idx: kind of ids 77 is not known");
   check_contains(refusal(one(8, 6).substr(0, 20)), "t.idx is cut off: 20 bytes");
-  check_contains(refusal(header(8, 1)), "the index says nothing of use");
-  check_contains(refusal(header(8, uint64_t{1} << 63)), "the index says nothing of use");
+  check_contains(refusal(megatron_header(8, 1)), "the index says nothing of use");
+  check_contains(refusal(megatron_header(8, uint64_t{1} << 63)), "the index says nothing of use");
   check_contains(refusal(one(8, -6)), "the index says nothing of use");
   check_contains(refusal(one(8, 6, INT64_MAX)), "the index says nothing of use");
 }
