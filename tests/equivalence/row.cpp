@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "tests/support/all_products.h"
+
 namespace zeroth::equivalence {
 namespace {
 
@@ -207,21 +209,13 @@ Row single(const Row& row) {
   return result;
 }
 
-std::vector<std::string> all_products() {
-#if defined(__x86_64__)
-  return {"libtorch", "onednn", "tiles"};
-#else
-  return {"libtorch"};
-#endif
-}
-
 std::vector<Row> perturbed_runs(const Row& reference) {
   std::vector<Row> runs;
   const auto add = [&](const Rounding& rounding) {
     runs.push_back(reference);
     runs.back().rounding = rounding;
   };
-  for (const std::string& product : all_products()) add({.product = product});
+  for (const std::string& product : testing::all_products()) add({.product = product});
   add({.product = "", .reversed = true});
   add({.product = "", .moved_weights = 1});
   return runs;

@@ -71,9 +71,6 @@ Row plain(const Row& row);
 // by this processor's products.
 Row single(const Row& row);
 
-// The products that this processor can be forced to: "libtorch", "onednn", "tiles".
-std::vector<std::string> all_products();
-
 // `reference`, a row that single() returned, with all roundings that bounds are measured by.
 std::vector<Row> perturbed_runs(const Row& reference);
 

@@ -7,11 +7,13 @@
 
 #include "tests/equivalence/expect_row.h"
 #include "tests/equivalence/pairwise.h"
+#include "tests/support/all_products.h"
 
 namespace zeroth::equivalence {
 namespace {
 
 using configs::Precision;
+using testing::all_products;
 
 constexpr std::array kPrecisions = {Precision::kFp32, Precision::kBf16, Precision::kFp16};
 constexpr std::array<configs::RecomputeConfig, 4> kRecomputes = {{

@@ -19,6 +19,7 @@
 #include "tests/equivalence/expect_row.h"
 #include "tests/equivalence/pairwise.h"
 #include "tests/equivalence/run_row.h"
+#include "tests/support/all_products.h"
 #include "tests/support/ranks.h"
 #include "tests/support/temp_folder.h"
 
@@ -27,6 +28,7 @@ namespace {
 
 using configs::Precision;
 using configs::RestingPlace;
+using testing::all_products;
 
 constexpr std::array kTensor = {2, 4};
 constexpr std::array kPrecisions = {Precision::kFp32, Precision::kBf16, Precision::kFp16};

@@ -8,6 +8,7 @@
 
 #include "base/cpu.h"
 #include "model/kernels/tiled_product.h"
+#include "tests/support/all_products.h"
 
 namespace zeroth::model {
 namespace {
@@ -23,20 +24,11 @@ double error_of(const torch::Tensor& product, const torch::Tensor& a, const torc
   return (product.to(torch::kDouble) - exact).abs().max().item<double>();
 }
 
-// The products that this machine can be forced to.
-std::vector<std::string> all_products() {
-#if defined(__x86_64__)
-  return {"libtorch", "onednn", "tiles"};
-#else
-  return {"libtorch"};
-#endif
-}
-
 }  // namespace
 
 TEST_CASE("every product that is forced equals fp64's, and is the one that is named") {
   const torch::Tensor a = values(190, 201, torch::kFloat), b = values(201, 150, torch::kFloat);
-  for (const std::string& name : all_products()) {
+  for (const std::string& name : testing::all_products()) {
     CAPTURE(name);
     const ForcedProducts forced(name);
     const torch::Tensor product = matrix_product(a, b);
