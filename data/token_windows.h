@@ -6,7 +6,6 @@
 #include <span>
 #include <string>
 #include <variant>
-#include <vector>
 
 #include "data/dataset.h"
 #include "data/record_reader.h"

@@ -9,7 +9,6 @@
 #include <system_error>
 #include <utility>
 
-#include "base/error.h"
 #include "base/file_descriptor.h"
 #include "model/hf/model_files.h"
 #include "model/hf/temporary_folder.h"

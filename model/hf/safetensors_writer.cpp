@@ -9,7 +9,6 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "base/process_limits.h"
 #include "base/units.h"
 #include "model/hf/temporary_folder.h"
 

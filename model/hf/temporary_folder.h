@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/failure_text.h"
 #include "base/file_descriptor.h"
-#include "base/process_limits.h"
 
 namespace zeroth::model {
 
