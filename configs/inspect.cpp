@@ -92,7 +92,7 @@ class Inspector {
     return report;
   }
 
-  // What else stands inside, secrets of a service perhaps, is not shown.
+  // Shows the switches only: other values may be secrets of a service.
   void describe_idle_section(const Key& key, bool refused, KeyReport& report) const {
     Json shown = Json::object();
     bool on = false;

@@ -116,8 +116,8 @@ struct Resolved {
   Config config;
   Origins origins;
   Notes notes;
-  // Samples of a step that file and flags ask for on a rank, 0 where they name the global batch; of
-  // a run that goes on with its batch, as it began.
+  // Samples of a step that file and flags ask for on a rank, 0 where they name the global batch. A
+  // resumed run that keeps its batch keeps this number, too.
   int64_t rank_batch = 0;
   // Sections of services that the file has on, "wandb" or "comet": none is reached from here.
   std::vector<std::string> services = {};
@@ -141,10 +141,9 @@ Resolved resolve(const Document& document, const FlagValues& flags, const RunFac
 // --on-non-finite and --dropout say.
 std::string to_json(const Config& config, const Origins& origins = {});
 
-// What a file has to say in place of what it says so far, for a run of `after` in place of
-// `before`:
-// "\"zero_optimization\": {\"stage\": 2}", in one line. Sections are whole, but for values that are
-// the default. Empty where no key changes.
+// The keys of a file that differ between `before` and `after`, with the values of `after`, in one
+// line: "\"zero_optimization\": {\"stage\": 2}". A section has all of its values that are not the
+// default. Empty where no key changes.
 std::string changed_keys(const Config& before, const Config& after);
 
 }  // namespace zeroth::configs

@@ -62,7 +62,7 @@ enum class LongText {
   kChunk  // all texts, each with its end of text, are one stream that is cut into windows
 };
 
-// How samples are made of a file, so that a run goes on from a checkpoint as it began. In version 1
+// How samples are made of a file, so that a resumed run has the samples it began with. In version 1
 // windows leave out what fills no whole one, a text that has begin and end tokens gets them twice,
 // a byte order mark is a part of a .txt file, and nothing separates prompt and completion by
 // default.

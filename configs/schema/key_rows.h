@@ -51,7 +51,7 @@ constexpr Key refused_section(std::string_view path, std::string_view off, std::
   return {path, kSection, kRefused, "null", off, {}, text, inside};
 }
 
-// One that is accepted while it is on, too. What stands inside is not read.
+// A section that is accepted while it is on, too. Its values are not read.
 constexpr Key idle_section(std::string_view path, std::string_view off, std::string_view inside,
                            std::string_view text) {
   return {path, kSection, kNoEffect, "null", off, {}, text, inside};

@@ -15,7 +15,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kBudgetSeconds = 0.05;  // of a GPU's time, or of a processor's
-constexpr double kLongestSeconds = 0.5;  // where others take the processor away meanwhile
+constexpr double kLongestSeconds = 0.5;  // of wall time, where other work takes the processor
 constexpr int64_t kSmallest = 256;
 constexpr int64_t kLargest = 8192;
 
@@ -29,12 +29,12 @@ double seconds_of(clockid_t clock) {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Time that the threads of a product have computed, by the processor's clock: what others do on the
-// machine meanwhile is not in it.
+// Time that the threads of a product have computed, by the processor's clock: it leaves out what
+// other processes compute meanwhile.
 class ComputeTime {
  public:
-  // A thread that waits for others of its product without spinning has computed less than they
-  // have: then their mean counts.
+  // A thread that sleeps until the other threads of its product are done has computed less than
+  // they have: then the mean of all threads counts.
   double seconds() const {
     const double own = seconds_of(CLOCK_THREAD_CPUTIME_ID) - own_start_;
     const int threads = at::get_num_threads();

@@ -26,7 +26,7 @@ constexpr const char* kIntroduction =
     "  zeroth --num_gpus 2 finetune --model DIR --data train.jsonl --deepspeed ds_config.json "
     "--output out/\n";
 
-// The others' emptiness is Trainer's own default.
+// Beside --separator: an empty value is Trainer's own default.
 std::vector<std::string_view> flags_that_may_be_empty() {
   return {"--separator", "--debug", "--fsdp", "--lr_scheduler_kwargs", "--lr-scheduler-kwargs"};
 }

@@ -15,7 +15,7 @@ struct ReportTo {
   std::string folder;                 // where they write: --logging_dir; empty: runs/ in --output
 };
 
-// Fills flags.report_to. A name that nobody knows is appended to `complaints`.
+// Fills flags.report_to. An unknown name is appended to `complaints`.
 void settle_report_to(const std::vector<std::string>& names, const std::string& logging_dir,
                       Flags& flags, std::vector<std::string>& complaints);
 
