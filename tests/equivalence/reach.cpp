@@ -19,6 +19,11 @@ double largest_update(const std::array<double, 2>& betas) {
   return (1 - beta1) / std::sqrt((1 - beta2) * (1 - beta1 * beta1 / beta2));
 }
 
+// The larger gap. One that is not a number is larger than any other: no bound holds for it.
+double larger(double a, double b) {
+  return std::isnan(a) || a > b ? a : b;
+}
+
 }  // namespace
 
 void widen(Noise& noise, const Tensors& first_gradients, const Tensors& reference_gradients) {
@@ -50,8 +55,8 @@ double largest_gap(const std::vector<Tensors>& states, const std::vector<Tensors
   double largest = 0;
   for (size_t i = 0; i < reference.size(); ++i) {
     const bool squares = i == 1 || config.kind == Kind::kAdagrad;
-    largest = std::max(largest, squares ? largest_gap(roots(states[i]), roots(reference[i]))
-                                        : largest_gap(states[i], reference[i]));
+    largest = larger(largest, squares ? largest_gap(roots(states[i]), roots(reference[i]))
+                                      : largest_gap(states[i], reference[i]));
   }
   return largest;
 }
@@ -77,8 +82,7 @@ double largest_gap(const Tensors& gradients, const Tensors& reference) {
   double largest = 0;
   for (const auto& [name, expected] : reference) {
     const Tensor off = gradients.at(name).to(torch::kDouble).sub(expected).abs().max();
-    const double gap = (off / expected.abs().max().to(torch::kDouble)).item<double>();
-    largest = std::isnan(gap) ? gap : std::max(largest, gap);
+    largest = larger(largest, (off / expected.abs().max().to(torch::kDouble)).item<double>());
   }
   return largest;
 }
