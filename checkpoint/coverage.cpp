@@ -30,7 +30,7 @@ std::string text_of(const Placed& placed) {
 // A random measure on the elements of a tensor: that of a box is the product, over its dimensions,
 // of differences of random numbers that belong to where it begins and ends. Pieces that cover the
 // same elements equally often have the same sum of measures; others have another one but with a
-// probability of about 2^-55, because whoever made the pieces does not know the random numbers. So
+// probability of about 2^-55, because the writer of the pieces does not know the random numbers. So
 // n pieces cost n looks and no memory, whatever their boxes.
 class Measure {
  public:
@@ -113,32 +113,35 @@ int64_t among_first(const Piece& piece, int64_t count) {
 }
 
 // Whether each of the first `count` elements is in exactly one piece.
-bool is_covered_once(const Measure& measure, const std::vector<Placed>& pieces, int64_t count) {
+bool is_covered_once(const Measure& measure, const Shape& shape, const std::vector<Placed>& pieces,
+                     int64_t count) {
   uint64_t sum = 0;
   for (const Placed& placed : pieces) {
     const Piece& piece = *placed.piece;
     const int64_t begin = piece.range.begin;
     sum = Measure::plus(sum, measure.of(piece.box, {begin, begin + among_first(piece, count)}));
   }
-  return sum == measure.of(Box::whole(pieces.front().piece->shape), {0, count});
+  return sum == measure.of(Box::whole(shape), {0, count});
 }
 
 // The first element, row by row, that no piece or more than one has.
-int64_t first_fault(const Measure& measure, const std::vector<Placed>& pieces, int64_t all) {
+int64_t first_fault(const Measure& measure, const Shape& shape, const std::vector<Placed>& pieces,
+                    int64_t all) {
   int64_t good = 0, bad = all;  // so many elements at the begin
   while (bad - good > 1) {
     const int64_t middle = good + (bad - good) / 2;
-    (is_covered_once(measure, pieces, middle) ? good : bad) = middle;
+    (is_covered_once(measure, shape, pieces, middle) ? good : bad) = middle;
   }
   return good;
 }
 
-std::string complaint_about_cover(const std::vector<Placed>& pieces) {
-  const Shape& shape = pieces.front().piece->shape;
+// `pieces`: those of the tensor that have elements.
+std::string complaint_about_cover(const Shape& shape, const std::vector<Placed>& pieces) {
   const int64_t all = Box::whole(shape).elements();
+  if (all == 0) return "";
   const Measure measure;
-  if (is_covered_once(measure, pieces, all)) return "";
-  const int64_t fault = first_fault(measure, pieces, all);
+  if (!pieces.empty() && is_covered_once(measure, shape, pieces, all)) return "";
+  const int64_t fault = first_fault(measure, shape, pieces, all);
   int64_t held = 0;
   const Placed* first = nullptr;
   for (const Placed& placed : pieces) {
@@ -162,12 +165,8 @@ std::string complaint_about_state(std::vector<Placed> pieces) {
                        *pieces.front().file, piece.dtype, fmt::join(piece.shape, ", "),
                        *placed.file);
   }
-  const int64_t all = Box::whole(first.shape).elements();
-  if (all == 0) return "";
   std::erase_if(pieces, [](const Placed& placed) { return placed.piece->elements() == 0; });
-  if (!pieces.empty()) return complaint_about_cover(pieces);
-  return fmt::format("its pieces hold 0 of {} elements of [{}]; the first that none has is 0", all,
-                     fmt::join(first.shape, ", "));
+  return complaint_about_cover(first.shape, pieces);
 }
 
 std::string complaint_about_kind(const WholeState& expected, const Piece& found) {
