@@ -141,28 +141,35 @@ bool has_left(Disk& disk, const Found& found) {
   }
 }
 
+namespace {
+
+// The newest one of a folder, or an Error that says what is there instead.
+Found newest_in(Disk& disk) {
+  const std::vector<Found> found = list_checkpoints(disk);
+  if (const Found* best = newest(found)) return *best;
+  if (found.empty()) {
+    const auto foreign = find_foreign(disk, "");
+    if (foreign) throw Error("{}", text_of(*foreign, disk.path()));
+  }
+  throw Error("{} holds no complete checkpoint{}", disk.path().string(),
+              found.empty() ? "" : ": " + found.back().fault);
+}
+
+}  // namespace
+
 void with_chosen(const Place& place, const std::function<void(const std::string&)>& action) {
+  Disk& disk = *place.disk;
   for (int tries = 1;; ++tries) {
-    const std::vector<Found> found = list_checkpoints(*place.disk);
-    const Found* newest = place.one ? nullptr : checkpoint::newest(found);
-    if (!place.one && found.empty()) {
-      const auto foreign = find_foreign(*place.disk, "");
-      if (foreign) throw Error("{}", text_of(*foreign, place.disk->path()));
-    }
-    if (!place.one && newest == nullptr) {
-      throw Error("{} holds no complete checkpoint{}", place.disk->path().string(),
-                  found.empty() ? "" : ": " + found.back().fault);
-    }
-    const std::string name = place.one.value_or(newest == nullptr ? "" : newest->name);
+    const Found chosen = place.one ? Found{.name = *place.one} : newest_in(disk);
     try {
-      return action(name);
+      return action(chosen.name);
     } catch (const Error&) {
-      if (place.one ? holds(*place.disk, "", name) : !has_left(*place.disk, *newest)) throw;
+      if (place.one ? holds(disk, "", chosen.name) : !has_left(disk, chosen)) throw;
       if (!place.one && tries < kTries) continue;
       throw Error(
           "{} was removed while it was read: a run that saves there keeps only its newest "
           "checkpoints. Name one that stays, or the folder.",
-          path_to(*place.disk, name).string());
+          path_to(disk, chosen.name).string());
     }
   }
 }

@@ -177,7 +177,7 @@ Answer description(const checkpoint::Reader& reader) {
 
 Answer show(const Arguments& arguments) {
   const Place place = place_of(arguments);
-  if (found_at(place).empty() && !place.one) throw_none(place);
+  if (!place.one && found_at(place).empty()) throw_none(place);
   Answer answer;
   checkpoint::with_chosen(place, [&](const std::string& name) {
     answer = description(checkpoint::Reader(place.disk, name));
