@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <optional>
-#include <utility>
 
 #include "base/crc32c.h"
 #include "base/process_limits.h"
@@ -108,9 +106,9 @@ class TreeRemoval {
   void move_up(const std::string& name) {
     std::string free;
     do {
-      free = joined(root_, fmt::format("moved-{}", ++names_));
-    } while (holds(disk_, root_, free.substr(free.rfind('/') + 1)));
-    disk_.rename(name, free);
+      free = fmt::format("moved-{}", ++names_);
+    } while (holds(disk_, root_, free));
+    disk_.rename(name, joined(root_, free));
     moved_ = true;
   }
 

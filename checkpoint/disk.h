@@ -111,10 +111,10 @@ std::filesystem::path path_to(const Disk& disk, const std::string& name);
 // NUL.
 bool is_plain_path(std::string_view text);
 
-// Folders within folders that a checkpoint may have: what lies deeper is not ours, and is not
-// entered, so that nobody's folders cost more than their number.
+// How many folders a checkpoint may have within each other. What lies deeper is not ours and is not
+// entered, so that no folder of another program costs more than its number of entries.
 inline constexpr size_t kMaxDepth = 16;
-// Of such a path: longer than the system takes, or in more folders than kMaxDepth.
+// Whether a path is longer than the system accepts, or lies in more folders than kMaxDepth.
 bool is_too_deep(std::string_view path);
 
 }  // namespace zeroth::checkpoint
