@@ -10,11 +10,11 @@
 namespace zeroth::checkpoint {
 namespace {
 
-// Limits of an integer; kStep stands for the step of the checkpoint.
+// Limits of an integer. kStep means the step of the checkpoint.
 constexpr int64_t kStep = -2;
 struct Limits {
   std::string_view key;
-  int64_t least, most;
+  int64_t min, max;
 };
 constexpr Limits kIntegers[] = {
     {"steps", kStep, kStep},
@@ -31,32 +31,35 @@ constexpr Limits kIntegers[] = {
 };
 constexpr std::string_view kScale = "loss_scale.scale";
 
-std::string text_of(const Counter& counter) {
-  if (const auto* integer = std::get_if<int64_t>(&counter)) return fmt::format("{}", *integer);
-  if (const auto* number = std::get_if<double>(&counter)) return fmt::format("{}", *number);
-  return fmt::format("\"{}\"", shortened(std::get<std::string>(counter)));
+std::string describe(const Counter& counter) {
+  const auto* const text = std::get_if<std::string>(&counter);
+  return text == nullptr ? to_string(counter) : fmt::format("\"{}\"", shortened(*text));
 }
 
 }  // namespace
+
+std::string to_string(const Counter& counter) {
+  return std::visit([](const auto& value) { return fmt::format("{}", value); }, counter);
+}
 
 std::string complaint_about(const Counters& counters, int64_t step) {
   const auto in_steps = [step](int64_t limit) { return limit == kStep ? step : limit; };
   for (const Limits& limits : kIntegers) {
     const auto found = counters.find(std::string(limits.key));
     if (found == counters.end()) continue;
-    const int64_t least = in_steps(limits.least), most = in_steps(limits.most);
+    const int64_t min = in_steps(limits.min), max = in_steps(limits.max);
     const auto* const value = std::get_if<int64_t>(&found->second);
-    if (value != nullptr && *value >= least && *value <= most) continue;
+    if (value != nullptr && *value >= min && *value <= max) continue;
     return fmt::format("counters.{} is {}, expected an integer in {}..{}{}", limits.key,
-                       text_of(found->second), least, most,
-                       limits.most == kStep ? ", as step is " + fmt::format("{}", step) : "");
+                       describe(found->second), min, max,
+                       limits.max == kStep ? ", as step is " + fmt::format("{}", step) : "");
   }
   const auto scale = counters.find(std::string(kScale));
   if (scale == counters.end()) return "";
   const auto* const value = std::get_if<double>(&scale->second);
   if (value != nullptr && *value > 0) return "";
   return fmt::format("counters.{} is {}, expected a number above 0", kScale,
-                     text_of(scale->second));
+                     describe(scale->second));
 }
 
 }  // namespace zeroth::checkpoint

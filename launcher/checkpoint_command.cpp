@@ -17,6 +17,7 @@
 #include "base/printable.h"
 #include "base/units.h"
 #include "base/usage_error.h"
+#include "checkpoint/counters.h"
 #include "checkpoint/find.h"
 #include "checkpoint/foreign.h"
 #include "checkpoint/reader.h"
@@ -111,12 +112,6 @@ void add_texts(const std::string& title, const checkpoint::Texts& texts, std::st
   }
 }
 
-std::string text_of(const checkpoint::Counter& counter) {
-  if (const auto* number = std::get_if<int64_t>(&counter)) return fmt::format("{}", *number);
-  if (const auto* number = std::get_if<double>(&counter)) return fmt::format("{}", *number);
-  return std::get<std::string>(counter);
-}
-
 // By tensor: its shape and the states that there are of it.
 void add_tensors(const std::vector<checkpoint::StoredState>& states, std::string& text) {
   struct Tensor {
@@ -160,7 +155,8 @@ Answer description(const checkpoint::Reader& reader) {
   Answer answer{head_of(reader.path(), reader)};
   add_texts("Layout:", manifest.layout, answer.text);
   checkpoint::Texts counters;
-  for (const auto& [key, counter] : manifest.counters) counters[key] = text_of(counter);
+  for (const auto& [key, counter] : manifest.counters)
+    counters[key] = checkpoint::to_string(counter);
   add_texts("Counters:", counters, answer.text);
   add_texts("Must be equal to go on:", manifest.must_equal, answer.text);
   add_texts("May change:", manifest.may_change, answer.text);
