@@ -149,7 +149,7 @@ Found newest_in(Disk& disk) {
   if (const Found* best = newest(found)) return *best;
   if (found.empty()) {
     const auto foreign = find_foreign(disk, "");
-    if (foreign) throw Error("{}", text_of(*foreign, disk.path()));
+    if (foreign) throw Error("{}", describe(*foreign, disk.path()));
   }
   throw Error("{} holds no complete checkpoint{}", disk.path().string(),
               found.empty() ? "" : ": " + found.back().fault);

@@ -14,18 +14,20 @@ namespace {
 
 constexpr std::string_view kDeepSpeed = "DeepSpeed";
 constexpr std::string_view kTrainer = "Hugging Face's Trainer";
+constexpr std::string_view kPyTorch = "PyTorch (torch.distributed.checkpoint, FSDP)";
 
-// A name that begins and ends so is another program's. The first row that fits counts.
+// A file or folder with such a prefix and suffix belongs to another program. The first row that
+// matches decides.
 struct Mark {
-  std::string_view begin, end, program;
+  std::string_view prefix, suffix, program;
 };
 constexpr Mark kMarks[] = {
     {"global_step", "", kDeepSpeed},
     {"", "_optim_states.pt", kDeepSpeed},
     {"", "_model_states.pt", kDeepSpeed},
     {"zero_to_fp32.py", "", kDeepSpeed},
-    {"", ".distcp", "PyTorch (torch.distributed.checkpoint, FSDP)"},
-    {"pytorch_model_fsdp_", "", "PyTorch (torch.distributed.checkpoint, FSDP)"},
+    {"", ".distcp", kPyTorch},
+    {"pytorch_model_fsdp_", "", kPyTorch},
     {"iter_", "", "Megatron-LM"},
     {"latest_checkpointed_iteration.txt", "", "Megatron-LM"},
     {"optimizer.pt", "", kTrainer},
@@ -36,9 +38,9 @@ constexpr Mark kMarks[] = {
     {"", ".ckpt", "PyTorch Lightning"},
 };
 
-bool has_prefix_and_end(std::string_view name, const Mark& mark) {
-  return name.size() >= mark.begin.size() + mark.end.size() && name.starts_with(mark.begin) &&
-         name.ends_with(mark.end);
+bool matches(std::string_view name, const Mark& mark) {
+  return name.size() >= mark.prefix.size() + mark.suffix.size() && name.starts_with(mark.prefix) &&
+         name.ends_with(mark.suffix);
 }
 
 }  // namespace
@@ -51,9 +53,8 @@ std::optional<Foreign> find_foreign(Disk& disk, const std::string& folder) {
   };
   if (holds(kPieceFolder)) return std::nullopt;
   for (const Mark& mark : kMarks) {
-    const auto found = std::find_if(entries.begin(), entries.end(), [&](const Entry& entry) {
-      return has_prefix_and_end(entry.name, mark);
-    });
+    const auto found = std::find_if(entries.begin(), entries.end(),
+                                    [&](const Entry& entry) { return matches(entry.name, mark); });
     if (found == entries.end()) continue;
     Foreign foreign{std::string(mark.program), found->name};
     if (mark.program == kDeepSpeed && holds("trainer_state.json")) {
@@ -68,7 +69,7 @@ std::optional<Foreign> find_foreign(Disk& disk, const std::string& folder) {
   return std::nullopt;
 }
 
-std::string text_of(const Foreign& foreign, const std::filesystem::path& path) {
+std::string describe(const Foreign& foreign, const std::filesystem::path& path) {
   return fmt::format(
       "{} is a checkpoint of {} ({} is in it), whose states are not read: no run goes on from it. "
       "{}",

@@ -19,6 +19,6 @@ struct Foreign {
 std::optional<Foreign> find_foreign(Disk& disk, const std::string& folder);
 
 // "out/checkpoint-5 is a checkpoint of ... : its states are not read. ..." with what to do.
-std::string text_of(const Foreign& foreign, const std::filesystem::path& path);
+std::string describe(const Foreign& foreign, const std::filesystem::path& path);
 
 }  // namespace zeroth::checkpoint

@@ -55,7 +55,7 @@ std::vector<Found> found_at(const Place& place) {
 
 [[noreturn]] void throw_none(const Place& place) {
   if (const auto foreign = checkpoint::find_foreign(*place.disk, "")) {
-    throw Error("{}", checkpoint::text_of(*foreign, place.disk->path()));
+    throw Error("{}", checkpoint::describe(*foreign, place.disk->path()));
   }
   throw Error("{} holds no checkpoints", place.disk->path().string());
 }
@@ -87,7 +87,7 @@ Answer list(const Arguments& arguments) {
   if (found.empty()) answer.text += "  no checkpoints\n";
   const auto foreign = checkpoint::find_foreign(*place.disk, "");
   if (found.empty() && foreign) {
-    answer.text += printable(checkpoint::text_of(*foreign, place.disk->path())) + "\n";
+    answer.text += printable(checkpoint::describe(*foreign, place.disk->path())) + "\n";
   }
   const bool is_below = place.disk->path().filename() == "checkpoints";
   auto weights =

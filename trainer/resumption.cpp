@@ -131,11 +131,11 @@ std::string reasons(const std::vector<checkpoint::Found>& found, const fs::path&
 
 // Of the folder itself, or else of the newest checkpoint that Trainer has left in it; empty:
 // neither is another program's.
-std::string text_of_foreign(const fs::path& path) {
+std::string describe_foreign(const fs::path& path) {
   const auto disk = checkpoint::RealDisk::find(path);
   if (!disk) return "";
   if (const auto found = checkpoint::find_foreign(*disk, "")) {
-    return checkpoint::text_of(*found, path);
+    return checkpoint::describe(*found, path);
   }
   constexpr std::string_view kTheirs = "checkpoint-";
   std::map<int64_t, std::string> theirs;
@@ -147,7 +147,7 @@ std::string text_of_foreign(const fs::path& path) {
   }
   if (theirs.empty()) return "";
   const auto found = checkpoint::find_foreign(*disk, theirs.rbegin()->second);
-  return found ? checkpoint::text_of(*found, path / theirs.rbegin()->second) : "";
+  return found ? checkpoint::describe(*found, path / theirs.rbegin()->second) : "";
 }
 
 Resumption read(checkpoint::Disk& disk, const std::string& name) {
@@ -173,7 +173,7 @@ std::optional<Resumption> newest_in(const fs::path& path) {
     return one;
   }
   if (found.empty()) {
-    if (const std::string foreign = text_of_foreign(path); !foreign.empty())
+    if (const std::string foreign = describe_foreign(path); !foreign.empty())
       throw Error("{}", foreign);
   }
   if (const std::string why = reasons(found, path); !why.empty()) {

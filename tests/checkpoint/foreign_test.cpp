@@ -36,10 +36,10 @@ TEST_CASE("trainers_own_checkpoint: a folder of another program is known by what
 
 TEST_CASE("trainers_own_checkpoint: what to do with it depends on the model in it") {
   CHECK(
-      text_of({"DeepSpeed", "global_step5", true}, "out/checkpoint-5") ==
+      describe({"DeepSpeed", "global_step5", true}, "out/checkpoint-5") ==
       "out/checkpoint-5 is a checkpoint of DeepSpeed (global_step5 is in it), whose states are not "
       "read: no run goes on from it. --model out/checkpoint-5 begins anew from its weights");
-  CHECK(text_of({"DeepSpeed", "global_step5", false}, "out")
+  CHECK(describe({"DeepSpeed", "global_step5", false}, "out")
             .ends_with("Convert its weights to a folder with config.json and safetensors, from "
                        "which --model begins "
                        "anew"));
