@@ -192,13 +192,10 @@ std::vector<WeightsOnly> list_weights(const std::filesystem::path& output) {
   std::vector<WeightsOnly> found;
   const auto disk = RealDisk::find(output);
   if (!disk) return found;
-  constexpr std::string_view kTrainer = "checkpoint-";
   for (const Entry& entry : disk->list("")) {
     if (entry.kind != Entry::Kind::kFolder) continue;
     auto step = step_of(entry.name);
-    if (entry.name.starts_with(kTrainer)) {
-      step = step_of("step-" + entry.name.substr(kTrainer.size()));
-    }
+    if (!step) step = step_of_trainer(entry.name);
     if (!step) continue;
     try {
       if (holds_weights(*disk, entry.name)) found.push_back({entry.name, *step});

@@ -8,6 +8,7 @@ namespace zeroth::checkpoint {
 namespace {
 
 constexpr std::string_view kStep = "step-";
+constexpr std::string_view kTrainerStep = "checkpoint-";
 
 // Of a number as it is printed, up to kMaxCount: no sign, no zeros before it.
 std::optional<int64_t> natural(std::string_view text) {
@@ -39,6 +40,10 @@ std::string step_name(int64_t step) {
 
 std::optional<int64_t> step_of(std::string_view name) {
   return behind(kStep, name);
+}
+
+std::optional<int64_t> step_of_trainer(std::string_view name) {
+  return behind(kTrainerStep, name);
 }
 
 std::optional<int64_t> step_of_path(std::string_view path) {

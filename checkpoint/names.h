@@ -34,6 +34,8 @@ std::string text_of(const Attempt& attempt);            // "3.1"
 Attempt parse_attempt(std::string_view text);           // that of another program: {0, 0}
 std::string step_name(int64_t step);                    // "step-8"
 std::optional<int64_t> step_of(std::string_view name);  // only of what step_name() gives
+// The step of "checkpoint-8", as Hugging Face's Trainer names its folders.
+std::optional<int64_t> step_of_trainer(std::string_view name);
 // Of the last part of a path, also where it is a name of step_of_old().
 std::optional<int64_t> step_of_path(std::string_view path);
 std::string temporary_name(int64_t step, const Attempt& attempt);  // ".tmp-step-8-3.1"

@@ -137,12 +137,10 @@ std::string describe_foreign(const fs::path& path) {
   if (const auto found = checkpoint::find_foreign(*disk, "")) {
     return checkpoint::describe(*found, path);
   }
-  constexpr std::string_view kTheirs = "checkpoint-";
   std::map<int64_t, std::string> theirs;
   for (const checkpoint::Entry& entry : disk->list("")) {
-    if (entry.kind != checkpoint::Entry::Kind::kFolder || !entry.name.starts_with(kTheirs))
-      continue;
-    const auto step = checkpoint::step_of("step-" + entry.name.substr(kTheirs.size()));
+    if (entry.kind != checkpoint::Entry::Kind::kFolder) continue;
+    const auto step = checkpoint::step_of_trainer(entry.name);
     if (step) theirs[*step] = entry.name;
   }
   if (theirs.empty()) return "";

@@ -46,6 +46,13 @@ TEST_CASE("owner_number: numbers in names have a limit") {
   }
 }
 
+TEST_CASE("folders of Hugging Face's Trainer are named by their steps") {
+  CHECK(step_of_trainer("checkpoint-8") == 8);
+  for (const char* const other : {"step-8", "checkpoint-", "checkpoint-08", "checkpoint-best"}) {
+    CHECK(!step_of_trainer(other));
+  }
+}
+
 TEST_CASE("the step of a path is that of its last part") {
   CHECK(step_of_path("out/step-4/step-8") == 8);
   CHECK(step_of_path("out/.old-step-8-3.1/") == 8);
