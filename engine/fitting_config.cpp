@@ -80,12 +80,7 @@ class Changes {
       add(fmt::format(
               "zero_optimization.offload_param {{\"device\": \"nvme\", \"max_in_cpu\": 0}}{}{}",
               size, config_.zero.stage == 3 ? "" : " with zero_optimization.stage 3"),
-          [](Config& config) {
-            config.zero.stage = 3;
-            config.zero.offload_param.device = RestingPlace::kNvme;
-            config.zero.offload_param.max_in_cpu_elements = 0;
-            config.zero.offload_param.buffer_size_elements = configs::kBufferSizeAsNeeded;
-          });
+          move_parameters_to_files);
     } else if (param.device == RestingPlace::kNvme && param.max_in_cpu_elements > 0) {
       add(fmt::format("zero_optimization.offload_param {{\"max_in_cpu\": 0}}{}", size),
           [](Config& config) {

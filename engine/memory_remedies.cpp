@@ -165,13 +165,7 @@ class Remedies {
       add_change(fmt::format("{}zero_optimization.offload_param.device \"nvme\" with a nvme_path: "
                              "parameters wait in a file",
                              stage),
-                 [](Config& config) {
-                   config.zero.stage = 3;
-                   OffloadParamConfig& files = config.zero.offload_param;
-                   files.device = RestingPlace::kNvme;
-                   files.max_in_cpu_elements = 0;
-                   files.buffer_size_elements = configs::kBufferSizeAsNeeded;
-                 });
+                 move_parameters_to_files);
     } else if (param.device == RestingPlace::kNvme && param.max_in_cpu_elements > 0) {
       add("zero_optimization.offload_param.max_in_cpu below {}: more parameters wait in the file",
           param.max_in_cpu_elements);
@@ -200,17 +194,24 @@ class Remedies {
 
 }  // namespace
 
+void move_parameters_to_files(Config& config) {
+  config.zero.stage = 3;
+  OffloadParamConfig& files = config.zero.offload_param;
+  files.device = RestingPlace::kNvme;
+  files.max_in_cpu_elements = 0;
+  files.buffer_size_elements = configs::kBufferSizeAsNeeded;
+}
+
 std::string json_to_paste(const Config& before, Config after) {
   constexpr const char* kExample = "/local_nvme";
   std::string& of_optimizer = after.zero.offload_optimizer.nvme_path;
   std::string& of_param = after.zero.offload_param.nvme_path;
-  const std::string optimizer_folder = of_optimizer;
   const auto fill = [](RestingPlace device, std::string& folder, const std::string& other) {
     if (device != RestingPlace::kNvme || !folder.empty()) return;
     folder = other.empty() ? kExample : other;
   };
   fill(after.zero.offload_optimizer.device, of_optimizer, of_param);
-  fill(after.zero.offload_param.device, of_param, optimizer_folder);
+  fill(after.zero.offload_param.device, of_param, of_optimizer);
   const std::string keys = configs::changed_keys(before, after);
   return keys.empty() ? "" : fmt::format("\n    in ds_config.json: {}", keys);
 }

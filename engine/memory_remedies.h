@@ -28,8 +28,11 @@ struct MemoryFacts {
   }
 };
 
-// What ds_config.json has to say for `after` in place of `before`: another line of a message, with
-// JSON to paste. With an example of a nvme_path where there is none. Empty where no key changes.
+// Shards parameters and keeps all of them in files, through buffers as large as the model needs.
+void move_parameters_to_files(configs::Config& config);
+
+// Another line of a message: the JSON to paste into ds_config.json for `after` in place of
+// `before`, with an example of a nvme_path where there is none. Empty where no key changes.
 std::string json_to_paste(const configs::Config& before, configs::Config after);
 
 // At most three, each with its JSON below it, what costs least first. Only what this configuration
