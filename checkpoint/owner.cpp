@@ -34,16 +34,10 @@ std::string owner_name(int64_t epoch) {
   return fmt::format("{}{}", kOwner, epoch);
 }
 
-}  // namespace
-
-std::string this_process() {
-  return fmt::format("process {} on {}, since {:%Y-%m-%d %H:%M:%S} UTC", ::getpid(), machine_name(),
-                     fmt::gmtime(std::time(nullptr)));
-}
-
-// A folder that was copied may lack its owner's file, and the attempts in it have epochs all the
-// same.
-int64_t Owner::next_epoch(Disk& disk) {
+// The epoch of the next owner, larger than those of all owners and of all complete checkpoints: a
+// copied folder may have no owner's file. Throws an Error that names what has to go where there is
+// no larger one.
+int64_t next_epoch(Disk& disk) {
   const int64_t owner = newest_epoch(disk);
   int64_t newest = owner;
   std::string where = owner_name(owner);
@@ -59,6 +53,13 @@ int64_t Owner::next_epoch(Disk& disk) {
       disk.path().string(), where, newest);
 }
 
+}  // namespace
+
+std::string this_process() {
+  return fmt::format("process {} on {}, since {:%Y-%m-%d %H:%M:%S} UTC", ::getpid(), machine_name(),
+                     fmt::gmtime(std::time(nullptr)));
+}
+
 Owner Owner::take(std::shared_ptr<Disk> disk, const std::string& who) {
   while (true) {
     const int64_t epoch = next_epoch(*disk);
@@ -70,7 +71,7 @@ Owner Owner::take(std::shared_ptr<Disk> disk, const std::string& who) {
     }
     disk->sync_folder("");  // before anything is saved under this epoch
     const std::vector<Entry> entries = disk->list("");
-    // A later owner removes the file of an earlier one: then its epoch could be taken a second
+    // A later owner removes the file of an earlier one, whose epoch could then be given a second
     // time.
     if (newest_epoch(entries) > epoch) continue;
     for (const Entry& entry : entries) {

@@ -16,10 +16,6 @@ class Owner {
   // the folder at the same time: each gets an epoch of its own.
   static Owner take(std::shared_ptr<Disk> disk, const std::string& who);
 
-  // The epoch that take() gives, beyond those of all owners and of all complete checkpoints. Throws
-  // an Error with what has to go where there is none left.
-  static int64_t next_epoch(Disk& disk);
-
   int64_t epoch() const { return epoch_; }
   // Throws an Error with both epochs where the folder has a later owner.
   void check() const;
