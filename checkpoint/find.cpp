@@ -14,7 +14,7 @@ namespace {
 constexpr int kTries = 20;  // beside a run that saves all the time
 constexpr int64_t kMostHint = 100;
 
-// As far as kMaxDepth goes.
+// Folders deeper than kMaxDepth are not counted.
 int64_t bytes_in(Disk& disk, const std::string& folder, size_t levels = kMaxDepth) {
   int64_t bytes = 0;
   for (const Entry& entry : disk.list(folder)) {
@@ -74,7 +74,8 @@ Found look_once(Disk& disk, const Entry& entry, int64_t step) {
   return found;
 }
 
-// Of one that a run replaces while it is looked at, files of both may be seen.
+// Nothing where a run has removed it. Files of two checkpoints may be seen while a run replaces
+// one, so that one with a fault is read a second time.
 std::optional<Found> look_at(Disk& disk, const Entry& entry, int64_t step) {
   Found found = look_once(disk, entry, step);
   if (found.complete()) return found;
@@ -84,7 +85,7 @@ std::optional<Found> look_at(Disk& disk, const Entry& entry, int64_t step) {
   return found;
 }
 
-// Those that one look finds. `left` is set where one went while it was looked at.
+// The checkpoints that one pass finds. Sets `left` where one was removed while it was read.
 std::vector<Found> list_once(Disk& disk, bool& left) {
   const std::vector<Entry> entries = disk.list("");
   std::vector<Found> found;

@@ -62,7 +62,7 @@ FileCheck check_file(OldFile& file, const StoredFile& stored, const std::filesys
   return check;
 }
 
-// A folder at the end of `levels` stands for all that is in it.
+// A folder `levels` below the first one is listed in place of all that is in it.
 void list_files(Disk& disk, const std::string& folder, const std::string& below, size_t levels,
                 std::vector<std::string>& files) {
   for (const Entry& entry : disk.list(below.empty() ? folder : joined(folder, below))) {

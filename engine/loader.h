@@ -21,9 +21,9 @@ class Loader {
   virtual model::MicroBatch next() = 0;
 
   // The number of elements of `tokens` in the next `micro_batches` micro-batches together; none
-  // where the loader does not know it before it makes them. Called before the first step, which is
-  // else taken to have micro-batches that are all as large as its first one. Then losses have the
-  // same bits in fp32 and bf16; gradients of fp16 lie elsewhere in its narrow range.
+  // where the loader does not know it before it makes them. Called before the first step. Without a
+  // number all micro-batches of that step count as large as its first one: losses have the same
+  // bits in fp32 and bf16, and gradients of fp16 lie elsewhere in its narrow range.
   virtual std::optional<int64_t> count_positions(int64_t /*micro_batches*/) const {
     return std::nullopt;
   }

@@ -35,8 +35,8 @@ constexpr Kind kKinds[] = {{"parameters", &MemoryPlan::parameters},
                            {"activations (estimated)", &MemoryPlan::activations},
                            {"LibTorch", &MemoryPlan::runtime}};
 
-// What a rank takes that trains next to nothing (measured: 95 MiB on the CPU, 240 to 260 MiB with
-// the pages of its program and libraries, which the ranks of a machine have in common).
+// The memory of a rank that trains next to nothing (measured: 95 MiB on the CPU, 240 to 260 MiB
+// with the pages of its program and libraries, which the ranks of a machine have in common).
 constexpr int64_t kRuntimeBytes = int64_t{100} << 20;
 constexpr int64_t kCodeBytes = int64_t{160} << 20;
 
@@ -233,9 +233,9 @@ int64_t held_bytes(const model::Blocks& blocks) {
   return bytes;
 }
 
-// What this process, and so each rank, has taken of kRuntimeBytes already: it is not among what the
-// machine has left. Code is page cache, which counts as left.
-int64_t runtime_taken(const std::filesystem::path& root, int64_t held) {
+// How much of kRuntimeBytes this process, and so each rank, uses already: it is not free memory of
+// the machine. Code is page cache, which counts as free.
+int64_t runtime_in_use(const std::filesystem::path& root, int64_t held) {
   const auto kib = read_counter(root / "proc/self/status", "RssAnon:");
   return std::clamp<int64_t>(kib.value_or(0) * 1024 - held, 0, kRuntimeBytes);
 }
@@ -255,7 +255,7 @@ RunMemory run_memory(const model::Blocks& blocks, const configs::Config& config,
   };
   RunMemory run{config, options, reckon(config, options), {}, reckon};
   run.free = free_space(config.zero, run.memory, here, root);
-  if (run.free.host) run.free.host->bytes += (held + runtime_taken(root, held)) * here;
+  if (run.free.host) run.free.host->bytes += (held + runtime_in_use(root, held)) * here;
   return run;
 }
 

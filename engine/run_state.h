@@ -36,7 +36,7 @@ struct StatePiece {
   int64_t size() const { return end - begin; }
 };
 
-// Told how many of the elements that this rank reads are there.
+// Called with how many of the elements that this rank reads have been read.
 using OnRead = std::function<void(int64_t elements, int64_t all)>;
 
 class StateSink {

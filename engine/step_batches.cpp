@@ -83,7 +83,7 @@ model::MicroBatch StepBatches::draw() {
 void StepBatches::skip_rest() noexcept {
   try {
     for (; num_drawn_ < count_; ++num_drawn_) data_.next();
-  } catch (...) {  // what ended the step is told
+  } catch (...) {  // the exception that ended the step is reported
     num_drawn_ = count_;
   }
 }

@@ -61,7 +61,7 @@ class StepBatches {
   std::vector<int64_t> first_samples_;
 };
 
-// Whose loss is taken.
+// The number of tokens whose loss is computed.
 int64_t count_trained_tokens(const model::MicroBatch& batch);
 
 // How many trained tokens the ranks have is known when they add up their losses, at the end of a

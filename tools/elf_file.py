@@ -1,4 +1,4 @@
-"""What the loader is told by programs and shared libraries of 64 bits, little endian: run paths, needed libraries, versions."""
+"""What programs and shared libraries (64 bits, little endian) ask of the loader: run paths, libraries, versions."""
 import struct
 
 PROGRAM, SHARED = 2, 3  # e_type
