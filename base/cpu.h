@@ -79,8 +79,9 @@ inline constexpr int64_t kSmallProduct = 1 << 20;
 
 // The fastest products of an x86 processor:
 //   fp32  MKL keeps to AVX2 on processors of other makers than Intel even where they have AVX-512:
-//         oneDNN's product is twice as fast there, and not slower with AVX2 alone. In small ones
-//         the set-up of a call of oneDNN weighs more.
+//         oneDNN's product is twice as fast where a register of 512 bits is computed at once (Zen
+//         5), and not slower where it is not (Zen 4, AVX2). In small ones the set-up of a call of
+//         oneDNN weighs more.
 //   bf16  LibTorch's product where instructions for it are faster than those of fp32. Processors of
 //         Intel's without AMX (Cooper Lake, or one whose AMX a virtual machine hides) execute one
 //         VDPBF16PS in the time of two fp32 instructions, and oneDNN's bf16 product has half of the

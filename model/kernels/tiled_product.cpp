@@ -40,6 +40,14 @@ struct Range {
   int64_t begin, count;
 };
 
+// fp32 elements where they lie, row by row.
+struct InPlace {
+  float* data = nullptr;  // null: they are of another dtype, or turned
+  int64_t stride = 0;
+
+  float* at(int64_t row, int64_t column) const { return data + row * stride + column; }
+};
+
 // A factor, as fp32 tiles are cut out of it.
 class Factor {
  public:
@@ -48,8 +56,11 @@ class Factor {
     dense_ = turned || matrix.stride(1) == 1 ? matrix : matrix.contiguous();
     cpu::with_kernels(dense_.scalar_type(), [&](const auto& kernels, auto t) {
       using T = decltype(t);
-      const T* const data = cpu::data<T>(dense_);
+      T* const data = cpu::data<T>(dense_);
       const int64_t stride = dense_.stride(turned ? 1 : 0);
+      if constexpr (std::is_same_v<T, float>) {
+        if (!turned) in_place_ = {data, stride};
+      }
       cut_ = [=, &kernels](const Range& rows, const Range& columns, float* to, int64_t to_stride) {
         if (turned) {
           const T* const from = data + columns.begin * stride + rows.begin;
@@ -62,6 +73,8 @@ class Factor {
     });
   }
 
+  const InPlace& in_place() const { return in_place_; }
+
   // to [tall, stride] = these rows and columns, zeros around them.
   void cut(const Range& rows, const Range& columns, int64_t tall, float* to, int64_t stride) const {
     if (rows.count < tall || columns.count < stride) {
@@ -72,15 +85,18 @@ class Factor {
 
  private:
   Tensor dense_;
+  InPlace in_place_;
   std::function<void(const Range&, const Range&, float*, int64_t)> cut_;
 };
 
-// The blocks of a result [m, n].
+// The blocks of a result [m, n]. One whose sums lie in place needs no memory for its rows, so it
+// has as many as there are: then each tile of `b` is cut once.
 struct Grid {
   int64_t rows, columns;  // of a block
 
-  Grid(int64_t m, int64_t n, int64_t threads)
-      : rows(std::min(filled(m, kSide), kMost)), columns(std::min(filled(n, kSide), kMost)) {
+  Grid(int64_t m, int64_t n, bool in_place, int64_t threads)
+      : rows(in_place ? filled(m, kSide) : std::min(filled(m, kSide), kMost)),
+        columns(std::min(filled(n, kSide), kMost)) {
     while (threads > 1 && parts(m, rows) * parts(n, columns) < kThreadBlocks * threads &&
            std::max(rows, columns) > kLeast) {
       int64_t& side = rows >= columns ? rows : columns;
@@ -92,19 +108,21 @@ struct Grid {
 // One block, by one thread.
 class Block {
  public:
-  Block(const Factor& a, const Factor& b, const Range& rows, const Range& columns)
-      : a_(a), b_(b), rows_(rows), columns_(columns) {}
+  // `out`: where the sums lie in place; else they lie in tiles of the memory.
+  Block(const Factor& a, const Factor& b, const InPlace& out, const Range& rows,
+        const Range& columns)
+      : a_(a), b_(b), out_(out), rows_(rows), columns_(columns) {}
 
-  static constexpr int64_t floats(int64_t rows, int64_t columns) {
-    return kSide * kDeep + columns * kDeep + rows * columns;
+  static constexpr int64_t floats(int64_t rows, int64_t columns, bool in_place) {
+    return kSide * kDeep + columns * kDeep + (in_place ? 0 : rows * columns);
   }
 
-  // Sums stay in tiles of `memory`; `start`: what they are added to, or null.
+  // `start`: what is added to, or null.
   void multiply(int64_t depth, const Factor* start, float* memory) {
     float* const left = memory;
     float* const right = left + kSide * kDeep;
     sums_ = right + tiles() * kSide * kDeep;
-    if (start != nullptr) {
+    if (start != nullptr && out_.data == nullptr) {
       for_each_tile([&](const Range& rows, const Range& columns, float* sums) {
         start->cut(rows, columns, filled(rows.count, kFill), sums, kSide);
       });
@@ -117,17 +135,18 @@ class Block {
       }
       for (int64_t row = 0; row < rows_.count; row += kSide) {
         const int64_t high = filled(tall(row).count, kFill);
-        a_.cut(tall(row), deep, high, left, fill);
+        const InPlace rows = strip(tall(row), deep, left);
         for (int64_t tile = 0; tile < tiles(); ++tile) {
-          at::native::cpublas::brgemm(high, kSide, fill, fill, kSide, kSide,
-                                      first > 0 || start != nullptr, left,
-                                      right + tile * kSide * kDeep, sums(row, tile),
-                                      /*is_vnni=*/false);
+          const InPlace to = sums(row, tile);
+          at::native::cpublas::brgemm(high, filled(wide(tile).count, kFill), fill, rows.stride,
+                                      kSide, to.stride, first > 0 || start != nullptr, rows.data,
+                                      right + tile * kSide * kDeep, to.data, /*is_vnni=*/false);
         }
       }
     }
   }
 
+  // The sums, where they do not lie in place.
   template <typename T>
   void write(const cpu::KernelsOf<T>& kernels, T* out, int64_t stride) const {
     for_each_tile([&](const Range& rows, const Range& columns, const float* sums) {
@@ -143,18 +162,33 @@ class Block {
     const int64_t at = tile * kSide;
     return {columns_.begin + at, std::min(kSide, columns_.count - at)};
   }
-  float* sums(int64_t row, int64_t tile) const {
+  // Rows of the left factor, in place or cut.
+  InPlace strip(const Range& rows, const Range& deep, float* memory) const {
+    const int64_t high = filled(rows.count, kFill), fill = filled(deep.count, kFill);
+    const InPlace& factor = a_.in_place();
+    if (factor.data != nullptr && high == rows.count && fill == deep.count)
+      return {factor.at(rows.begin, deep.begin), factor.stride};
+    a_.cut(rows, deep, high, memory, fill);
+    return {memory, fill};
+  }
+  float* tile_of_sums(int64_t row, int64_t tile) const {
     return sums_ + (row * tiles() + tile * kSide) * kSide;
+  }
+  InPlace sums(int64_t row, int64_t tile) const {
+    if (out_.data == nullptr) return {tile_of_sums(row, tile), kSide};
+    return {out_.at(tall(row).begin, wide(tile).begin), out_.stride};
   }
   template <typename Work>
   void for_each_tile(const Work& work) const {
     for (int64_t row = 0; row < rows_.count; row += kSide) {
-      for (int64_t tile = 0; tile < tiles(); ++tile) work(tall(row), wide(tile), sums(row, tile));
+      for (int64_t tile = 0; tile < tiles(); ++tile)
+        work(tall(row), wide(tile), tile_of_sums(row, tile));
     }
   }
 
   const Factor& a_;
   const Factor& b_;
+  InPlace out_;
   Range rows_, columns_;
   float* sums_ = nullptr;
 };
@@ -171,22 +205,25 @@ class Scratch {
   std::unique_ptr<void, decltype(&c10::free_cpu)> memory_;
 };
 
-static_assert(Block::floats(kMost, kMost) * sizeof(float) <= kTiledProductScratch);
+static_assert(Block::floats(kMost, kMost, false) * sizeof(float) <= kTiledProductScratch);
 
 // `out` has rows without gaps.
 void multiply(const Tensor& out, const Tensor& a, const Tensor& b, bool add) {
   const int64_t m = a.size(0), n = b.size(1);
   const Factor left(a), right(b), start(out);
-  const Grid grid(m, n, at::get_num_threads());
+  const bool in_place = start.in_place().data != nullptr && m % kFill == 0 && n % kFill == 0;
+  const Grid grid(m, n, in_place, at::get_num_threads());
   const int64_t across = parts(n, grid.columns);
   parallel_for(parts(m, grid.rows) * across, 1, [&](int64_t begin, int64_t end) {
     const torch::NoGradGuard no_grad;  // of this thread
-    const Scratch memory(Block::floats(grid.rows, grid.columns));
+    const Scratch memory(Block::floats(grid.rows, grid.columns, in_place));
     for (int64_t i = begin; i < end; ++i) {
       const int64_t row = i / across * grid.rows, column = i % across * grid.columns;
-      Block block(left, right, {row, std::min(grid.rows, m - row)},
+      Block block(left, right, in_place ? start.in_place() : InPlace(),
+                  {row, std::min(grid.rows, m - row)},
                   {column, std::min(grid.columns, n - column)});
       block.multiply(a.size(1), add ? &start : nullptr, memory.get());
+      if (in_place) continue;
       cpu::with_kernels(out.scalar_type(), [&](const auto& kernels, auto t) {
         block.write(kernels, cpu::data<decltype(t)>(out), out.stride(0));
       });

@@ -78,6 +78,8 @@ TEST_CASE("tiled products equal fp64's in every order of their factors and resul
       for (const auto wide : {dtype, torch::kFloat32}) {
         check(matrix(33, 65, wide, out), matrix(33, 40, dtype, Lie::kRows),
               matrix(40, 65, dtype, Lie::kColumns));
+        check(matrix(80, 96, wide, out), matrix(80, 48, dtype, Lie::kRows),
+              matrix(48, 96, dtype, Lie::kColumns));
       }
     }
   }
@@ -86,9 +88,9 @@ TEST_CASE("tiled products equal fp64's in every order of their factors and resul
 TEST_CASE("tiled products equal fp64's for sizes around those of tiles and blocks") {
   torch::manual_seed(32);
   for (const auto dtype : kDtypes) {
-    for (const int64_t m : {1, 15, 64, 65, 513}) {
+    for (const int64_t m : {1, 15, 64, 65, 513, 592}) {
       for (const int64_t k : {1, 17, 512, 1030}) {
-        for (const int64_t n : {1, 63, 64, 577}) {
+        for (const int64_t n : {1, 48, 63, 64, 577, 592}) {
           check(matrix(m, n, dtype, Lie::kRows), matrix(m, k, dtype, Lie::kRows),
                 matrix(k, n, dtype, Lie::kColumns));
         }
@@ -124,20 +126,26 @@ TEST_CASE("what is not a number, and what overflows fp16, shows in a tiled produ
 TEST_CASE("a tiled product has the same bits again, with other threads and in parts") {
   torch::manual_seed(33);
   const int threads = at::get_num_threads();
-  for (const auto dtype : kDtypes) {
-    const Tensor a = matrix(700, 1100, dtype, Lie::kRows);
-    const Tensor b = matrix(1100, 600, dtype, Lie::kColumns);
+  const auto check_bits = [&](torch::ScalarType dtype, int64_t m, int64_t n) {
+    CAPTURE(m);
+    const Tensor a = matrix(m, 1100, dtype, Lie::kRows);
+    const Tensor b = matrix(1100, n, dtype, Lie::kColumns);
+    const Tensor start = at::rand({m, n});
     std::vector<Tensor> results;
     for (const int count : {1, 1, 2, 5}) {
       at::set_num_threads(count);
-      results.push_back(torch::empty({700, 600}));
-      tiled_product(results.back(), a, b, /*add=*/false);
+      results.push_back(start.clone());
+      tiled_product(results.back(), a, b, /*add=*/true);
     }
     at::set_num_threads(threads);
-    Tensor part = torch::empty({123, 77});
-    tiled_product(part, a.narrow(0, 300, 123), b.narrow(1, 411, 77), /*add=*/false);
+    Tensor part = start.narrow(0, 300, 123).narrow(1, 411, 77).clone();
+    tiled_product(part, a.narrow(0, 300, 123), b.narrow(1, 411, 77), /*add=*/true);
     for (const Tensor& other : results) CHECK(torch::equal(other, results[0]));
     CHECK(torch::equal(part, results[0].narrow(0, 300, 123).narrow(1, 411, 77)));
+  };
+  for (const auto dtype : kDtypes) {
+    check_bits(dtype, 700, 600);
+    check_bits(dtype, 704, 608);  // sums lie in the result itself
   }
 }
 
