@@ -95,7 +95,6 @@ StoredFile describe_file(Disk& disk, const std::string& folder, const std::strin
 
 Saver::Saver(std::shared_ptr<Disk> disk, Ranks& ranks, SaverOptions options)
     : disk_(std::move(disk)), ranks_(ranks), options_(std::move(options)) {
-  if (options_.parent) loaded_step_ = options_.parent->step;
   const auto failure = failure_of([&] {
     if (!commits()) return;
     owner_ = Owner::take(disk_, options_.who);
@@ -167,7 +166,6 @@ std::vector<std::string> Saver::tidy(const Save& save) const {
 
 void Saver::remove_old(std::set<int64_t> steps) const {
   steps.insert(kept_steps_.begin(), kept_steps_.end());
-  if (loaded_step_) steps.insert(*loaded_step_);
   const Retention retention{.newest = options_.keep, .steps = std::move(steps)};
   remove_checkpoints(*disk_, to_be_removed(*disk_, retention));
 }

@@ -37,7 +37,7 @@ namespace zeroth::checkpoint {
 struct SaverOptions {
   std::string run_id;
   int64_t keep = 2;  // newest ones; 0: all
-  // What the run goes on from, which is never removed. Later saves have the one before as parent.
+  // What the run goes on from. Later saves have the one before as parent.
   std::optional<Parent> parent = {};
   std::string who = this_process();  // for whoever finds the folder taken
 };
@@ -82,7 +82,6 @@ class Saver {
   int64_t epoch_ = 0;
   int64_t attempts_ = 0;
   std::set<int64_t> kept_steps_;
-  std::optional<int64_t> loaded_step_;
 };
 
 // May move to another thread. What is not committed goes away with it.

@@ -28,7 +28,9 @@ std::vector<std::string> to_be_removed(Disk& disk, const Retention& retention) {
   std::vector<std::string> names;
   if (retention.newest == 0) return names;
   std::vector<Found> found = list_checkpoints(disk);
-  std::erase_if(found, [](const Found& one) { return !one.complete(); });
+  std::erase_if(found, [&](const Found& one) {
+    return !one.complete() || retention.damaged.contains(one.name);
+  });
   std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
     return std::tie(a.attempt, a.step) > std::tie(b.attempt, b.step);
   });

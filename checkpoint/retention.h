@@ -16,8 +16,9 @@ namespace zeroth::checkpoint {
 void clear_leftovers(Disk& disk);
 
 struct Retention {
-  int64_t newest = 2;            // so many complete ones stay; 0: all
-  std::set<int64_t> steps = {};  // these stay, too
+  int64_t newest = 2;                  // so many complete ones stay; 0: all
+  std::set<int64_t> steps = {};        // these stay, too
+  std::set<std::string> damaged = {};  // names of those that count as not complete
 };
 
 // Complete checkpoints that are neither among the newest nor named. Those that are not complete

@@ -9,6 +9,7 @@
 #include <ctime>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "base/complaints.h"
 #include "base/crc32c.h"
@@ -235,6 +236,48 @@ std::string kept_as_best(checkpoint::Disk& disk, int64_t keep, const Found* newe
   return fmt::format("kept {}: it holds the best model of the run\n", name);
 }
 
+// What is to go so that the newest stay, all of which are read: one whose bytes are not those that
+// were written must not stay in the place of a good one. With --damaged it goes, too.
+std::vector<std::string> choose_old(const Arguments& arguments, const Place& place,
+                                    checkpoint::Retention& retention) {
+  const std::vector<Found> found = checkpoint::list_checkpoints(*place.disk);
+  std::vector<std::string> names = checkpoint::to_be_removed(*place.disk, retention);
+  if (names.empty() && !arguments.damaged) return names;
+  if (arguments.damaged && checkpoint::newest(found) == nullptr) {
+    throw Error("{} holds no complete checkpoint: nothing is removed", place.disk->path().string());
+  }
+  std::set<std::string> good;
+  const auto is_kept = [&](const Found& one) {
+    return one.complete() && !retention.damaged.contains(one.name) &&
+           std::find(names.begin(), names.end(), one.name) == names.end();
+  };
+  const auto is_bad = [&](const Found& one) {
+    if (!is_kept(one) || good.contains(one.name)) return false;
+    int64_t bytes = 0;
+    const auto complaints = complaints_about(*place.disk, one, bytes);
+    if (complaints.empty()) good.insert(one.name);
+    if (!complaints.empty() && !arguments.damaged) {
+      throw Error("{} has {}: {}\nnothing is removed; --damaged removes it and keeps an older one",
+                  checkpoint::path_to(*place.disk, one.name).string(),
+                  counted(std::ssize(complaints), "fault"), complaints.front());
+    }
+    return !complaints.empty();
+  };
+  for (auto bad = std::find_if(found.begin(), found.end(), is_bad); bad != found.end();
+       bad = std::find_if(found.begin(), found.end(), is_bad)) {
+    retention.damaged.insert(bad->name);
+    names = checkpoint::to_be_removed(*place.disk, retention);
+  }
+  if (arguments.damaged && good.empty()) {
+    throw Error("{} holds no good checkpoint: nothing is removed", place.disk->path().string());
+  }
+  for (const Found& one : found) {
+    const bool broken = !one.complete() || retention.damaged.contains(one.name);
+    if (arguments.damaged && broken && !one.weights_only) names.push_back(one.name);
+  }
+  return names;
+}
+
 Answer prune(const Arguments& arguments) {
   const Place place = place_of(arguments);
   if (place.one) {
@@ -248,13 +291,7 @@ Answer prune(const Arguments& arguments) {
   const Found* newest = checkpoint::newest(found);
   checkpoint::Retention retention{.newest = arguments.keep};
   if (newest != nullptr && newest->best_step) retention.steps.insert(*newest->best_step);
-  std::vector<std::string> names = checkpoint::to_be_removed(*place.disk, retention);
-  if (arguments.damaged && newest == nullptr) {
-    throw Error("{} holds no complete checkpoint: nothing is removed", place.disk->path().string());
-  }
-  for (const Found& one : found) {
-    if (arguments.damaged && !one.complete() && !one.weights_only) names.push_back(one.name);
-  }
+  const std::vector<std::string> names = choose_old(arguments, place, retention);
   if (!arguments.dry_run) checkpoint::remove_checkpoints(*place.disk, names);
   Answer answer;
   for (const std::string& name : names) {
@@ -295,7 +332,8 @@ CheckpointAnswer checkpoint_command(const std::vector<std::string>& words) {
   app.add_option("DIR", arguments.folder, "Where they are")->required();
   app.add_option("--keep", arguments.keep, "prune: so many of the newest stay (default: 2)")
       ->option_text("N");
-  app.add_flag("--damaged", arguments.damaged, "prune: those that are not complete go, too");
+  app.add_flag("--damaged", arguments.damaged,
+               "prune: those that are damaged or not complete go, too");
   app.add_flag("--dry-run", arguments.dry_run, "prune: only tell what would go");
   if (const std::string help = parse_subcommand(app, words); !help.empty()) return {help + kHelp};
   const Verb* verb = find_verb(arguments.verb);

@@ -145,6 +145,25 @@ TEST_CASE("prune keeps the newest, and takes what is not complete only where it 
   CHECK(output.steps() == Words{"step-8"});
 }
 
+TEST_CASE("prune reads what it keeps: no damaged one stays in the place of a good one") {
+  const Output output;
+  output.damage(12);
+  const std::string said = message_of<Error>([&] {
+    (void)checkpoint_command({"prune", output.path(), "--keep", "1"});
+  });
+  CHECK(contains(said, "/step-12 has 1 fault: "));
+  CHECK(contains(said, "\nnothing is removed; --damaged removes it and keeps an older one"));
+  CHECK(output.steps() == Words{"step-12", "step-4", "step-8"});
+  CHECK(checkpoint_command({"prune", output.path(), "--keep", "1", "--damaged"}).text ==
+        "removed step-4\nremoved step-12\n");
+  CHECK(output.steps() == Words{"step-8"});
+  output.damage(8);
+  CHECK(message_of<Error>([&] {
+          (void)checkpoint_command({"prune", output.path(), "--damaged"});
+        }).ends_with("holds no good checkpoint: nothing is removed"));
+  CHECK(output.steps() == Words{"step-8"});
+}
+
 TEST_CASE("prune removes nothing while a run holds the output, and says which run that is") {
   const Output output;
   const fs::path link = output.path() + "-link";
