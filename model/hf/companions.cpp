@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <fstream>
 #include <functional>
 #include <system_error>
 #include <utility>
@@ -90,9 +91,15 @@ void copy_companions(const fs::path& source, const fs::path& output) {
     const fs::path to = output / companion.name;
     std::error_code failed;
     fs::create_directories(to.parent_path(), failed);
-    if (!failed) fs::copy_file(path_of(companion.file.get()), to, failed);
-    // A model's folder may be read-only; its copy is the user's to change and to remove.
-    if (!failed) fs::permissions(to, fs::perms::owner_write, fs::perm_options::add, failed);
+    // Made first, so that it has the mode of a new file: the model's folder may be read-only, or
+    // another user's.
+    if (!failed && !std::ofstream(to)) failed = std::error_code(errno, std::generic_category());
+    if (!failed) {
+      const fs::perms mode = fs::status(to).permissions();
+      fs::copy_file(path_of(companion.file.get()), to, fs::copy_options::overwrite_existing,
+                    failed);
+      if (!failed) fs::permissions(to, mode, failed);
+    }
     if (failed) {
       throw_write_error(fmt::format("{} cannot be copied to {}", (source / companion.name).string(),
                                     output.string()),

@@ -58,8 +58,9 @@ void check_existing(const fs::path& target, bool overwrite) {
   if (!overwrite && !is_free(target)) {
     throw Error(
         "{} is not empty: choose another folder, or overwrite (--overwrite) to replace the model "
-        "in it",
-        target.string());
+        "in it{}",
+        target.string(),
+        fs::is_directory(target / "checkpoints") ? "; --resume goes on from its checkpoints" : "");
   }
   if (is_mount_point(target)) {
     throw Error("{} is where a disk is mounted and cannot be replaced: choose a folder in it",
@@ -77,8 +78,11 @@ void check_can_be_made(const fs::path& path, const fs::path& target) {
   }
   std::string probe = (nearest / path.filename()).string() + ".zeroth-tmp-XXXXXX";
   if (::mkdtemp(probe.data()) == nullptr) {
-    throw Error("{} cannot be made: no folder can be made in {}: {}", target.string(),
-                nearest.string(), system_reason(errno));
+    const int reason = errno;
+    const bool there = fs::is_directory(path);
+    throw Error("{} cannot be {}: no folder can be made in {}: {}{}", target.string(),
+                there ? "replaced" : "made", nearest.string(), system_reason(reason),
+                there ? "; choose a folder in it" : "");
   }
   ::rmdir(probe.c_str());
 }

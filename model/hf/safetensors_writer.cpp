@@ -52,7 +52,7 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, torch::S
   for (const PlannedTensor& tensor : tensors) {
     regions_[tensor.name] = {tensor.shape, layout.offsets.at(tensor.name)};
   }
-  fd_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  fd_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (fd_.get() < 0) {
     throw_write_error(fmt::format("{} cannot be created", path.string()), errno,
                       path.parent_path());

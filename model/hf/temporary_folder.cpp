@@ -118,11 +118,27 @@ void clear(const Folder& around, const Leftover& left) {
   if (ours || only_model_files(*folder)) around.remove(left.name, *folder);
 }
 
+// Gives `folder`, which mkdtemp made for this user alone, the group and the mode of the folder that
+// it will replace, or those of a new folder.
+void open_up(const fs::path& folder, const fs::path& target) {
+  struct stat wanted {};
+  const fs::path probe = folder / "mode";
+  if (::stat(target.c_str(), &wanted) == 0) {
+    // One that cannot have the group must not be open to another.
+    if (::chown(folder.c_str(), static_cast<uid_t>(-1), wanted.st_gid) != 0)
+      wanted.st_mode &= static_cast<mode_t>(~(S_IRWXG | S_ISGID));
+  } else if (::mkdir(probe.c_str(), 0777) != 0 || ::stat(probe.c_str(), &wanted) != 0 ||
+             ::rmdir(probe.c_str()) != 0) {
+    return;
+  }
+  ::chmod(folder.c_str(), wanted.st_mode & 07777);
+}
+
 }  // namespace
 
 TemporaryFolder::TemporaryFolder(const fs::path& target)
     : target_(target), path_(make_sibling(target, kTemporary)), lock_(lock(path_)) {
-  ::chmod(path_.c_str(), 0755);
+  open_up(path_, target);
 }
 
 TemporaryFolder::~TemporaryFolder() {

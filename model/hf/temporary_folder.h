@@ -26,7 +26,8 @@ auto naming_errors(Action action) {
 // while this object lives: what is not locked was left behind. `target` has no links.
 class TemporaryFolder {
  public:
-  // Makes the folders above it too. Errors name the path and the system's reason.
+  // Makes the folders above it too. It has the group and mode of `target`, or where there is none
+  // those that the umask gives a new folder. Errors name the path and the system's reason.
   explicit TemporaryFolder(const std::filesystem::path& target);
   // Removes what stands at path(), unless it is kept.
   ~TemporaryFolder();

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include "model/hf/safetensors.h"
 #include "model/hf/safetensors_writer.h"
 #include "tests/model/materialize.h"
+#include "tests/support/child_process.h"
 #include "tests/support/second_user.h"
 #include "tests/support/temp_folder.h"
 
@@ -119,6 +121,29 @@ TEST_CASE("kill -9 at any moment of saving leaves the old model or the new one, 
     CHECK(read_text(output / "notes.txt") == "out");
     CHECK(entries(folder.path()) == 1);
   }
+}
+
+TEST_CASE("a new folder has the umask's mode, and one that replaces another keeps its mode") {
+  const auto result = in_child([] {
+    const TempFolder folder;
+    ::umask(027);
+    const auto mode_of = [](const fs::path& path) {
+      struct stat status {};
+      return ::stat(path.c_str(), &status) == 0 ? status.st_mode & 07777 : 0;
+    };
+    const auto out = folder / "out";
+    if (mode_of(TemporaryFolder(out).path()) != 0750) return 1;
+    fs::create_directory(out);
+    for (const mode_t mode : {0700, 0755, 02770}) {
+      if (::chmod(out.c_str(), mode) != 0 || mode_of(TemporaryFolder(out).path()) != mode) return 2;
+    }
+    const gid_t other = 12345;
+    if (::chown(out.c_str(), static_cast<uid_t>(-1), other) != 0) return 0;  // not root
+    struct stat status {};
+    const TemporaryFolder temporary(out);
+    return ::stat(temporary.path().c_str(), &status) == 0 && status.st_gid == other ? 0 : 3;
+  });
+  CHECK(result.status == 0);
 }
 
 TEST_CASE("what a kill left goes; what somebody writes, and what is the user's, stays") {
