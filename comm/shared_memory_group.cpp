@@ -1,5 +1,7 @@
 #include "comm/shared_memory_group.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <deque>
 #include <utility>
@@ -7,6 +9,8 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/printable.h"
+#include "base/standard_streams.h"
 #include "comm/call.h"
 #include "comm/exchange.h"
 #include "comm/share_segment.h"
@@ -179,11 +183,13 @@ class Worker final : public HostProgress::Mover {
     const Stopwatch blocked;
     const auto glance = std::min(kGlance, options_.timeout);
     RunningTime time;
+    SlowWait slow(options_.log_after);
     HostReports* const reports = progress_->reports();
     while (!progress_->wait(glance)) {
       const auto waited = time.passed();
       if (reports) reports->waits(waited, [this] { return waiting_text(); });
       const std::vector<int> late = late_ranks();
+      if (slow.due(waited) && is_first_on_time(late)) log_wait(waited);
       for (const int peer : late) {
         if (table_->lost(peer) && !progress_->can_work())
           fail(fmt::format("rank {}{} is gone", options_.members.number(peer),
@@ -194,6 +200,21 @@ class Worker final : public HostProgress::Mover {
     }
     if (reports) reports->over();
     return blocked.seconds();
+  }
+
+  // One rank of a group logs a wait: the first that nobody waits for.
+  bool is_first_on_time(const std::vector<int>& late) const {
+    for (int peer = 0; peer < rank(); ++peer)
+      if (std::find(late.begin(), late.end(), peer) == late.end()) return false;
+    return !jobs_.empty();
+  }
+
+  void log_wait(std::chrono::milliseconds waited) {
+    write_all(STDERR_FILENO,
+              printable_message(fmt::format(
+                  "zeroth: {} waits: {}; {} s by now, up to {} s (--timeout)\n",
+                  options_.members.name_of(rank(), size()), waiting_text(), waited.count() / 1000,
+                  std::chrono::duration_cast<std::chrono::seconds>(options_.timeout).count())));
   }
 
   // Whom the oldest job waits for.

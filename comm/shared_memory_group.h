@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "base/slow_wait.h"
 #include "comm/group.h"
 #include "comm/host_progress.h"
 #include "comm/members.h"
@@ -19,7 +20,8 @@ namespace zeroth::comm {
 struct SharedMemoryOptions {
   Members members = {};
   std::chrono::milliseconds timeout{600'000};
-  RingSize ring;         // the same on all ranks
+  std::chrono::milliseconds log_after = SlowWait::kFirst;  // waits that last longer are logged
+  RingSize ring;                                           // the same on all ranks
   std::string run = "";  // as SharedSegment, for what parts of the group will share
   // What else moves where this rank waits; null: the group is the first of its rank, with bells in
   // the segment. Its bells have the ranks' numbers in the run.

@@ -3,11 +3,13 @@
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 #include <vector>
 
 #include "base/error.h"
+#include "tests/support/child_process.h"
 #include "tests/support/waited.h"
 
 namespace zeroth::comm {
@@ -19,6 +21,7 @@ constexpr RingSize kTinyRing{.slot_bytes = 4096, .slots = 4};
 struct Setup {
   RingSize ring = kTinyRing;
   std::chrono::milliseconds timeout{20'000};
+  std::chrono::milliseconds log_after = SlowWait::kFirst;
 };
 
 // Calls fn on ranks that are threads; rethrows nothing, each fn checks for itself.
@@ -29,8 +32,9 @@ void with_group(int size, const std::function<void(Group&)>& fn, const Setup& se
     ranks.emplace_back([&, rank] {
       at::set_num_threads(1);
       const auto table = std::make_shared<RankTable>(segment, rank, size);
-      const auto group = make_shared_memory_group(segment, table, rank, size,
-                                                  {.timeout = setup.timeout, .ring = setup.ring});
+      const auto group = make_shared_memory_group(
+          segment, table, rank, size,
+          {.timeout = setup.timeout, .log_after = setup.log_after, .ring = setup.ring});
       fn(*group);
     });
   }
@@ -66,6 +70,25 @@ TEST_CASE("sums are bit-equal to those in rank order in fp32, whatever the size 
       }
     }
   }
+}
+
+TEST_CASE("a collective that waits long says for whom, and one rank says it") {
+  const ChildResult result = in_child([] {
+    with_group(3,
+               [](Group& group) {
+                 if (group.rank() == 0)
+                   std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+                 group.all_reduce(torch::zeros({4}), Reduce::kSum, "gradients").wait();
+               },
+               {.log_after = std::chrono::milliseconds(500)});
+    return 0;
+  });
+  CHECK(result.status == 0);
+  CHECK_MESSAGE(result.err.starts_with("zeroth: rank 1 of 3 waits: "), result.err);
+  CHECK(result.err.find("gradients") != std::string::npos);
+  CHECK(result.err.find("missing: rank 0") != std::string::npos);
+  CHECK(result.err.find(" s by now, up to 20 s (--timeout)\n") != std::string::npos);
+  CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
 }
 
 TEST_CASE("all-reduce is bit-equal to reduce-scatter and all-gather") {
