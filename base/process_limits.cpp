@@ -37,6 +37,12 @@ std::string system_reason(int error) {
   return std::strerror(error) + limit_of(error);
 }
 
+std::optional<int64_t> file_size_limit() {
+  const auto most = limit_on(RLIMIT_FSIZE);
+  return most ? std::optional(static_cast<int64_t>(std::min<rlim_t>(*most, INT64_MAX)))
+              : std::nullopt;
+}
+
 std::string address_space_limit() {
   const auto most = limit_on(RLIMIT_AS);
   if (!most) return "";

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <limits>
 #include <optional>
 #include <system_error>
 
@@ -18,6 +19,7 @@
 #include "comm/agreement.h"
 #include "engine/free_space.h"
 #include "model/hf/model_files.h"
+#include "model/hf/model_layout.h"
 #include "model/hf/temporary_folder.h"
 #include "trainer/step_folder.h"
 
@@ -31,11 +33,18 @@ int64_t model_bytes(const RunPlan& plan) {
 
 // Checkpoints that stand beside each other, at most.
 int64_t most_checkpoints(const RunPlan& plan) {
+  if (!plan.saves_checkpoints()) return 0;
   const Cadences& cadences = plan.flags.cadences;
   const bool best = cadences.save.at == Cadence::At::kBest;
-  const int64_t saves = plan.occasions(best ? cadences.evaluate : cadences.save).on_the_way();
+  // Those on the way, that of the last step, and by the clock nobody knows how many.
+  const int64_t saves =
+      plan.flags.state.every_minutes && cadences.kept
+          ? std::numeric_limits<int64_t>::max()
+          : plan.occasions(best ? cadences.evaluate : cadences.save).on_the_way() + 1;
   // One more while the newest is not known to be good.
-  return std::min(saves, cadences.kept.value_or(saves) + 1 + (cadences.ends_with_best ? 1 : 0));
+  const int64_t kept =
+      cadences.kept ? *cadences.kept + 1 + (cadences.ends_with_best ? 1 : 0) : saves;
+  return std::min(saves, kept);
 }
 
 // Of those that are already there, whose room the run uses again as it saves.
@@ -47,6 +56,31 @@ int64_t bytes_of_checkpoints(const std::string& output) {
     if (__builtin_add_overflow(bytes, found.bytes, &bytes)) return INT64_MAX;
   }
   return bytes;
+}
+
+// Of a run that begins anew in a folder where another one has saved checkpoints: what becomes of
+// them. Empty where there are none.
+std::string earlier_checkpoints(const RunPlan& plan) {
+  if (plan.resumed) return "";
+  const auto folder = std::filesystem::path(plan.flags.output) / "checkpoints";
+  const auto disk = checkpoint::RealDisk::find(folder);
+  if (!disk) return "";
+  const std::vector<checkpoint::Found> found = checkpoint::list_checkpoints(*disk);
+  const checkpoint::Found* const newest = checkpoint::newest(found);
+  if (newest == nullptr) return "";
+  return fmt::format(
+      "{} is of an earlier run: --resume would go on from it until this run has saved a "
+      "checkpoint; "
+      "rm -r {} removes {}",
+      (folder / newest->name).string(), folder.string(),
+      found.size() == 1 ? "it" : fmt::format("all {} there", found.size()));
+}
+
+// That the run writes there.
+int64_t largest_file(const RunPlan& plan) {
+  const int64_t of_model = std::min(model_bytes(plan), model::kMostShardBytes);
+  const bool has_states = plan.saves_checkpoints() && !plan.flags.state.only_model;
+  return std::max(of_model, has_states ? plan.outline.state_bytes / plan.num_ranks : 0);
 }
 
 struct Room {
@@ -127,6 +161,8 @@ std::vector<std::string> saving_warnings(const RunPlan& plan) {
   if (output.empty()) return warnings;
   const auto room = room_of(plan);
   if (room && !room->is_enough()) warnings.push_back(describe(plan, *room));
+  if (const std::string earlier = earlier_checkpoints(plan); !earlier.empty())
+    warnings.push_back(earlier);
   std::error_code unknown;
   if (std::filesystem::is_directory(output, unknown)) {
     for (const auto& entry : std::filesystem::directory_iterator(output)) {
@@ -139,15 +175,22 @@ std::vector<std::string> saving_warnings(const RunPlan& plan) {
 }
 
 void require_room(const RunPlan& plan) {
-  if (plan.flags.output.empty() || plan.flags.eval_only || plan.flags.state.small_disk) return;
-  if (plan.round.number > 0) return;
+  if (plan.flags.output.empty() || plan.flags.eval_only || plan.round.number > 0) return;
+  const int64_t largest = largest_file(plan), limit = file_size_limit().value_or(largest);
+  if (limit < largest) {
+    throw Error(
+        "--output {}: a file of {} will be written, and no process may write more than {} "
+        "(ulimit -f)",
+        plan.flags.output, format_bytes(largest), format_bytes(limit));
+  }
+  if (plan.flags.state.small_disk) return;
   const auto room = room_of(plan);
   if (!room || room->is_enough()) return;
   throw Error(
       "{}. Make room, {}or start with --allow-small-disk: then the model waits in memory "
       "for room.",
       describe(plan, *room),
-      room->checkpoints > room->model ? "keep fewer checkpoints (--save_total_limit), " : "");
+      most_checkpoints(plan) > 2 ? "keep fewer checkpoints (--save_total_limit 1), " : "");
 }
 
 void require_writable(const RunPlan& plan) {

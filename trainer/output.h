@@ -24,8 +24,9 @@ namespace zeroth::trainer {
 // the models need, folders of an earlier run.
 std::vector<std::string> saving_warnings(const RunPlan& plan);
 
-// Throws an Error where --output has less room than the run writes there, unless --allow-small-disk
-// says otherwise; not in a later round, whose earlier ones had room.
+// Throws an Error where a file of --output is larger than `ulimit -f` allows, and where it has less
+// room than the run writes there, unless --allow-small-disk says otherwise; not in a later round,
+// whose earlier ones had room.
 void require_room(const RunPlan& plan);
 
 // Throws an Error where --metrics, or what lies in --output by now, cannot be written: before ranks

@@ -227,6 +227,10 @@ void Trainer::counting_failures(Action action) {
       throw Error("{}; {} in a row{}", error.what(), counted(failed_saves_, "save"),
                   checkpoints_.newest_good());
     }
+    if (final_.is_saved()) {
+      return reporter_.warn(fmt::format("{}; the model is saved, and no run goes on from step {}{}",
+                                        error.what(), done_, checkpoints_.newest_good()));
+    }
     reporter_.warn(fmt::format("{}; the run goes on, and ends where {} in a row fail", error.what(),
                                counted(most, "save")));
   }

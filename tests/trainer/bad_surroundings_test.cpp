@@ -140,14 +140,15 @@ TEST_CASE(
   CHECK(has(result.err, ": it has only 0 bytes now: somebody cut it while it was in use\n"));
 }
 
-TEST_CASE("a model beyond ulimit -f is an error with path and limit, not a signal") {
+TEST_CASE("a model beyond ulimit -f is an error before the first step, not a signal") {
   const Workbench bench;
   const auto result = bench.shell(
       script(fmt::format("ulimit -f 64\nzeroth 2 {} --output saved --overwrite", kShort)));
-  CHECK(result.code == 1);
-  CHECK(has(result.err, "model.safetensors: reserving "));
-  CHECK(has(result.err, " bytes failed: File too large (ulimit -f: 32768 bytes)\n"));
+  CHECK(result.code == 2);
+  CHECK(has(result.err, "--output saved: a file of "));
+  CHECK(has(result.err, "no process may write more than 32.0 KiB (ulimit -f)\n"));
   CHECK_FALSE(has(result.err, "SIGXFSZ"));
+  CHECK_FALSE(has(result.out, "step 1/"));
 }
 
 TEST_CASE("a swap file beyond ulimit -f is an error with path, size and limit, not a signal") {

@@ -58,7 +58,7 @@ TEST_CASE("what is odd about an output is told before training") {
   CHECK(has(refused.err, "--output disk/out: "));
   CHECK(has(refused.err, " will be written (the model "));
   CHECK(has(refused.err,
-            "are free there. Make room, keep fewer checkpoints (--save_total_limit), or "
+            "are free there. Make room, keep fewer checkpoints (--save_total_limit 1), or "
             "start with --allow-small-disk"));
   CHECK_FALSE(has(refused.out, "step 1/"));
   const auto allowed = bench.finetune(small + "--allow-small-disk --save_total_limit 1");
@@ -90,6 +90,49 @@ TEST_CASE("full_disk: the model waits in memory until there is room, or a signal
   CHECK_MESSAGE(saved.code == 0, bench.read("out"));
   CHECK(fs::exists(bench / "disk/out/model.safetensors"));
   CHECK(fs::exists(bench / "disk/out/trainer_state.json"));
+}
+
+TEST_CASE("full_disk: the checkpoint of the last step is counted, and named where it is left out") {
+  const Workbench bench;
+  REQUIRE(bench.finetune(fmt::format("{} --steps 1 --output whole", kTrain)).code == 0);
+  const auto model_kib = fs::file_size(bench / "whole/model.safetensors") / 1024;
+  const std::string size = fmt::format("size={}k", 2 * model_kib + 64);
+  const Disk disk(bench / "disk", size.c_str());
+  if (!disk.mounted()) return;
+  const std::string run = fmt::format("{} --steps 2 --save-every 100 --output disk/out ", kTrain);
+  const auto refused = bench.finetune(run);
+  CHECK(refused.code == 2);
+  CHECK(has(refused.err, ", checkpoints "));
+  const auto allowed = bench.finetune(run + "--allow-small-disk");
+  CHECK_MESSAGE(allowed.code == 0, allowed.err);
+  CHECK(has(allowed.out, "; the model is saved, and no run goes on from step 2"));
+  CHECK_FALSE(has(allowed.out, "the run goes on, and ends"));
+  CHECK(fs::exists(bench / "disk/out/model.safetensors"));
+}
+
+TEST_CASE("full_disk: a limit on the size of files is found before the first step") {
+  const Workbench bench;
+  const auto run = [&](int blocks, const std::string& more) {
+    return bench.shell(fmt::format("ulimit -f {}; exec '{}/finetune' {} --steps 1 --output out {}",
+                                   blocks, ZEROTH_BIN_DIR, kTrain, more));
+  };
+  const auto refused = run(8, "--allow-small-disk");  // blocks of 512 bytes
+  CHECK(refused.code == 2);
+  CHECK_MESSAGE(has(refused.err, "no process may write more than 4.00 KiB (ulimit -f)"),
+                refused.err);
+  CHECK_FALSE(has(refused.out, "step 1/"));
+}
+
+TEST_CASE("a run that begins anew names the checkpoints of an earlier one that stay") {
+  const Workbench bench;
+  const auto run = [&](const std::string& more) {
+    return bench.finetune(fmt::format("{} --output out {}", kTrain, more)).out;
+  };
+  CHECK_FALSE(has(run("--steps 2 --save-every 1"), "of an earlier run"));
+  CHECK(has(run("--steps 1 --overwrite"),
+            "warning    out/checkpoints/step-2 is of an earlier run: --resume would go on from it "
+            "until this run has saved a checkpoint; rm -r out/checkpoints removes all 2 there"));
+  CHECK_FALSE(has(run("--steps 3 --resume"), "of an earlier run"));
 }
 
 TEST_CASE("full_disk: what cannot be written is found before ranks connect") {
