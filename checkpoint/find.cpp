@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "checkpoint/foreign.h"
@@ -175,7 +176,22 @@ void with_chosen(const Place& place, const std::function<void(const std::string&
   }
 }
 
-Place locate(const std::filesystem::path& path) {
+namespace {
+
+// "out/checkpoint-8", as Trainer names what is out/checkpoints/step-8 here.
+std::filesystem::path as_ours(const std::filesystem::path& named) {
+  const std::filesystem::path path = named.has_filename() ? named : named.parent_path();
+  const auto step = step_of_trainer(path.filename().string());
+  std::error_code unknown;
+  if (!step || std::filesystem::exists(path, unknown)) return named;
+  const std::filesystem::path ours = path.parent_path() / "checkpoints" / step_name(*step);
+  return std::filesystem::exists(ours, unknown) ? ours : named;
+}
+
+}  // namespace
+
+Place locate(const std::filesystem::path& given) {
+  const std::filesystem::path path = as_ours(given);
   if (path.empty()) return {};
   if (auto below = RealDisk::find(path / "checkpoints")) return {std::move(below), std::nullopt};
   auto disk = RealDisk::find(path);

@@ -47,7 +47,8 @@ struct Place {
   std::shared_ptr<Disk> disk;      // of the folder of checkpoints; null where there is none
   std::optional<std::string> one;  // the name on it where the path is that of one checkpoint
 };
-// `path`: an output with checkpoints/ in it, that folder itself, or one of the checkpoints.
+// `path`: an output with checkpoints/ in it, that folder itself, or one of the checkpoints, also by
+// the name that Hugging Face's Trainer would give it ("out/checkpoint-8").
 Place locate(const std::filesystem::path& path);
 
 // Calls `action` with the name of the checkpoint that `place` is, or of the newest one there. Where

@@ -76,8 +76,11 @@ std::string describe(const Foreign& foreign, const std::filesystem::path& path) 
       path.string(), foreign.program, shortened(foreign.mark),
       foreign.has_model
           ? fmt::format("--model {} begins anew from its weights", path.string())
-          : "Convert its weights to a folder with config.json and safetensors, from which --model "
-            "begins anew");
+          : fmt::format("Convert its weights to a folder with config.json and safetensors{}, from "
+                        "which --model begins anew",
+                        foreign.program.ends_with(kDeepSpeed)
+                            ? " (DeepSpeed's own zero_to_fp32.py, with --safe_serialization)"
+                            : ""));
 }
 
 }  // namespace zeroth::checkpoint

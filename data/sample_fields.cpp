@@ -32,7 +32,10 @@ constexpr const char* kAsPairs =
 constexpr const char* kChosenOnly =
     "a preference is not trained yet; --prompt-field and --completion-field train on one of the "
     "answers";
-constexpr std::array<Kind, 4> kKinds = {{{"messages", "chats", kAsPairs},
+constexpr std::array<Kind, 5> kKinds = {{{"input_ids", "token ids",
+                                          "ids are read from a .bin file (--token-dtype); else "
+                                          "write the text itself"},
+                                         {"messages", "chats", kAsPairs},
                                          {"conversations", "ShareGPT chats", kAsPairs},
                                          {"chosen", "preferences", kChosenOnly},
                                          {"rejected", "preferences", kChosenOnly}}};
@@ -70,6 +73,9 @@ SampleFields choose_fields(const json& first_record) {
     throw Error(
         "both 'text' and 'prompt' with 'completion': name the pair with --prompt-field and "
         "--completion-field, or leave it out to train on 'text'");
+  }
+  if (usual && (first_record["prompt"].is_array() || first_record["completion"].is_array())) {
+    throw Error("the records are chats, as 'prompt' or 'completion' is an array: {}", kAsPairs);
   }
   if (usual) return {.prompt = "prompt", .completion = "completion"};
   for (const Kind& kind : kKinds) {

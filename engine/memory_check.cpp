@@ -217,7 +217,7 @@ std::string what_fits(const RunMemory& run) {
   }
   text += json_to_paste(run.config, found.config);
   if (lack_of(run, *need).bytes == 0) return "this would fit:\n  " + text;
-  return "no sharding and no offload would fit; the least is\n  " + text;
+  return "it does not fit with all sharding and offload either; what takes least is\n  " + text;
 }
 
 // Bytes in host memory.
@@ -255,7 +255,11 @@ RunMemory run_memory(const model::Blocks& blocks, const configs::Config& config,
   };
   RunMemory run{config, options, reckon(config, options), {}, reckon};
   run.free = free_space(config.zero, run.memory, here, root);
-  if (run.free.host) run.free.host->bytes += (held + runtime_in_use(root, held)) * here;
+  if (const int64_t own = (held + runtime_in_use(root, held)) * here; run.free.host && own > 0) {
+    run.free.host->bytes += own;
+    run.free.host->limit +=
+        fmt::format("; {} that ranks hold now count as left", format_bytes(own));
+  }
   return run;
 }
 

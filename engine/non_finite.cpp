@@ -81,7 +81,7 @@ std::string NonFiniteSkips::not_finite(const Skip& skip, const zero::UnitPlan& p
   if (skip.applied) return why + ", and were applied (bf16.check_grad_overflow is false)";
   if (!row_.output.empty()) why += "; " + row_.output;
   if (end_ == End::kTenthInARow && skip.loss_scale != 1) {
-    why += fmt::format("; the loss scale was {:g} (fp16.initial_scale_power sets where it starts)",
+    why += fmt::format("; the loss scale is {:g} (fp16.loss_scale sets it, and 0 lets it adapt)",
                        skip.loss_scale);
   }
   return why;

@@ -6,6 +6,7 @@
 #include <CLI/Version.hpp>
 #include <algorithm>
 #include <boost/version.hpp>
+#include <sstream>
 #include <utility>
 
 #include "base/affinity.h"
@@ -41,18 +42,26 @@ std::string cuda_version(int number) {
 }
 
 // Where finetune, which has the run path of this program, finds LibTorch; empty where it does not.
-fs::path libtorch_folder() {
-  for (const fs::path& folder : run_path_folders())
+// As the loader, looks along LD_LIBRARY_PATH first.
+fs::path libtorch_folder(const std::string& library_path) {
+  std::vector<fs::path> folders;
+  std::istringstream along(library_path);
+  for (std::string folder; std::getline(along, folder, ':');)
+    if (!folder.empty()) folders.emplace_back(folder);
+  const std::vector<fs::path> run_path = run_path_folders();
+  folders.insert(folders.end(), run_path.begin(), run_path.end());
+  for (const fs::path& folder : folders)
     if (is_there(folder / "libtorch_cpu.so")) return folder.lexically_normal().parent_path();
   return {};
 }
 
-ReportSection versions(const fs::path& own_folder, Warnings& warnings) {
-  const fs::path torch = libtorch_folder();
+ReportSection versions(const fs::path& own_folder, const std::string& library_path,
+                       Warnings& warnings) {
+  const fs::path torch = libtorch_folder(library_path);
   if (torch.empty()) {
     warnings.push_back(
-        "LibTorch is in no folder of the programs' run path: finetune will not start unless "
-        "LD_LIBRARY_PATH has the folder of libtorch_cpu.so");
+        "LibTorch is in no folder of LD_LIBRARY_PATH or of the programs' run path: finetune will "
+        "not start before LD_LIBRARY_PATH has the folder of libtorch_cpu.so");
   }
   return {"Versions",
           {{"Zeroth", fmt::format("{}, in {}", ZEROTH_VERSION, own_folder.string())},
@@ -193,7 +202,7 @@ ReportSection programs(const fs::path& own_folder, const LaunchEnvironment& envi
 std::vector<ReportSection> make_report(const fs::path& own_folder,
                                        const LaunchEnvironment& environment) {
   Warnings warnings;
-  std::vector<ReportSection> sections = {versions(own_folder, warnings),
+  std::vector<ReportSection> sections = {versions(own_folder, environment.library_path, warnings),
                                          features(own_folder),
                                          processor(warnings),
                                          memory(warnings),

@@ -57,9 +57,21 @@ bool is_in_memory(const fs::path& folder) {
          (status.f_type == TMPFS_MAGIC || status.f_type == RAMFS_MAGIC);
 }
 
+namespace {
+
+Folder make_folder(const fs::path& nvme_path) {
+  try {
+    return Folder::make(nvme_path);
+  } catch (const Error& error) {
+    throw Error("nvme_path {}: cannot be made: {}", nvme_path.string(), error.what());
+  }
+}
+
+}  // namespace
+
 SwapFile::SwapFile(const SwapPlace& place, uint64_t bytes, bool direct)
     : size_bytes_(on_file(bytes)) {
-  const Folder nvme = Folder::make(place.nvme_path);
+  const Folder nvme = make_folder(place.nvme_path);
   remove_left_over(nvme);
   const std::string run = "zeroth-" + place.run_id;
   const std::string name =

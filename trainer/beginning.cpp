@@ -88,9 +88,11 @@ void require_steps_left(const RunPlan& plan) {
   if (!plan.resumed || !plan.samples.train) return;
   const int64_t total = plan.samples.total_steps;
   if (plan.resumed->step <= total) return;
-  throw Error("{}: {} has taken {} steps, and this run ends after {}",
-              plan.flags.steps ? "--steps" : "--epochs", plan.resumed->checkpoint.string(),
-              plan.resumed->step, total);
+  const std::string checkpoint = plan.resumed->checkpoint.string();
+  throw Error(
+      "{}: {} has taken {} steps, and this run ends after {}: ask for more, or begin anew from its "
+      "weights by --model {} without --resume",
+      plan.flags.steps ? "--steps" : "--epochs", checkpoint, plan.resumed->step, total, checkpoint);
 }
 
 }  // namespace zeroth::trainer

@@ -16,6 +16,7 @@
 #include "checkpoint/foreign.h"
 #include "checkpoint/names.h"
 #include "checkpoint/real_disk.h"
+#include "model/hf/safetensors.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -100,18 +101,6 @@ std::optional<Measured::Step> step_of(const checkpoint::Manifest& manifest) {
     if (stored == word_of(step)) return step;
   }
   return std::nullopt;  // it is measured again
-}
-
-// "out/checkpoint-8", as Trainer calls what is out/checkpoints/step-8 here.
-fs::path as_ours(const fs::path& named) {
-  constexpr std::string_view kTheirs = "checkpoint-";
-  const fs::path path = named.has_filename() ? named : named.parent_path();
-  const std::string name = path.filename().string();
-  std::error_code unknown;
-  if (!name.starts_with(kTheirs) || fs::exists(path, unknown)) return named;
-  const fs::path ours =
-      path.parent_path() / "checkpoints" / ("step-" + name.substr(kTheirs.size()));
-  return fs::exists(ours, unknown) ? ours : named;
 }
 
 // Why nothing in `path` can be gone on from.
@@ -273,12 +262,17 @@ std::optional<Resumption> find_resumption(const Flags& flags) {
   const ResumeFlags& resume = flags.resume;
   if (!resume.is_on()) return std::nullopt;
   check_allowed(resume);
-  const fs::path path =
-      resume.from == From::kNamed ? as_ours(resume.folder) : fs::path(flags.output);
+  const fs::path path = fs::path(resume.from == From::kNamed ? resume.folder : flags.output);
   auto found = newest_in(path);
   if (found || resume.from == From::kNewestOrNothing) return found;
-  throw Error("--resume: there is no checkpoint in {}{}", path.string(),
-              resume.from == From::kNamed ? "" : "; --resume auto begins anew there");
+  std::error_code unknown;
+  const bool has_model = fs::exists(path / "config.json", unknown) && model::has_weights(path);
+  throw Error("--resume: there is no checkpoint in {}{}{}", path.string(),
+              resume.from == From::kNamed ? "" : "; --resume auto begins anew there",
+              has_model ? fmt::format("; it holds a model alone, from whose weights --model {} and "
+                                      "no --resume begin",
+                                      path.string())
+                        : "");
 }
 
 std::optional<Resumption> find_resumption_of_round(const Flags& flags, const std::string& run) {
@@ -292,7 +286,7 @@ std::optional<Resumption> find_resumption_of_round(const Flags& flags, const std
     if (run.empty() || newest->run == run) return newest;
   }
   if (flags.resume.from == From::kNothing && !run.empty()) return std::nullopt;
-  return newest_in(named ? as_ours(flags.resume.folder) : fs::path(flags.output));
+  return newest_in(named ? flags.resume.folder : flags.output);
 }
 
 Measured to_keep(const Resumption& before, int64_t ranks, const std::string& processor) {
@@ -305,17 +299,22 @@ Measured to_keep(const Resumption& before, int64_t ranks, const std::string& pro
 }
 
 std::string compare(const Resumption& before, const Identity& now, const ResumeFlags& flags) {
-  std::vector<std::string> refused, told;
-  bool all_may_be_allowed = true;
+  std::vector<std::string> blocked, refused, told;  // what nothing lets differ comes first
   for (const auto& one : checkpoint::differences(before.identity.must_equal, now.must_equal)) {
-    const bool allowed = one.key == "train_batch_size" ? flags.batch_may_change
-                                                       : is_allowed(one.key, flags.may_change);
-    (allowed ? told : refused).push_back(text_of(one) + (allowed ? "" : remedy(one.key)));
-    all_may_be_allowed &= allowed || one.key == "train_batch_size" || may_be_allowed(one.key);
+    const bool batch = one.key == "train_batch_size";
+    const std::string text = text_of(one);
+    if (batch ? flags.batch_may_change : is_allowed(one.key, flags.may_change)) {
+      told.push_back(text);
+    } else if (batch || may_be_allowed(one.key)) {
+      refused.push_back(text + remedy(one.key));
+    } else {
+      blocked.push_back(text + remedy(one.key));
+    }
   }
-  if (!refused.empty()) {
-    const std::string road = all_may_be_allowed ? "" : road_from(before.checkpoint);
-    throw Error("{} is of another run: {}{}", before.checkpoint.string(), listed(refused), road);
+  if (const std::string road = blocked.empty() ? "" : road_from(before.checkpoint);
+      !blocked.empty() || !refused.empty()) {
+    blocked.insert(blocked.end(), refused.begin(), refused.end());
+    throw Error("{} is of another run: {}{}", before.checkpoint.string(), listed(blocked), road);
   }
   for (const auto& one : checkpoint::differences(before.identity.may_change, now.may_change)) {
     told.push_back(text_of(one));

@@ -64,11 +64,12 @@ constexpr double kMostLost = 0.01;  // of all tokens, in silence
 void warn_of_lost(configs::Notes& notes, const std::string& path, const data::Dataset& samples) {
   const data::DatasetStats stats = samples.stats();
   const int64_t length = samples.seq_len();
-  if (stats.dropped > stats.samples) {
+  const int64_t records = stats.samples + stats.dropped;
+  if (static_cast<double>(stats.dropped) > kMostLost * static_cast<double>(records)) {
     warn(notes, "--seq-len",
          "{}: {} of {} samples are dropped, nothing to train within {} positions: raise --seq-len",
-         path, stats.dropped, stats.dropped + stats.samples, length);
-    return;
+         path, stats.dropped, records, length);
+    if (stats.dropped > stats.samples) return;
   }
   if (stats.truncated + stats.dropped == 0) return;
   const int64_t all = stats.tokens + stats.lost_tokens;

@@ -46,8 +46,12 @@ void check_inner_size(Context& context, int64_t size) {
   const auto inner = typed_value(given->value, *given->key)->get<int64_t>();
   if (inner == 1 || inner == size) return;
   const auto outer = context.keys.get<int64_t>(kSize), flag = context.flags.tensor_parallel;
+  if (!outer && !flag) {
+    return context.complain("{}: {} alone splits nothing: write {} {}", given->path, inner, kSize,
+                            inner);
+  }
   context.complain("{}: {} beside {} {}: make them equal, or leave it out", given->path, inner,
-                   flag && !outer ? kFlag : kSize, outer.value_or(flag.value_or(0)));
+                   outer ? kSize : kFlag, outer.value_or(flag.value_or(0)));
 }
 
 void check_dtype(Context& context, Precision precision) {

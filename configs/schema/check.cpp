@@ -60,7 +60,12 @@ class Checker {
   void complain_unknown(const std::string& path, const std::string& section,
                         const std::string& name) {
     const bool top = section.empty();
-    if (!guesses_.another()) return top ? ignore(path, "") : complain(path, "unknown key");
+    if (name.starts_with("comment")) {
+      constexpr std::string_view kComments = "unknown key; names of comments begin with _, # or //";
+      return top ? ignore(path, kComments) : complain(path, "{}", kComments);
+    }
+    if (!guesses_.another())
+      return top ? ignore(path, "unknown key") : complain(path, "unknown key");
     const std::vector<std::string_view> known = names_in(section);
     const std::string_view near = nearest_name(name, known);
     if (!near.empty() && (!top || edit_distance(name, near) <= kMistyped)) {
@@ -72,7 +77,12 @@ class Checker {
                            : std::string_view(meant)));  // probably given: not to be missed later
       return;
     }
-    if (top) return ignore(path, near.empty() ? kindred_name(name) : near);
+    if (top) {
+      const std::string_view kindred = near.empty() ? kindred_name(name) : near;
+      return ignore(path, kindred.empty()
+                              ? "unknown key"
+                              : fmt::format("unknown key; the nearest known one is {}", kindred));
+    }
     for (const Key& key : keys()) {
       if (key.path == name) {
         complain(path, "unknown key; did you mean {}, at the top level of the file?", name);
@@ -87,10 +97,8 @@ class Checker {
   }
 
   // At the top level DeepSpeed ignores what it does not know.
-  void ignore(const std::string& path, std::string_view near) {
-    if (++out_.num_unknown > kMostComplaints) return;
-    warn(out_.unknown, path, "unknown key{}",
-         near.empty() ? "" : fmt::format("; the nearest known one is {}", near));
+  void ignore(const std::string& path, std::string_view text) {
+    if (++out_.num_unknown <= kMostComplaints) warn(out_.unknown, path, "{}", text);
   }
 
   // A key anywhere of that name, or one that has a word in common with it.
@@ -103,7 +111,9 @@ class Checker {
     for (const Key& key : keys()) {
       if (ends(key.path, name)) return key.path;
     }
+    constexpr std::string_view kOfMany[] = {"size", "num", "max", "min"};
     for (const std::string_view word : split_values(name, '_')) {
+      if (std::find(std::begin(kOfMany), std::end(kOfMany), word) != std::end(kOfMany)) continue;
       for (const std::string_view known : names_in("")) {
         const auto words = split_values(known, '_');
         if (std::find(words.begin(), words.end(), word) != words.end()) return known;

@@ -84,7 +84,7 @@ std::vector<Key> service_rows() {
       no_effect("checkpoint.load_universal", kBool, "false",
                 "every checkpoint is for any ranks and stages"),
       no_effect("checkpoint.use_node_local_storage", kBool, "false",
-                "a run has one machine, and all ranks write into --output"),
+                "all ranks write into --output, which the machines of a run share"),
       no_effect("checkpoint.checkpoint_serialization", kBool, "true", kOwnFiles),
       no_effect("checkpoint.parallel_write", kSection, "null", kOwnFiles),
       no_effect("checkpoint.parallel_write.pipeline_stage", kBool, "false", kOwnFiles),

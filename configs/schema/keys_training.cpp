@@ -64,7 +64,7 @@ std::vector<Key> recompute_rows() {
        "keeps this many evenly spaced block inputs and recomputes everything between; null or 0: "
        "off"},
       no_effect("activation_checkpointing.partition_activations", kBool, "false",
-                "it splits kept inputs over tensor-parallel ranks, and there are none"),
+                "with tensor_parallel kept inputs are split over its ranks as it is"),
       {"activation_checkpointing.cpu_checkpointing", kBool, kHonoured, "false", "", "",
        "kept inputs wait for their backward in host memory; a run on the CPU has them there "
        "anyway"},

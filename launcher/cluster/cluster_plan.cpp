@@ -236,6 +236,13 @@ Placement place_fixed(const LaunchOptions& options, const Surroundings& surround
   if (!has_hostfile) {
     Placement placement = without_hostfile(options);
     if (others) placement.num_ranks = others->ranks_per_node;
+    const bool in_job =
+        std::any_of(surroundings.variables.begin(), surroundings.variables.end(),
+                    [](const auto& variable) { return variable.first == "JOB_COMPLETION_INDEX"; });
+    if (!others && !flags.no_ssh && in_job)
+      placement.notes.emplace_back(
+          "JOB_COMPLETION_INDEX is set, and this pod trains alone: --num_nodes N and MASTER_ADDR "
+          "make the pods of an indexed Job nodes of one run");
     return placement;
   }
   const bool here = hosts.size() == 1 && !flags.force_multi &&

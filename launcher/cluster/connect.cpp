@@ -95,7 +95,10 @@ class Attempt {
                                [this](error_code error, size_t) { result_ = error; });
     });
     if (reason.empty()) reason = step([&] { read(proof); });
-    if (!reason.empty()) return nullptr;
+    if (!reason.empty()) {
+      reason += ", as where a launcher has another secret (ZEROTH_SECRET)";
+      return nullptr;
+    }
     const auto seals = handshake.accept(proof);
     if (seals) {
       keep_from_children(socket_.native_handle());

@@ -68,7 +68,8 @@ LaunchEnvironment LaunchEnvironment::from_process() {
           variable("PATH").value_or(""),
           variable("DEEPSPEED_TIMEOUT"),
           variable("NCCL_SOCKET_IFNAME"),
-          variable("ZEROTH_SECRET").has_value() || variable("ZEROTH_SECRET_FILE").has_value()};
+          variable("ZEROTH_SECRET").has_value() || variable("ZEROTH_SECRET_FILE").has_value(),
+          variable("LD_LIBRARY_PATH").value_or("")};
 }
 
 Machine probe_machine(const LaunchEnvironment& environment) {

@@ -26,7 +26,8 @@ struct LaunchEnvironment {
   std::string path;
   std::optional<std::string> deepspeed_timeout = {};
   std::optional<std::string> nccl_socket_ifname = {};
-  bool has_secret = false;  // of the run, which goes through to the ranks
+  bool has_secret = false;        // of the run, which goes through to the ranks
+  std::string library_path = {};  // LD_LIBRARY_PATH
 
   static LaunchEnvironment from_process();
 };

@@ -1,8 +1,11 @@
 #include "model/hf/model_folder.h"
 
 #include <fmt/format.h>
+#include <pwd.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstdlib>
 #include <string_view>
@@ -28,14 +31,26 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+// As Python's expanduser("~"): HOME, else what the user database says; empty: neither.
+fs::path home_folder() {
+  if (!variable("HOME").empty()) return variable("HOME");
+  std::array<char, 16'384> buffer{};
+  passwd entry{};
+  passwd* found = nullptr;
+  const int error = ::getpwuid_r(::getuid(), &entry, buffer.data(), buffer.size(), &found);
+  return error == 0 && found != nullptr ? fs::path(found->pw_dir) : fs::path();
+}
+
+// Empty where no variable names it and this user has no home.
 fs::path hub_cache() {
   for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}) {
     if (!variable(name).empty()) return variable(name);
   }
   if (!variable("HF_HOME").empty()) return fs::path(variable("HF_HOME")) / "hub";
   const std::string caches = variable("XDG_CACHE_HOME");
-  const fs::path root = caches.empty() ? fs::path(variable("HOME")) / ".cache" : fs::path(caches);
-  return root / "huggingface" / "hub";
+  if (!caches.empty()) return fs::path(caches) / "huggingface" / "hub";
+  const fs::path home = home_folder();
+  return home.empty() ? home : home / ".cache" / "huggingface" / "hub";
 }
 
 bool is_hub_word(std::string_view word) {
@@ -120,7 +135,12 @@ bool is_pointer(const fs::path& path) {
 fs::path find_model_folder(const std::string& name) {
   std::error_code ignored;
   if (fs::exists(name, ignored) || !is_hub_name(name)) return name;
-  const fs::path cache = hub_cache(), snapshot = find_snapshot(cache, name);
+  const fs::path cache = hub_cache();
+  if (cache.empty()) {
+    throw Error(
+        "{} is no folder here, and HOME is not set: HF_HUB_CACHE names Hugging Face's cache", name);
+  }
+  const fs::path snapshot = find_snapshot(cache, name);
   if (!snapshot.empty()) return snapshot;
   throw Error(
       "{} is no folder here, and Hugging Face's cache {} holds no whole model of that name; "

@@ -104,7 +104,8 @@ TEST_CASE("a path leads to an output, to its checkpoints, or to one of them") {
     CHECK(place.disk->path() == disk->path());
     CHECK(!place.one);
   }
-  for (const char* const path : {"out/checkpoints/step-8", "out/checkpoints/step-8/"}) {
+  for (const char* const path : {"out/checkpoints/step-8", "out/checkpoints/step-8/",
+                                 "out/checkpoint-8", "out/checkpoint-8/"}) {
     const Place place = locate(folder / path);
     REQUIRE(place.disk);
     CHECK(place.disk->path() == disk->path());

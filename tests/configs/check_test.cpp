@@ -69,6 +69,9 @@ TEST_CASE("names that begin with _, // or # are comments at any depth") {
   CHECK(resolved.config.zero.stage == 0);
   CHECK(complaints_of(R"({"/x": 1, "zero_optimization": {"/stage": 3}})") ==
         "zero_optimization./stage: unknown key; did you mean zero_optimization.stage?");
+  CHECK(complaints_of(R"({"zero_optimization": {"comment": "x"}})") ==
+        "zero_optimization.comment: unknown key; names of comments begin with _, # or //");
+  CHECK(complaints_of(R"({"comment": "x", "comments": "y"})") == "");  // DeepSpeed ignores them
 }
 
 TEST_CASE("an unknown key is an error in every section") {
@@ -181,8 +184,8 @@ TEST_CASE("what has an effect with parallelism alone is noted") {
       "seq_parallel_communication_data_type": "bf16"})");
   CHECK(warnings_of(resolved).empty());
   CHECK(has_note(resolved,
-                 "activation_checkpointing.partition_activations true has no effect: it splits "
-                 "kept inputs over tensor-parallel ranks, and there are none"));
+                 "activation_checkpointing.partition_activations true has no effect: "
+                 "with tensor_parallel kept inputs are split over its ranks as it is"));
   CHECK(has_note(resolved, "disable_allgather true has no effect: each stage uses the collective"));
   CHECK(has_note(resolved,
                  "seq_parallel_communication_data_type \"bf16\" has no effect: sequences are not "

@@ -53,11 +53,18 @@ TEST_CASE("Records of another kind are named, with their fields and what works t
        "--completion-field output trains on these two alone"},
       {{"question", "answer", "response"},
        "the records are not clear (fields 'answer', 'question'"},
+      {{"input_ids", "labels"},
+       "the records are token ids (fields 'input_ids', 'labels'): ids are read from a .bin file"},
       {{"title", "body"}, "neither 'text' nor 'prompt' and 'completion' (fields 'body', 'title')"},
   };
   for (const auto& [fields, message] : cases) {
     check_contains(error_of([&, names = fields] { choose_fields(record(names)); }), message);
   }
+  const auto turns = nlohmann::json::parse(R"([{"role": "user", "content": "x"}])");
+  check_contains(error_of([&] {
+                   choose_fields({{"prompt", turns}, {"completion", turns}});
+                 }),
+                 "the records are chats, as 'prompt' or 'completion' is an array: write each");
   check_contains(error_of([] { choose_fields(nlohmann::json::object()); }), "(fields none)");
 }
 

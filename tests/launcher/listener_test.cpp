@@ -134,9 +134,11 @@ TEST_CASE("an agent with the run's secret is let in, and messages go both ways")
 
 TEST_CASE("a wrong secret is refused and counted, and the agent says why it gave up") {
   Served served("the secret");
-  CHECK_THROWS_WITH_AS(
-      talk(served, "another", "hello"),
-      ("the launcher cannot be reached: " + served.endpoints() + ": End of file").c_str(), Error);
+  CHECK_THROWS_WITH_AS(talk(served, "another", "hello"),
+                       ("the launcher cannot be reached: " + served.endpoints() +
+                        ": End of file, as where a launcher has another secret (ZEROTH_SECRET)")
+                           .c_str(),
+                       Error);
   CHECK(served.refused() == Refused{.wrong = 1});
   CHECK(talk(served, "the secret", "hello") == "you said hello");
 }

@@ -84,9 +84,22 @@ TEST_CASE("the rank that DeepSpeed's launcher passes is ignored") {
 TEST_CASE("an unknown flag is answered with the nearest known one") {
   CHECK(has(complaint("--frobnicate 1"), "--frobnicate: no such flag; --help lists all"));
   CHECK(has(complaint("--seqlen 64"), "--seqlen: no such flag; did you mean --seq-len?"));
-  CHECK(has(complaint("--micro_batch=2"), "did you mean --micro-batch?"));
+  CHECK(has(complaint("--micro_batc=2"), "did you mean --micro-batch?"));
+  CHECK(has(complaint("args.json --steps 3"), "'args.json': unexpected; a file of flags stands"));
   CHECK(has(complaint("stray"), "'stray': unexpected"));
   CHECK_FALSE(has(complaint("--seqlen 64"), "'64'"));
+}
+
+TEST_CASE("words of a flag are joined by dashes or underscores, as it is typed") {
+  const Flags flags = parse(
+      "--micro_batch=2 --no_shuffle --save_every 5 --output o --save-total-limit 3 "
+      "--inspect_samples 4 --completion_only_loss True");
+  CHECK(flags.values.micro_batch == 2);
+  CHECK_FALSE(flags.shuffle);
+  CHECK(flags.cadences.save.every == 5);
+  CHECK(flags.cadences.kept == 3);
+  CHECK(flags.inspected == 4);
+  CHECK(has(complaint("--micro_batch 2 --micro-batch 3"), "--micro-batch"));
 }
 
 TEST_CASE("all complaints come in one error") {

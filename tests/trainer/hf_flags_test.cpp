@@ -75,7 +75,8 @@ TEST_CASE("two spellings of one flag agree, or are an error") {
 
 TEST_CASE(
     "what would change the training and is not there is refused, unless it asks for nothing") {
-  CHECK(has(complaint("--optim adafactor"), "write \"optimizer\" into ds_config.json"));
+  CHECK(has(complaint("--optim adafactor"),
+            "AdamW is the default, and \"optimizer\" in ds_config.json chooses another"));
   CHECK(has(complaint("--push_to_hub"), "--push_to_hub: refused: "));
   CHECK(has(complaint("--lr_scheduler_type exponential"),
             "must be one of constant, constant_with_warmup, linear, cosine, cosine_with_restarts, "

@@ -108,7 +108,8 @@ TEST_CASE("a run that only files can make fit is told what goes there") {
   CHECK_MESSAGE(has(refusal, "offload_optimizer.device \"nvme\""), refusal);
   CHECK(has(refusal, " in files"));
   left.host->bytes = 1000;
-  CHECK_MESSAGE(has(refusal_of(plan, left), "no sharding and no offload would fit; the least is"),
+  CHECK_MESSAGE(has(refusal_of(plan, left),
+                    "it does not fit with all sharding and offload either; what takes least is"),
                 refusal_of(plan, left));
 }
 

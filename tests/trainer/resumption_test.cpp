@@ -126,9 +126,9 @@ TEST_CASE("every difference that must not be is refused with both values and wha
     return message_of<Error>([&] { compare(before, now, flags); });
   };
   CHECK(refused({}) ==
-        "out/checkpoints/step-8 is of another run: optimizer.params.lr is 0.1 there, 0.2 here; "
-        "--allow-change optimizer.params.lr lets it differ\n  seed is 42 there, not set here; "
-        "--seed has to be as before\n  train_batch_size is 4 there, 8 here; "
+        "out/checkpoints/step-8 is of another run: seed is 42 there, not set here; "
+        "--seed has to be as before\n  optimizer.params.lr is 0.1 there, 0.2 here; "
+        "--allow-change optimizer.params.lr lets it differ\n  train_batch_size is 4 there, 8 here; "
         "--allow-batch-change goes on with another one\n  a run that begins anew from its weights "
         "takes --model out/checkpoints/step-8 and no --resume");
   now.must_equal["seed"] = "42";

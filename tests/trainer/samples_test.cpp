@@ -62,6 +62,11 @@ TEST_CASE("a length in which most samples are lost is warned of") {
       "long.jsonl: 2 of 3 samples are dropped, nothing to train within 16 positions: raise "
       "--seq-len"));
   CHECK(warnings_of(plan(bench, line + "128")).empty());
+  for (int i = 0; i < 4; ++i) lines += "\n{\"prompt\": \"one\", \"completion\": \"two\"}";
+  bench.write("long.jsonl", lines);
+  const auto few = warnings_of(plan(bench, line + "16"));
+  REQUIRE(few.size() == 2);
+  CHECK(has(few[0], "long.jsonl: 2 of 7 samples are dropped"));
 }
 
 TEST_CASE("characters that the tokenizer has no token for are counted in a warning") {

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -253,6 +254,24 @@ std::vector<std::string> known_names(const CLI::App& app) {
   return names;
 }
 
+// A flag that is typed with underscores for dashes, or the other way round, as flags of Python
+// programs may be, gets the spelling that is known.
+void respell(std::vector<std::string>& arguments, const CLI::App& app) {
+  std::set<std::string> known;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) known.insert(name);
+  for (std::string& argument : arguments) {
+    if (!argument.starts_with("--")) continue;
+    const std::string name = argument.substr(2, argument.find('=') - 2);
+    if (known.contains(name)) continue;
+    for (const auto& [from, to] : {std::pair('_', '-'), std::pair('-', '_')}) {
+      std::string other = name;
+      std::replace(other.begin(), other.end(), from, to);
+      if (known.contains(other)) argument.replace(2, name.size(), other);
+    }
+  }
+}
+
 // One complaint per argument that no flag took; the value after an unknown flag, or after the first
 // flag when another one took it for a value, belongs to it.
 void refuse(const CLI::App& app, bool flag_taken, std::vector<std::string>& complaints) {
@@ -261,8 +280,13 @@ void refuse(const CLI::App& app, bool flag_taken, std::vector<std::string>& comp
   Guesses guesses;
   for (const std::string& argument : app.remaining()) {
     if (!argument.starts_with("-")) {
-      if (!value_may_follow)
-        complaints.push_back(fmt::format("'{}': unexpected", shortened(argument)));
+      if (!value_may_follow) {
+        complaints.push_back(
+            fmt::format("'{}': unexpected{}", shortened(argument),
+                        argument.ends_with(".json")
+                            ? "; a file of flags stands alone: write the other flags into it"
+                            : ""));
+      }
       value_may_follow = false;
       continue;
     }
@@ -332,6 +356,7 @@ Flags parse_flags(std::vector<std::string> arguments) {
   add_evaluation(app, raw);
   add_reports(app, raw);
   add_other(app, raw);
+  respell(arguments, app);
   std::string unparsed;
   try {
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back

@@ -43,13 +43,14 @@ constexpr std::string_view kAllShown = "every step is shown and stands in --metr
 constexpr std::string_view kRanks = "zeroth chooses what connects the ranks";
 constexpr std::string_view kCompiled = "kernels are compiled with Zeroth, none at run time";
 constexpr std::string_view kLossOnly = "an evaluation gives the loss and keeps no predictions";
-constexpr std::string_view kOneMachine = "a run has one machine, and rank 0 tells";
+constexpr std::string_view kOneMachine = "rank 0 tells and saves for all machines";
 constexpr std::string_view kOneFp16 = "fp16 has fp32 masters and a loss scale";
 constexpr std::string_view kOtherHardware = "it computes on CPUs and NVIDIA GPUs";
 constexpr std::string_view kStored =
     "the precision in which weights are stored does not matter: --bf16, --fp16";
 constexpr std::string_view kShards = "the zero_optimization section of ds_config.json shards";
-constexpr std::string_view kOptimizer = "write \"optimizer\" into ds_config.json";
+constexpr std::string_view kOptimizer =
+    "AdamW is the default, and \"optimizer\" in ds_config.json chooses another";
 constexpr std::string_view kEvalPrecision = "an evaluation has the precision of the training";
 constexpr std::string_view kOrder =
     "samples come in shuffled order, or with --no-shuffle in that of the file";
@@ -240,6 +241,9 @@ constexpr auto kFlags = std::to_array<HfFlag>({
     refused("parallelism_config", kShards),
     refused("packing",
             "samples are not packed; --long-text chunk joins texts and fills every position"),
+    refused("completion_only_loss", "of a pair the completion alone is trained", "true"),
+    refused("assistant_only_loss", "of a pair the completion alone is trained; chats are not read"),
+    refused("config", "a .json file of flags is read as the only argument: finetune FILE.json"),
     refused("use_peft", "adapters are not there yet"),
     refused("lora_r", "adapters are not there yet"),
     refused("load_in_8bit", "quantised weights are not there yet"),

@@ -114,6 +114,7 @@ std::string defaults_line(const RunPlan& plan) {
   if (plan.samples.epoch_positions > plan.samples.epoch_samples) {
     taken.emplace_back("a short step at the end of an epoch");
   }
+  if (taken.empty()) return "";
   return fmt::format("Hugging Face Trainer's, for which the command line is spelled: {}",
                      fmt::join(taken, ", "));
 }
