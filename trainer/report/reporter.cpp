@@ -109,7 +109,9 @@ void Reporter::planned(comm::Mesh& mesh, const comm::RankEnv& env, int threads) 
   const SummaryLines known = summary(plan_, memory_, mesh, env, threads);
   summary_.insert(summary_.begin(), known.begin(), known.end());
   environment_ = environment_lines(mesh, threads);
-  for (const std::string& line : monitors_.lines()) summary_.push_back({kMonitor, line});
+  if (!plan_.resumed) {  // else its checkpoint says where they go on
+    for (const std::string& line : monitors_.lines()) summary_.push_back({kMonitor, line});
+  }
   rounds_.begin(static_cast<int64_t>(mesh.hosts().size()), mesh.world_size());
   if (rounds_.any()) summary_.push_back({"round", rounds_.line()});
   show_summary();
@@ -195,6 +197,7 @@ void Reporter::go_on_from(const std::string& text, int64_t step) {
                     "go on in {}, from step {} on",
                     plan_.flags.output, history.run_name, run_name_, step + 1));
   }
+  show_monitors();
   rounds_.go_on_from(step);
   const monitor::RunPage::Former former{.history = view(history.page, "page"), .step = step};
   open_page(&former);
@@ -220,12 +223,16 @@ bool Reporter::go_on_in(const std::string& run_name) {
   if (!folder || !folder->inside(run_name)) return false;
   monitors_.go_on_in(runs / run_name, runs / run_name_);
   run_name_ = run_name;
+  if (!plan_.resumed) show_monitors();
+  return true;
+}
+
+void Reporter::show_monitors() {
   std::erase_if(summary_, [](const SummaryLine& line) { return line.title == kMonitor; });
   for (const std::string& line : monitors_.lines()) {
     summary_.push_back({kMonitor, line});
     show(summary_.back());
   }
-  return true;
 }
 
 void Reporter::show(const SummaryLine& line) {

@@ -101,6 +101,7 @@ class Reporter {
   void profile(const engine::StepStats& stats);
   // False where the folder of that name in OUTPUT/runs is gone.
   bool go_on_in(const std::string& run_name);
+  void show_monitors();  // where they write by now
   void begin_anew();
   void take_back_former_try();
   void open_page(const monitor::RunPage::Former* former);
