@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include "base/cpu.h"
 #include "base/error.h"
 #include "engine/activation_probe.h"
 #include "engine/engine.h"
@@ -113,6 +114,7 @@ TEST_CASE("activations are foretold for any micro-batch and recompute, logits in
 
 TEST_CASE(
     "what the estimate costs depends neither on the number of layers nor on the micro-batch") {
+  const ForcedProducts forced("libtorch");  // whose products are operators, which can be counted
   const Workbench bench;
   write_model(bench, 448);
   RunPlan plan = plan_of(bench, "--micro-batch 1"), large = plan_of(bench, "--micro-batch 500");
