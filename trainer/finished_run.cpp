@@ -29,7 +29,8 @@ bool results_are_of(const fs::path& output, int64_t steps, bool evaluated) {
   if (!evaluated) return true;
   const JsonView rows = state.at("log_history");
   for (size_t i = rows.size(); i-- > 0;) {
-    const nlohmann::json& row = rows.at(i).object();
+    const JsonView one = rows.at(i);
+    const nlohmann::json& row = one.object();
     const auto loss = row.find("eval_loss"), step = row.find("step");
     if (loss == row.end() || !loss->is_number() || step == row.end()) continue;
     return *step == steps;
