@@ -30,10 +30,12 @@ constexpr std::chrono::seconds kLastWords{5};
 
 }  // namespace
 
-Watchdog::Watchdog(std::chrono::milliseconds limit, OnStuck on_stuck)
+Watchdog::Watchdog(std::chrono::milliseconds limit, OnStuck on_stuck,
+                   std::function<void()> on_thread_start)
     : limit_(limit),
       glance_(std::min(kGlance, limit)),
       on_stuck_(on_stuck ? std::move(on_stuck) : OnStuck(terminate)),
+      on_thread_start_(std::move(on_thread_start)),
       looks_(repeat(&Watchdog::look)),
       times_(repeat(&Watchdog::check_time)) {}
 
@@ -41,6 +43,7 @@ Watchdog::~Watchdog() = default;
 
 std::jthread Watchdog::repeat(void (Watchdog::*task)()) {
   return std::jthread([this, task](const std::stop_token& stop) {
+    if (on_thread_start_) on_thread_start_();
     std::mutex mutex;
     std::condition_variable_any never;
     std::unique_lock lock(mutex);

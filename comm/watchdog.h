@@ -34,7 +34,10 @@ class Watchdog {
   // `limit`: for each thing, since it was handed over and the one before it has ended. Time in
   // which the process was suspended does not count. Without `on_stuck` the process is terminated
   // with the message as an exception that nobody catches, and soon also where nobody reads that.
-  Watchdog(std::chrono::milliseconds limit, OnStuck on_stuck);
+  // `on_thread_start` is called on each of its threads before anything else. CUDA needs it: a new
+  // thread's device is GPU 0, on which its first question would open a context.
+  Watchdog(std::chrono::milliseconds limit, OnStuck on_stuck,
+           std::function<void()> on_thread_start = {});
   ~Watchdog();
 
   void watch(Watched watched);
@@ -55,6 +58,7 @@ class Watchdog {
 
   std::chrono::milliseconds limit_, glance_;
   OnStuck on_stuck_;
+  std::function<void()> on_thread_start_;
   std::mutex mutex_;
   std::deque<std::shared_ptr<Watched>> queue_;
   RunningTime front_time_;

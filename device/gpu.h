@@ -28,9 +28,14 @@ class Gpu {
 // LD_LIBRARY_PATH nor the current folder is looked at.
 std::optional<std::filesystem::path> gpu_library();
 
-// Loads libzeroth_gpu.so. The first call must come before any other use of torch in the process.
-// Throws an Error that says what is missing (a CPU-only build, a driver), or that the library is of
-// another build (device/gpu_stamp.h). The object lives as long as the process.
+// Sets the variables of the environment that LibTorch's CUDA side reads when it is first used, but
+// those that are set already: the user's values stand.
+void set_gpu_variables();
+
+// Loads libzeroth_gpu.so, after set_gpu_variables(). The first call must come before any other use
+// of torch in the process. Throws an Error that says what is missing (a CPU-only build, a driver),
+// or that the library is of another build (device/gpu_stamp.h). The object lives as long as the
+// process.
 Gpu& load_gpu();
 
 // The address of an exported function of libzeroth_gpu.so, which is loaded where it is not. Throws

@@ -1,5 +1,6 @@
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -24,6 +25,21 @@ std::vector<fs::path> folders() {
   return found;
 }
 
+struct Default {
+  const char *name, *value;
+};
+constexpr Default kDefaults[] = {
+    // After a GPU fault every CUDA call fails. The rank's own thread reports that, with its rank
+    // and collective; c10d's watchdog would end the process by SIGABRT before.
+    {"TORCH_NCCL_RETHROW_CUDA_ERRORS", "0"},
+    // c10d would write traces into the system's temporary folder.
+    {"TORCH_NCCL_DUMP_ON_TIMEOUT", "0"},
+    // c10d would kill a process that was suspended, or was locking pages, for eight minutes.
+    {"TORCH_NCCL_ENABLE_MONITORING", "0"},
+};
+constexpr Default kSegments = {"PYTORCH_ALLOC_CONF", "expandable_segments:True"};
+constexpr const char* kOldSegments = "PYTORCH_CUDA_ALLOC_CONF";
+
 // Before anything of it is called: its functions are found by their index in a table, not by name.
 void require_same_build(void* library, const fs::path& path) {
   const auto stamp = reinterpret_cast<GpuStamp>(dlsym(library, kGpuStampEntry));
@@ -46,7 +62,14 @@ std::optional<fs::path> gpu_library() {
   return std::nullopt;
 }
 
+void set_gpu_variables() {
+  for (const Default& variable : kDefaults) ::setenv(variable.name, variable.value, 0);
+  // Batches of many lengths would else leave holes that no later batch fits into.
+  if (std::getenv(kOldSegments) == nullptr) ::setenv(kSegments.name, kSegments.value, 0);
+}
+
 void* gpu_entry(const char* name) {
+  set_gpu_variables();
   const auto path = gpu_library();
   if (!path) {
     throw Error(

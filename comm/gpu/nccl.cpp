@@ -32,7 +32,9 @@ std::unique_ptr<Group> connect(const World& world, const Partition& partition) {
   const auto [rank, size, members] = place_in(partition, world.rank);
   const auto table = world.options.tables ? world.options.tables(partition) : nullptr;
   if (size == 1 && partition.parts.size() > 1) return make_solo_group();
-  const auto watchdog = std::make_shared<Watchdog>(world.options.timeout, world.options.on_stuck);
+  const c10::DeviceIndex device = c10::cuda::current_device();
+  const auto watchdog = std::make_shared<Watchdog>(world.options.timeout, world.options.on_stuck,
+                                                   [device] { c10::cuda::set_device(device); });
   const std::string who = fmt::format("{}{}: cannot connect over NCCL", members.name_of(rank, size),
                                       members.ranks.empty() ? "" : " in group " + members.name());
   const auto guard = watchdog->guard([=](const std::string& why) {
@@ -45,8 +47,7 @@ std::unique_ptr<Group> connect(const World& world, const Partition& partition) {
     const auto prefix = fmt::format("{}/{}", partition.name, members.number(0));
     auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(
         c10::make_intrusive<c10d::PrefixStore>(prefix, world.store), rank, size, options);
-    backend->eagerConnectSingleDevice(
-        torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(c10::cuda::current_device())));
+    backend->eagerConnectSingleDevice(torch::Device(torch::kCUDA, device));
     C10dGroupOptions group{.members = members, .table = table, .watchdog = watchdog};
     if (members.ranks.empty())
       group.split = [world](const Partition& parts) { return connect(world, parts); };

@@ -5,6 +5,9 @@
 
 #include <atomic>
 #include <future>
+#include <mutex>
+#include <set>
+#include <thread>
 
 #include "tests/support/child_process.h"
 #include "tests/support/waited.h"
@@ -20,10 +23,13 @@ struct Yard {
   std::atomic<bool> once = false;
   Watchdog dog;
 
-  explicit Yard(milliseconds limit)
-      : dog(limit, [this](const std::string& message) {
-          if (!once.exchange(true)) barked.set_value(message);
-        }) {}
+  explicit Yard(milliseconds limit, std::function<void()> on_thread_start = {})
+      : dog(
+            limit,
+            [this](const std::string& message) {
+              if (!once.exchange(true)) barked.set_value(message);
+            },
+            std::move(on_thread_start)) {}
 
   // What it says within a minute, or "".
   std::string says(milliseconds limit = milliseconds(60'000)) {
@@ -70,6 +76,42 @@ TEST_CASE("the limit counts from the end of the one before") {
   }
   CHECK(ends == 2);
   CHECK(yard.says(milliseconds(0)).empty());
+}
+
+TEST_CASE("each thread of a watchdog selects its device before it asks or says anything") {
+  static thread_local bool selected = false;
+  std::mutex mutex;
+  std::set<std::thread::id> threads;
+  std::atomic<int> asked = 0, without_device = 0;
+  const auto look = [&] {
+    ++asked;
+    if (!selected) ++without_device;
+  };
+  const auto select = [&] {
+    const std::lock_guard lock(mutex);
+    threads.insert(std::this_thread::get_id());
+    selected = true;
+  };
+  Yard yard(milliseconds(1000), select);
+  Watchdog::Watched item;
+  item.ended = [&] {
+    look();
+    return false;
+  };
+  item.lost = [&] {
+    look();
+    return std::string();
+  };
+  item.message = [&](const std::string& why) {
+    look();
+    return why;
+  };
+  yard.dog.watch(std::move(item));
+  CHECK(yard.says().starts_with("waited "));
+  CHECK(asked >= 3);
+  CHECK(without_device == 0);
+  const std::lock_guard lock(mutex);
+  CHECK(threads.size() == 2);
 }
 
 TEST_CASE("time in which the process is suspended does not count") {
