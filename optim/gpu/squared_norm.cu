@@ -1,5 +1,6 @@
 // Squares are summed in fp32 by a thread, a few of them at a time, and in fp64 from there on: in
 // one order, whatever runs beside it.
+#include "base/launch.cuh"
 #include "optim/gpu/lanes.cuh"
 #include "optim/gpu/squared_norm.h"
 
@@ -72,11 +73,11 @@ void square_pieces(Format format, const NormArrays& arrays, double* parts, cudaS
   const auto run = format == kFp32   ? square_kernel<float>
                    : format == kBf16 ? square_kernel<Bf16>
                                      : square_kernel<Fp16>;
-  run<<<blocks, kBlock, 0, stream>>>(arrays, parts);
+  launch_kernel(run, blocks, kBlock, stream, arrays, parts);
 }
 
 void sum_parts(const double* parts, int64_t count, double* sum, cudaStream_t stream) {
-  sum_kernel<<<1, kBlock, 0, stream>>>(parts, count, sum);
+  launch_kernel(sum_kernel, 1, kBlock, stream, parts, count, sum);
 }
 
 }  // namespace zeroth::optim::kernel

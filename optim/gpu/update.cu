@@ -1,4 +1,5 @@
 // A thread for every four elements: the update is as fast as the memory.
+#include "base/launch.cuh"
 #include "optim/gpu/lanes.cuh"
 #include "optim/gpu/update.h"
 #include "optim/gpu/update_four.h"
@@ -21,7 +22,7 @@ void launch(const Rest& rest, const DeviceUpdate& update, cudaStream_t stream) {
   const auto run = !rest.bf16_master  ? update_kernel<Rule, float, float>
                    : rest.bf16_states ? update_kernel<Rule, Bf16, Bf16>
                                       : update_kernel<Rule, Bf16, float>;
-  run<<<blocks, kBlock, 0, stream>>>(update);
+  launch_kernel(run, blocks, kBlock, stream, update);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The gradient of an embedding: positions, sorted by the row that they come to, are summed in fp32,
 // in one order. A block takes a piece of them; a row whose positions reach beyond one piece is put
 // together from the pieces' parts by a second kernel.
+#include "base/launch.cuh"
 #include "model/kernels/gpu/fused.h"
 #include "model/kernels/gpu/vector.cuh"
 
@@ -83,8 +84,8 @@ template <typename Table, typename Dy>
 void launch(const AddRows& call, cudaStream_t stream) {
   const dim3 blocks(static_cast<unsigned>(pieces_of(call.count)),
                     static_cast<unsigned>((call.width + kColumns - 1) / kColumns));
-  sum_pieces<Table, Dy><<<blocks, kColumns, 0, stream>>>(call);
-  join_pieces<Table><<<blocks, kColumns, 0, stream>>>(call);
+  launch_kernel(sum_pieces<Table, Dy>, blocks, kColumns, stream, call);
+  launch_kernel(join_pieces<Table>, blocks, kColumns, stream, call);
 }
 
 }  // namespace

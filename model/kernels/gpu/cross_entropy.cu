@@ -1,5 +1,6 @@
 // The loss of the head: one pass over the logits for their log-sum-exp, one that turns them into
 // their gradient. A block takes a row.
+#include "base/launch.cuh"
 #include "model/kernels/gpu/fused.h"
 #include "model/kernels/gpu/vector.cuh"
 
@@ -89,11 +90,11 @@ void log_sum_exp(Element element, const LogSumExp& call, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(call.rows);
   switch (element) {
     case Element::kFloat:
-      return log_sum_exp_kernel<float><<<blocks, kBlock, 0, stream>>>(call);
+      return launch_kernel(log_sum_exp_kernel<float>, blocks, kBlock, stream, call);
     case Element::kBfloat16:
-      return log_sum_exp_kernel<__nv_bfloat16><<<blocks, kBlock, 0, stream>>>(call);
+      return launch_kernel(log_sum_exp_kernel<__nv_bfloat16>, blocks, kBlock, stream, call);
     case Element::kHalf:
-      return log_sum_exp_kernel<__half><<<blocks, kBlock, 0, stream>>>(call);
+      return launch_kernel(log_sum_exp_kernel<__half>, blocks, kBlock, stream, call);
   }
 }
 
@@ -101,11 +102,11 @@ void logit_gradient(Element element, const LogitGradient& call, cudaStream_t str
   const auto blocks = static_cast<unsigned>(call.rows);
   switch (element) {
     case Element::kFloat:
-      return logit_gradient_kernel<float><<<blocks, kBlock, 0, stream>>>(call);
+      return launch_kernel(logit_gradient_kernel<float>, blocks, kBlock, stream, call);
     case Element::kBfloat16:
-      return logit_gradient_kernel<__nv_bfloat16><<<blocks, kBlock, 0, stream>>>(call);
+      return launch_kernel(logit_gradient_kernel<__nv_bfloat16>, blocks, kBlock, stream, call);
     case Element::kHalf:
-      return logit_gradient_kernel<__half><<<blocks, kBlock, 0, stream>>>(call);
+      return launch_kernel(logit_gradient_kernel<__half>, blocks, kBlock, stream, call);
   }
 }
 

@@ -1,4 +1,5 @@
 // Rotary embedding and SwiGLU: one vector of 16 bytes per thread and operand.
+#include "base/launch.cuh"
 #include "model/kernels/gpu/fused.h"
 #include "model/kernels/gpu/vector.cuh"
 
@@ -81,20 +82,20 @@ __global__ void swiglu_backward_kernel(SwiGluBackward call, int64_t threads) {
 template <typename T>
 void launch_rotate(const Rotate& call, cudaStream_t stream) {
   const int64_t threads = call.batch * call.seq * call.heads * call.half / Vector<T>::kSize;
-  rotate_kernel<T><<<blocks_of(threads), kBlock, 0, stream>>>(call, threads);
+  launch_kernel(rotate_kernel<T>, blocks_of(threads), kBlock, stream, call, threads);
 }
 
 template <typename T>
 void launch_swiglu(const void* gate, const void* up, void* y, int64_t count, cudaStream_t stream) {
   const int64_t threads = count / Vector<T>::kSize;
-  swiglu_kernel<<<blocks_of(threads), kBlock, 0, stream>>>(
-      static_cast<const T*>(gate), static_cast<const T*>(up), static_cast<T*>(y), threads);
+  launch_kernel(swiglu_kernel<T>, blocks_of(threads), kBlock, stream, static_cast<const T*>(gate),
+                static_cast<const T*>(up), static_cast<T*>(y), threads);
 }
 
 template <typename T>
 void launch_swiglu_backward(const SwiGluBackward& call, cudaStream_t stream) {
   const int64_t threads = call.count / Vector<T>::kSize;
-  swiglu_backward_kernel<T><<<blocks_of(threads), kBlock, 0, stream>>>(call, threads);
+  launch_kernel(swiglu_backward_kernel<T>, blocks_of(threads), kBlock, stream, call, threads);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // RMSNorm, one pass forward and one backward. A row belongs to a warp, or to a block when it is
 // wide; its elements stay in registers between the sum and the result.
+#include "base/launch.cuh"
 #include "model/kernels/gpu/fused.h"
 #include "model/kernels/gpu/vector.cuh"
 
@@ -9,11 +10,12 @@ namespace {
 constexpr int kWarp = 32;
 constexpr int kBlock = 256;
 constexpr int kMostVectors = 8;       // per thread
+constexpr int64_t kWarpWidth = 1024;  // elements of the longest row that belongs to a warp
 constexpr int64_t kMostBlocks = 512;  // backward: blocks take rows in turn
 
 // Threads that share a row of this width.
 int threads_per_row(int64_t width) {
-  return width <= 1024 ? kWarp : kBlock;
+  return width <= kWarpWidth ? kWarp : kBlock;
 }
 
 __device__ float warp_sum(float value) {
@@ -135,22 +137,30 @@ int64_t backward_blocks(int64_t rows, int64_t width) {
 template <typename T, int kThreads, int kVectors>
 void launch(const RmsNormForward& call, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(blocks_of(call.rows, call.width));
-  forward_kernel<T, kThreads, kVectors><<<blocks, kBlock, 0, stream>>>(call);
+  launch_kernel(forward_kernel<T, kThreads, kVectors>, blocks, kBlock, stream, call);
 }
 
 template <typename T, int kThreads, int kVectors>
 void launch(const RmsNormBackward& call, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(backward_blocks(call.rows, call.width));
-  backward_kernel<T, kThreads, kVectors><<<blocks, kBlock, 0, stream>>>(call);
+  launch_kernel(backward_kernel<T, kThreads, kVectors>, blocks, kBlock, stream, call);
 }
 
+// Only kernels that some width needs are compiled.
 template <typename T, int kThreads, typename Call>
 void by_vectors(const Call& call, cudaStream_t stream) {
-  const int64_t vectors = (call.width / Vector<T>::kSize + kThreads - 1) / kThreads;
-  if (vectors <= 1) return launch<T, kThreads, 1>(call, stream);
+  constexpr int64_t kStride = int64_t{kThreads} * Vector<T>::kSize;  // elements, a vector a thread
+  const int64_t vectors = (call.width + kStride - 1) / kStride;
+  if constexpr (kThreads == kWarp || kWarpWidth < kStride) {
+    if (vectors <= 1) return launch<T, kThreads, 1>(call, stream);
+  }
   if (vectors <= 2) return launch<T, kThreads, 2>(call, stream);
-  if (vectors <= 4) return launch<T, kThreads, 4>(call, stream);
-  launch<T, kThreads, kMostVectors>(call, stream);
+  if constexpr (kThreads == kWarp && kWarpWidth <= 4 * kStride) {
+    launch<T, kThreads, 4>(call, stream);
+  } else {
+    if (vectors <= 4) return launch<T, kThreads, 4>(call, stream);
+    launch<T, kThreads, kMostVectors>(call, stream);
+  }
 }
 
 template <typename T, typename Call>
