@@ -48,4 +48,14 @@ TEST_CASE("large logits do not overflow, and what is not a number stays visible"
   CHECK_FALSE(std::isfinite(log_of({1, INFINITY, 2}, 2)));
 }
 
+TEST_CASE("what is not a number reaches its row through a thread that has masked logits only") {
+  ExponentialSum masked, not_a_number, usual;
+  masked.add(kMasked);
+  not_a_number.add(std::nanf(""));
+  usual.add(1);
+  masked.add(not_a_number);
+  usual.add(masked);
+  CHECK(std::isnan(usual.log()));
+}
+
 }  // namespace zeroth::model::gpu

@@ -23,7 +23,7 @@ struct ExponentialSum {
     }
   }
   ZEROTH_INLINE void add(const ExponentialSum& other) {
-    if (other.most == -INFINITY) return;
+    if (other.sum == 0) return;  // nothing, or masked logits only
     const float larger = most < other.most ? other.most : most;
     sum = sum * exponential(most - larger) + other.sum * exponential(other.most - larger);
     most = larger;
