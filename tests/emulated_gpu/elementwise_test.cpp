@@ -1,0 +1,211 @@
+// The kernels of rotation and SwiGLU beside their formulas.
+#include <doctest/doctest.h>
+
+#include "model/kernels/gpu/fused.h"
+#include "tests/emulated_gpu/emulation.h"
+#include "tests/emulated_gpu/shapes.h"
+
+namespace zeroth::emulated {
+namespace {
+
+using model::gpu::Element;
+
+constexpr int64_t kFar = int64_t{1} << 31;
+constexpr int64_t kThreads = 256;  // of a block, each with one vector
+
+// The elements that a few blocks take, in ranges of whole vectors; all where there are not many.
+struct Ranges {
+  std::vector<std::pair<int64_t, int64_t>> of;
+  std::vector<uint64_t> blocks;
+};
+
+Ranges ranges(Shape& shape, int64_t count, int64_t of_block) {
+  if (!shape.is_far()) return {{{0, count}}, {}};
+  Ranges some;
+  const int64_t last = (count - 1) / of_block;
+  for (const int64_t block : {int64_t{0}, (kFar - 1) / of_block, kFar / of_block + 1, last}) {
+    if (std::ranges::count(some.blocks, static_cast<uint64_t>(block)) != 0) continue;
+    some.blocks.push_back(static_cast<uint64_t>(block));
+    some.of.emplace_back(block * of_block, std::min((block + 1) * of_block, count));
+  }
+  return some;
+}
+
+void launch_blocks(Shape& shape, const Ranges& some, const std::function<void()>& launch,
+                   std::vector<std::span<std::byte>> outputs) {
+  if (some.blocks.empty()) return shape.run(launch, std::move(outputs));
+  const OnlyBlocks only(some.blocks);
+  launch();
+}
+
+template <typename T>
+T* array(Shape& shape, int64_t count) {
+  return shape.is_far() ? shape.memory.far_array<T>(count)
+                        : shape.memory.array<T>(count, shape.offset(16));
+}
+
+template <typename T>
+T* filled(Shape& shape, const Ranges& some, int64_t count) {
+  T* const to = array<T>(shape, count);
+  for (const auto& [begin, end] : some.of) {
+    shape.fill(to + begin, end - begin);
+    if (shape.one_in(8)) shape.put_special(to + begin, end - begin);
+  }
+  return to;
+}
+
+template <typename T>
+void rotate(Shape& shape, Element kind) {
+  constexpr int64_t kVector = 16 / sizeof(T);
+  int64_t batch = shape.from_to(1, 3), seq = shape.from_to(1, 9), heads = shape.from_to(1, 5);
+  const int64_t half = kVector * shape.from_to(1, 64 / kVector);
+  if (shape.is_far()) {  // 16 samples, the last of which begin beyond 2^31
+    batch = 17;
+    seq = (int64_t{1} << 28) / (heads * half);
+  }
+  const int64_t count = batch * seq * heads * 2 * half, table = seq * half;
+  const bool one_table = !shape.is_far() && shape.one_in(2);
+  shape.text = std::to_string(batch) + " x " + std::to_string(seq) + " x " + std::to_string(heads) +
+               " x " + std::to_string(2 * half) + (one_table ? ", one table" : "");
+  // A block takes vectors of first halves, whose second halves belong to it too.
+  const Ranges some = ranges(shape, count, kThreads * kVector * 2);
+  T *const x = array<T>(shape, count), *const y = array<T>(shape, count);
+  const int64_t tables = one_table ? 1 : batch;
+  T* const cos = array<T>(shape, tables * table);
+  T* const sin = array<T>(shape, tables * table);
+  const auto each = [&](auto&& take) {  // (of the first half, of the table)
+    for (const auto& [begin, end] : some.of) {
+      for (int64_t pair = begin / 2; pair < end / 2; ++pair) {
+        const int64_t head = pair / half, at = pair % half;
+        const int64_t position = head / heads % seq, sample = head / heads / seq;
+        take(head * 2 * half + at, (one_table ? 0 : sample * table) + position * half + at);
+      }
+    }
+  };
+  if (shape.is_far()) {
+    each([&](int64_t first, int64_t angle) {
+      for (T* const value : {x + first, x + first + half, cos + angle, sin + angle}) {
+        shape.fill(value, 1);
+      }
+    });
+  } else {
+    for (T* const to : {cos, sin}) shape.fill(to, tables * table);
+    shape.fill(x, count);
+    if (shape.one_in(8)) shape.put_special(x, count);
+  }
+  const float direction = shape.one_in(2) ? 1.F : -1.F;
+  launch_blocks(
+      shape, some,
+      [&] {
+        rotate(kind, {x, cos, sin, y, batch, seq, heads, half, one_table ? 0 : table, direction},
+               nullptr);
+      },
+      {bytes_of(y, shape.is_far() ? 0 : count)});
+  each([&](int64_t first, int64_t angle) {
+    const double a = wide(x[first]), b = wide(x[first + half]);
+    const double c = wide(cos[angle]), s = direction * wide(sin[angle]);
+    const double slack = 4 * kFloatStep;
+    shape.expect("y", first, y[first], a * c - b * s, slack * (std::abs(a * c) + std::abs(b * s)));
+    shape.expect("y", first + half, y[first + half], b * c + a * s,
+                 slack * (std::abs(b * c) + std::abs(a * s)));
+  });
+}
+
+template <typename T>
+int64_t vectors_of(Shape& shape) {
+  constexpr int64_t kVector = 16 / sizeof(T);
+  const int64_t vectors = shape.is_far()    ? kFar / kVector + shape.from_to(1, 4 * kThreads)
+                          : shape.one_in(2) ? shape.from_to(1, 3 * kThreads)
+                                            : kThreads * shape.from_to(1, 2);
+  shape.text = std::to_string(vectors * kVector) + " elements";
+  return vectors * kVector;
+}
+
+double sigmoid(double x) {
+  return 1 / (1 + std::exp(-x));
+}
+
+// How much the fast exponential may be off, relatively, with what follows it.
+double slack_at(double x) {
+  return (12 + 2 * std::abs(x)) * kFloatStep;
+}
+
+// Not all gates about 1: those far out have sigmoids about 0 and 1.
+template <typename T>
+T* gates(Shape& shape, const Ranges& some, int64_t count) {
+  T* const gate = filled<T>(shape, some, count);
+  for (const auto& [begin, end] : some.of) {
+    for (int64_t k = 0; k < 4; ++k) {
+      gate[shape.from_to(begin, end - 1)] = narrowed<T>(rounded<T>(240 * (shape.uniform() - 0.5)));
+    }
+  }
+  return gate;
+}
+
+template <typename T>
+void swiglu(Shape& shape, Element kind) {
+  const int64_t count = vectors_of<T>(shape);
+  const Ranges some = ranges(shape, count, kThreads * 16 / static_cast<int64_t>(sizeof(T)));
+  T *const gate = gates<T>(shape, some, count), *const up = filled<T>(shape, some, count);
+  T* const y = array<T>(shape, count);
+  launch_blocks(shape, some, [&] { swiglu_forward(kind, gate, up, y, count, nullptr); },
+                {bytes_of(y, shape.is_far() ? 0 : count)});
+  for (const auto& [begin, end] : some.of) {
+    for (int64_t i = begin; i < end; ++i) {
+      const double g = wide(gate[i]), u = wide(up[i]), expected = g * sigmoid(g) * u;
+      const double underflow = std::abs(g * u) * 0x1p-120;
+      shape.expect("y", i, y[i], expected, std::abs(expected) * slack_at(g) + underflow);
+    }
+  }
+}
+
+template <typename T>
+void swiglu_back(Shape& shape, Element kind) {
+  const int64_t count = vectors_of<T>(shape);
+  const Ranges some = ranges(shape, count, kThreads * 16 / static_cast<int64_t>(sizeof(T)));
+  T* const gate = gates<T>(shape, some, count);
+  T *const up = filled<T>(shape, some, count), *const dy = filled<T>(shape, some, count);
+  T *const dgate = array<T>(shape, count), *const dup = array<T>(shape, count);
+  launch_blocks(
+      shape, some,
+      [&] {
+        swiglu_backward(kind, {dy, gate, up, dgate, dup, count}, nullptr);
+      },
+      {bytes_of(dgate, shape.is_far() ? 0 : count), bytes_of(dup, shape.is_far() ? 0 : count)});
+  for (const auto& [begin, end] : some.of) {
+    for (int64_t i = begin; i < end; ++i) {
+      const double g = wide(gate[i]), u = wide(up[i]), d = wide(dy[i]), s = sigmoid(g);
+      const double size = std::abs(d * u) * (1 + std::abs(g));
+      const double slack = size * (s * slack_at(g) * (1 + std::abs(g)) + 0x1p-120);
+      shape.expect("dgate", i, dgate[i], d * u * s * (1 + g * (1 - s)), slack);
+      const double expected = d * g * s;
+      const double underflow = std::abs(d * g) * 0x1p-120;
+      shape.expect("dup", i, dup[i], expected, std::abs(expected) * slack_at(g) + underflow);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("rotate_kernel turns pairs by their position's angles") {
+  run_shapes({{"fp32", [](Shape& shape) { rotate<float>(shape, Element::kFloat); }},
+              {"bf16", [](Shape& shape) { rotate<__nv_bfloat16>(shape, Element::kBfloat16); }},
+              {"fp16", [](Shape& shape) { rotate<__half>(shape, Element::kHalf); }}},
+             {"rotate_kernel"});
+}
+
+TEST_CASE("swiglu_kernel gives silu(gate) * up") {
+  run_shapes({{"fp32", [](Shape& shape) { swiglu<float>(shape, Element::kFloat); }},
+              {"bf16", [](Shape& shape) { swiglu<__nv_bfloat16>(shape, Element::kBfloat16); }},
+              {"fp16", [](Shape& shape) { swiglu<__half>(shape, Element::kHalf); }}},
+             {"swiglu_kernel"});
+}
+
+TEST_CASE("swiglu_backward_kernel gives both gradients of silu(gate) * up") {
+  run_shapes({{"fp32", [](Shape& shape) { swiglu_back<float>(shape, Element::kFloat); }},
+              {"bf16", [](Shape& shape) { swiglu_back<__nv_bfloat16>(shape, Element::kBfloat16); }},
+              {"fp16", [](Shape& shape) { swiglu_back<__half>(shape, Element::kHalf); }}},
+             {"swiglu_backward_kernel"});
+}
+
+}  // namespace zeroth::emulated

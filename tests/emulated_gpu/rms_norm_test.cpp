@@ -1,0 +1,245 @@
+// RMSNorm's kernels beside its formula.
+#include <doctest/doctest.h>
+
+#include "model/kernels/gpu/fused.h"
+#include "tests/emulated_gpu/emulation.h"
+#include "tests/emulated_gpu/shapes.h"
+
+namespace zeroth::emulated {
+namespace {
+
+using model::gpu::Element;
+
+constexpr int64_t kFar = int64_t{1} << 31;
+
+// Widths of one instance: a row's threads and the vectors of each.
+struct Widths {
+  int64_t least, most;
+  int64_t threads;
+  int64_t of_thread;  // elements, at most
+
+  int64_t draw(Shape& shape, int64_t vector) const {
+    if (shape.is_far()) return most;
+    const int64_t width = shape.one_in(4) ? most : shape.from_to(least, most);
+    return std::max(least, width / vector * vector);
+  }
+};
+
+// Rows that a launch is to be seen to take: all, or those of a few blocks among very many.
+struct Rows {
+  int64_t count;
+  std::vector<int64_t> taken;
+  std::vector<uint64_t> blocks;
+};
+
+Rows few_rows(Shape& shape, const Widths& widths, int64_t width) {
+  Rows rows;
+  rows.count = shape.from_to(1, widths.threads == 32 ? 1 + 4096 / width % 20 : 3);
+  for (int64_t i = 0; i < rows.count; ++i) rows.taken.push_back(i);
+  return rows;
+}
+
+// Blocks take rows in turn, so that `at_once` blocks lie between two rows of one of them.
+Rows far_rows(Shape& shape, const Widths& widths, int64_t count, int64_t at_once) {
+  const int64_t of_block = 256 / widths.threads;
+  const int64_t turn = std::min(at_once, (count + of_block - 1) / of_block) * of_block;
+  Rows rows;
+  rows.count = count;
+  std::vector<int64_t> some = {count - 1};
+  if (count / turn < 100) some.insert(some.end(), {0, shape.from_to(0, count - 1)});
+  for (const int64_t row : some) {
+    const auto block = static_cast<uint64_t>(row % turn / of_block);
+    if (std::ranges::count(rows.blocks, block) != 0) continue;
+    rows.blocks.push_back(block);
+    const int64_t first = row % turn, last = first + (count - 1 - first) / turn * turn;
+    for (const int64_t taken : {first, std::min(first + turn, last), last}) {
+      if (std::ranges::count(rows.taken, taken) == 0) rows.taken.push_back(taken);
+    }
+  }
+  return rows;
+}
+
+void launch_rows(Shape& shape, const Rows& rows, const std::function<void()>& launch,
+                 std::vector<std::span<std::byte>> outputs) {
+  if (rows.blocks.empty()) return shape.run(launch, std::move(outputs));
+  const OnlyBlocks only(rows.blocks);
+  launch();
+}
+
+template <typename T>
+T* row_array(Shape& shape, const Rows& rows, int64_t width) {
+  const int64_t count = rows.count * width;
+  return rows.blocks.empty() ? shape.memory.array<T>(count, shape.offset(16))
+                             : shape.memory.far_array<T>(count);
+}
+
+template <typename T>
+void fill_rows(Shape& shape, const Rows& rows, int64_t width, T* to) {
+  for (const int64_t row : rows.taken) {
+    shape.fill(to + row * width, width);
+    if (shape.one_in(12)) shape.put_special(to + row * width, width);
+  }
+}
+
+void describe(Shape& shape, const Rows& rows, int64_t width) {
+  shape.text = std::to_string(rows.count) + " rows of " + std::to_string(width);
+}
+
+template <typename T>
+void forward(Shape& shape, Element kind, const Widths& widths) {
+  const int64_t width = widths.draw(shape, 16 / sizeof(T));
+  const Rows rows =
+      shape.is_far() ? far_rows(shape, widths, kFar / width + shape.from_to(1, 99), INT64_MAX / 8)
+                     : few_rows(shape, widths, width);
+  describe(shape, rows, width);
+  T* const x = row_array<T>(shape, rows, width);
+  T* const y = row_array<T>(shape, rows, width);
+  T* const weight = shape.memory.array<T>(width, shape.offset(16));
+  float* const scale = row_array<float>(shape, rows, 1);
+  fill_rows(shape, rows, width, x);
+  shape.fill(weight, width);
+  const float eps = shape.one_in(2) ? 1e-5F : 1e-2F;
+  launch_rows(shape, rows,
+              [&] {
+                rms_norm_forward(kind, {x, weight, y, scale, rows.count, width, eps}, nullptr);
+              },
+              {bytes_of(y, rows.blocks.empty() ? rows.count * width : 0)});
+  for (const int64_t row : rows.taken) {
+    const T *const from = x + row * width, *const to = y + row * width;
+    double squares = 0;
+    for (int64_t i = 0; i < width; ++i) squares += wide(from[i]) * wide(from[i]);
+    const double expected = 1 / std::sqrt(squares / static_cast<double>(width) + double{eps});
+    const double error = static_cast<double>(widths.of_thread / 2 + 16) * kFloatStep;
+    shape.expect("scale", row, scale[row], expected, expected * error);
+    for (int64_t i = 0; i < width; ++i) {
+      const double normal = wide(from[i]) * expected, slack = std::abs(normal) * error;
+      const double one = rounded<T>(normal - slack) * wide(weight[i]);
+      const double other = rounded<T>(normal + slack) * wide(weight[i]);
+      const double middle = (one + other) / 2;
+      shape.expect("y", row * width + i, to[i], middle,
+                   std::abs(one - other) / 2 + std::abs(middle) * kFloatStep);
+    }
+  }
+}
+
+template <typename T>
+struct Backward {
+  const T *dy, *x, *weight;
+  const float* scale;
+  T* dx;
+  float* parts;
+};
+
+// dx of one row; adds to the weight's gradient and to what it may be off by.
+template <typename T>
+void expect_row(Shape& shape, const Backward<T>& at, int64_t row, int64_t width, double error,
+                std::vector<double>& dweight, std::vector<double>& sizes) {
+  const T *const dy = at.dy + row * width, *const x = at.x + row * width;
+  const double scale = at.scale[row];
+  double along = 0, size = 0;
+  for (int64_t i = 0; i < width; ++i) {
+    const double product = wide(dy[i]) * wide(x[i]), weighted = product * wide(at.weight[i]);
+    along += weighted;
+    size += std::abs(weighted);
+    dweight[static_cast<size_t>(i)] += product * scale;
+    sizes[static_cast<size_t>(i)] += std::abs(product * scale);
+  }
+  const double factor = scale * scale * scale / static_cast<double>(width);
+  for (int64_t i = 0; i < width; ++i) {
+    const double straight = scale * wide(dy[i]) * wide(at.weight[i]);
+    const double back = along * factor * wide(x[i]);
+    const double slack = size * std::abs(factor * wide(x[i])) * error +
+                         (3 * std::abs(straight) + 8 * std::abs(back)) * kFloatStep;
+    shape.expect("dx", row * width + i, at.dx[row * width + i], straight - back, slack);
+  }
+}
+
+template <typename T>
+void backward(Shape& shape, Element kind, const Widths& widths) {
+  const int64_t width = widths.draw(shape, 16 / sizeof(T));
+  const bool some = shape.is_far() || shape.index % 50 == 9;  // where blocks take several rows
+  const int64_t many =
+      shape.is_far() ? kFar / width + shape.from_to(1, 99) : shape.from_to(500, 9000);
+  const Rows rows = some ? far_rows(shape, widths, many, 512) : few_rows(shape, widths, width);
+  describe(shape, rows, width);
+  T* const dy = row_array<T>(shape, rows, width);
+  T* const x = row_array<T>(shape, rows, width);
+  T* const dx = row_array<T>(shape, rows, width);
+  T* const weight = shape.memory.array<T>(width, shape.offset(16));
+  float* const scale = row_array<float>(shape, rows, 1);
+  const int64_t count = model::gpu::rms_norm_parts(rows.count, width);
+  const bool wanted = !shape.one_in(8);
+  float* parts = nullptr;
+  if (wanted) {
+    parts = some ? shape.memory.far_array<float>(count * width)
+                 : shape.memory.array<float>(count * width);
+  }
+  fill_rows(shape, rows, width, dy);
+  fill_rows(shape, rows, width, x);
+  shape.fill(weight, width);
+  for (const int64_t row : rows.taken) scale[row] = static_cast<float>(0.5 + 2 * shape.uniform());
+  launch_rows(
+      shape, rows,
+      [&] {
+        rms_norm_backward(kind, {dy, x, weight, scale, dx, parts, rows.count, width}, nullptr);
+      },
+      {bytes_of(dx, rows.blocks.empty() ? rows.count * width : 0),
+       bytes_of(parts, rows.blocks.empty() && wanted ? count * width : 0)});
+  std::vector<double> dweight(static_cast<size_t>(width)), sizes = dweight;
+  const double error = static_cast<double>(widths.of_thread + 24) * kFloatStep;
+  for (const int64_t row : rows.taken) {
+    expect_row<T>(shape, {dy, x, weight, scale, dx, parts}, row, width, error, dweight, sizes);
+  }
+  if (!wanted) return;
+  std::vector<double> sums(static_cast<size_t>(width));
+  const int64_t of_block = 256 / widths.threads;
+  for (int64_t part = 0; part < count; ++part) {
+    const auto block = static_cast<uint64_t>(part / of_block);
+    if (some && std::ranges::count(rows.blocks, block) == 0) continue;
+    for (int64_t i = 0; i < width; ++i) sums[static_cast<size_t>(i)] += parts[part * width + i];
+  }
+  for (int64_t i = 0; i < width; ++i) {
+    const auto at = static_cast<size_t>(i);
+    shape.expect("dweight", i, sums[at], dweight[at], sizes[at] * 8 * kFloatStep);
+  }
+}
+
+// One job for each instance of a kernel.
+template <typename T>
+void add_jobs(std::vector<Job>& jobs, const std::string& name, Element kind,
+              void (*shape)(Shape&, Element, const Widths&)) {
+  constexpr int64_t kVector = 16 / sizeof(T);
+  for (const int64_t threads : {32, 256}) {
+    const int64_t least = threads == 32 ? kVector : 1024 + kVector;
+    const int64_t most = threads == 32 ? 1024 : 8 * threads * kVector;
+    for (const int64_t vectors : {1, 2, 4, 8}) {
+      const int64_t before = vectors == 1 ? 0 : vectors / 2 * threads * kVector;
+      const Widths widths = {std::max(least, before + kVector),
+                             std::min(most, vectors * threads * kVector), threads,
+                             vectors * kVector};
+      if (widths.least > widths.most) continue;
+      jobs.push_back({name + " of " + std::to_string(widths.most),
+                      [=](Shape& draw) { shape(draw, kind, widths); }});
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("forward_kernel of RMSNorm gives its formula's numbers for rows of any width") {
+  std::vector<Job> jobs;
+  add_jobs<float>(jobs, "fp32", Element::kFloat, forward<float>);
+  add_jobs<__nv_bfloat16>(jobs, "bf16", Element::kBfloat16, forward<__nv_bfloat16>);
+  add_jobs<__half>(jobs, "fp16", Element::kHalf, forward<__half>);
+  run_shapes(jobs, {"forward_kernel"});
+}
+
+TEST_CASE("backward_kernel of RMSNorm gives both gradients of its formula") {
+  std::vector<Job> jobs;
+  add_jobs<float>(jobs, "fp32", Element::kFloat, backward<float>);
+  add_jobs<__nv_bfloat16>(jobs, "bf16", Element::kBfloat16, backward<__nv_bfloat16>);
+  add_jobs<__half>(jobs, "fp16", Element::kHalf, backward<__half>);
+  run_shapes(jobs, {"backward_kernel"});
+}
+
+}  // namespace zeroth::emulated

@@ -1,0 +1,115 @@
+// The kernels of the gradient's norm beside the sum of squares.
+#include "optim/gpu/squared_norm.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/emulated_gpu/emulation.h"
+#include "tests/emulated_gpu/shapes.h"
+
+namespace zeroth::emulated {
+namespace {
+
+using optim::kernel::Format;
+using optim::kernel::kNormPiece;
+using optim::kernel::NormArrays;
+using optim::kernel::sum_parts;
+
+constexpr int64_t kFar = int64_t{1} << 31;
+
+// Of a thread's few squares in fp32; from there on sums are in fp64.
+constexpr double kSlack = 12 * kFloatStep;
+
+template <typename T>
+void expect_part(Shape& shape, const T* from, int64_t count, int64_t piece, double part) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i) sum += wide(from[i]) * wide(from[i]);
+  shape.expect("parts", piece, part, sum, sum * kSlack);
+}
+
+template <typename T>
+void square_far(Shape& shape, Format format) {
+  NormArrays arrays = {};
+  arrays.arrays = 2;
+  const auto add = [&](int k, int64_t count, int64_t offset) {
+    arrays.count[k] = count;
+    arrays.first_piece[k] = arrays.pieces;
+    arrays.pieces += (count + kNormPiece - 1) / kNormPiece;
+    T* const at = shape.memory.far_array<T>(count + offset) + offset;
+    arrays.at[k] = at;
+    return at;
+  };
+  T* const first = add(0, kFar + shape.from_to(1, kNormPiece - 1), shape.from_to(0, 9));
+  T* const second = add(1, shape.from_to(1, 1000), 0);
+  shape.text = std::to_string(arrays.count[0]) + " elements";
+  const int64_t last = arrays.first_piece[1] - 1, rest = arrays.count[0] - last * kNormPiece;
+  shape.fill(first + last * kNormPiece, rest);
+  shape.fill(second, arrays.count[1]);
+  double* const parts = shape.memory.array<double>(arrays.pieces);
+  const OnlyBlocks only({static_cast<uint64_t>(last), static_cast<uint64_t>(last + 1)});
+  square_pieces(format, arrays, parts, nullptr);
+  expect_part(shape, first + last * kNormPiece, rest, last, parts[last]);
+  expect_part(shape, second, arrays.count[1], last + 1, parts[last + 1]);
+}
+
+template <typename T>
+void square(Shape& shape, Format format) {
+  if (shape.is_far()) return square_far<T>(shape, format);
+  NormArrays arrays = {};
+  arrays.arrays =
+      static_cast<int>(shape.one_in(30) ? optim::kernel::kNormArrays : shape.from_to(1, 4));
+  for (int k = 0; k < arrays.arrays; ++k) {
+    const int64_t count = shape.one_in(40)  ? kNormPiece + shape.from_to(-3, 5)
+                          : shape.one_in(3) ? shape.from_to(1, 40)
+                                            : shape.from_to(1, 6000);
+    const int64_t offset = shape.offset(shape.one_in(2) ? 16 : sizeof(T));
+    T* const at = shape.memory.array<T>(count, offset);
+    shape.fill(at, count);
+    if (shape.one_in(20)) shape.put_special(at, count);
+    arrays.at[k] = at;
+    arrays.count[k] = count;
+    arrays.first_piece[k] = arrays.pieces;
+    arrays.pieces += (count + kNormPiece - 1) / kNormPiece;
+  }
+  shape.text =
+      std::to_string(arrays.arrays) + " arrays, the first of " + std::to_string(arrays.count[0]);
+  double* const parts = shape.memory.array<double>(arrays.pieces);
+  shape.run([&] { square_pieces(format, arrays, parts, nullptr); },
+            {bytes_of(parts, arrays.pieces)});
+  for (int k = 0; k < arrays.arrays; ++k) {
+    const T* const at = static_cast<const T*>(arrays.at[k]);
+    for (int64_t begin = 0; begin < arrays.count[k]; begin += kNormPiece) {
+      const int64_t piece = arrays.first_piece[k] + begin / kNormPiece;
+      expect_part(shape, at + begin, std::min(kNormPiece, arrays.count[k] - begin), piece,
+                  parts[piece]);
+    }
+  }
+}
+
+void sum(Shape& shape) {
+  const int64_t count = shape.one_in(2) ? shape.from_to(1, 600) : shape.from_to(1, 5000);
+  double* const parts = shape.memory.array<double>(count, shape.offset(8));
+  double* const got = shape.memory.array<double>(1);
+  double expected = 0;
+  for (int64_t i = 0; i < count; ++i) parts[i] = std::abs(usual_value(shape));
+  if (shape.one_in(8)) parts[shape.from_to(0, count - 1)] = shape.one_in(2) ? INFINITY : NAN;
+  for (int64_t i = 0; i < count; ++i) expected += parts[i];
+  shape.text = std::to_string(count) + " parts";
+  shape.run([&] { sum_parts(parts, count, got, nullptr); }, {bytes_of(got, 1)});
+  shape.expect("sum", 0, *got, expected, expected * 1e-12);
+}
+
+}  // namespace
+
+TEST_CASE("square_kernel gives each piece's sum of squares") {
+  using namespace optim::kernel;
+  run_shapes({{"fp32", [](Shape& shape) { square<float>(shape, kFp32); }},
+              {"bf16", [](Shape& shape) { square<Bf16>(shape, kBf16); }},
+              {"fp16", [](Shape& shape) { square<Fp16>(shape, kFp16); }}},
+             {"square_kernel"});
+}
+
+TEST_CASE("sum_kernel gives the sum of the pieces") {
+  run_shapes({{"fp64", sum}}, {"sum_kernel"});
+}
+
+}  // namespace zeroth::emulated
