@@ -62,7 +62,8 @@ FUNCTION_LINES = 60
 PARAMETERS = 6
 
 # Sources whose test has another name: implementations are tested through their interface. Every main.cpp is tested
-# through its program; what is CUDA is tested on machines with a GPU.
+# through its program; what calls CUDA is tested on machines with a GPU,
+# its kernels in tests/emulated_gpu as well.
 TESTED_BY = {
     "comm/c10d_group.cpp": "tests/comm/group_test.cpp",
     "comm/device_staged_group.cpp": "tests/comm/group_test.cpp",
@@ -100,17 +101,17 @@ TESTED_BY = {
     "model/kernels/cpu/select_other.cpp": "tests/model/product_test.cpp",
     "model/kernels/fused_cpu.cpp": "tests/model/fused_test.cpp",
     "model/kernels/fused_formula.cpp": "tests/model/fused_test.cpp",
-    "model/kernels/gpu/add_rows.cu": "tests/gpu/fused_test.cpp",
-    "model/kernels/gpu/cross_entropy.cu": "tests/gpu/fused_test.cpp",
-    "model/kernels/gpu/elementwise.cu": "tests/gpu/fused_test.cpp",
+    "model/kernels/gpu/add_rows.cu": "tests/emulated_gpu/add_rows_test.cpp",
+    "model/kernels/gpu/cross_entropy.cu": "tests/emulated_gpu/cross_entropy_test.cpp",
+    "model/kernels/gpu/elementwise.cu": "tests/emulated_gpu/elementwise_test.cpp",
     "model/kernels/gpu/fused_ops.cpp": "tests/gpu/fused_test.cpp",
-    "model/kernels/gpu/rms_norm.cu": "tests/gpu/fused_test.cpp",
+    "model/kernels/gpu/rms_norm.cu": "tests/emulated_gpu/rms_norm_test.cpp",
     "offload/file_lane_uring.cpp": "tests/offload/file_lane_test.cpp",
     "offload/file_lane_uring_none.cpp": "tests/offload/file_lane_test.cpp",
     "offload/memory_store.cpp": "tests/offload/shard_store_test.cpp",
     "optim/gpu/pack_update.cpp": "tests/optim/device_rule_test.cpp",
     "optim/gpu/squared_norm_op.cpp": "tests/gpu/norm_test.cpp",
-    "optim/gpu/update.cu": "tests/gpu/update_test.cpp",
+    "optim/gpu/update.cu": "tests/emulated_gpu/update_test.cpp",
     "optim/gpu/update_op.cpp": "tests/gpu/update_test.cpp",
     "optim/host_kernels.cpp": "tests/optim/host_update_test.cpp",
     "optim/lamb_kernels.cpp": "tests/optim/host_lamb_test.cpp",

@@ -13,7 +13,7 @@ namespace zeroth::emulated {
 namespace {
 
 __global__ void write_own(int* to) {
-  to[blockIdx.x * blockDim.x + threadIdx.x] = static_cast<int>(threadIdx.x);
+  to[int64_t{blockIdx.x} * blockDim.x + threadIdx.x] = static_cast<int>(threadIdx.x);
 }
 
 __global__ void write_order(int* next, int* order) {
