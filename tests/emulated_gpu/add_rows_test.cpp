@@ -64,6 +64,45 @@ Positions positions(Shape& shape, int64_t width, bool many) {
   return at;
 }
 
+// Of the rows from the first drawn one on, by row and column.
+template <typename Table>
+struct Sums {
+  std::vector<Table> before;
+  std::vector<double> sum, size;
+  std::vector<int> added;  // positions of a row
+
+  template <typename Dy>
+  Sums(std::span<const Table> table, const Positions& at, int64_t first_row, const Dy* dy,
+       int64_t width)
+      : before(table.begin(), table.end()),
+        sum(before.size()),
+        size(before.size()),
+        added(before.size() / static_cast<size_t>(width)) {
+    for (int64_t i = at.first; i < at.first + at.drawn; ++i) {
+      const int64_t row = at.rows[i] - first_row;
+      ++added[static_cast<size_t>(row)];
+      for (int64_t column = 0; column < width; ++column) {
+        const double x = wide(dy[at.order[i] * width + column]);
+        sum[static_cast<size_t>(row * width + column)] += x;
+        size[static_cast<size_t>(row * width + column)] += std::abs(x);
+      }
+    }
+  }
+
+  void expect(const Shape& shape, const Table* table, int64_t width) const {
+    for (size_t k = 0; k < before.size(); ++k) {
+      const int count = added[k / static_cast<size_t>(width)];
+      const double expected = wide(before[k]) + sum[k];
+      const double slack = size[k] * (count + 2) + std::abs(wide(before[k])) * 2;
+      if (count > 0) {
+        shape.expect("table", static_cast<int64_t>(k), table[k], expected, slack * kFloatStep);
+      } else if (std::memcmp(&before[k], table + k, sizeof(Table)) != 0) {
+        throw Failure(shape.text + ": changes a row that no position comes to");
+      }
+    }
+  }
+};
+
 template <typename Table, typename Dy>
 void add(Shape& shape, Element table_kind, Element dy_kind) {
   // Far: rows of the table and of dy beyond 2^31, or positions.
@@ -93,18 +132,7 @@ void add(Shape& shape, Element table_kind, Element dy_kind) {
   if (shape.one_in(8)) shape.put_special(dy + away * width, at.drawn * width);
   if (shape.one_in(8)) shape.put_special(table + begin, elements - begin);
 
-  const std::vector<Table> before(table + begin, table + elements);
-  std::vector<double> sum(before.size()), size(before.size());
-  std::vector<int> added(static_cast<size_t>(rows + 1));
-  for (int64_t i = at.first; i < at.first + at.drawn; ++i) {
-    const int64_t row = at.rows[i] - first_row;
-    ++added[static_cast<size_t>(row)];
-    for (int64_t column = 0; column < width; ++column) {
-      const double x = wide(dy[at.order[i] * width + column]);
-      sum[static_cast<size_t>(row * width + column)] += x;
-      size[static_cast<size_t>(row * width + column)] += std::abs(x);
-    }
-  }
+  const Sums<Table> sums({table + begin, table + elements}, at, first_row, dy, width);
   const auto launch = [&] {
     add_rows(table_kind, dy_kind, {table, dy, at.rows, at.order, parts, at.count, width}, nullptr);
   };
@@ -114,19 +142,7 @@ void add(Shape& shape, Element table_kind, Element dy_kind) {
   } else {
     shape.run(launch, {bytes_of(table + begin, elements - begin)});
   }
-  for (int64_t i = 0; i < elements - begin; ++i) {
-    const auto k = static_cast<size_t>(i);
-    const int count = added[static_cast<size_t>(i / width)];
-    if (count == 0) {
-      if (std::memcmp(&before[k], table + begin + i, sizeof(Table)) != 0) {
-        throw Failure(shape.text + ": changes a row that no position comes to");
-      }
-      continue;
-    }
-    const double expected = wide(before[k]) + sum[k];
-    shape.expect("table", i, table[begin + i], expected,
-                 (size[k] * (count + 2) + std::abs(wide(before[k])) * 2) * kFloatStep);
-  }
+  sums.expect(shape, table + begin, width);
 }
 
 }  // namespace

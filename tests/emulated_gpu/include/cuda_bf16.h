@@ -1,7 +1,7 @@
 // CUDA's bfloat16 for the CPU; found in place of CUDA's header.
 #pragma once
 
-#include "cuda_runtime.h"
+#include <cuda_runtime.h>
 
 struct __nv_bfloat16 {
   uint16_t bits;

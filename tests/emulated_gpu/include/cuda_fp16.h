@@ -1,7 +1,7 @@
 // CUDA's half for the CPU; found in place of CUDA's header.
 #pragma once
 
-#include "cuda_runtime.h"
+#include <cuda_runtime.h>
 
 struct __half {
   uint16_t bits;
