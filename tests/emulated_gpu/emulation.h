@@ -53,6 +53,8 @@ struct Instance {
 };
 std::vector<Instance> instances_of(const std::string& kernel);
 
+int64_t launches();  // of all kernels
+
 // What follows is for the headers in include/.
 
 // Where a kernel waits.

@@ -101,6 +101,14 @@ void count_launch(const void* kernel) {
   ++all.launches[kernel];
 }
 
+int64_t launches() {
+  Known& all = known();
+  const std::lock_guard lock(all.mutex);
+  int64_t sum = 0;
+  for (const auto& [kernel, count] : all.launches) sum += count;
+  return sum;
+}
+
 std::vector<Instance> instances_of(const std::string& kernel) {
   Known& all = known();
   const std::lock_guard lock(all.mutex);

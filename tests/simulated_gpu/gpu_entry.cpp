@@ -13,6 +13,7 @@
 #include "device/gpu.h"
 #include "device/gpu/product_sums.h"
 #include "device/gpu_stamp.h"
+#include "tests/simulated_gpu/emulated_kernels.h"
 #include "tests/simulated_gpu/locked_pages.h"
 #include "tests/simulated_gpu/timeline.h"
 
@@ -26,6 +27,7 @@ class SimulatedGpu final : public device::Gpu {
     ZEROTH_CHECK(index == 0, "there is one simulated GPU, not number {}", index);
     at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
     device::sum_products_in_fp32();
+    use_emulated_kernels();
   }
   std::string lock_pages(std::span<std::byte> memory) override {
     LockedPages::get().lock(memory);
