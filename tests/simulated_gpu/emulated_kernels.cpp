@@ -1,6 +1,7 @@
 // With ZEROTH_SIMULATED_KERNELS=emulated, queued work runs the operators of the GPU library, whose
 // kernels tests/emulated_gpu runs on the CPU. Work gets its tensors as those of the CPU, so that is
-// what the operators are registered for, in place of the CPU's own.
+// what the operators are registered for, in place of the CPU's own; those of the device queue them
+// instead of their formula.
 #include "tests/simulated_gpu/emulated_kernels.h"
 
 #include <torch/library.h>
@@ -8,6 +9,7 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <tuple>
 
 // The sources below register nothing by themselves: each becomes a function that does.
 #undef TORCH_LIBRARY_IMPL
@@ -22,13 +24,37 @@
 #define ZEROTH_REGISTER register_update
 #include "optim/gpu/update_op.cpp"
 
+#include "tests/simulated_gpu/queued.h"
+
 namespace zeroth::simulated {
+namespace {
+
+// The kernel leaves what is not wanted in another shape than the formula does.
+std::tuple<at::Tensor, at::Tensor> backward_shapes(const at::Tensor&, const at::Tensor& x,
+                                                   const at::Tensor& weight,
+                                                   const at::Tensor& scale, bool,
+                                                   bool dweight_wanted) {
+  const int64_t width = weight.size(0);
+  return {at::empty_like(x, at::MemoryFormat::Contiguous),
+          dweight_wanted ? at::empty({width}, scale.options())
+                         : at::empty({0, width}, scale.options())};
+}
+
+}  // namespace
 
 void use_emulated_kernels() {
   const char* const kernels = std::getenv("ZEROTH_SIMULATED_KERNELS");
   if (kernels == nullptr || kernels != std::string("emulated")) return;
-  static std::optional<torch::Library> library;
+  static std::optional<torch::Library> library, device, meta;
   if (library) return;
+  device.emplace(torch::Library::IMPL, "zeroth", c10::DispatchKey::CUDA, __FILE__, __LINE__);
+  for (const char* const name :
+       {"rms_norm", "rms_norm_backward", "rotate_pairs", "swiglu", "swiglu_backward", "add_rows_",
+        "log_sum_exp", "logit_gradient_"}) {
+    device->impl(name, torch::CppFunction::makeFromBoxedFunction<&run_queued>());
+  }
+  meta.emplace(torch::Library::IMPL, "zeroth", c10::DispatchKey::Meta, __FILE__, __LINE__);
+  meta->impl("rms_norm_backward", backward_shapes);
   library.emplace(torch::Library::IMPL, "zeroth", c10::DispatchKey::CPU, __FILE__, __LINE__);
   model::gpu::register_fused(*library);
   optim::kernel::register_norm(*library);

@@ -203,6 +203,10 @@ void run(const c10::OperatorHandle& op, Stack* stack) {
 
 }  // namespace
 
+void run_queued(const c10::OperatorHandle& op, Stack* stack) {
+  run(op, stack);
+}
+
 TORCH_LIBRARY_IMPL(_, CUDA, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&run>());
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 
 #include <functional>
 
@@ -14,6 +15,9 @@ StreamNumber current_stream();
 // Behind what the current stream holds.
 void queue(std::function<void()> work);
 void finish_current_stream();
+
+// An operator of the CPU, for tensors of the device: as everything that has no kernel of its own.
+void run_queued(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 // The same memory as a tensor of the CPU; a tensor of the host itself. Keeps no memory of the
 // device alive, as a queued kernel does not.
