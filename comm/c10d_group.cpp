@@ -1,8 +1,9 @@
 #include "comm/c10d_group.h"
 
+#include <ATen/ops/from_blob.h>
+#include <c10/core/Device.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
-#include <c10/core/Device.h>
 #include <deque>
 #include <optional>
 #include <utility>
@@ -160,22 +161,34 @@ class HostPending final : public Pending::Impl {
   Stopwatch since_issue_;
 };
 
-// The current stream waits; the watchdog sees the end.
+// The current stream waits; the watchdog sees the end. Holds the collective's tensors until then:
+// what the current stream does with their memory after wait() comes after the collective.
 class DevicePending final : public Pending::Impl {
  public:
   DevicePending(std::shared_ptr<State> state, c10::intrusive_ptr<c10d::Work> work,
-                DeviceWaits::Span span, Call call)
+                DeviceWaits::Span span, Call call, std::vector<torch::Tensor> tensors)
       : state_(std::move(state)),
         work_(std::move(work)),
         span_(std::move(span)),
         call_(std::move(call)),
+        tensors_(std::move(tensors)),
         number_(state_->issued) {
     watch();
+  }
+
+  // An exception may drop it without wait(). Its memory is then reused, too.
+  ~DevicePending() override {
+    if (waited_) return;
+    try {
+      work_->wait();
+    } catch (const std::exception&) {  // the rank fails already
+    }
   }
 
   void wait() override {
     state_->device_waits.begin_wait(span_);
     order();
+    waited_ = true;
     state_->device_waits.end_wait(std::move(span_));
   }
 
@@ -213,8 +226,20 @@ class DevicePending final : public Pending::Impl {
   c10::intrusive_ptr<c10d::Work> work_;
   DeviceWaits::Span span_;
   Call call_;
+  std::vector<torch::Tensor> tensors_;
   uint64_t number_;
+  bool waited_ = false;
 };
+
+// The same elements, whose memory it does not keep. c10d's Work keeps its outputs as long as the
+// watchdog keeps the Work: until the device has run the collective, which may be many collectives
+// after wait(). The outputs of all of these would stay allocated.
+torch::Tensor not_owning(const torch::Tensor& tensor) {
+  return at::for_blob(tensor.data_ptr(), tensor.sizes())
+      .options(tensor.options())
+      .target_device(tensor.device())
+      .make_tensor();
+}
 
 // The tensors as c10d takes them.
 c10::intrusive_ptr<c10d::Work> hand_over(const Collective& collective, c10d::Backend& backend) {
@@ -280,8 +305,13 @@ class BackendGroup final : public C10dGroup {
 
   Pending issue(const Collective& collective) override {
     require_fit(collective, size());
-    return hand(Call(collective), collective.out.device(),
-                [&] { return hand_over(collective, *state_->backend); });
+    return hand(Call(collective), {collective.out, collective.in}, [&] {
+      if (!state_->options.watchdog) return hand_over(collective, *state_->backend);
+      Collective given = collective;
+      given.out = not_owning(collective.out);
+      given.in = not_owning(collective.in);
+      return hand_over(given, *state_->backend);
+    });
   }
 
   Pending swap(const torch::Tensor& out, const torch::Tensor& in, std::string_view what) override {
@@ -289,12 +319,12 @@ class BackendGroup final : public C10dGroup {
     const torch::Tensor& larger = out.numel() < in.numel() ? in : out;
     Call call({Collective::Kind::kAllToAll, larger, larger, what});
     call.kind = "exchange";
-    return hand(call, out.device(), [&] { return state_->options.link->swap(out, in); });
+    return hand(call, {out, in}, [&] { return state_->options.link->swap(out, in); });
   }
 
  private:
   template <typename Start>
-  Pending hand(const Call& call, torch::Device device, Start&& start) {
+  Pending hand(const Call& call, std::vector<torch::Tensor> tensors, Start&& start) {
     const uint64_t number = ++state_->issued;
     if (state_->options.table) state_->options.table->issue(number, call.describe());
     state_->times.bytes += call.bytes;
@@ -302,9 +332,10 @@ class BackendGroup final : public C10dGroup {
     try {
       if (!state_->options.watchdog)
         return Pending(std::make_shared<HostPending>(state_, start(), call));
-      DeviceWaits::Span span = state_->device_waits.issue(device);
+      DeviceWaits::Span span = state_->device_waits.issue(tensors.front().device());
       auto work = start();
-      return Pending(std::make_shared<DevicePending>(state_, work, std::move(span), call));
+      return Pending(
+          std::make_shared<DevicePending>(state_, work, std::move(span), call, std::move(tensors)));
     } catch (const std::exception& cause) {
       state_->fail(call, number, cause);
     }
