@@ -13,8 +13,9 @@
 #include "device/gpu.h"
 
 namespace c10d {
+class Backend;
 class Store;
-}
+}  // namespace c10d
 
 namespace zeroth::comm {
 
@@ -36,6 +37,20 @@ class Nccl {
   virtual std::unique_ptr<Group> make_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                             int size, const NcclOptions& options) = 0;
 };
+
+// What c10d needs of one rank to connect it with the other ranks of its group.
+struct NcclPlace {
+  c10::intrusive_ptr<c10d::Store> store;  // of this group alone
+  int rank, size;
+  torch::Device device;
+  std::chrono::milliseconds timeout;
+};
+using NcclBackend = std::function<c10::intrusive_ptr<c10d::Backend>(const NcclPlace&)>;
+
+// Nccl::make_group() over such backends, for the libraries of the GPU side.
+std::unique_ptr<Group> make_nccl_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                       int size, const NcclOptions& options,
+                                       const NcclBackend& make_backend);
 
 using NcclEntry = Nccl* (*)();
 inline constexpr const char* kNcclEntry = "zeroth_nccl_entry";

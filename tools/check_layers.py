@@ -40,9 +40,11 @@ SEAMS = {
 }
 WITHOUT_TORCH = ("base", "configs", "checkpoint", "monitor", "launcher")
 UNRESTRICTED = ("bench", "examples", "tests")  # these use any folder
-# What a process is held down to; what a rank is told; a scheduler's copy of a part of the configuration; where Hugging
-# Face's cache is.
-READS_ENVIRONMENT = ("base/cpu.cpp", "comm/bootstrap.cpp", "configs/resolve.cpp", "model/hf/model_folder.cpp")
+# What a process is held down to; what a rank is told; a scheduler's copy of a part of the configuration; how the user
+# wants LibTorch to use a GPU; where Hugging Face's cache is.
+READS_ENVIRONMENT = (
+    "base/cpu.cpp", "comm/bootstrap.cpp", "configs/resolve.cpp", "device/gpu_loader.cpp", "model/hf/model_folder.cpp",
+)
 # What acts on the ZeRO stage, and what advises on the key.
 READS_STAGE = ("zero/strategy.cpp", "engine/fitting_config.cpp", "engine/memory_remedies.cpp")
 # What knows that ranks share layers, beside comm, which has the axis, and configs, which has the key.
@@ -73,11 +75,11 @@ TESTED_BY = {
     "comm/hierarchical_steps.cpp": "tests/comm/hierarchical_group_test.cpp",
     "comm/host_staged_group.cpp": "tests/comm/mesh_test.cpp",
     "comm/make_mesh.cpp": "tests/comm/mesh_test.cpp",
+    "comm/nccl.cpp": "tests/simulated_gpu/nccl_test.cpp",
     "comm/shared_ring.cpp": "tests/comm/shared_memory_group_test.cpp",
     "comm/solo_group.cpp": "tests/comm/group_test.cpp",
     "device/events.cpp": "tests/simulated_gpu/launches_test.cpp",
     "device/gpu/gpu_library.cpp": "tests/comm/mesh_test.cpp",
-    "device/gpu_loader.cpp": "tests/comm/mesh_test.cpp",
     "engine/block_runner.cpp": "tests/engine/train_engine_test.cpp",
     "engine/initial_values.cpp": "tests/engine/initialize_test.cpp",
     "engine/parameter_order.cpp": "tests/engine/unused_test.cpp",
