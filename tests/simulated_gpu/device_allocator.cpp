@@ -1,4 +1,4 @@
-// Memory of the simulated GPU as LibTorch takes it.
+// Memory of the simulated GPUs as LibTorch takes it.
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include <utility>
@@ -13,7 +13,7 @@ class DeviceAllocator final : public c10::DeviceAllocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     void* memory = DeviceMemory::get().take(bytes, current_stream());
-    return {memory, memory, &give, {c10::kCUDA, 0}};
+    return {memory, memory, &give, current_device()};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &give; }
   void copy_data(void*, const void*, size_t) const override {
@@ -23,20 +23,22 @@ class DeviceAllocator final : public c10::DeviceAllocator {
   bool initialized() override { return true; }
   void emptyCache(c10::MempoolId_t) override {}
   void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
-    DeviceMemory::get().also_used_on(data.get(), stream.id());
+    DeviceMemory::get().also_used_on(data.get(), number_of(stream));
   }
-  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex) override {
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex index) override {
+    const int device = with_index({c10::kCUDA, index}).index();
     c10::CachingDeviceAllocator::DeviceStats stats;
     for (auto* bytes : {&stats.allocated_bytes[0], &stats.reserved_bytes[0]}) {
-      bytes->current = DeviceMemory::get().live_bytes();
-      bytes->peak = DeviceMemory::get().peak_bytes();
+      bytes->current = DeviceMemory::get().live_bytes(device);
+      bytes->peak = DeviceMemory::get().peak_bytes(device);
     }
     return stats;
   }
   void resetAccumulatedStats(c10::DeviceIndex) override {}
   void resetPeakStats(c10::DeviceIndex) override {}
-  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex) override {
-    const auto live = static_cast<size_t>(DeviceMemory::get().live_bytes());
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {
+    const int device = with_index({c10::kCUDA, index}).index();
+    const auto live = static_cast<size_t>(DeviceMemory::get().live_bytes(device));
     return {DeviceMemory::kTotalBytes - live, DeviceMemory::kTotalBytes};
   }
 

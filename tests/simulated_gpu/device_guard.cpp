@@ -1,11 +1,17 @@
-// Device, streams and events of the simulated GPU, as LibTorch and our code reach them: through the
-// guard of the device type CUDA. There is one device.
+// Devices, streams and events of the simulated GPUs, as LibTorch and our code reach them: through
+// the guard of the device type CUDA.
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstdlib>
 #include <utility>
 
+#include "base/error.h"
 #include "tests/simulated_gpu/device_memory.h"
+#include "tests/simulated_gpu/devices.h"
+#include "tests/simulated_gpu/queued.h"
 #include "tests/simulated_gpu/timeline.h"
 
 namespace zeroth::simulated {
@@ -16,7 +22,8 @@ using c10::DeviceIndex;
 using c10::Stream;
 
 constexpr int kPoolStreams = 32;
-thread_local StreamNumber current_stream_of_thread = kDefaultStream;
+thread_local DeviceIndex device_of_thread = 0;
+thread_local std::array<c10::StreamId, kMaxDevices> streams_of_thread{};
 
 std::atomic<int64_t> events_made = 0;
 
@@ -28,34 +35,46 @@ struct Event {
 class DeviceGuard final : public c10::impl::DeviceGuardImplInterface {
  public:
   c10::DeviceType type() const override { return c10::kCUDA; }
-  DeviceIndex deviceCount() const noexcept override { return 1; }
-  Device exchangeDevice(Device) const override { return device(); }
-  Device getDevice() const override { return device(); }
-  void setDevice(Device wanted) const override {
-    TORCH_CHECK(wanted.index() <= 0, "there is one simulated GPU, not number ", wanted.index());
+  DeviceIndex deviceCount() const noexcept override {
+    return static_cast<DeviceIndex>(device_count());
   }
-  void uncheckedSetDevice(Device) const noexcept override {}
+  Device exchangeDevice(Device wanted) const override {
+    const Device before = getDevice();
+    setDevice(wanted);
+    return before;
+  }
+  Device getDevice() const override { return {c10::kCUDA, device_of_thread}; }
+  void setDevice(Device wanted) const override {
+    TORCH_CHECK(wanted.index() < device_count(), "there is no simulated GPU ", wanted.index(),
+                " of ", device_count());
+    uncheckedSetDevice(wanted);
+  }
+  void uncheckedSetDevice(Device wanted) const noexcept override {
+    if (wanted.has_index()) device_of_thread = wanted.index();
+  }
 
-  Stream getStream(Device) const override { return stream(current_stream_of_thread); }
-  Stream getDefaultStream(Device) const override { return stream(kDefaultStream); }
-  Stream getStreamFromGlobalPool(Device, bool) const override { return pool_stream(); }
-  Stream getNewStream(Device, int) const override { return pool_stream(); }
+  Stream getStream(Device device) const override {
+    return stream(device, stream_of_thread(with_index(device)));
+  }
+  Stream getDefaultStream(Device device) const override { return stream(device, 0); }
+  Stream getStreamFromGlobalPool(Device device, bool) const override { return pool_stream(device); }
+  Stream getNewStream(Device device, int) const override { return pool_stream(device); }
   Stream exchangeStream(Stream next) const override {
-    return stream(std::exchange(current_stream_of_thread, next.id()));
+    return stream(next.device(), std::exchange(stream_of_thread(next.device()), next.id()));
   }
 
   void record(void** event, const Stream& on, DeviceIndex, c10::EventFlag) const override {
     if (*event == nullptr) *event = new Event;
-    mark(*event) = Timeline::get().mark(on.id());
+    mark(*event) = Timeline::get().mark(number_of(on));
   }
   void block(void* event, const Stream& blocked) const override {
-    if (recorded(event)) Timeline::get().order(blocked.id(), mark(event));
+    if (recorded(event)) Timeline::get().order(number_of(blocked), mark(event));
   }
   bool queryEvent(void* event) const override {
-    return !recorded(event) || Timeline::get().query(mark(event));
+    return !recorded(event) || Timeline::get().query(asked(event));
   }
   void synchronizeEvent(void* event) const override {
-    if (recorded(event)) Timeline::get().finish(mark(event));
+    if (recorded(event)) Timeline::get().finish(asked(event));
   }
   void destroyEvent(void* event, DeviceIndex) const noexcept override {
     delete static_cast<Event*>(event);
@@ -67,19 +86,33 @@ class DeviceGuard final : public c10::impl::DeviceGuardImplInterface {
   }
 
   void synchronizeStream(const Stream& stream) const override {
-    Timeline::get().finish(stream.id());
+    Timeline::get().finish(number_of(stream));
   }
-  void synchronizeDevice(DeviceIndex) const override { Timeline::get().finish_all(); }
+  void synchronizeDevice(DeviceIndex index) const override {
+    Timeline::get().finish_device(with_index({c10::kCUDA, index}).index());
+  }
   void recordDataPtrOnStream(const c10::DataPtr& data, const Stream& stream) const override {
-    DeviceMemory::get().also_used_on(data.get(), stream.id());
+    DeviceMemory::get().also_used_on(data.get(), number_of(stream));
   }
 
  private:
-  static Device device() { return {c10::kCUDA, 0}; }
-  static Stream stream(StreamNumber number) { return Stream(Stream::UNSAFE, device(), number); }
-  static Stream pool_stream() {
-    static std::atomic<StreamNumber> next = 0;
-    return stream(1 + next++ % kPoolStreams);
+  static c10::StreamId& stream_of_thread(Device device) {
+    return streams_of_thread[static_cast<size_t>(device.index())];
+  }
+  static Stream stream(Device device, c10::StreamId id) {
+    return Stream(Stream::UNSAFE, with_index(device), id);
+  }
+  static Stream pool_stream(Device device) {
+    static std::atomic<c10::StreamId> next = 0;
+    return stream(device, 1 + next++ % kPoolStreams);
+  }
+  // The driver does not take the event's device, but opens a context on the thread's.
+  static const Timeline::Mark& asked(void* event) noexcept {
+    const int device = device_of(mark(event)->stream);
+    ZEROTH_CHECK(device == device_of_thread,
+                 "a thread whose device is GPU {} asks for an event of GPU {}", device_of_thread,
+                 device);
+    return mark(event);
   }
   static bool recorded(void* event) { return event != nullptr && mark(event) != nullptr; }
   static Timeline::Mark& mark(void* event) { return static_cast<Event*>(event)->mark; }
@@ -88,6 +121,23 @@ class DeviceGuard final : public c10::impl::DeviceGuardImplInterface {
 C10_REGISTER_GUARD_IMPL(CUDA, DeviceGuard)
 
 }  // namespace
+
+int device_count() {
+  static const int count = [] {
+    const char* text = std::getenv("ZEROTH_SIMULATED_GPUS");
+    return text == nullptr ? 1 : std::clamp(std::atoi(text), 1, kMaxDevices);
+  }();
+  return count;
+}
+
+Device current_device() {
+  return {c10::kCUDA, device_of_thread};
+}
+
+Device with_index(Device device) {
+  return device.has_index() ? device : current_device();
+}
+
 }  // namespace zeroth::simulated
 
 // For tests that count them.

@@ -14,6 +14,10 @@ namespace {
 constexpr size_t kAlignment = 512;
 constexpr int kPoison = 0xff;  // NaN in every floating format, -1 in integers
 
+size_t bytes_of_all() {
+  return static_cast<size_t>(device_count()) * DeviceMemory::kTotalBytes;
+}
+
 }  // namespace
 
 DeviceMemory& DeviceMemory::get() {
@@ -22,22 +26,24 @@ DeviceMemory& DeviceMemory::get() {
 }
 
 DeviceMemory::DeviceMemory() {
-  void* memory =
-      mmap(nullptr, 2 * kTotalBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  ZEROTH_CHECK(memory != MAP_FAILED, "no addresses for the simulated device's memory");
+  void* memory = mmap(nullptr, 2 * bytes_of_all(), PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ZEROTH_CHECK(memory != MAP_FAILED, "no addresses for the simulated devices' memory");
   begin_ = static_cast<std::byte*>(memory);
-  const int failed = mprotect(begin_ + kTotalBytes, kTotalBytes, PROT_READ | PROT_WRITE);
-  ZEROTH_CHECK(failed == 0, "no memory for the simulated device");
+  const int failed = mprotect(begin_ + bytes_of_all(), bytes_of_all(), PROT_READ | PROT_WRITE);
+  ZEROTH_CHECK(failed == 0, "no memory for the simulated devices");
 }
 
 void* DeviceMemory::for_work(void* memory) const {
-  return memory == nullptr ? nullptr : static_cast<std::byte*>(memory) + kTotalBytes;
+  return memory == nullptr ? nullptr : static_cast<std::byte*>(memory) + bytes_of_all();
 }
 
 void* DeviceMemory::take(size_t bytes, StreamNumber stream) {
   if (bytes == 0) return nullptr;
   const std::lock_guard lock(Timeline::get().mutex());
   release_those_that_waited();
+  const auto device = static_cast<size_t>(device_of(stream));
+  Use& use = uses_[device];
   const size_t rounded = std::bit_ceil(std::max(bytes, kAlignment));
   std::vector<void*>& free = free_[{stream, rounded}];
   void* memory;
@@ -45,16 +51,16 @@ void* DeviceMemory::take(size_t bytes, StreamNumber stream) {
     memory = free.back();  // the one that earlier work may still use
     free.pop_back();
   } else {
-    ZEROTH_CHECK(cut_bytes_ + rounded <= kTotalBytes,
-                 "the simulated GPU has no {} bytes left of {}, {} of them live", rounded,
-                 kTotalBytes, live_bytes());
-    memory = begin_ + cut_bytes_;
-    cut_bytes_ += rounded;
+    ZEROTH_CHECK(use.cut_bytes + rounded <= kTotalBytes,
+                 "simulated GPU {} has no {} bytes left of {}, {} of them live", device, rounded,
+                 kTotalBytes, use.live_bytes.load());
+    memory = begin_ + device * kTotalBytes + use.cut_bytes;
+    use.cut_bytes += rounded;
     blocks_[memory] = {.bytes = rounded, .stream = stream};
     std::memset(for_work(memory), kPoison, rounded);
   }
-  live_bytes_ += static_cast<int64_t>(rounded);
-  peak_bytes_ = std::max(peak_bytes_.load(), live_bytes_.load());
+  use.live_bytes += static_cast<int64_t>(rounded);
+  use.peak_bytes = std::max(use.peak_bytes.load(), use.live_bytes.load());
   return memory;
 }
 
@@ -62,7 +68,8 @@ void DeviceMemory::give(void* memory) {
   if (memory == nullptr) return;
   const std::lock_guard lock(Timeline::get().mutex());
   Block& block = blocks_.at(memory);
-  live_bytes_ -= static_cast<int64_t>(block.bytes);
+  uses_[static_cast<size_t>(device_of(block.stream))].live_bytes -=
+      static_cast<int64_t>(block.bytes);
   if (block.others.empty()) return release(memory);
   Waiting waiting{memory, {}};
   for (const StreamNumber other : block.others) {

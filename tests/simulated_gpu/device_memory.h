@@ -1,9 +1,10 @@
-// Memory of the device that does not exist, given out as LibTorch's allocator does for a GPU:
+// Memory of the devices that do not exist, given out as LibTorch's allocator does for a GPU:
 // memory that the host gives back goes to the next who asks for it on the same stream, while
 // earlier work may still be queued. What was given back is overwritten, in its turn on the stream.
 // The host that follows an address of the device gets a fault, as on a GPU.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -11,17 +12,18 @@
 #include <utility>
 #include <vector>
 
+#include "tests/simulated_gpu/devices.h"
 #include "tests/simulated_gpu/timeline.h"
 
 namespace zeroth::simulated {
 
 class DeviceMemory {
  public:
-  static constexpr size_t kTotalBytes = size_t{4} << 30;
+  static constexpr size_t kTotalBytes = size_t{4} << 30;  // of a device
 
   static DeviceMemory& get();
 
-  // Null for no bytes. Aligned to 512 bytes. Throws when all is given out.
+  // Of the stream's device. Null for no bytes. Aligned to 512 bytes. Throws when all is given out.
   void* take(size_t bytes, StreamNumber stream);
   void give(void* memory);
   // `stream` uses it too: given back, it waits for what is queued there by then.
@@ -30,8 +32,8 @@ class DeviceMemory {
   // Where work, which runs on the host, finds what the device has at this address.
   void* for_work(void* memory) const;
 
-  int64_t live_bytes() const { return live_bytes_; }
-  int64_t peak_bytes() const { return peak_bytes_; }
+  int64_t live_bytes(int device) const { return of(device).live_bytes; }
+  int64_t peak_bytes(int device) const { return of(device).peak_bytes; }
 
  private:
   DeviceMemory();
@@ -44,16 +46,22 @@ class DeviceMemory {
     void* memory;
     std::vector<Timeline::Mark> until;
   };
+  struct Use {
+    size_t cut_bytes = 0;  // of the device's addresses, into blocks
+    std::atomic<int64_t> live_bytes = 0, peak_bytes = 0;
+  };
+  const Use& of(int device) const { return uses_[static_cast<size_t>(device)]; }
 
   void release(void* memory);
   void release_those_that_waited();
 
-  std::byte* begin_;               // of the device's addresses; work finds them kTotalBytes behind
-  size_t cut_bytes_ = 0;           // of them, into blocks
+  // Of the addresses of all devices, one device after the other. Work finds what is there behind
+  // those of the last one.
+  std::byte* begin_;
+  std::array<Use, kMaxDevices> uses_;
   std::map<void*, Block> blocks_;  // all that there are
   std::map<std::pair<StreamNumber, size_t>, std::vector<void*>> free_;
   std::vector<Waiting> waiting_;
-  std::atomic<int64_t> live_bytes_ = 0, peak_bytes_ = 0;
 };
 
 }  // namespace zeroth::simulated

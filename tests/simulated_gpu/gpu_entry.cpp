@@ -1,18 +1,18 @@
 // A libzeroth_gpu.so for tests on machines without a GPU: found beside their programs, it takes the
-// place of the one that knows CUDA. No NCCL: ranks meet over the host.
+// place of the one that knows CUDA.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
-#include "base/error.h"
-#include "comm/nccl.h"
 #include "device/gpu.h"
 #include "device/gpu/product_sums.h"
 #include "device/gpu_stamp.h"
+#include "tests/simulated_gpu/devices.h"
 #include "tests/simulated_gpu/emulated_kernels.h"
 #include "tests/simulated_gpu/locked_pages.h"
 #include "tests/simulated_gpu/timeline.h"
@@ -22,10 +22,11 @@ namespace {
 
 class SimulatedGpu final : public device::Gpu {
  public:
-  int device_count() const override { return 1; }
+  int device_count() const override { return simulated::device_count(); }
   void select(int index) override {
-    ZEROTH_CHECK(index == 0, "there is one simulated GPU, not number {}", index);
     at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
+    c10::impl::VirtualGuardImpl(c10::kCUDA)
+        .setDevice({c10::kCUDA, static_cast<c10::DeviceIndex>(index)});
     device::sum_products_in_fp32();
     use_emulated_kernels();
   }
@@ -35,15 +36,6 @@ class SimulatedGpu final : public device::Gpu {
   }
   void unlock_pages(std::span<std::byte> memory) noexcept override {
     LockedPages::get().unlock(memory);
-  }
-};
-
-class NoNccl final : public comm::Nccl {
- public:
-  int version() const override { return 0; }
-  std::unique_ptr<comm::Group> make_group(const c10::intrusive_ptr<c10d::Store>&, int, int,
-                                          const comm::NcclOptions&) override {
-    throw Error("the simulated GPU has no NCCL");
   }
 };
 
@@ -74,10 +66,12 @@ struct CUDAHooks final : at::CUDAHooksInterface {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }
   bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
-  c10::DeviceIndex deviceCount() const override { return 1; }
-  c10::DeviceIndex getCurrentDevice() const override { return 0; }
-  c10::DeviceIndex current_device() const override { return 0; }
-  int getNumGPUs() const override { return 1; }
+  c10::DeviceIndex deviceCount() const override {
+    return static_cast<c10::DeviceIndex>(device_count());
+  }
+  c10::DeviceIndex getCurrentDevice() const override { return simulated::current_device().index(); }
+  c10::DeviceIndex current_device() const override { return simulated::current_device().index(); }
+  int getNumGPUs() const override { return device_count(); }
   bool isPinnedPtr(const void* data) const override { return LockedPages::get().contains(data); }
   at::Allocator* getPinnedMemoryAllocator() const override {
     static auto* allocator = new PinnedMemory;  // outlives every tensor
@@ -88,7 +82,9 @@ struct CUDAHooks final : at::CUDAHooksInterface {
     static const at::Generator generator = at::detail::createCPUGenerator();
     return generator;
   }
-  void deviceSynchronize(c10::DeviceIndex) const override { Timeline::get().finish_all(); }
+  void deviceSynchronize(c10::DeviceIndex index) const override {
+    Timeline::get().finish_device(with_index({c10::kCUDA, index}).index());
+  }
 };
 
 }  // namespace
@@ -104,11 +100,6 @@ extern "C" __attribute__((visibility("default"))) zeroth::device::Gpu* zeroth_gp
   return &gpu;
 }
 
-extern "C" __attribute__((visibility("default"))) zeroth::comm::Nccl* zeroth_nccl_entry() {
-  static zeroth::simulated::NoNccl nccl;
-  return &nccl;
-}
-
 extern "C" __attribute__((visibility("default"))) const char* zeroth_gpu_stamp() {
   return zeroth::device::kGpuStamp;
 }
@@ -116,4 +107,9 @@ extern "C" __attribute__((visibility("default"))) const char* zeroth_gpu_stamp()
 // For tests that count them.
 extern "C" __attribute__((visibility("default"))) int64_t zeroth_simulated_waits() {
   return zeroth::simulated::Timeline::get().waits();
+}
+
+// For tests that run at many paces.
+extern "C" __attribute__((visibility("default"))) void zeroth_simulated_seed(uint64_t seed) {
+  zeroth::simulated::Timeline::get().seed(seed);
 }

@@ -4,6 +4,7 @@
 #include <ATen/core/DimVector.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -148,6 +149,17 @@ void run_now(const c10::OperatorHandle& op, const Stack& arguments, Stack host, 
   }
 }
 
+// Of the first tensor that is on a GPU.
+std::optional<c10::Device> gpu_of(const Stack& arguments) {
+  for (const IValue& value : arguments) {
+    if (value.isTensor() && value.toTensor().is_cuda()) return value.toTensor().device();
+    if (!value.isTensorList()) continue;
+    for (const Tensor& x : value.toTensorVector())
+      if (x.is_cuda()) return x.device();
+  }
+  return std::nullopt;
+}
+
 std::atomic<CallObserver> observer = nullptr;
 
 void run(const c10::OperatorHandle& op, Stack* stack) {
@@ -156,6 +168,7 @@ void run(const c10::OperatorHandle& op, Stack* stack) {
   const size_t count = schema.arguments().size();
   const Stack arguments(stack->end() - static_cast<ptrdiff_t>(count), stack->end());
   stack->resize(stack->size() - count);
+  const c10::OptionalDeviceGuard guard(gpu_of(arguments));
   if (const CallObserver observe = observer) observe(op.operator_name().name, arguments);
   Stack host = mapped(
       arguments, [&](const Tensor& x) { return argument(x, op); }, at::kCPU);

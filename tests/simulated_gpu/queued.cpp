@@ -7,11 +7,16 @@
 #include <utility>
 
 #include "tests/simulated_gpu/device_memory.h"
+#include "tests/simulated_gpu/devices.h"
 
 namespace zeroth::simulated {
 
+StreamNumber number_of(const c10::Stream& stream) {
+  return stream_number(stream.device_index(), stream.id());
+}
+
 StreamNumber current_stream() {
-  return c10::impl::VirtualGuardImpl(c10::kCUDA).getStream({c10::kCUDA, 0}).id();
+  return number_of(c10::impl::VirtualGuardImpl(c10::kCUDA).getStream(current_device()));
 }
 
 void queue(std::function<void()> work) {
@@ -34,6 +39,8 @@ at::Tensor as_number_of(const at::Tensor& x, at::Tensor other) {
 
 at::Tensor on_cpu(const at::Tensor& x) {
   if (!x.defined() || !x.is_cuda()) return x;
+  TORCH_CHECK(x.device() == current_device(), "work for ", current_device(),
+              " is given a tensor of ", x.device());
   at::Tensor alias = at::from_blob(DeviceMemory::get().for_work(x.data_ptr()), x.sizes(),
                                    x.strides(), at::TensorOptions(at::kCPU).dtype(x.scalar_type()));
   return as_number_of(x, std::move(alias));

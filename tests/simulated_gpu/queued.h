@@ -1,8 +1,9 @@
-// Work on tensors of the simulated GPU.
+// Work on tensors of the simulated GPUs.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/Stream.h>
 
 #include <functional>
 
@@ -10,6 +11,8 @@
 
 namespace zeroth::simulated {
 
+StreamNumber number_of(const c10::Stream& stream);
+// Of the current device.
 StreamNumber current_stream();
 
 // Behind what the current stream holds.
@@ -20,7 +23,8 @@ void finish_current_stream();
 void run_queued(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 // The same memory as a tensor of the CPU; a tensor of the host itself. Keeps no memory of the
-// device alive, as a queued kernel does not.
+// device alive, as a queued kernel does not. Throws for a tensor of another GPU than the current
+// one, whose streams the work is not on.
 at::Tensor on_cpu(const at::Tensor& x);
 // `other`, a number without a dtype of its own if `x` is one.
 at::Tensor as_number_of(const at::Tensor& x, at::Tensor other);

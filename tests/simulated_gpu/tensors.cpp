@@ -6,6 +6,7 @@
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/view_native.h>
+#include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
 #include <cstring>
@@ -23,15 +24,17 @@ using at::Tensor;
 constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::CUDA);
 
 Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
-             std::optional<at::Device>, std::optional<bool>,
+             std::optional<at::Device> device, std::optional<bool>,
              std::optional<at::MemoryFormat> format) {
+  const c10::OptionalDeviceGuard guard(device);
   return at::detail::empty_generic(size, c10::GetAllocator(c10::kCUDA), kKeys,
                                    c10::dtype_or_default(dtype), format);
 }
 
 Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride,
                      std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
-                     std::optional<at::Device>, std::optional<bool>) {
+                     std::optional<at::Device> device, std::optional<bool>) {
+  const c10::OptionalDeviceGuard guard(device);
   return at::detail::empty_strided_generic(size, stride, c10::GetAllocator(c10::kCUDA), kKeys,
                                            c10::dtype_or_default(dtype));
 }
@@ -61,6 +64,7 @@ bool copy_over_link(const Tensor& to, const Tensor& from) {
 
 Tensor& copy_(Tensor& self, const Tensor& source, bool non_blocking) {
   const at::AutoDispatchBelowADInplaceOrView below;
+  const c10::DeviceGuard guard(self.is_cuda() ? self.device() : source.device());
   if (self.numel() == 0) return self;
   if (self.is_cuda() && source.is_cuda()) {
     queue([to = on_cpu(self), from = on_cpu(source)] { to.copy_(from); });

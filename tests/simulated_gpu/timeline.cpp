@@ -2,15 +2,18 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "base/error.h"
+#include "tests/simulated_gpu/devices.h"
 
 namespace zeroth::simulated {
 namespace {
 
 constexpr int kQueriesPerStep = 100;
+constexpr uint64_t kMaxDelay = 32;
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -43,10 +46,16 @@ void Timeline::queue(StreamNumber stream, std::function<void()> work) {
 }
 
 Timeline::Mark Timeline::mark(StreamNumber stream) {
-  const auto mark = std::make_shared<Place>();
-  mark->stream = stream;
-  push(stream, {.work = nullptr, .passes = mark, .waits = nullptr});
+  Mark mark = promise();
+  this->mark(stream, mark);
   return mark;
+}
+
+void Timeline::mark(StreamNumber stream, const Mark& promised) {
+  const std::lock_guard lock(mutex_);
+  promised->stream = stream;
+  push(stream, {.work = nullptr, .passes = promised, .waits = nullptr});
+  promise_kept_.notify_all();
 }
 
 void Timeline::order(StreamNumber stream, const Mark& mark) {
@@ -61,16 +70,28 @@ bool Timeline::query(const Mark& mark) {
 
 void Timeline::finish(const Mark& mark) {
   ++waits_;
-  const std::lock_guard lock(mutex_);
-  while (!mark->passed) step(mark->stream);
+  std::unique_lock lock(mutex_);
+  while (!mark->passed) step_or_wait(mark->stream, lock);
 }
 
-void Timeline::finish_all() {
+void Timeline::finish_device(int device) {
   ++waits_;
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   for (auto& [stream, items] : streams_) {
-    while (!items.empty()) step(stream);
+    while (device_of(stream) == device && !items.empty()) step_or_wait(stream, lock);
   }
+}
+
+void Timeline::seed(uint64_t seed) {
+  const std::lock_guard lock(mutex_);
+  pace_ = Pace::kRandom;
+  random_.seed(seed);
+}
+
+void Timeline::delay(StreamNumber stream) {
+  const std::lock_guard lock(mutex_);
+  if (pace_ != Pace::kRandom) return;
+  for (uint64_t items = random_() % kMaxDelay; items > 0; --items) push(stream, {});
 }
 
 void Timeline::push(StreamNumber stream, Item item) {
@@ -85,22 +106,30 @@ bool Timeline::can_step(StreamNumber stream) const {
   return !items.empty() && (!items.front().waits || items.front().waits->passed);
 }
 
-// Of the stream, or of those that it waits for. Work that throws ends the process with its message:
-// on a device that has failed, too, nothing goes on.
-void Timeline::step(StreamNumber stream) noexcept {
+// Of the stream, or of those that it waits for; `before` of them wait for it. False where one waits
+// for a promise, or for itself: streams that wait for each other hang. Work that throws ends the
+// process with its message: on a device that has failed, too, nothing goes on.
+bool Timeline::step(StreamNumber stream, size_t before) noexcept {
+  if (stream == kNowhere || before > streams_.size()) return false;
   std::deque<Item>& items = streams_.at(stream);
   ZEROTH_CHECK(!items.empty(), "a mark of stream {} that is not in it", stream);
-  if (items.front().waits && !items.front().waits->passed) return step(items.front().waits->stream);
+  const Mark waits = items.front().waits;
+  if (waits && !waits->passed) return step(waits->stream, before + 1);
   const Item item = std::move(items.front());
   items.pop_front();
   if (item.passes) {
     item.passes->seconds = now();
     item.passes->passed = true;
   }
-  if (!item.work) return;
+  if (!item.work) return true;
   running_ = true;
   item.work();
   running_ = false;
+  return true;
+}
+
+void Timeline::step_or_wait(StreamNumber stream, std::unique_lock<std::recursive_mutex>& lock) {
+  if (!step(stream)) promise_kept_.wait(lock);
 }
 
 void Timeline::run_while_possible(StreamNumber stream) {
@@ -112,15 +141,14 @@ void Timeline::run_as_paced() {
     case Pace::kLate:
       return;
     case Pace::kDefaultFirst:
-      return run_while_possible(kDefaultStream);
     case Pace::kOthersFirst:
       for (auto& [stream, items] : streams_) {
-        if (stream != kDefaultStream) run_while_possible(stream);
+        if (is_default(stream) == (pace_ == Pace::kDefaultFirst)) run_while_possible(stream);
       }
       return;
-    case Pace::kRandom:
+    case Pace::kRandom:  // as much in all, however many devices are given work
       for (auto& [stream, items] : streams_) {
-        if (random_() % 8 != 0) continue;
+        if (random_() % (8 * static_cast<uint64_t>(device_count())) != 0) continue;
         for (uint64_t steps = random_() % 16; steps > 0 && can_step(stream); --steps) step(stream);
       }
   }

@@ -15,6 +15,8 @@
 #include "comm/hierarchical_group.h"
 #include "comm/host_staged_group.h"
 #include "comm/join_host.h"
+#include "comm/nccl.h"
+#include "comm/share_segment.h"
 #include "comm/shared_memory_group.h"
 #include "device/gpu.h"
 
@@ -47,8 +49,9 @@ std::vector<std::string> hosts_of(int count, const RankOptions& options) {
 }
 
 struct Joined {
-  comm::Hosts hosts;
-  std::unique_ptr<comm::Group> world;
+  comm::Hosts hosts = {};
+  std::unique_ptr<comm::Group> host = nullptr;  // where the world takes no tensors of the CPU
+  std::unique_ptr<comm::Group> world = nullptr;
 };
 
 Joined connect_hosts(const c10::intrusive_ptr<c10d::Store>& store, int rank,
@@ -70,17 +73,47 @@ Joined connect_hosts(const c10::intrusive_ptr<c10d::Store>& store, int rank,
   return joined;
 }
 
-}  // namespace
+Joined connect_gpus(const c10::intrusive_ptr<c10d::Store>& store, int rank, int count,
+                    const RankOptions& options) {
+  Joined joined;
+  joined.host = connect(store, rank, count, options);
+  const auto tables = [host = joined.host.get()](const comm::Partition& partition) {
+    return comm::share_table(*host, partition, "host");
+  };
+  joined.world = comm::load_nccl().make_group(store, rank, count,
+                                              {.timeout = options.timeout, .tables = tables});
+  return joined;
+}
 
-torch::Device device_of_tests() {
-  const char* name = std::getenv("ZEROTH_TEST_DEVICE");
-  if (name == nullptr || std::string_view(name) == "cpu") return torch::kCPU;
-  device::load_gpu().select(0);
+Joined join(const c10::intrusive_ptr<c10d::Store>& store, int rank, int count,
+            const RankOptions& options, torch::Device device) {
+  if (options.transport == Transport::kNccl) return connect_gpus(store, rank, count, options);
+  const auto names = hosts_of(count, options);
+  Joined joined;
+  if (names.empty()) {
+    joined.world = connect(store, rank, count, options);
+  } else {
+    joined = connect_hosts(store, rank, names, options);
+  }
+  if (!device.is_cpu()) joined.world = comm::make_host_staged_group(std::move(joined.world));
+  return joined;
+}
+
+torch::Device select_gpu(int rank) {
+  const int index = rank % device::load_gpu().device_count();
+  device::load_gpu().select(index);
   // Bits are compared. Where it only warns, LibTorch keeps the attention that adds in any order.
   setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
   at::globalContext().setDeterministicFillUninitializedMemory(false);
-  return {torch::kCUDA, 0};
+  return {torch::kCUDA, static_cast<c10::DeviceIndex>(index)};
+}
+
+}  // namespace
+
+torch::Device device_of_tests(int rank) {
+  const char* name = std::getenv("ZEROTH_TEST_DEVICE");
+  return name == nullptr || std::string_view(name) == "cpu" ? torch::kCPU : select_gpu(rank);
 }
 
 std::vector<std::string> on_machines(int count, int machines) {
@@ -103,18 +136,16 @@ void run_ranks(int count, const std::function<void(std::shared_ptr<comm::Mesh>)>
       try {
         at::set_num_threads(1);
         if (options.before_joining) options.before_joining(rank);
-        const torch::Device device = device_of_tests();
-        const auto names = hosts_of(count, options);
-        Joined joined = names.empty() ? Joined{{}, connect(store, rank, count, options)}
-                                      : connect_hosts(store, rank, names, options);
-        auto group = std::move(joined.world);
-        if (!device.is_cpu()) group = comm::make_host_staged_group(std::move(group));
+        const torch::Device device =
+            options.transport == Transport::kNccl ? select_gpu(rank) : device_of_tests(rank);
+        Joined joined = join(store, rank, count, options, device);
         comm::Mesh::Meeting meeting;
+        meeting.host = std::move(joined.host);
         meeting.hosts = joined.hosts;
         if (!joined.hosts.empty())
           meeting.local_size = static_cast<int>(comm::host_of(joined.hosts, rank).ranks.size());
         const auto mesh =
-            std::make_shared<comm::Mesh>(device, std::move(meeting), std::move(group));
+            std::make_shared<comm::Mesh>(device, std::move(meeting), std::move(joined.world));
         if (options.grid) mesh->arrange(*options.grid);
         fn(mesh);
       } catch (...) {

@@ -12,7 +12,8 @@
 
 namespace zeroth::testing {
 
-enum class Transport { kSharedMemory, kGloo };
+// kNccl: over the ranks' GPUs, which are as many, whatever ZEROTH_TEST_DEVICE says.
+enum class Transport { kSharedMemory, kGloo, kNccl };
 
 struct RankOptions {
   Transport transport = Transport::kSharedMemory;
@@ -24,10 +25,11 @@ struct RankOptions {
   std::vector<std::string> hosts = {};
 };
 
-// Where run_ranks() lets its ranks compute: the CPU, or with ZEROTH_TEST_DEVICE=cuda the first GPU,
-// which they share. The GPU library has to be in LD_PRELOAD then, to be loaded before torch is
+// Where run_ranks() lets its ranks compute: the CPU, or with ZEROTH_TEST_DEVICE=cuda the GPUs in
+// turn. Ranks that share a GPU also share autograd's thread for it, so that a backward must not
+// wait for another rank. The GPU library has to be in LD_PRELOAD, to be loaded before torch is
 // used.
-torch::Device device_of_tests();
+torch::Device device_of_tests(int rank = 0);
 
 // For RankOptions: `count` ranks on so many machines, equally many on each, one after the other;
 // empty for one machine.

@@ -49,7 +49,8 @@ UNSEEN = (
     ("kernels of the update, of the head's loss, of the embedding's gradient and of the norm, compute-sanitizer over them",
      "the kernels themselves, emulated: each instance on 2,000 shapes in drawn orders of threads "
      "([tests/emulated_gpu](../tests/emulated_gpu))", ("sanitize", "memcheck of the kernels")),
-    ("NCCL between GPUs", "ranks that share a GPU through host memory", ("nccl", r"\d+ ranks over NCCL, ")),
+    ("NCCL between GPUs", "simulated GPUs with an NCCL of their own, whose streams are late by seeds",
+     ("nccl", r"\d+ ranks over NCCL, ")),
     ("states and parameters on the host or in files: equal bits, hidden transfers, the largest model in 24 GB",
      "the simulated GPU, whose copies are as late as they may be", ("offload", "the GPU's peak is below 24 GB")),
     ("what `--deterministic` costs", "nothing", ("speed", "1.1B, 4 samples, deterministic")),
