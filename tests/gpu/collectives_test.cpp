@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -12,11 +13,20 @@
 #include "comm/nccl.h"
 #include "comm/shared_memory_group.h"
 #include "device/gpu.h"
+#include "device/memory_use.h"
 
 namespace zeroth::comm {
 namespace {
 
 const torch::TensorOptions kOn = torch::device(torch::kCUDA);
+
+// The width of a product that takes a GPU some milliseconds. A simulated one is late, or is not, as
+// it pleases.
+#ifdef ZEROTH_SIMULATED_GPU
+constexpr int64_t kBusy = 64;
+#else
+constexpr int64_t kBusy = 4096;
+#endif
 
 // A group of one rank, whose watchdog would end the test.
 std::unique_ptr<Group> nccl_group() {
@@ -44,13 +54,32 @@ TEST_CASE("NCCL's collectives of one rank give back what went in, for each dtype
 
 TEST_CASE("a collective is ordered against work before and after it on the current stream") {
   const auto group = nccl_group();
-  const torch::Tensor large = torch::ones({4096, 4096}, kOn);
+  const torch::Tensor large = torch::ones({kBusy, kBusy}, kOn);
   torch::Tensor in = at::mm(large, large);  // takes a while
   const torch::Tensor out = torch::zeros_like(in);
   Pending pending = group->all_gather(out.view(-1), in.view(-1));
   pending.wait();
   in.zero_();  // after the collective has read it
-  CHECK(at::equal(out, torch::full({4096, 4096}, 4096.0, kOn)));
+  CHECK(at::equal(out, torch::full({kBusy, kBusy}, static_cast<double>(kBusy), kOn)));
+}
+
+TEST_CASE("outputs that the host is done with are memory again, however far behind the GPU is") {
+  const auto group = nccl_group();
+  const torch::Tensor in = torch::ones({1 << 20}, kOn);
+  const auto allocated = [&] { return device::memory_use(in.device()).device_allocated; };
+  torch::Tensor large = torch::full({kBusy, kBusy}, 1.0 / kBusy, kOn);
+  for (int i = 0; i < 8; ++i) large = at::mm(large, large);
+  const torch::Tensor sum = torch::zeros({}, kOn);
+  const int64_t before = allocated();
+  int64_t most = 0;
+  for (int i = 0; i < 50; ++i) {
+    const torch::Tensor out = torch::empty_like(in);
+    group->all_gather(out, in).wait();
+    most = std::max(most, allocated() - before);
+    sum.add_(out[i]);
+  }
+  CHECK(most < 2 * static_cast<int64_t>(in.nbytes()));
+  CHECK(sum.item<double>() == 50);
 }
 
 TEST_CASE("the stream's waits for NCCL are measured when the device has come through them") {

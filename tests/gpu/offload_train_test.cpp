@@ -1,7 +1,13 @@
-// Training on the GPU with what rests elsewhere, against the same with all of it on the GPU.
+// Training on the GPU with what rests elsewhere, against the same with all of it on the GPU; and
+// over NCCL, of one rank.
 #include <doctest/doctest.h>
 #include <torch/torch.h>
 
+#include <optional>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include "comm/device_staged_group.h"
+#include "comm/nccl.h"
 #include "engine/initial_values.h"
 #include "engine/train_engine.h"
 #include "tests/engine/chain_config.h"
@@ -26,20 +32,33 @@ struct Case {
   configs::Precision precision = configs::Precision::kFp32;
   int64_t accumulation = 1;
   configs::RecomputeConfig recompute = {};
+  std::optional<int> stage = {};
+  bool nccl = false;  // the world is a group of NCCL
 };
 
 // Losses and norms of six steps, and the masters after them.
 struct Trained {
   std::vector<double> numbers;
   std::vector<torch::Tensor> masters;
+  int64_t collectives = 0;
 };
+
+std::shared_ptr<comm::Mesh> one_rank(bool nccl) {
+  const torch::Device device(torch::kCUDA, 0);
+  if (!nccl) return std::make_shared<comm::Mesh>(device, comm::make_solo_group());
+  auto world = comm::load_nccl().make_group(c10::make_intrusive<c10d::HashStore>(), 0, 1,
+                                            {.timeout = std::chrono::seconds(60)});
+  comm::Mesh::Meeting meeting;
+  meeting.host = comm::make_device_staged_group(*world, device);
+  return std::make_shared<comm::Mesh>(device, std::move(meeting), std::move(world));
+}
 
 Trained train(const Case& c) {
   const TempFolder folder;
   configs::Config config = chain_config(12 / c.accumulation, c.accumulation, 1);
   config.precision = c.precision;
   config.gradient_clipping = 0.5;
-  config.zero.stage = c.parameters == kDevice ? 2 : 3;
+  config.zero.stage = c.stage.value_or(c.parameters == kDevice ? 2 : 3);
   config.zero.sub_group_size_elements = 8192;
   config.zero.offload_optimizer.device = c.optimizer;
   config.zero.offload_optimizer.step = c.step;
@@ -48,8 +67,7 @@ Trained train(const Case& c) {
   config.zero.offload_param.nvme_path = folder.path();
   config.zero.offload_param.max_in_cpu_elements = 0;
   config.recompute = c.recompute;
-  const auto mesh =
-      std::make_shared<comm::Mesh>(torch::Device(torch::kCUDA, 0), comm::make_solo_group());
+  const auto mesh = one_rank(c.nccl);
   const auto engine = testing::make_engine(testing::make_chain(kChain), config, mesh);
   testing::ChainLoader loader({.accumulation = c.accumulation});
   Trained trained;
@@ -62,6 +80,7 @@ Trained train(const Case& c) {
   for (size_t unit = 0; unit < engine->plan().units.size(); ++unit) {
     trained.masters.push_back(engine->optimizer().master(unit).to(torch::kCPU).clone());
   }
+  trained.collectives = mesh->times().collectives;
   return trained;
 }
 
@@ -105,6 +124,23 @@ TEST_CASE("accumulated gradients on the host give the losses of those on the GPU
 
 TEST_CASE("parameters alone on the host change no bit") {
   check_bits(train({.parameters = kCpu}), train({}));
+}
+
+TEST_CASE("a rank whose world is a group of NCCL has the bits of a rank alone, in each stage") {
+  const auto check = [](Case c) {
+    CAPTURE(*c.stage);
+    const Trained alone = train(c);
+    c.nccl = true;
+    const Trained over_nccl = train(c);
+    check_bits(over_nccl, alone);
+    CHECK(over_nccl.collectives > 6);  // steps
+  };
+  constexpr auto kBf16 = configs::Precision::kBf16;
+  for (const int stage : {0, 1, 2, 3}) {
+    check({.accumulation = 2, .stage = stage});
+    check({.optimizer = kCpu, .step = Step::kGpu, .precision = kBf16, .stage = stage});
+    check({.optimizer = kCpu, .parameters = stage == 3 ? kCpu : kDevice, .stage = stage});
+  }
 }
 
 TEST_CASE("block inputs that wait on the host change no bit") {
