@@ -1,4 +1,4 @@
-// One way to train a tiny checkpoint for 20 steps: a row of the table of strategies.
+// One way to train a tiny checkpoint, mostly for 20 steps: a row of the table of strategies.
 #pragma once
 
 #include <cstdint>
@@ -54,6 +54,7 @@ struct Row {
   configs::GradientConfig gradients = {};
   double dropout = 0;  // every probability that the model's family has
   Rounding rounding = {};
+  int64_t steps = kSteps;  // fewer are compared with each other alone
 };
 
 // Names everything that differs from a Row{} besides what every row has.

@@ -171,7 +171,7 @@ RowResult train(const Row& row, const std::shared_ptr<comm::Mesh>& mesh, const S
   SampleLoader loader(split);
   const bool fp32 = row.precision == configs::Precision::kFp32;
   RowResult result;
-  for (int64_t step = 0; step < kSteps; ++step) {
+  for (int64_t step = 0; step < row.steps; ++step) {
     const engine::StepStats stats = engine->train_batch(loader);
     result.losses.push_back(stats.loss);
     result.grad_norms.push_back(stats.grad_norm);
@@ -223,12 +223,15 @@ void merge(RowResult& all, RowResult rank) {
   all.history = std::move(rank.history);
 }
 
-void on_ranks(const Row& row, const std::function<void(std::shared_ptr<comm::Mesh>)>& fn) {
+void on_ranks(const Row& row, testing::Transport transport,
+              const std::function<void(std::shared_ptr<comm::Mesh>)>& fn) {
   std::optional<ForcedProducts> forced;
   if (!row.rounding.product.empty()) forced.emplace(row.rounding.product);
   const auto grid = comm::GridShape::data(row.ranks).with(comm::Axis::kTensor, row.tensor);
   testing::run_ranks(grid.ranks(), fn,
-                     {.grid = grid, .hosts = testing::on_machines(grid.ranks(), row.machines)});
+                     {.transport = transport,
+                      .grid = grid,
+                      .hosts = testing::on_machines(grid.ranks(), row.machines)});
 }
 
 size_t bits_of(const Tensors& values) {
@@ -281,10 +284,10 @@ std::unique_ptr<engine::TrainEngine> make_row_engine(const Row& row,
   return std::unique_ptr<engine::TrainEngine>(dynamic_cast<engine::TrainEngine*>(engine.release()));
 }
 
-RowResult run_row(const Row& row) {
+RowResult run_row(const Row& row, testing::Transport transport) {
   RowResult all;
   std::mutex mutex;
-  on_ranks(row, [&](std::shared_ptr<comm::Mesh> mesh) {
+  on_ranks(row, transport, [&](std::shared_ptr<comm::Mesh> mesh) {
     RowResult own = train(row, mesh, split_of(row, *mesh));
     const std::lock_guard lock(mutex);
     merge(all, std::move(own));
@@ -303,7 +306,7 @@ RowResult run_row(const Row& row, const Split& split) {
 Tensors first_gradients(const Row& row) {
   Tensors gradients;
   std::mutex mutex;
-  on_ranks(row, [&](std::shared_ptr<comm::Mesh> mesh) {
+  on_ranks(row, testing::Transport::kSharedMemory, [&](std::shared_ptr<comm::Mesh> mesh) {
     Tensors own = step_gradients(row, mesh, split_of(row, *mesh));
     const std::lock_guard lock(mutex);
     gradients = std::move(own);

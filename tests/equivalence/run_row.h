@@ -16,6 +16,7 @@
 #include "tests/equivalence/reach.h"
 #include "tests/equivalence/row.h"
 #include "tests/equivalence/samples.h"
+#include "tests/support/ranks.h"
 
 namespace zeroth::equivalence {
 
@@ -38,7 +39,7 @@ struct RowResult {
   int64_t resting_bytes = 0;  // of parameters
 };
 
-RowResult run_row(const Row& row);
+RowResult run_row(const Row& row, testing::Transport transport = testing::Transport::kSharedMemory);
 // On one rank, with samples that are dealt otherwise than the row says: with a part of them.
 RowResult run_row(const Row& row, const Split& split);
 
