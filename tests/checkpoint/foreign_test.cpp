@@ -40,9 +40,10 @@ TEST_CASE("trainers_own_checkpoint: what to do with it depends on the model in i
       "out/checkpoint-5 is a checkpoint of DeepSpeed (global_step5 is in it), whose states are not "
       "read: no run goes on from it. --model out/checkpoint-5 begins anew from its weights");
   CHECK(describe({"DeepSpeed", "global_step5", false}, "out")
-            .ends_with("Convert its weights to a folder with config.json and safetensors (DeepSpeed's "
-                       "own zero_to_fp32.py, with --safe_serialization), from which --model begins "
-                       "anew"));
+            .ends_with(
+                "Convert its weights to a folder with config.json and safetensors (DeepSpeed's "
+                "own zero_to_fp32.py, with --safe_serialization), from which --model begins "
+                "anew"));
 }
 
 }  // namespace zeroth::checkpoint

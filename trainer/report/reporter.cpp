@@ -229,10 +229,8 @@ bool Reporter::go_on_in(const std::string& run_name) {
 
 void Reporter::show_monitors() {
   std::erase_if(summary_, [](const SummaryLine& line) { return line.title == kMonitor; });
-  for (const std::string& line : monitors_.lines()) {
-    summary_.push_back({kMonitor, line});
-    show(summary_.back());
-  }
+  for (const std::string& line : monitors_.lines())
+    show(summary_.emplace_back(SummaryLine{kMonitor, line}));
 }
 
 void Reporter::show(const SummaryLine& line) {
