@@ -102,15 +102,15 @@ TEST_CASE("the runs beside Trainer have every schedule, and an optimizer of the 
   std::map<std::string, int> schedules;
   for (const Json& run : fixtures()) ++schedules[run["flags"].value("lr_scheduler_type", "")];
   CHECK(schedules.size() == 12);  // eleven, and no flag
-  const Json& by_file = fixture("optimizer of the file, stage 2")["losses"];
-  const Json& by_trainer = fixture("no optimizer in the file, stage 2")["losses"];
+  const Json by_file = fixture("optimizer of the file, stage 2")["losses"];
+  const Json by_trainer = fixture("no optimizer in the file, stage 2")["losses"];
   CHECK(std::abs(by_file[11].get<double>() - by_trainer[11].get<double>()) > 1e-4);
 }
 
 TEST_CASE("stages do not change the losses of Trainer's defaults") {
-  const Json& none = fixture("Trainer's defaults, stage 0");
+  const Json none = fixture("Trainer's defaults, stage 0");
   for (const int stage : {1, 2, 3}) {
-    const Json& staged = fixture(fmt::format("Trainer's defaults, stage {}", stage));
+    const Json staged = fixture(fmt::format("Trainer's defaults, stage {}", stage));
     CHECK(staged["rates"] == none["rates"]);
     for (size_t i = 0; i < 12; ++i) {
       CHECK(std::abs(staged["losses"][i].get<double>() - none["losses"][i].get<double>()) < 2e-6);
