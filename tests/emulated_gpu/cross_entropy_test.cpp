@@ -70,14 +70,6 @@ Logits<T> drawn(Shape& shape) {
 }
 
 template <typename T>
-void launch_rows(Shape& shape, const Logits<T>& logits, const std::function<void()>& launch,
-                 std::vector<std::span<std::byte>> outputs) {
-  if (logits.blocks.empty()) return shape.run(launch, std::move(outputs));
-  const OnlyBlocks only(logits.blocks);
-  launch();
-}
-
-template <typename T>
 double log_of_sum(const T* row, int64_t vocab, double* range) {
   double most = -INFINITY, least = INFINITY;
   for (int64_t i = 0; i < vocab; ++i) {
@@ -98,14 +90,13 @@ void sum_logits(Shape& shape, Element kind) {
   const Logits<T> logits = drawn<T>(shape);
   float* const lse = logits.blocks.empty() ? shape.memory.array<float>(logits.rows)
                                            : shape.memory.far_array<float>(logits.rows);
-  launch_rows(shape, logits,
-              [&] {
-                log_sum_exp(
-                    kind,
+  shape.run(
+      [&] {
+        log_sum_exp(kind,
                     {logits.at, lse, logits.rows, logits.vocab, logits.stride, logits.vectors},
                     nullptr);
-              },
-              {bytes_of(lse, logits.blocks.empty() ? logits.rows : 0)});
+      },
+      {bytes_of(lse, logits.blocks.empty() ? logits.rows : 0)}, logits.blocks);
   for (const int64_t row : logits.taken) {
     double range = 0;
     const double expected = log_of_sum(logits.row(row), logits.vocab, &range);
@@ -133,14 +124,14 @@ void turn_into_gradient(Shape& shape, Element kind) {
     targets[row] = shape.one_in(6) ? -100 : shape.from_to(0, logits.vocab - 1);  // none
     before.emplace_back(from, from + logits.vocab);
   }
-  launch_rows(shape, logits,
-              [&] {
-                logit_gradient(kind,
-                               {logits.at, lse, targets, scale, logits.rows, logits.vocab,
-                                logits.stride, logits.vectors},
-                               nullptr);
-              },
-              {bytes_of(logits.at, shape.is_far() ? 0 : logits.count())});
+  shape.run(
+      [&] {
+        logit_gradient(kind,
+                       {logits.at, lse, targets, scale, logits.rows, logits.vocab, logits.stride,
+                        logits.vectors},
+                       nullptr);
+      },
+      {bytes_of(logits.at, shape.is_far() ? 0 : logits.count())}, logits.blocks);
   for (size_t k = 0; k < logits.taken.size(); ++k) {
     const int64_t row = logits.taken[k];
     const T* const got = logits.row(row);

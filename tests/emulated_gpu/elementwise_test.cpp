@@ -31,13 +31,6 @@ Ranges ranges(Shape& shape, int64_t count, int64_t of_block) {
   return some;
 }
 
-void launch_blocks(Shape& shape, const Ranges& some, const std::function<void()>& launch,
-                   std::vector<std::span<std::byte>> outputs) {
-  if (some.blocks.empty()) return shape.run(launch, std::move(outputs));
-  const OnlyBlocks only(some.blocks);
-  launch();
-}
-
 template <typename T>
 T* array(Shape& shape, int64_t count) {
   return shape.is_far() ? shape.memory.far_array<T>(count)
@@ -94,13 +87,12 @@ void rotate(Shape& shape, Element kind) {
     if (shape.one_in(8)) shape.put_special(x, count);
   }
   const float direction = shape.one_in(2) ? 1.F : -1.F;
-  launch_blocks(
-      shape, some,
+  shape.run(
       [&] {
         rotate(kind, {x, cos, sin, y, batch, seq, heads, half, one_table ? 0 : table, direction},
                nullptr);
       },
-      {bytes_of(y, shape.is_far() ? 0 : count)});
+      {bytes_of(y, shape.is_far() ? 0 : count)}, some.blocks);
   each([&](int64_t first, int64_t angle) {
     const double a = wide(x[first]), b = wide(x[first + half]);
     const double c = wide(cos[angle]), s = direction * wide(sin[angle]);
@@ -148,8 +140,8 @@ void swiglu(Shape& shape, Element kind) {
   const Ranges some = ranges(shape, count, kThreads * 16 / static_cast<int64_t>(sizeof(T)));
   T *const gate = gates<T>(shape, some, count), *const up = filled<T>(shape, some, count);
   T* const y = array<T>(shape, count);
-  launch_blocks(shape, some, [&] { swiglu_forward(kind, gate, up, y, count, nullptr); },
-                {bytes_of(y, shape.is_far() ? 0 : count)});
+  shape.run([&] { swiglu_forward(kind, gate, up, y, count, nullptr); },
+            {bytes_of(y, shape.is_far() ? 0 : count)}, some.blocks);
   for (const auto& [begin, end] : some.of) {
     for (int64_t i = begin; i < end; ++i) {
       const double g = wide(gate[i]), u = wide(up[i]), expected = g * sigmoid(g) * u;
@@ -166,12 +158,12 @@ void swiglu_back(Shape& shape, Element kind) {
   T* const gate = gates<T>(shape, some, count);
   T *const up = filled<T>(shape, some, count), *const dy = filled<T>(shape, some, count);
   T *const dgate = array<T>(shape, count), *const dup = array<T>(shape, count);
-  launch_blocks(
-      shape, some,
+  shape.run(
       [&] {
         swiglu_backward(kind, {dy, gate, up, dgate, dup, count}, nullptr);
       },
-      {bytes_of(dgate, shape.is_far() ? 0 : count), bytes_of(dup, shape.is_far() ? 0 : count)});
+      {bytes_of(dgate, shape.is_far() ? 0 : count), bytes_of(dup, shape.is_far() ? 0 : count)},
+      some.blocks);
   for (const auto& [begin, end] : some.of) {
     for (int64_t i = begin; i < end; ++i) {
       const double g = wide(gate[i]), u = wide(up[i]), d = wide(dy[i]), s = sigmoid(g);

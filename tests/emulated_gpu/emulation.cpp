@@ -20,7 +20,7 @@ namespace {
 constexpr unsigned kMostThreads = 1024;
 constexpr size_t kStackBytes = size_t{64} << 10;
 
-std::string text_of(const Site& site) {
+std::string to_string(const Site& site) {
   return std::string(site.file) + ":" + std::to_string(site.line);
 }
 
@@ -157,11 +157,12 @@ void Block::run_warp(size_t warp) {
       const bool same = other.state == State::kInShuffle && other.site == thread.site;
       const bool asked = thread.mask >> (&other - lanes.data()) & 1;
       if (asked && (!same || other.mask != thread.mask)) {
-        stop("the shuffle at " + text_of(thread.site) + ", where " + whereabouts(thread) +
+        stop("the shuffle at " + to_string(thread.site) + ", where " + whereabouts(thread) +
              ", is not reached by all lanes of its mask: " + whereabouts(other));
       }
     }
-    stop("the shuffle at " + text_of(thread.site) + " asks for lanes that the block does not have");
+    stop("the shuffle at " + to_string(thread.site) +
+         " asks for lanes that the block does not have");
   }
 }
 
@@ -170,7 +171,7 @@ void Block::open_barrier() {
   const Thread& first = *std::find_if(threads_.begin(), threads_.end(), waits);
   for (const Thread& thread : threads_) {
     if (!waits(thread) || !(thread.site == first.site)) {
-      stop("the barrier at " + text_of(first.site) + ", where " + whereabouts(first) +
+      stop("the barrier at " + to_string(first.site) + ", where " + whereabouts(first) +
            ", is not reached by all threads: " + whereabouts(thread));
     }
   }
@@ -187,7 +188,7 @@ uint64_t Block::exchange(unsigned mask, uint64_t bits, int source, const Site& s
   own.state = State::kInShuffle;
   const auto asked = [&](int lane) { return (mask >> lane & 1) != 0; };
   const auto fail = [&](const std::string& what) {
-    fault_ = "the shuffle at " + text_of(site) + " " + what;
+    fault_ = "the shuffle at " + to_string(site) + " " + what;
     leave(State::kInShuffle);
   };
   if (!asked(lane())) fail("is made by a lane that its mask leaves out");
@@ -216,9 +217,9 @@ std::string Block::whereabouts(const Thread& thread) const {
   const auto text = "thread " + std::to_string(&thread - threads_.data());
   switch (thread.state) {
     case State::kAtBarrier:
-      return text + " waits at the barrier at " + text_of(thread.site);
+      return text + " waits at the barrier at " + to_string(thread.site);
     case State::kInShuffle:
-      return text + " waits in the shuffle at " + text_of(thread.site);
+      return text + " waits in the shuffle at " + to_string(thread.site);
     default:
       return text + " has ended";
   }

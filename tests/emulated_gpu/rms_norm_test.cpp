@@ -59,13 +59,6 @@ Rows far_rows(Shape& shape, const Widths& widths, int64_t count, int64_t at_once
   return rows;
 }
 
-void launch_rows(Shape& shape, const Rows& rows, const std::function<void()>& launch,
-                 std::vector<std::span<std::byte>> outputs) {
-  if (rows.blocks.empty()) return shape.run(launch, std::move(outputs));
-  const OnlyBlocks only(rows.blocks);
-  launch();
-}
-
 template <typename T>
 T* row_array(Shape& shape, const Rows& rows, int64_t width) {
   const int64_t count = rows.count * width;
@@ -99,11 +92,11 @@ void forward(Shape& shape, Element kind, const Widths& widths) {
   fill_rows(shape, rows, width, x);
   shape.fill(weight, width);
   const float eps = shape.one_in(2) ? 1e-5F : 1e-2F;
-  launch_rows(shape, rows,
-              [&] {
-                rms_norm_forward(kind, {x, weight, y, scale, rows.count, width, eps}, nullptr);
-              },
-              {bytes_of(y, rows.blocks.empty() ? rows.count * width : 0)});
+  shape.run(
+      [&] {
+        rms_norm_forward(kind, {x, weight, y, scale, rows.count, width, eps}, nullptr);
+      },
+      {bytes_of(y, rows.blocks.empty() ? rows.count * width : 0)}, rows.blocks);
   for (const int64_t row : rows.taken) {
     const T *const from = x + row * width, *const to = y + row * width;
     double squares = 0;
@@ -178,13 +171,13 @@ void backward(Shape& shape, Element kind, const Widths& widths) {
   fill_rows(shape, rows, width, x);
   shape.fill(weight, width);
   for (const int64_t row : rows.taken) scale[row] = static_cast<float>(0.5 + 2 * shape.uniform());
-  launch_rows(
-      shape, rows,
+  shape.run(
       [&] {
         rms_norm_backward(kind, {dy, x, weight, scale, dx, parts, rows.count, width}, nullptr);
       },
       {bytes_of(dx, rows.blocks.empty() ? rows.count * width : 0),
-       bytes_of(parts, rows.blocks.empty() && wanted ? count * width : 0)});
+       bytes_of(parts, rows.blocks.empty() && wanted ? count * width : 0)},
+      rows.blocks);
   std::vector<double> dweight(static_cast<size_t>(width)), sizes = dweight;
   const double error = static_cast<double>(widths.of_thread + 24) * kFloatStep;
   for (const int64_t row : rows.taken) {

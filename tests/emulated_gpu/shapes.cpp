@@ -93,7 +93,12 @@ double usual_value(Draws& draws) {
   return std::ldexp(x, draws.one_in(32) ? static_cast<int>(draws.from_to(-6, 4)) : 0);
 }
 
-void Shape::run(const std::function<void()>& launch, std::vector<std::span<std::byte>> outputs) {
+void Shape::run(const std::function<void()>& launch, std::vector<std::span<std::byte>> outputs,
+                const std::vector<uint64_t>& blocks) {
+  if (!blocks.empty()) {
+    const OnlyBlocks only(blocks);
+    return launch();
+  }
   if (is_far() || index % 16 != 3) return launch();
   const auto copies = [&] {
     std::vector<std::vector<std::byte>> all;

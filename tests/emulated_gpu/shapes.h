@@ -90,8 +90,9 @@ class Shape : public Draws {
   }
 
   // Calls launch(); now and then once more in another order of threads, which has to leave the same
-  // bits in `outputs`.
-  void run(const std::function<void()>& launch, std::vector<std::span<std::byte>> outputs);
+  // bits in `outputs`. `blocks`: of a grid too large to run, those that run, once.
+  void run(const std::function<void()>& launch, std::vector<std::span<std::byte>> outputs,
+           const std::vector<uint64_t>& blocks = {});
 
   template <typename T>
   void expect(const char* what, int64_t i, T got, double expected, double slack) const {
