@@ -12,7 +12,7 @@ namespace zeroth::comm {
 using Variables = std::map<std::string, std::string>;
 
 struct LaunchedBy {
-  std::string launcher;        // "Slurm"; empty: nobody says that there are other ranks
+  std::string launcher;        // "Slurm"; empty: no variable says that there are other ranks
   std::string rank_variables;  // "SLURM_PROCID=0, SLURM_STEP_NUM_TASKS=8"; empty as the launcher
   int rank = 0;
   int world_size = 1;

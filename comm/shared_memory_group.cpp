@@ -202,7 +202,7 @@ class Worker final : public HostProgress::Mover {
     return blocked.seconds();
   }
 
-  // One rank of a group logs a wait: the first that nobody waits for.
+  // Whether this is the lowest rank that does not hold the collective up: it alone logs a wait.
   bool is_first_on_time(const std::vector<int>& late) const {
     for (int peer = 0; peer < rank(); ++peer)
       if (std::find(late.begin(), late.end(), peer) == late.end()) return false;

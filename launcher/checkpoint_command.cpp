@@ -239,8 +239,8 @@ std::string kept_as_best(checkpoint::Disk& disk, int64_t keep, const Found* newe
 // What is to go so that the newest stay, all of which are read: one whose bytes are not those that
 // were written must not stay in the place of a good one. With --damaged it goes, too.
 std::vector<std::string> choose_old(const Arguments& arguments, const Place& place,
+                                    const std::vector<Found>& found,
                                     checkpoint::Retention& retention) {
-  const std::vector<Found> found = checkpoint::list_checkpoints(*place.disk);
   std::vector<std::string> names = checkpoint::to_be_removed(*place.disk, retention);
   if (names.empty() && !arguments.damaged) return names;
   if (arguments.damaged && checkpoint::newest(found) == nullptr) {
@@ -291,7 +291,7 @@ Answer prune(const Arguments& arguments) {
   const Found* newest = checkpoint::newest(found);
   checkpoint::Retention retention{.newest = arguments.keep};
   if (newest != nullptr && newest->best_step) retention.steps.insert(*newest->best_step);
-  const std::vector<std::string> names = choose_old(arguments, place, retention);
+  const std::vector<std::string> names = choose_old(arguments, place, found, retention);
   if (!arguments.dry_run) checkpoint::remove_checkpoints(*place.disk, names);
   Answer answer;
   for (const std::string& name : names) {
