@@ -3,56 +3,115 @@
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
+#include <algorithm>
+
+#include "base/cpu.h"
+#include "base/error.h"
+#include "base/parallel.h"
+#include "optim/norm_kernels.h"
+
 namespace zeroth::optim {
 namespace {
 
 using torch::Tensor;
-using SquaredNorm = Tensor(at::TensorList tensors);
+using SquaredNorms = Tensor(at::TensorList tensors);
 
-c10::OperatorHandle norm_operator() {
-  return c10::Dispatcher::singleton().findSchemaOrThrow("zeroth::squared_norm", "");
+constexpr int64_t kGrain = 4;  // pieces
+
+struct Piece {
+  const void* from;
+  int64_t count;
+  kernel::Format format;
+};
+
+const kernel::NormKernels& norm_kernels() {
+#if defined(__x86_64__)
+  if (cpu_level() >= CpuLevel::kAvx512) return kernel::avx512::kNorm;
+  if (cpu_level() >= CpuLevel::kAvx2) return kernel::avx2::kNorm;
+#endif
+  return kernel::plain::kNorm;
 }
 
-// In fp64 over rows: the fp32 norm of a long tensor adds its squares in a few lanes and is off by
-// percents at 10^8 elements.
-Tensor sum_of_rows(const Tensor& tensor) {
-  constexpr int64_t kRow = 4096;
-  const int64_t in_rows = tensor.numel() / kRow * kRow;
-  const Tensor rows = tensor.narrow(0, 0, in_rows).view({-1, kRow});
-  const Tensor rest = tensor.narrow(0, in_rows, tensor.numel() - in_rows);
-  const auto norm = [](const Tensor& x, at::OptionalIntArrayRef dims) {
-    return at::linalg_vector_norm(x, 2, dims, /*keepdim=*/false, torch::kFloat).to(torch::kDouble);
-  };
-  return norm(rows, at::IntArrayRef({1})).square().sum() + norm(rest, std::nullopt).square();
-}
-
-// On the CPU LibTorch's norm of 16-bit numbers takes ten times as long as widening them while a
-// cache holds them.
-Tensor sum_of_squares(const Tensor& tensor) {
-  constexpr int64_t kChunk = int64_t{1} << 18;
-  if (!tensor.is_cpu() || tensor.scalar_type() == torch::kFloat) return sum_of_rows(tensor);
-  Tensor sum = torch::zeros({}, torch::kDouble);
-  for (const Tensor& chunk : tensor.split(kChunk)) {
-    sum += sum_of_rows(chunk.to(torch::kFloat));
+kernel::Format format_of(const Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case torch::kFloat:
+      return kernel::kFp32;
+    case torch::kBFloat16:
+      return kernel::kBf16;
+    case torch::kHalf:
+      return kernel::kFp16;
+    default:
+      throw InternalError(fmt::format("the norm of {}", c10::toString(tensor.scalar_type())));
   }
-  return sum;
+}
+
+void cut(const Tensor& tensor, std::vector<Piece>& pieces) {
+  const kernel::Format format = format_of(tensor);
+  for (int64_t begin = 0; begin < tensor.numel(); begin += kernel::kNormPiece) {
+    const auto* const bytes = static_cast<const std::byte*>(tensor.const_data_ptr());
+    pieces.push_back({bytes + begin * static_cast<int64_t>(tensor.element_size()),
+                      std::min(kernel::kNormPiece, tensor.numel() - begin), format});
+  }
+}
+
+double sum_of_pieces(const double* parts, size_t count) {
+  double lanes[kernel::kNormWarp] = {};
+  for (size_t i = 0; i < count; ++i) lanes[i % kernel::kNormWarp] += parts[i];
+  return kernel::sum_by_halves(lanes);
+}
+
+Tensor squared_norms_on_host(at::TensorList tensors) {
+  std::vector<Piece> pieces;
+  std::vector<size_t> ends;
+  for (const Tensor& tensor : tensors) {
+    ZEROTH_CHECK(tensor.is_contiguous(), "the norm of a tensor that is not contiguous");
+    cut(tensor, pieces);
+    ends.push_back(pieces.size());
+  }
+  std::vector<double> parts(pieces.size());
+  parallel_for(static_cast<int64_t>(pieces.size()), kGrain, [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      const auto& [from, count, format] = pieces[i];
+      parts[i] = norm_kernels().sum_piece[format](from, count);
+    }
+  });
+  Tensor norms = at::empty({static_cast<int64_t>(ends.size())}, torch::kDouble);
+  size_t begin = 0;
+  for (size_t i = 0; i < ends.size(); begin = ends[i++]) {
+    norms.mutable_data_ptr<double>()[i] = sum_of_pieces(parts.data() + begin, ends[i] - begin);
+  }
+  return norms;
+}
+
+Tensor squared_norms_of_nothing(at::TensorList tensors) {
+  return at::empty({static_cast<int64_t>(tensors.size())},
+                   tensors[0].options().dtype(torch::kDouble));
 }
 
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(zeroth, library) {
-  library.def("squared_norm(Tensor[] tensors) -> Tensor");
+  library.def("squared_norms(Tensor[] tensors) -> Tensor");
+}
+TORCH_LIBRARY_IMPL(zeroth, CPU, library) {
+  library.impl("squared_norms", squared_norms_on_host);
+}
+TORCH_LIBRARY_IMPL(zeroth, Meta, library) {
+  library.impl("squared_norms", squared_norms_of_nothing);
+}
+
+Tensor squared_norms(const std::vector<Tensor>& tensors, torch::Device device) {
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("zeroth::squared_norms", "")
+                             .typed<SquaredNorms>();
+  if (tensors.empty()) return torch::empty({0}, torch::TensorOptions(device).dtype(torch::kDouble));
+  const Tensor norms = op.call(tensors);
+  if (!norms.is_cpu() || device.is_cpu()) return norms;
+  return norms.pin_memory().to(device, /*non_blocking=*/true);
 }
 
 Tensor squared_norm(const std::vector<Tensor>& tensors, torch::Device device) {
-  static const auto op = norm_operator();
-  if (!tensors.empty() && tensors[0].is_cuda() &&
-      op.hasKernelForDispatchKey(c10::DispatchKey::CUDA)) {
-    return op.typed<SquaredNorm>().call(tensors);
-  }
-  Tensor sum = torch::zeros({}, torch::TensorOptions(device).dtype(torch::kDouble));
-  for (const Tensor& tensor : tensors) sum += sum_of_squares(tensor);
-  return sum;
+  return squared_norms(tensors, device).sum();
 }
 
 }  // namespace zeroth::optim

@@ -7,9 +7,13 @@
 
 namespace zeroth::optim {
 
-// Sum of the squares of the tensors, contiguous, of any floating dtype and all on one device, as an
-// fp64 scalar on `device`. On a GPU one pass of a kernel of ours over all of them at once, in
-// an order that the sizes alone decide; without that kernel, LibTorch's operators for each.
+// For each tensor the sum of its squares: [tensors], fp64, on `device`. The tensors are contiguous,
+// fp32, bf16 or fp16, and all on one device, which may be the host where `device` is a GPU. The
+// order of addition is one everywhere (optim/norm_kernels.h), so that a tensor has the same bits on
+// the host, at any instruction set, and on a GPU, where two kernels take all of them at once.
+torch::Tensor squared_norms(const std::vector<torch::Tensor>& tensors, torch::Device device);
+
+// The sum of these, an fp64 scalar.
 torch::Tensor squared_norm(const std::vector<torch::Tensor>& tensors, torch::Device device);
 
 }  // namespace zeroth::optim

@@ -117,6 +117,7 @@ TESTED_BY = {
     "optim/gpu/update_op.cpp": "tests/gpu/update_test.cpp",
     "optim/host_kernels.cpp": "tests/optim/host_update_test.cpp",
     "optim/lamb_kernels.cpp": "tests/optim/host_lamb_test.cpp",
+    "optim/norm_kernels.cpp": "tests/optim/squared_norm_test.cpp",
     "optim/update_constants.cpp": "tests/optim/host_update_test.cpp",
     "trainer/step_count.cpp": "tests/trainer/run_plan_test.cpp",
     "zero/accumulating_reducer.cpp": "tests/zero/grad_reducer_test.cpp",

@@ -137,7 +137,9 @@ void GradExchange::take_sum(Piece& piece, const device::Point& summed) {
   piece.pending.wait();
   if (options_.landing) options_.landing->copies().order(summed);
   const torch::Tensor& sum = piece.received;
-  if (piece.squared.defined()) piece.squared.add_(optim::squared_norm({sum}, sum.device()));
+  if (piece.squared.defined()) {
+    piece.squared.add_(optim::squared_norms({sum}, sum.device()).squeeze(0));
+  }
   if (piece.target.defined() && sum.data_ptr() != piece.target.data_ptr()) {
     piece.add ? piece.target.add_(sum) : piece.target.copy_(sum);
   }

@@ -61,15 +61,22 @@ class ScatterReducer final : public GradReducer {
 
   torch::Tensor finish() override {
     exchange_.drain();
-    std::vector<torch::Tensor> whole, squared;
+    std::vector<torch::Tensor> squares;  // by unit: undefined where the shard is yet to be squared
+    std::vector<torch::Tensor> whole;
     for (UnitState& unit : units_) {
       if (!unit.shard.defined()) continue;
       if (!unit.holds_sum) unit.shard.zero_();  // no block opened it
-      unit.squared.defined() ? squared.push_back(unit.squared) : whole.push_back(unit.shard);
+      squares.push_back(unit.squared);
+      if (!unit.squared.defined()) whole.push_back(unit.shard);
     }
-    torch::Tensor sum = optim::squared_norm(whole, options_.device);
-    for (const torch::Tensor& square : squared) sum += square;
-    return sum;
+    const torch::Tensor of_whole = optim::squared_norms(whole, options_.device);
+    if (whole.size() == squares.size()) return of_whole.sum();
+    // In the units' order, which gives the bits of those that are squared at once.
+    int64_t next = 0;
+    for (torch::Tensor& square : squares) {
+      if (!square.defined()) square = of_whole[next++];
+    }
+    return torch::stack(squares).sum();
   }
 
   torch::Tensor grad(size_t unit) const override { return units_[unit].shard; }

@@ -1,5 +1,4 @@
-// Squares are summed in fp32 by a thread, a few of them at a time, and in fp64 from there on: in
-// one order, whatever runs beside it.
+// In the order of addition that optim/norm_kernels.h gives: a thread has kNormEach columns.
 #include "base/launch.cuh"
 #include "optim/gpu/lanes.cuh"
 #include "optim/gpu/squared_norm.h"
@@ -7,25 +6,30 @@
 namespace zeroth::optim::kernel {
 namespace {
 
-constexpr int kBlock = 512;
-constexpr int kWarp = 32;
+constexpr int kBlock = kNormColumns / kNormEach;
+constexpr int kWarps = kBlock / kNormWarp;
 
 template <typename T>
-struct alignas(16) Sixteen {
-  static constexpr int kSize = 16 / sizeof(T);
-  T at[kSize];
+struct alignas(16) Columns {
+  T at[kNormEach];
 };
+
+// In lane 0.
+__device__ double sum_of_warp(double value) {
+  for (int offset = kNormWarp / 2; offset > 0; offset /= 2) {
+    value += __shfl_down_sync(0xffffffff, value, offset);
+  }
+  return value;
+}
 
 // In thread 0.
 __device__ double sum_of_block(double value) {
-  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
-    value += __shfl_down_sync(0xffffffff, value, offset);
-  }
-  __shared__ double of_warp[kBlock / kWarp];
-  if (threadIdx.x % kWarp == 0) of_warp[threadIdx.x / kWarp] = value;
+  value = sum_of_warp(value);
+  __shared__ double of_warp[kWarps];
+  if (threadIdx.x % kNormWarp == 0) of_warp[threadIdx.x / kNormWarp] = value;
   __syncthreads();
   if (threadIdx.x != 0) return 0;
-  for (int warp = 1; warp < kBlock / kWarp; ++warp) value += of_warp[warp];
+  for (int warp = 1; warp < kWarps; ++warp) value += of_warp[warp];
   return value;
 }
 
@@ -36,48 +40,63 @@ __device__ float square(const T& x) {
 }
 
 template <typename T>
-__global__ void square_kernel(NormArrays arrays, double* parts) {
-  using Vector = Sixteen<T>;
+__global__ void __launch_bounds__(kBlock) square_kernel(NormArrays arrays, double* parts) {
+  constexpr int kRows = kNormRows, kRow = kNormColumns, kEach = kNormEach;
   int array = 0;
-  while (array + 1 < arrays.arrays && blockIdx.x >= arrays.first_piece[array + 1]) ++array;
+  while (blockIdx.x >= arrays.first_piece[array + 1]) ++array;
   const int64_t begin = (blockIdx.x - arrays.first_piece[array]) * kNormPiece;
-  const T* const from = static_cast<const T*>(arrays.at[array]) + begin;
-  const int64_t count = min(arrays.count[array] - begin, kNormPiece);
-  const bool aligned = reinterpret_cast<uintptr_t>(from) % sizeof(Vector) == 0;
-  const int64_t in_vectors = aligned ? count / Vector::kSize * Vector::kSize : 0;
-  double sum = 0;
-  for (int64_t i = int64_t{threadIdx.x} * Vector::kSize; i < in_vectors;
-       i += int64_t{kBlock} * Vector::kSize) {
-    const Vector values = *reinterpret_cast<const Vector*>(from + i);
-    float few = 0;
+  const T* const piece = static_cast<const T*>(arrays.at[array]) + begin;
+  const int count = static_cast<int>(min(arrays.count[array] - begin, kNormPiece));
+  const bool aligned = reinterpret_cast<uintptr_t>(piece) % 16 == 0;
+  double sums[kEach] = {};
+  for (int rows = 0; rows < count; rows += kRows * kRow) {
+    const int own = rows + threadIdx.x * kEach;
+    float some[kEach] = {};
+    if (aligned && rows + kRows * kRow <= count) {
 #pragma unroll
-    for (int k = 0; k < Vector::kSize; ++k) few += square(values.at[k]);
-    sum += few;
+      for (int row = 0; row < kRows; ++row) {
+        const auto x = *reinterpret_cast<const Columns<T>*>(piece + own + row * kRow);
+#pragma unroll
+        for (int k = 0; k < kEach; ++k) some[k] += square(x.at[k]);
+      }
+    } else {
+      for (int at = own; at < min(count, rows + kRows * kRow); at += kRow) {
+#pragma unroll
+        for (int k = 0; k < kEach; ++k) some[k] += at + k < count ? square(piece[at + k]) : 0;
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < kEach; ++k) sums[k] += some[k];
   }
-  for (int64_t i = in_vectors + threadIdx.x; i < count; i += kBlock) sum += square(from[i]);
-  sum = sum_of_block(sum);
+  const double sum = sum_of_block(((sums[0] + sums[1]) + (sums[2] + sums[3])) +
+                                  ((sums[4] + sums[5]) + (sums[6] + sums[7])));
   if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
 
-__global__ void sum_kernel(const double* parts, int64_t count, double* sum) {
+// A block, which is one warp, for each array.
+__global__ void sum_kernel(NormArrays arrays, const double* parts, double* sums) {
+  const int64_t end = arrays.first_piece[blockIdx.x + 1];
   double own = 0;
-  for (int64_t i = threadIdx.x; i < count; i += kBlock) own += parts[i];
-  own = sum_of_block(own);
-  if (threadIdx.x == 0) *sum = own;
+  for (int64_t i = arrays.first_piece[blockIdx.x] + threadIdx.x; i < end; i += kNormWarp) {
+    own += parts[i];
+  }
+  own = sum_of_warp(own);
+  if (threadIdx.x == 0) sums[blockIdx.x] = own;
 }
 
 }  // namespace
 
 void square_pieces(Format format, const NormArrays& arrays, double* parts, cudaStream_t stream) {
-  const auto blocks = static_cast<unsigned>(arrays.pieces);
+  const auto blocks = static_cast<unsigned>(arrays.first_piece[arrays.arrays]);
+  if (blocks == 0) return;
   const auto run = format == kFp32   ? square_kernel<float>
                    : format == kBf16 ? square_kernel<Bf16>
                                      : square_kernel<Fp16>;
   launch_kernel(run, blocks, kBlock, stream, arrays, parts);
 }
 
-void sum_parts(const double* parts, int64_t count, double* sum, cudaStream_t stream) {
-  launch_kernel(sum_kernel, 1, kBlock, stream, parts, count, sum);
+void sum_parts(const NormArrays& arrays, const double* parts, double* sums, cudaStream_t stream) {
+  launch_kernel(sum_kernel, arrays.arrays, kNormWarp, stream, arrays, parts, sums);
 }
 
 }  // namespace zeroth::optim::kernel

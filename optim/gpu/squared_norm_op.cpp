@@ -1,5 +1,5 @@
-// The CUDA kernels of the operator zeroth::squared_norm (optim/squared_norm.h). Loading the library
-// registers them.
+// The CUDA kernels of the operator zeroth::squared_norms (optim/squared_norm.h). Loading the
+// library registers them.
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -20,6 +20,7 @@ using torch::Tensor;
 struct Group {
   torch::ScalarType dtype;
   NormArrays arrays = {};
+  int64_t pieces() const { return arrays.first_piece[arrays.arrays]; }
 };
 
 Format format_of(torch::ScalarType dtype) {
@@ -35,42 +36,44 @@ std::vector<Group> groups_of(at::TensorList tensors) {
     ZEROTH_CHECK(tensor.is_contiguous() && tensor.device() == tensors[0].device(),
                  "the norm of tensors on {} and {}", tensors[0].device().str(),
                  tensor.device().str());
-    if (tensor.numel() == 0) continue;
     const bool fits = !groups.empty() && groups.back().dtype == tensor.scalar_type() &&
                       groups.back().arrays.arrays < kNormArrays;
     if (!fits) groups.push_back({tensor.scalar_type()});
     NormArrays& arrays = groups.back().arrays;
     arrays.at[arrays.arrays] = tensor.const_data_ptr();
     arrays.count[arrays.arrays] = tensor.numel();
-    arrays.first_piece[arrays.arrays] = arrays.pieces;
-    arrays.pieces += (tensor.numel() + kNormPiece - 1) / kNormPiece;
+    const int64_t pieces = (tensor.numel() + kNormPiece - 1) / kNormPiece;
+    arrays.first_piece[arrays.arrays + 1] = arrays.first_piece[arrays.arrays] + pieces;
     ++arrays.arrays;
   }
   return groups;
 }
 
-Tensor squared_norm_cuda(at::TensorList tensors) {
+Tensor squared_norms_cuda(at::TensorList tensors) {
   const c10::cuda::CUDAGuard guard(tensors[0].device());
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(tensors[0].device().index()).stream();
   const std::vector<Group> groups = groups_of(tensors);
   int64_t pieces = 0;
-  for (const Group& group : groups) pieces += group.arrays.pieces;
+  for (const Group& group : groups) pieces += group.pieces();
   const auto options = tensors[0].options().dtype(torch::kFloat64);
-  const Tensor parts = at::empty({pieces}, options), sum = at::empty({}, options);
-  double* at = parts.data_ptr<double>();
+  const Tensor parts = at::empty({pieces}, options);
+  Tensor sums = at::empty({static_cast<int64_t>(tensors.size())}, options);
+  auto* part = parts.data_ptr<double>();
+  auto* sum = sums.data_ptr<double>();
   for (const Group& group : groups) {
-    square_pieces(format_of(group.dtype), group.arrays, at, stream);
-    at += group.arrays.pieces;
+    square_pieces(format_of(group.dtype), group.arrays, part, stream);
+    sum_parts(group.arrays, part, sum, stream);
+    part += group.pieces();
+    sum += group.arrays.arrays;
   }
-  sum_parts(parts.const_data_ptr<double>(), pieces, sum.data_ptr<double>(), stream);
   C10_CUDA_KERNEL_LAUNCH_CHECK();
-  return sum;
+  return sums;
 }
 
 }  // namespace
 
 TORCH_LIBRARY_IMPL(zeroth, CUDA, library) {
-  library.impl("squared_norm", squared_norm_cuda);
+  library.impl("squared_norms", squared_norms_cuda);
 }
 
 }  // namespace zeroth::optim::kernel

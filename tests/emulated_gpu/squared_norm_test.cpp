@@ -26,25 +26,33 @@ void expect_part(Shape& shape, const T* from, int64_t count, int64_t piece, doub
   shape.expect("parts", piece, part, sum, sum * kSlack);
 }
 
+void add_array(NormArrays& arrays, const void* at, int64_t count) {
+  arrays.at[arrays.arrays] = at;
+  arrays.count[arrays.arrays] = count;
+  const int64_t pieces = (count + kNormPiece - 1) / kNormPiece;
+  arrays.first_piece[arrays.arrays + 1] = arrays.first_piece[arrays.arrays] + pieces;
+  ++arrays.arrays;
+}
+
+int64_t pieces_of(const NormArrays& arrays) {
+  return arrays.first_piece[arrays.arrays];
+}
+
 template <typename T>
 void square_far(Shape& shape, Format format) {
   NormArrays arrays = {};
-  arrays.arrays = 2;
-  const auto add = [&](int k, int64_t count, int64_t offset) {
-    arrays.count[k] = count;
-    arrays.first_piece[k] = arrays.pieces;
-    arrays.pieces += (count + kNormPiece - 1) / kNormPiece;
+  const auto add = [&](int64_t count, int64_t offset) {
     T* const at = shape.memory.far_array<T>(count + offset) + offset;
-    arrays.at[k] = at;
+    add_array(arrays, at, count);
     return at;
   };
-  T* const first = add(0, kFar + shape.from_to(1, kNormPiece - 1), shape.from_to(0, 9));
-  T* const second = add(1, shape.from_to(1, 1000), 0);
+  T* const first = add(kFar + shape.from_to(1, kNormPiece - 1), shape.from_to(0, 9));
+  T* const second = add(shape.from_to(1, 1000), 0);
   shape.text = std::to_string(arrays.count[0]) + " elements";
   const int64_t last = arrays.first_piece[1] - 1, rest = arrays.count[0] - last * kNormPiece;
   shape.fill(first + last * kNormPiece, rest);
   shape.fill(second, arrays.count[1]);
-  double* const parts = shape.memory.array<double>(arrays.pieces);
+  double* const parts = shape.memory.array<double>(pieces_of(arrays));
   const OnlyBlocks only({static_cast<uint64_t>(last), static_cast<uint64_t>(last + 1)});
   square_pieces(format, arrays, parts, nullptr);
   expect_part(shape, first + last * kNormPiece, rest, last, parts[last]);
@@ -55,26 +63,24 @@ template <typename T>
 void square(Shape& shape, Format format) {
   if (shape.is_far()) return square_far<T>(shape, format);
   NormArrays arrays = {};
-  arrays.arrays =
-      static_cast<int>(shape.one_in(30) ? optim::kernel::kNormArrays : shape.from_to(1, 4));
-  for (int k = 0; k < arrays.arrays; ++k) {
-    const int64_t count = shape.one_in(40)  ? kNormPiece + shape.from_to(-3, 5)
-                          : shape.one_in(3) ? shape.from_to(1, 40)
-                                            : shape.from_to(1, 6000);
+  const int64_t count_of_arrays =
+      shape.one_in(30) ? optim::kernel::kNormArrays : shape.from_to(1, 4);
+  for (int64_t k = 0; k < count_of_arrays; ++k) {
+    const int64_t count = shape.one_in(40)   ? kNormPiece + shape.from_to(-3, 5)
+                          : shape.one_in(30) ? shape.from_to(15'000, 40'000)
+                          : shape.one_in(3)  ? shape.from_to(0, 40)
+                                             : shape.from_to(1, 6000);
     const int64_t offset = shape.offset(shape.one_in(2) ? 16 : sizeof(T));
     T* const at = shape.memory.array<T>(count, offset);
     shape.fill(at, count);
-    if (shape.one_in(20)) shape.put_special(at, count);
-    arrays.at[k] = at;
-    arrays.count[k] = count;
-    arrays.first_piece[k] = arrays.pieces;
-    arrays.pieces += (count + kNormPiece - 1) / kNormPiece;
+    if (count > 0 && shape.one_in(20)) shape.put_special(at, count);
+    add_array(arrays, at, count);
   }
   shape.text =
       std::to_string(arrays.arrays) + " arrays, the first of " + std::to_string(arrays.count[0]);
-  double* const parts = shape.memory.array<double>(arrays.pieces);
+  double* const parts = shape.memory.array<double>(pieces_of(arrays));
   shape.run([&] { square_pieces(format, arrays, parts, nullptr); },
-            {bytes_of(parts, arrays.pieces)});
+            {bytes_of(parts, pieces_of(arrays))});
   for (int k = 0; k < arrays.arrays; ++k) {
     const T* const at = static_cast<const T*>(arrays.at[k]);
     for (int64_t begin = 0; begin < arrays.count[k]; begin += kNormPiece) {
@@ -86,16 +92,27 @@ void square(Shape& shape, Format format) {
 }
 
 void sum(Shape& shape) {
-  const int64_t count = shape.one_in(2) ? shape.from_to(1, 600) : shape.from_to(1, 5000);
+  NormArrays arrays = {};
+  const int64_t count_of_arrays = shape.from_to(1, 5);
+  for (int64_t k = 0; k < count_of_arrays; ++k) {
+    add_array(arrays, nullptr, shape.one_in(6) ? 0 : shape.from_to(1, 200) * kNormPiece);
+  }
+  const int64_t count = pieces_of(arrays);
   double* const parts = shape.memory.array<double>(count, shape.offset(8));
-  double* const got = shape.memory.array<double>(1);
-  double expected = 0;
+  double* const got = shape.memory.array<double>(arrays.arrays);
   for (int64_t i = 0; i < count; ++i) parts[i] = std::abs(usual_value(shape));
-  if (shape.one_in(8)) parts[shape.from_to(0, count - 1)] = shape.one_in(2) ? INFINITY : NAN;
-  for (int64_t i = 0; i < count; ++i) expected += parts[i];
-  shape.text = std::to_string(count) + " parts";
-  shape.run([&] { sum_parts(parts, count, got, nullptr); }, {bytes_of(got, 1)});
-  shape.expect("sum", 0, *got, expected, expected * 1e-12);
+  if (count > 0 && shape.one_in(8)) {
+    parts[shape.from_to(0, count - 1)] = shape.one_in(2) ? INFINITY : NAN;
+  }
+  shape.text = std::to_string(count) + " parts of " + std::to_string(arrays.arrays) + " arrays";
+  shape.run([&] { sum_parts(arrays, parts, got, nullptr); }, {bytes_of(got, arrays.arrays)});
+  for (int k = 0; k < arrays.arrays; ++k) {
+    double expected = 0;
+    for (int64_t i = arrays.first_piece[k]; i < arrays.first_piece[k + 1]; ++i) {
+      expected += parts[i];
+    }
+    shape.expect("sums", k, got[k], expected, expected * 1e-12);
+  }
 }
 
 }  // namespace
@@ -108,7 +125,7 @@ TEST_CASE("square_kernel gives each piece's sum of squares") {
              {"square_kernel"});
 }
 
-TEST_CASE("sum_kernel gives the sum of the pieces") {
+TEST_CASE("sum_kernel gives the sum of each array's pieces") {
   run_shapes({{"fp64", sum}}, {"sum_kernel"});
 }
 

@@ -170,7 +170,7 @@ TEST_CASE("angles of given positions are made once in a step, for all layers") {
 }
 
 TEST_CASE("the norm of all gradients of a step is one call") {
-  CHECK(calls_in_step("zeroth::squared_norm", {}).size() == 1);
+  CHECK(calls_in_step("zeroth::squared_norms", {}).size() == 1);
 }
 
 TEST_CASE(

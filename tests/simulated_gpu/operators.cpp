@@ -224,42 +224,13 @@ TORCH_LIBRARY_IMPL(_, CUDA, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&run>());
 }
 
-namespace {
-
-Tensor squared_norm_of_nothing(at::TensorList tensors) {
-  return at::empty({}, tensors[0].options().dtype(at::kDouble));
-}
-
-// With the bits of optim/squared_norm.cpp, which sums what has landed on the host.
-Tensor squared_norm(at::TensorList tensors) {
-  constexpr int64_t kRow = 4096;
-  Tensor sum = at::zeros({}, tensors[0].options().dtype(at::kDouble));
-  for (const Tensor& tensor : tensors) {
-    const int64_t in_rows = tensor.numel() / kRow * kRow;
-    const Tensor rows = tensor.narrow(0, 0, in_rows).view({-1, kRow});
-    const Tensor rest = tensor.narrow(0, in_rows, tensor.numel() - in_rows);
-    const auto norm = [](const Tensor& x, at::OptionalIntArrayRef dims) {
-      return at::linalg_vector_norm(x, 2, dims, /*keepdim=*/false, at::kFloat).to(at::kDouble);
-    };
-    sum += norm(rows, at::IntArrayRef({1})).square().sum() + norm(rest, std::nullopt).square();
-  }
-  return sum;
-}
-
-}  // namespace
-
-// Have kernels of their own on GPUs, which are looked for (optim/device_rule.h,
-// optim/squared_norm.h).
+// Have kernels of their own on GPUs (optim/device_rule.h, optim/squared_norm.h).
 TORCH_LIBRARY_IMPL(zeroth, CUDA, library) {
   library.impl("update_", torch::CppFunction::makeFromBoxedFunction<&run>());
-  library.impl("squared_norm", torch::CppFunction::makeFromBoxedFunction<&run>());
-}
-TORCH_LIBRARY_IMPL(zeroth, Meta, library) {
-  library.impl("squared_norm", squared_norm_of_nothing);
+  library.impl("squared_norms", torch::CppFunction::makeFromBoxedFunction<&run>());
 }
 TORCH_LIBRARY_IMPL(zeroth, CPU, library) {
   library.impl("update_", testing::update_on_cpu);
-  library.impl("squared_norm", squared_norm);
 }
 
 }  // namespace zeroth::simulated

@@ -13,6 +13,7 @@
 #define __device__
 #define __global__
 #define __forceinline__ inline
+#define __launch_bounds__(...)
 // Blocks of one thread of the CPU run one after the other, so they share it.
 #define __shared__ static thread_local
 

@@ -1,0 +1,75 @@
+// Compiled once per instruction set, which ZEROTH_ISA names (CMakeLists.txt).
+#include "optim/norm_kernels.h"
+
+#include <cstring>
+
+#include "optim/host_lanes.h"
+
+namespace zeroth::optim::kernel {
+namespace {
+
+using Narrow = float __attribute__((vector_size(2 * kLanes)));
+using Wide = double __attribute__((vector_size(4 * kLanes)));  // half of a vector's elements
+
+ZEROTH_INLINE void add(double* columns, Vec x) {
+  Narrow halves[2];
+  std::memcpy(halves, &x, sizeof(x));
+  Wide sums[2];
+  std::memcpy(sums, columns, sizeof(sums));
+  for (int64_t k = 0; k < 2; ++k) sums[k] += __builtin_convertvector(halves[k], Wide);
+  std::memcpy(columns, sums, sizeof(sums));
+}
+
+// Adds the squares of a row to fp32 sums by column. A row after the other, as memory is read
+// fastest.
+template <typename T>
+ZEROTH_INLINE void add_row(const T* row, float* some) {
+  for (int64_t column = 0; column < kNormColumns; column += kLanes) {
+    const Vec x = load(row + column);
+    store(some + column, load(some + column) + x * x);
+  }
+}
+
+double sum_of(const double* columns) {
+  double sum = 0;
+  for (int64_t warp = 0; warp < kNormColumns; warp += kNormWarp * kNormEach) {
+    double lanes[kNormWarp];
+    for (int64_t lane = 0; lane < kNormWarp; ++lane) {
+      const double* const c = columns + warp + lane * kNormEach;
+      lanes[lane] = ((c[0] + c[1]) + (c[2] + c[3])) + ((c[4] + c[5]) + (c[6] + c[7]));
+    }
+    sum += sum_by_halves(lanes);
+  }
+  return sum;
+}
+
+template <typename T>
+double sum_piece(const void* piece, int64_t count) {
+  const T* from = static_cast<const T*>(piece);
+  double columns[kNormColumns] = {};
+  while (count > 0) {
+    float some[kNormColumns] = {};
+    for (int64_t row = 0; row < kNormRows && count > 0; ++row) {
+      T last[kNormColumns];
+      if (count < kNormColumns) {  // filled up
+        std::memcpy(last, from, static_cast<size_t>(count) * sizeof(T));
+        std::memset(last + count, 0, static_cast<size_t>(kNormColumns - count) * sizeof(T));
+      }
+      add_row(count < kNormColumns ? last : from, some);
+      from += kNormColumns;
+      count -= kNormColumns;
+    }
+    for (int64_t column = 0; column < kNormColumns; column += kLanes) {
+      add(columns + column, load(some + column));
+    }
+  }
+  return sum_of(columns);
+}
+
+}  // namespace
+
+namespace ZEROTH_ISA {
+extern const NormKernels kNorm = {{sum_piece<float>, sum_piece<Bf16>, sum_piece<Fp16>}};
+}
+
+}  // namespace zeroth::optim::kernel
