@@ -35,8 +35,10 @@ TEST_CASE("a product that is cut along its sum adds the parts in fp32") {
     const torch::Tensor exact = at::mm(a.to(torch::kFloat64).t(), b.to(torch::kFloat64));
     const torch::Tensor error =
         ((matrix_product(a.t(), b).to(torch::kFloat64) - exact) / exact).abs();
-    const double ulp = dtype == torch::kHalf ? 0x1p-11 : 0x1p-8;  // one rounding, of the whole sum
-    CHECK(error.max().item<double>() < 1.01 * ulp);
+    // One rounding, of the whole sum, whose 1024 additions of 16 products each may cut off 2^-24 of
+    // it. Parts that are rounded before they are added are off by nearly twice as much.
+    const double rounding = dtype == torch::kHalf ? 0x1p-11 : 0x1p-8;
+    CHECK(error.max().item<double>() < rounding + 0x1p-14);
   }
 }
 
