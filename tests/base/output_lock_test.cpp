@@ -175,7 +175,7 @@ TEST_CASE("a round that ends leaves the lock of the next one, also where both ar
 TEST_CASE("of runs that start at the same time one has the output at any moment") {
   const TempFolder folder;
   folder.write("out.zeroth-lock", "of a killed run");
-  std::atomic<int> inside = 0, most = 0, taken = 0, wrong = 0;
+  std::atomic<int> inside = 0, taken = 0, wrong = 0;
   std::vector<std::jthread> runs;
   for (int run = 0; run < 4; ++run) {
     runs.emplace_back([&] {

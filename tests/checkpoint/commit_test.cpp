@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <cerrno>
-#include <mutex>
 
 #include "base/crc32c.h"
 #include "tests/checkpoint/fake_disk.h"
@@ -294,7 +293,6 @@ TEST_CASE("an owner that is fenced off between its last byte and the rename does
 }
 
 TEST_CASE("any call of a save that fails leaves what was there, and the next save is well") {
-  std::mutex mutex;
   for (const bool again : {false, true}) {  // onto a step that is there
     const int64_t step = again ? 4 : 8;
     const auto prepared = [] {

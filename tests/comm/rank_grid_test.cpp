@@ -47,7 +47,6 @@ TEST_CASE("ranks that hold the same differ on data, and on tensor within a run o
 
 TEST_CASE("near ranks are runs of those that hold the same, and others stand at their place") {
   const RankGrid data(GridShape::data(6));
-  using Parts = std::vector<std::vector<int>>;
   CHECK(data.sharing_near(1, 2).parts == Parts{{0, 1}, {2, 3}, {4, 5}});
   CHECK(data.sharing_across(1, 2).parts == Parts{{0, 2, 4}, {1, 3, 5}});
   const RankGrid both(GridShape::data(4).with(Axis::kTensor, 2));

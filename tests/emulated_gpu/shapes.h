@@ -110,7 +110,7 @@ std::span<std::byte> bytes_of(T* array, int64_t count) {
 
 template <typename T>
 void Shape::fill(T* to, int64_t count) {
-  constexpr int64_t kPool = 1 << 16;
+  static constexpr int64_t kPool = 1 << 16;
   static const std::vector<T> pool = [] {
     Draws draws(7);
     std::vector<T> values(kPool);
