@@ -104,6 +104,8 @@ extern "C" int InitializeInjection() {
                           CUPTI_ACTIVITY_KIND_MEMSET}) {
     cuptiActivityEnable(kind);
   }
+  // Programs that do not run the destructors of their globals leave by quick_exit().
   std::atexit(print_table);
+  std::at_quick_exit(print_table);
   return 1;
 }

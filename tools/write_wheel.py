@@ -26,7 +26,7 @@ RUN_PATH = "$ORIGIN/../../torch/lib:$ORIGIN/../../nvidia/cu13/lib"
 # What is on each machine that the tag names, or comes with torch.
 SYSTEM = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "libstdc++.so.6", "ld-linux-x86-64.so.2", "/lib64/ld-linux-x86-64.so.2"}
 TORCH = {"libtorch_cpu.so", "libc10.so", "libgomp.so.1"}
-TORCH_GPU = {"libtorch_cuda.so", "libc10_cuda.so", "libcudart.so.13"}
+TORCH_GPU = {"libtorch_cuda.so", "libc10_cuda.so", "libcudart.so.13", "libcupti.so.13"}
 # glibc by the tag; the others are those of gcc 12, which that glibc came with.
 NEWEST = {"GLIBC": (2, 35), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13), "GCC": (12, 0, 0)}
 # What is compiled in, by Debian's names: the packages' licenses come along.
@@ -89,7 +89,7 @@ def read_cache(build):
 
 def check_portable(name, elf):
     """A program that would not start on another machine, or not with torch's libraries, is no part of a wheel."""
-    allowed = SYSTEM | TORCH | (TORCH_GPU if name == GPU_LIBRARY else set())
+    allowed = SYSTEM | TORCH | (TORCH_GPU if name.endswith(".so") else set())
     unknown = sorted(set(elf.needed) - allowed)
     if unknown:
         raise WheelError(f"{name} needs {', '.join(unknown)}, which other machines may not have. "

@@ -10,6 +10,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import types
@@ -48,22 +49,30 @@ class DryRun(unittest.TestCase):
         cls.addClassCleanup(folder.cleanup)
         cls.out = pathlib.Path(folder.name)
         # One part fails the first time: what compute-sanitizer finds.
-        cls.first = check(cls.out, ZEROTH_STAND_IN_ERRORS="2")
+        cls.calls = {call: check(cls.out, "--call", call, ZEROTH_STAND_IN_ERRORS="2") for call in parts.CALLS}
+        cls.told = "".join(done.stdout + done.stderr for done in cls.calls.values())
 
     def part(self, name):
-        return json.loads((self.out / f"{name}.json").read_text())
+        return json.loads(results.path_of(self, name).read_text())
 
-    def test_1_a_part_that_fails_is_told_with_exit_code_1_and_the_others_run(self):
-        self.assertEqual(self.first.returncode, 1, self.first.stdout + self.first.stderr)
+    def test_1_four_calls_run_every_part_and_the_one_that_fails_is_told_with_exit_code_1(self):
+        self.assertEqual(sorted(name for names in parts.CALLS.values() for name in names), sorted(parts.NAMES))
+        for call, done in self.calls.items():
+            self.assertEqual(done.returncode, 1 if "sanitize" in parts.CALLS[call] else 0, self.told)
         for name in parts.NAMES:
-            expected = "failed" if name == "sanitize" else "passed"
-            self.assertEqual(self.part(name)["status"], expected, self.first.stdout + self.first.stderr)
-        found = {entry["name"]: entry["why"] for entry in self.part("sanitize")["checks"]}
+            self.assertEqual(self.part(name)["status"], "failed" if name == "sanitize" else "passed", self.told)
+        found = {entry["name"]: entry["why"] for entry in self.part("sanitize")["checks"] if entry["status"] == "failed"}
         self.assertEqual(set(found), {f"{tool} of {what}" for tool in ("memcheck", "racecheck", "synccheck")
                                       for what in ("the kernels", "a run", "an offloaded run")})
         for why in found.values():
             self.assertIn("2 errors, in", why)
-        self.assertRegex(self.first.stdout, r"sanitize: failed in \d+ s \(memcheck of the kernels, ")
+        self.assertRegex(self.told, r"sanitize: failed in \d+ s \(\w+ of (an?|the) ")
+
+    def test_1_results_of_a_call_are_three_files(self):
+        self.assertEqual(sorted(path.name for path in self.out.iterdir() if path.is_file()),
+                         ["gpu_check.json", "gpu_check.md", "gpu_check.tar.xz"])
+        with tarfile.open(self.out / "gpu_check.tar.xz") as packed:
+            self.assertLess({"parts/tests.json", "runs/nvidia-smi.txt", "runs/profile.log"}, set(packed.getnames()))
 
     def test_2_figures_of_every_part_are_on_disk(self):
         tests = {entry["name"]: entry for entry in self.part("tests")["checks"]}
@@ -83,23 +92,23 @@ class DryRun(unittest.TestCase):
         self.assertEqual([row[0] for row in table["rows"]], [
             "tiny, step cpu", "tiny, step gpu", "tiny, step auto", "tiny, step cpu, bf16 states", "tiny, step cpu",
             "tiny on the GPU"])
-        for name in ("speed", "offload", "profile"):
+        for name in ("machine", "speed", "offload", "profile"):
             self.assertIn(expected.COLUMN, self.part(name)["tables"][0]["header"])
         self.assertIn("0 MHz at 0 W", speed["tables"][0]["rows"][0])
         lengths_of = {entry["name"]: entry for entry in self.part("profile")["checks"]}["samples of mixed lengths"]
         self.assertRegex(lengths_of["figure"], r"^a step \d+ ms in the middle, \d+ ms at most; \d of 4 above")
         self.assertRegex("\n".join(offloaded["notes"]), r"(?m)^largest model in 24 GB of the GPU with this host: \d+\.\de9 "
                          r"parameters \(\d+ layers; reckoned from")
-        groups = [row[0] for row in self.part("profile")["tables"][1]["rows"]]
+        groups = [row[0] for row in self.part("profile")["tables"][0]["rows"]]
         self.assertEqual(groups[:3], ["products", "attention", "AdamW"])
 
     def test_3_what_passed_is_not_run_again_and_what_failed_is(self):
-        before = self.part("tests")["when"], (self.out / "tests.json").stat().st_mtime_ns
+        before = self.part("tests")["when"], (self.out / "parts/tests.json").stat().st_mtime_ns
         again = check(self.out)
         self.assertEqual(again.returncode, 0, again.stdout + again.stderr)
         self.assertEqual(again.stdout.count("passed before, not run again"), len(parts.NAMES) - 1)
         self.assertEqual(self.part("sanitize")["status"], "passed")
-        self.assertEqual((self.part("tests")["when"], (self.out / "tests.json").stat().st_mtime_ns), before)
+        self.assertEqual((self.part("tests")["when"], (self.out / "parts/tests.json").stat().st_mtime_ns), before)
         whole = json.loads((self.out / "gpu_check.json").read_text())
         self.assertEqual([whole["parts"][name]["status"] for name in parts.NAMES], ["passed"] * len(parts.NAMES))
         page = (self.out / "gpu_check.md").read_text()
@@ -110,7 +119,7 @@ class DryRun(unittest.TestCase):
     def test_4_a_build_that_took_too_long_is_told_with_exit_code_1(self):
         tell_build(self.out, 400, 16)
         late = check(self.out)
-        (self.out / "build.json").unlink()
+        results.path_of(self, "build").unlink()
         self.assertEqual((late.returncode, late.stdout.count("passed before")), (1, len(parts.NAMES)))
         self.assertEqual(json.loads((self.out / "gpu_check.json").read_text())["parts"]["build"]["status"], "failed")
         self.assertIn("## build: failed, 400 s", (self.out / "gpu_check.md").read_text())
@@ -122,20 +131,20 @@ class DryRun(unittest.TestCase):
         self.assertIn("## profile: passed", (self.out / "gpu_check.md").read_text())
 
     def test_6_parts_have_what_is_left_of_the_time_for_all_and_those_left_out_are_named(self):
-        total = round(self.part("nccl")["seconds"] / 3, 1)
-        late = check(self.out, "nccl", "profile", "--again", "--limit", str(2 * total), "--total", str(total))
+        total = round(self.part("offload")["seconds"] / 3, 1)
+        late = check(self.out, "offload", "nccl", "--again", "--limit", str(2 * total), "--total", str(total))
         self.assertEqual(late.returncode, 1)
-        self.assertRegex(json.dumps(self.part("nccl")),
+        self.assertRegex(json.dumps(self.part("offload")),
                          rf"not over after [\d.]+ s, what was left of the {total:g} s of --total")
-        self.assertIn(f"profile: left out, the {total:g} s of --total are over", late.stdout)
-        self.assertEqual(self.part("profile")["status"], "passed")  # of before
-        self.assertEqual(json.loads((self.out / "gpu_check.json").read_text())["left_out"], ["profile"])
-        self.assertIn("left out, as the time was over: profile", (self.out / "gpu_check.md").read_text())
+        self.assertIn(f"nccl: left out, the {total:g} s of --total are over", late.stdout)
+        self.assertEqual(self.part("nccl")["status"], "passed")  # of before
+        self.assertEqual(json.loads((self.out / "gpu_check.json").read_text())["left_out"], ["nccl"])
+        self.assertIn("left out, as the time was over: nccl", (self.out / "gpu_check.md").read_text())
 
     def test_7_an_unknown_part_is_named(self):
         wrong = check(self.out, "test")
         self.assertEqual(wrong.returncode, 1)
-        self.assertIn("no part test; there are tests, sanitize", wrong.stderr)
+        self.assertIn("no part test; there are machine, tests", wrong.stderr)
 
 
 class Figures(unittest.TestCase):
@@ -189,7 +198,7 @@ class Figures(unittest.TestCase):
             here = types.SimpleNamespace(out=pathlib.Path(folder))
             for seconds, cores, bound in ((359, 16, "passed"), (360, 16, "failed"), (360, 15, "left out"), (9, 2, "passed")):
                 tell_build(here.out, seconds, cores)
-                part = results.load(here.out / "build.json")
+                part = results.load(results.path_of(here, "build"))
                 self.assertEqual([check["status"] for check in part["checks"]], ["passed", bound])
                 self.assertEqual(part["status"] == "failed", bound == "failed")
                 self.assertEqual(results.Whole(here).failed("build"), bound == "failed")

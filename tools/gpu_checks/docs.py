@@ -14,19 +14,21 @@ HEAD = """# On which GPU what has run
 Made by `tools/gpu_check --docs` of the results in [gpu_runs](gpu_runs); a test keeps the two equal. What has not run on a
 GPU [is named](#not-seen-on-a-gpu); most of it is tested on a simulated one ([tests/simulated_gpu](../tests/simulated_gpu)).
 
-**To check a machine** with NVIDIA GPUs, CUDA's compiler and LibTorch, without network: `tools/bundle DIR` on one that has network, both folders
-over there, then `tools/gpu_check --bundle DIR`. It builds for that GPU alone and runs six parts, each at most eight minutes long, with the build at most
-thirty together (`--total`), and each with a result of its own, so that a machine that is there for a while only can be used in pieces:
-`tools/gpu_check tests sanitize` first, the rest later. A part that passed is not run again. `BUILD/gpu_check/gpu_check.md` has all figures.
+**To check a machine** with NVIDIA GPUs and LibTorch, without network: `tools/gpu_archive` on one that has nvcc, which packs our programs and the
+GPU library (5 MiB), then there, beside this repository, `tools/gpu_check --archive FILE --call 1`, and 2 to 4. Each call ends within eight minutes,
+so that a machine that is there for one command at a time will do, and leaves three files in the folder `--out`. Without an archive it builds there:
+`tools/bundle DIR` on a machine that has network, both folders over, `tools/gpu_check --bundle DIR`; the build and all parts have thirty minutes
+together (`--total`). Parts can be named, too, and one that passed is not run again. `gpu_check.md` has all figures.
 
-| part | what it looks at |
-|---|---|
-| `tests` | the GPU's own tests, rows of the equivalence table on the GPU, and that no bit depends on what rests where |
-| `sanitize` | compute-sanitizer (memcheck, racecheck, synccheck) over the kernels and tiny runs |
-| `nccl` | ranks on several GPUs beside one; on one GPU ranks that share it |
-| `speed` | tokens a second and share of the data sheet, beside other trainers that `--python` can import |
-| `offload` | layers of an 8B on the GPU and with everything on the host, how much of the transfers is hidden, beside DeepSpeed |
-| `profile` | where the time of a step goes, beside what no step can go below; steps of samples of mixed lengths |
+| call | part | what it looks at |
+|---|---|---|
+| 1 | `machine` | libraries that programs find, rates of products, memory and link |
+| 1 | `tests` | the GPU's own tests, rows of the equivalence table on the GPU, and that no bit depends on what rests where |
+| 2 | `profile` | where the time of a step goes, beside what no step can go below; steps of samples of mixed lengths; what is behind a switch |
+| 2 | `speed` | tokens a second and share of the data sheet, beside other trainers that `--python` can import |
+| 3 | `offload` | layers of an 8B on the GPU and with everything on the host, how much of the transfers is hidden, beside DeepSpeed |
+| 4 | `sanitize` | compute-sanitizer (memcheck, racecheck, synccheck) over the kernels and tiny runs; two deterministic runs, bit for bit |
+| 4 | `nccl` | ranks on several GPUs beside one; on one GPU ranks that share it |
 
 Runs that stand alone in `speed`, and layers on the GPU in `offload`, are timed twice; the first is discarded. Tables of `speed`, `offload` and
 `profile` tell beside a figure what an H100 or H200 is expected to give: reckoned from bytes and operations, never measured. Other trainers
@@ -112,11 +114,14 @@ def markdown():
 
 
 def add(files):
-    """Takes results of runs into the folder, and writes the page."""
+    """Takes results of runs into the folder, and writes the page. Those of one day and GPU are one: of a part the last."""
     RUNS.mkdir(exist_ok=True)
     for file in files:
         run = json.loads(file.read_text(encoding="utf-8"))
         name = re.sub(r"[^\w]+", "-", f"{run['when']}-{run['machine']['gpus'].split(',')[0]}").strip("-")
+        before = results.load(RUNS / f"{name}.json")
+        if before:
+            run["parts"] = {**before["parts"], **run["parts"]}
         results.write_atomically(RUNS / f"{name}.json", json.dumps(run, indent=1) + "\n")
     results.write_atomically(TARGET, markdown())
     print(f"{TARGET.relative_to(ROOT)}: {len(list(RUNS.glob('*.json')))} runs")

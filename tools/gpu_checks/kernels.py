@@ -1,7 +1,7 @@
 """Time by kernel of a run: what bench/gpu_kernel_times.cpp prints, put together by what the kernels are for."""
 import re
 
-from gpu_checks import commands
+from gpu_checks.setup import KERNEL_TIMES
 
 # The first that matches; names of ours come before those of libraries.
 GROUPS = (
@@ -22,20 +22,11 @@ BUSY = re.compile(r"busy ([\d.]+) of ([\d.]+) s")
 
 
 def library(setup):
-    """The library that the CUDA driver loads into any program, built here; (path or None, why not)."""
-    home, target = setup.cuda_home(), setup.scratch / "libkernel_times.so"
+    """The library that the CUDA driver loads into any program; (path or None, why not)."""
     if setup.dry:
         return None, "the simulated GPU has no driver: a table of another run is read"
-    if not target.exists():
-        headers = [f"-I{path}" for path in (home / "include", home / "extras/CUPTI/include",
-                                            setup.options.bundle and setup.options.bundle / "include") if path]
-        libraries = [f"-L{home / folder}" for folder in ("lib64", "extras/CUPTI/lib64", "targets/x86_64-linux/lib")]
-        done = commands.run(["g++", "-std=c++20", "-O2", "-shared", "-fPIC", "-DFMT_HEADER_ONLY", *headers,
-                             setup.root / "bench/gpu_kernel_times.cpp", "-o", target, *libraries, "-lcupti",
-                             f"-Wl,-rpath,{home}/lib64:{home}/extras/CUPTI/lib64"], 60)
-        if not done.ok:
-            return None, f"bench/gpu_kernel_times.cpp does not build: {done.end()}"
-    return target, ""
+    path = setup.build / KERNEL_TIMES
+    return (path, "") if path.exists() else (None, f"{path} is missing: the CUDA toolkit of the build has no CUPTI")
 
 
 def parse(text):

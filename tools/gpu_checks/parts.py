@@ -9,7 +9,10 @@ import traceback
 from gpu_checks import results
 from gpu_checks.commands import end_all
 
-NAMES = ("tests", "sanitize", "nccl", "speed", "offload", "profile")
+NAMES = ("machine", "tests", "profile", "speed", "offload", "sanitize", "nccl")
+# Which of them a call has, for a machine that is there for one command at a time: CALL_SECONDS at most.
+CALLS = {1: ("machine", "tests"), 2: ("profile", "speed"), 3: ("offload",), 4: ("sanitize", "nccl")}
+CALL_SECONDS = 480
 
 
 def run_here(name, setup):
@@ -55,7 +58,7 @@ def run_apart(name, setup, clock):
     if left < limit / 8:
         return False
     print(f"{name}:", flush=True)
-    path = setup.out / f"{name}.json"
+    path = results.path_of(setup, name)
     path.unlink(missing_ok=True)
     begin, why = time.monotonic(), ""
     given = min(limit, left)

@@ -1,35 +1,15 @@
 """Part `profile`: where a step of the large model goes, beside what no step can go below on this GPU."""
-import json
-
-from gpu_checks import commands, expected, kernels, lengths, models
+from gpu_checks import expected, kernels, lengths, machine, models, variants
 from gpu_checks.runs import Failed, attempt, train
 
 STEPS = 8
-
-
-def rates(setup, record):
-    """What the GPU can do at best, by bench/gpu_rates.cpp."""
-    done = commands.run([setup.gpu_rates(), 1 if setup.dry else 1024], 60, setup.environment(), setup.scratch)
-    lines = [line for line in done.output.splitlines() if line.startswith("{")]
-    if not done.ok or not lines:
-        record.check("rates of the GPU", False, why=done.end())
-        return None
-    found = json.loads(lines[-1])
-    record.check("rates of the GPU", True, f"{found['bf16'] / 1e12:.0f} TFLOP/s in bf16, {found['copy'] / 1e12:.2f} TB/s")
-    told = {"products, bf16": f"{found['bf16'] / 1e12:.1f} TFLOP/s", "products, fp32": f"{found['fp32'] / 1e12:.1f} TFLOP/s",
-            "copy on the GPU, read and written": f"{found['copy'] / 1e12:.2f} TB/s",
-            "host to GPU": f"{found['to_device'] / 1e9:.1f} GB/s", "GPU to host": f"{found['to_host'] / 1e9:.1f} GB/s",
-            "both at once, each": f"{found['both'] / 1e9:.1f} GB/s"}
-    record.table("Measured at best", ["", "rate", expected.COLUMN],
-                 [[name, rate, expected.of(setup, name)] for name, rate in told.items()])
-    return found
 
 
 def floors(shape, tokens, found):
     """Milliseconds that each group of kernels takes at least; bytes of bf16 activations and fp32 states."""
     products = 6 * tokens * (shape.layers * (shape.layer_parameters - 2 * shape.hidden) + shape.vocab * shape.hidden)
     attention = 6 * tokens * 2 * shape.layers * shape.hidden * (shape.seq + 1) / 2 * 3.5 / 3  # scores made twice
-    per_token = {"SwiGLU": 8 * 2 * shape.mlp, "RMSNorm": 20 * 2 * shape.hidden,
+    per_token = {"SwiGLU": 8 * 2 * shape.mlp, "RMSNorm": 10 * 2 * shape.hidden,
                  "rotation": 4 * 2 * shape.head_dim * (shape.heads + shape.kv_heads)}
     of_bytes = {name: shape.layers * tokens * count for name, count in per_token.items()}
     of_bytes["head's loss"] = 3 * 2 * tokens * shape.vocab
@@ -58,10 +38,7 @@ def table_text(setup, shape):
     return result, target.read_text(errors="replace")
 
 
-def run(setup, record):
-    shape = models.TINY if setup.dry else models.LARGE
-    found = rates(setup, record)
-    attempt(record, "samples of mixed lengths", lambda: lengths.run(setup, record, shape))
+def table_of_kernels(setup, record, shape, found):
     result = attempt(record, "a run with times of kernels", lambda: table_text(setup, shape))
     if not found or not result:
         return
@@ -81,3 +58,10 @@ def run(setup, record):
                  [[name[:100], f"{ms / STEPS:.3f}", f"{calls / STEPS:.0f}"] for name, ms, calls in rest])
     record.check("the device's time", True, f"busy {parsed['busy']:.3f} of {parsed['whole']:.3f} s; "
                  f"a step {1e3 * result[0]['step_s']:.1f} ms, {sum(least.values()):.1f} at the floors")
+
+
+def run(setup, record):
+    shape = models.TINY if setup.dry else models.LARGE
+    table_of_kernels(setup, record, shape, machine.known_rates(setup, record))
+    variants.run(setup, record, shape)
+    attempt(record, "samples of mixed lengths", lambda: lengths.run(setup, record, shape))

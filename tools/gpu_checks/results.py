@@ -2,6 +2,8 @@
 import datetime
 import json
 import os
+import tarfile
+import threading
 
 
 def write_atomically(path, text):
@@ -15,17 +17,24 @@ def now():
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M")
 
 
+def path_of(setup, name):
+    """The result of a part."""
+    return setup.out / "parts" / f"{name}.json"
+
+
 class Record:
-    """The result of one part, on disk after every line: a part that is ended has left what it found."""
+    """The result of one part, on disk after every line: a part that is ended has left what it found. Threads share it."""
 
     def __init__(self, setup, name):
-        self.path = setup.out / f"{name}.json"
+        self.path = path_of(setup, name)
+        self.lock = threading.Lock()
         self.data = {"part": name, "status": "running", "when": now(), "seconds": 0, "checks": [], "tables": [],
                      "notes": []}
         self.save()
 
     def save(self):
-        write_atomically(self.path, json.dumps(self.data, indent=1) + "\n")
+        with self.lock:
+            write_atomically(self.path, json.dumps(self.data, indent=1) + "\n")
 
     def check(self, name, passed, figure="", why=""):
         """One thing that was looked at. `why`: what went wrong, told only if it did."""
@@ -98,7 +107,7 @@ class Whole:
         self.left_out = []  # for want of time
 
     def part(self, name):
-        return load(self.setup.out / f"{name}.json")
+        return load(path_of(self.setup, name))
 
     def passed(self, name):
         part = self.part(name)
@@ -107,6 +116,13 @@ class Whole:
     def failed(self, name):
         part = self.part(name)
         return part is not None and part["status"] == "failed"
+
+    def pack(self):
+        """The results of parts and the logs of their runs as one file, which a later call can begin with."""
+        with tarfile.open(self.setup.out / "gpu_check.tar.xz", "w:xz") as archive:
+            for name in ("parts", "runs"):
+                if (self.setup.out / name).exists():
+                    archive.add(self.setup.out / name, name)
 
     def line(self, name):
         part = self.part(name)

@@ -1,4 +1,5 @@
 """Runs: one training run of ours, one of another trainer, one test program."""
+import concurrent.futures
 import contextlib
 import json
 import re
@@ -89,6 +90,12 @@ def attempt(record, name, work):
 
 
 SUMMARY = re.compile(r"test cases: *(\d+) \| *(\d+) passed \| *(\d+) failed")
+
+
+def at_once(works, most=4):
+    """Calls all of them, up to `most` at a time: for what is not timed. Returns what they return, in their order."""
+    with concurrent.futures.ThreadPoolExecutor(most) as pool:
+        return list(pool.map(lambda work: work(), works))
 
 
 def doctest(setup, record, name, program, arguments, limit, env=None, wrap=()):

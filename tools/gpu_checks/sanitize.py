@@ -1,9 +1,10 @@
-"""Part `sanitize`: NVIDIA's compute-sanitizer over every kernel of ours, and over two steps of tiny runs."""
+"""Part `sanitize`: NVIDIA's compute-sanitizer over every kernel of ours and over two steps of tiny runs; two runs, compared."""
 import os
 import re
 import shutil
 
 from gpu_checks import commands, models
+from gpu_checks.runs import at_once, attempt, train
 
 KERNELS = "-tc=RMSNorm*,*gradients of RMSNorm*,rotation*,SwiGLU*,the head's*,rows of a table*,the squared norm*,updates*,stretches*"
 # Of each tool: how it sums up, and what of a run it looks at. Those that look at shared memory slow each kernel a hundred times,
@@ -34,6 +35,17 @@ def clean(setup, record, tool, what, words, limit, env):
                  done.end() + (f"; {errors} errors, in {log}" if errors else ""))
 
 
+def repeats(setup, record):
+    """Two deterministic runs of the large model have the same losses, bit for bit."""
+    shape = models.TINY if setup.dry else models.LARGE
+    config = models.ds_config(setup.out / "runs/repeats.json", 4)
+    both = [attempt(record, f"deterministic run {count}", lambda: train(
+        setup, shape, f"repeats-{count}", config, steps=20, micro_batch=4, limit=60, flags=["--deterministic"])["losses"])
+        for count in (1, 2)]
+    if all(both):
+        record.check(f"{shape.name}: two deterministic runs of 20 steps, bit for bit", both[0] == both[1], why=f"{both}")
+
+
 def under(tool):
     return ["--tool", tool, "--error-exitcode", "9"]
 
@@ -49,10 +61,13 @@ def run(setup, record):
                                 offload_optimizer={"device": "cpu", "step": "gpu"}, offload_param={"device": "cpu"})
     tests = ["-tc=*parameters alone on the host*"] if setup.dry else [KERNELS]
     few = {"ZEROTH_TEST_FEW": "1"}  # sizes that a tool which slows kernels down a hundred times gets through
-    for tool in TOOLS:
-        clean(setup, record, tool, "the kernels", [program, *under(tool), setup.gpu_test(), *tests], 65, few)
+    works = []
     for tool, (_, kernels) in TOOLS.items():
+        words = [program, *under(tool), setup.gpu_test(), *tests]
+        works.append(lambda tool=tool, words=words: clean(setup, record, tool, "the kernels", words, 150, few))
         for name, config in (("a run", in_memory), ("an offloaded run", streamed)):
             words = [program, *under(tool), *kernels, setup.finetune(), "--model", folder, "--data", folder / "tokens.bin",
                      "--seq-len", models.TINY.seq, "--steps", 2, "--deepspeed", config]
-            clean(setup, record, tool, name, words, 45, {})
+            works.append(lambda tool=tool, name=name, words=words: clean(setup, record, tool, name, words, 100, {}))
+    at_once(works)
+    repeats(setup, record)

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import time
 
 from gpu_checks import results
@@ -13,7 +14,11 @@ from gpu_checks import results
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STAND_INS = ROOT / "tests/simulated_gpu/stand_ins"  # of nvidia-smi and others, for machines without a GPU
 BUILD_SECONDS, BUILD_CORES = 360, 16  # what a build of everything may take, on how many cores
-TARGETS = ("zeroth", "finetune", "zeroth_gpu", "gpu_test", "equivalence_test", "gpu_rates")
+TARGET = "gpu_check_programs"
+KERNEL_TIMES = "lib/libgpu_kernel_times.so"
+# What it makes, and tools/gpu_archive packs.
+FILES = ("bin/zeroth", "bin/finetune", "bin/gpu_rates", "bin/tests/gpu_test", "bin/tests/equivalence_test",
+         "lib/libzeroth_gpu.so", KERNEL_TIMES)
 
 
 def output_of(*words):
@@ -130,6 +135,18 @@ class Setup:
 
     # --- the build
 
+    def unpack(self):
+        """The programs of tools/gpu_archive, which find LibTorch's libraries by the environment."""
+        if not self.options.archive.is_file():
+            fail(f"{self.options.archive} is missing: tools/gpu_archive makes it")
+        with tarfile.open(self.options.archive) as archive:
+            archive.extractall(self.build, filter="data")
+        self.find_libraries()
+
+    def find_libraries(self):
+        folders = [self.torch() / "lib", self.torch().parent / "nvidia/cu13/lib", os.environ.get("LD_LIBRARY_PATH")]
+        os.environ["LD_LIBRARY_PATH"] = ":".join(str(folder) for folder in folders if folder)
+
     def build_all(self):
         """For this machine's GPU alone: each generation more is machine code that nobody runs here."""
         capabilities = sorted({gpu["capability"].replace(".", "") for gpu in self.gpus})
@@ -141,7 +158,7 @@ class Setup:
         if self.nvcc():
             os.environ["PATH"] += f":{pathlib.Path(self.nvcc()).parent}"
         begin, anew = time.monotonic(), not (self.build / "build.ninja").exists()
-        for words in (words, ["ninja", "-C", self.build, *TARGETS]):
+        for words in (words, ["ninja", "-C", self.build, TARGET]):
             if subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, cwd=ROOT).returncode != 0:
                 fail(f"{words[0]} failed")
         if anew:
