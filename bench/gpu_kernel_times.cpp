@@ -36,7 +36,7 @@ void add(const std::string& name, uint64_t start, uint64_t end) {
   Total& total = times().by_name[name];
   total.milliseconds += static_cast<double>(end - start) * 1e-6;
   total.calls += 1;
-  times().intervals.emplace_back(start, end);
+  if (start > 0) times().intervals.emplace_back(start, end);  // 0: it was not timed
 }
 
 void add(CUpti_Activity* record) {

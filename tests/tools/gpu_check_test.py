@@ -96,7 +96,7 @@ class DryRun(unittest.TestCase):
             self.assertIn(expected.COLUMN, self.part(name)["tables"][0]["header"])
         self.assertIn("0 MHz at 0 W", speed["tables"][0]["rows"][0])
         lengths_of = {entry["name"]: entry for entry in self.part("profile")["checks"]}["samples of mixed lengths"]
-        self.assertRegex(lengths_of["figure"], r"^a step \d+ ms in the middle, \d+ ms at most; \d of 4 above")
+        self.assertRegex(lengths_of["figure"], r"^a step \d+ ms in the middle, \d+ ms at most; \d of 4 above .*; [2-6] numbers of")
         self.assertRegex("\n".join(offloaded["notes"]), r"(?m)^largest model in 24 GB of the GPU with this host: \d+\.\de9 "
                          r"parameters \(\d+ layers; reckoned from")
         groups = [row[0] for row in self.part("profile")["tables"][0]["rows"]]
@@ -275,6 +275,16 @@ class Figures(unittest.TestCase):
         self.assertFalse(any("compute-sanitizer" in what for what, _ in left))
         check["status"] = "failed"
         self.assertEqual(docs.not_seen([run]), everything)
+
+    def test_results_of_one_day_and_gpu_are_joined_by_check(self):
+        def part(**checks):
+            return {"seconds": 2, "tables": [], "notes": [],
+                    "checks": [{"name": name, "status": status} for name, status in checks.items()]}
+        both = docs.joined(part(a="failed", b="passed"), part(a="passed", c="left out"))
+        self.assertEqual({check["name"]: check["status"] for check in both["checks"]},
+                         {"a": "passed", "b": "passed", "c": "left out"})
+        self.assertEqual((both["status"], both["seconds"]), ("passed", 4))
+        self.assertEqual(docs.joined(part(a="failed"), part(b="passed"))["status"], "failed")
 
     def test_the_page_of_gpus_is_made_of_the_results_in_its_folder(self):
         self.assertEqual(docs.TARGET.read_text(encoding="utf-8"), docs.markdown(), "run tools/gpu_check --docs")

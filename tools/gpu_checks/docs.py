@@ -113,15 +113,28 @@ def markdown():
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
 
 
+def joined(before, now):
+    """Two results of a part."""
+    if before is None:
+        return now
+    both = {**now, "seconds": round(before["seconds"] + now["seconds"], 1)}
+    for kind, name in (("checks", "name"), ("tables", "title")):
+        both[kind] = list({entry[name]: entry for entry in before[kind] + now[kind]}.values())
+    both["notes"] = list(dict.fromkeys(before["notes"] + now["notes"]))
+    both["status"] = results.status_of(both["checks"])
+    return both
+
+
 def add(files):
-    """Takes results of runs into the folder, and writes the page. Those of one day and GPU are one: of a part the last."""
+    """Takes results of runs into the folder, and writes the page. Those of one day and GPU are one, in which a later result
+    of a check or a table takes the place of an earlier one."""
     RUNS.mkdir(exist_ok=True)
     for file in files:
         run = json.loads(file.read_text(encoding="utf-8"))
         name = re.sub(r"[^\w]+", "-", f"{run['when']}-{run['machine']['gpus'].split(',')[0]}").strip("-")
         before = results.load(RUNS / f"{name}.json")
         if before:
-            run["parts"] = {**before["parts"], **run["parts"]}
+            run["parts"] = {**before["parts"], **{part: joined(before["parts"].get(part), now) for part, now in run["parts"].items()}}
         results.write_atomically(RUNS / f"{name}.json", json.dumps(run, indent=1) + "\n")
     results.write_atomically(TARGET, markdown())
     print(f"{TARGET.relative_to(ROOT)}: {len(list(RUNS.glob('*.json')))} runs")

@@ -22,6 +22,11 @@ def path_of(setup, name):
     return setup.out / "parts" / f"{name}.json"
 
 
+def status_of(checks):
+    passed = any(c["status"] == "passed" for c in checks) and all(c["status"] != "failed" for c in checks)
+    return "passed" if passed else "failed"
+
+
 class Record:
     """The result of one part, on disk after every line: a part that is ended has left what it found. Threads share it."""
 
@@ -59,9 +64,7 @@ class Record:
         self.save()
 
     def end(self, seconds):
-        checks = self.data["checks"]
-        passed = any(c["status"] == "passed" for c in checks) and all(c["status"] != "failed" for c in checks)
-        self.data.update(status="passed" if passed else "failed", seconds=round(seconds, 1))
+        self.data.update(status=status_of(self.data["checks"]), seconds=round(seconds, 1))
         self.save()
 
 
