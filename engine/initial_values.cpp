@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "device/host_link.h"
 #include "zero/catalogue.h"
 
 namespace zeroth::engine {
@@ -83,13 +84,14 @@ bool load_values(const zero::UnitPlan& plan, model::WeightSource& source, zero::
                  const OnRead& on_read) {
   const torch::NoGradGuard no_grad;
   // One piece of memory for all: what lies between pieces that come and go would tear holes into
-  // the heap.
+  // the heap. A GPU copies from it ten times as fast as from pages that may move.
   int64_t largest = 0, done = 0, all = 0;
   for (size_t u = 0; u < plan.units.size(); ++u) {
     largest = std::max(largest, store.range(u).size());
     all += store.range(u).size();
   }
-  const torch::Tensor buffer = torch::empty({largest}, torch::kFloat);
+  const auto link = device::make_host_link(store.device(), /*pin_memory=*/true);
+  const torch::Tensor buffer = link->memory.zeros(largest, torch::kFloat);
   for (size_t u = 0; u < plan.units.size(); ++u) {
     if (ends()) return false;
     const zero::Unit& unit = plan.units[u];

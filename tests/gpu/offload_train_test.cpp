@@ -147,6 +147,25 @@ TEST_CASE("a rank whose world is a group of NCCL has the bits of a rank alone, i
   }
 }
 
+TEST_CASE("initial values come from page-locked memory") {
+  struct Source final : model::WeightSource {
+    void check(const std::string&, const std::vector<int64_t>&) override {}
+    void read(const model::Part&, torch::Tensor out) override {
+      ++reads;
+      pinned += out.is_pinned() ? 1 : 0;
+      out.fill_(0.5);
+    }
+    int reads = 0, pinned = 0;
+  } source;
+  const auto engine =
+      testing::make_engine(testing::make_chain(kChain), chain_config(12, 1, 1), one_rank(false));
+  REQUIRE(load_values(engine->plan(), source, engine->store(), engine->optimizer()));
+  CHECK(source.reads > 0);
+  CHECK(source.pinned == source.reads);
+  const torch::Tensor master = engine->optimizer().master(0);
+  CHECK(at::equal(master.narrow(0, 0, 256), torch::full({256}, 0.5f, master.device())));
+}
+
 TEST_CASE("block inputs that wait on the host change no bit") {
   for (configs::RecomputeConfig recompute :
        {configs::RecomputeConfig{.number_checkpoints = 4}, {.every_nth_block = 1}}) {
