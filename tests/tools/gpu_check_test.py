@@ -227,7 +227,10 @@ class Figures(unittest.TestCase):
 
     def test_the_share_of_the_data_sheet_is_one_of_its_16_bit_products(self):
         self.assertEqual(speed.share_of_sheet(on("NVIDIA H100 80GB HBM3"), {"tflops": 593.4}), "60.0 %")
-        self.assertEqual(speed.share_of_sheet(on("Simulated GPU"), {"tflops": 593.4}), "?")
+        self.assertEqual(speed.share_of_sheet(on("NVIDIA H100 PCIe"), {"tflops": 378}), "50.0 %")
+        self.assertEqual(speed.share_of_sheet(on("NVIDIA L40S"), {"tflops": 181}), "50.0 %")
+        for other in ("Simulated GPU", "NVIDIA A1000"):
+            self.assertEqual(speed.share_of_sheet(on(other), {"tflops": 593.4}), "?")
 
     def test_want_of_time_costs_the_rows_of_other_trainers(self):
         with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):

@@ -64,6 +64,9 @@ def row_of(setup, name, found, expected_step):
 
 def on_device(setup, record):
     """A row of layers of an 8B without offload, as many as fit."""
+    if setup.gpus[0]["mig"] == "Enabled":
+        record.left_out("layers of an 8B on the GPU", "it is cut into slices (MIG), whose memory nvidia-smi does not tell here")
+        return []
     layers = layers_on_gpu(int(setup.gpus[0]["memory_mib"]) << 20)
     if not setup.dry and layers < 1:
         record.left_out("layers of an 8B on the GPU", f"it has {setup.gpus[0]['memory_mib']} MiB: too little for one")

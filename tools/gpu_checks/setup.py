@@ -70,14 +70,14 @@ class Setup:
     # --- the machine
 
     def find_gpus(self):
-        """[{name, memory_mib, capability, driver}]; an error where there is none."""
-        asked = "name,memory.total,compute_cap,driver_version"
+        """[{name, memory_mib, capability, driver, mig}]; an error where there is none."""
+        asked = "name,memory.total,compute_cap,driver_version,mig.mode.current"
         lines = output_of("nvidia-smi", f"--query-gpu={asked}", "--format=csv,noheader,nounits").splitlines()
         gpus = []
         for line in lines:
             values = [value.strip() for value in line.split(",")]
-            if len(values) == 4:
-                gpus.append(dict(zip(("name", "memory_mib", "capability", "driver"), values)))
+            if len(values) == 5:
+                gpus.append(dict(zip(("name", "memory_mib", "capability", "driver", "mig"), values)))
         if not gpus:
             fail("nvidia-smi tells of no GPU (--dry-run checks the tool itself, on a simulated one)")
         return gpus
