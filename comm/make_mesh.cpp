@@ -211,6 +211,7 @@ std::unique_ptr<Mesh> nccl_mesh(const RankEnv& env, torch::Device device, const 
     };
   } else if (!ranks.found.empty()) {
     meeting.host = over_hosts(ranks, meeting);
+    set_nccl_interface(env);
   }
   auto world = load_nccl().make_group(ranks.met.key_store, env.rank, env.world_size, options);
   if (!meeting.host) meeting.host = make_device_staged_group(*world, device);

@@ -15,9 +15,18 @@ std::string interface_of(const std::string& address);
 // address, else the one of the route to it. Throws an Error as address_towards().
 std::string address_across(const RankEnv& env);
 
-// Of a run on several machines, for people: what the user has said (GLOO_SOCKET_IFNAME, or
-// NCCL_SOCKET_IFNAME where `by_nccl`), or that of the route to the master. Empty where NCCL chooses
-// by itself, and where nobody knows.
+// Of a run on several machines: as NCCL_SOCKET_IFNAME, or the interface that the user has named for
+// all others (GLOO_SOCKET_IFNAME), in NCCL's notation for exactly that one. Empty where NCCL
+// chooses by itself.
+std::string nccl_interface(const RankEnv& env);
+
+// Sets NCCL_SOCKET_IFNAME to that for NCCL, which reads it when its first group is made. What the
+// user has set there stands.
+void set_nccl_interface(const RankEnv& env);
+
+// Of a run on several machines, for people: nccl_interface() where `by_nccl`, else what the user
+// has named, or that of the route to the master. Empty where NCCL chooses by itself, and where
+// nobody knows.
 std::string way_across(const RankEnv& env, bool by_nccl);
 
 }  // namespace zeroth::comm
