@@ -117,6 +117,10 @@ RankEnv RankEnv::from_environment() {
     throw Error("environment variable DS_ACCELERATOR={} is neither cpu nor cuda", *env.accelerator);
   }
   if (!env.accelerator && is_true("ACCELERATE_USE_CPU")) env.accelerator = "cpu";
+  // What follows the first device that is not there is hidden.
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const std::string_view first = visible == nullptr ? "0" : visible;
+  env.hides_gpus = first.empty() || first.starts_with('-') || first == "NoDevFiles";
   env.warnings = accelerate_warnings(!by.launcher.empty());
   env.share_gpus = variable("ZEROTH_SHARE_GPUS") == "1";
   env.nccl_shares_gpus = variable("NCCL_MULTI_RANK_GPU_ENABLE") == "1";

@@ -41,6 +41,7 @@ struct RankEnv {
   std::shared_ptr<Rendezvous> met;  // of know_round(), for make_mesh; null: they have not met
   bool shared_memory = true;        // false with ZEROTH_SHARED_MEMORY=0: ranks use TCP
   std::optional<std::string> accelerator;  // DS_ACCELERATOR: "cpu" or "cuda"
+  bool hides_gpus = false;                 // CUDA_VISIBLE_DEVICES shows none
   bool share_gpus = false;                 // several ranks per GPU: through host memory
   bool nccl_shares_gpus = false;           // NCCL_MULTI_RANK_GPU_ENABLE: or through NCCL, from 2.30
   std::optional<int> num_threads;          // OMP_NUM_THREADS

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <tuple>
 #include <utility>
@@ -240,15 +242,25 @@ void load_device(const RankEnv& env) {
 }
 
 torch::DeviceType device_type(const RankEnv& env) {
-  const bool on_cpu = use_cpu(env) || (!env.accelerator && device::load_gpu().device_count() == 0);
-  return on_cpu ? torch::kCPU : torch::kCUDA;
+  return use_cpu(env) ? torch::kCPU : device_type(env, device::load_gpu());
+}
+
+torch::DeviceType device_type(const RankEnv& env, const device::Gpu& gpu) {
+  if (gpu.device_count() > 0) return torch::kCUDA;
+  if (env.hides_gpus) {
+    if (!env.accelerator) return torch::kCPU;
+    throw Error("rank {}: DS_ACCELERATOR=cuda, but no GPU is visible (see CUDA_VISIBLE_DEVICES)",
+                env.rank);
+  }
+  std::ifstream module("/proc/driver/nvidia/version");
+  const std::string text{std::istreambuf_iterator<char>(module), {}};
+  throw Error("rank {}: {}", env.rank, device::no_gpu_text(gpu.driver(), text));
 }
 
 std::unique_ptr<Mesh> make_mesh(const RankEnv& env, const OnStuck& on_stuck) {
   if (device_type(env) == torch::kCPU) return cpu_mesh(env);
   device::Gpu& gpu = device::load_gpu();
   const int devices = gpu.device_count();
-  if (devices == 0) throw Error("rank {}: DS_ACCELERATOR=cuda, but no GPU is visible", env.rank);
   if (env.local_rank >= devices && !env.share_gpus) {
     throw Error(
         "rank {}: local rank {} has no GPU of its own, {} visible (pass --share-gpus to share)",

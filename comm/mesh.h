@@ -19,6 +19,10 @@ namespace c10d {
 class Store;
 }
 
+namespace zeroth::device {
+class Gpu;
+}
+
 namespace zeroth::comm {
 
 class Mesh {
@@ -102,8 +106,12 @@ struct RankEnv;
 // connect: to be called first.
 void load_device(const RankEnv& env);
 
-// What make_mesh will compute on: kCPU or kCUDA. To be called as load_device.
+// What make_mesh will compute on: kCPU or kCUDA. To be called as load_device. Throws an Error where
+// a machine has a driver whose GPUs cannot be used, and neither the launcher nor
+// CUDA_VISIBLE_DEVICES asks for the CPU.
 torch::DeviceType device_type(const RankEnv& env);
+// The same on a machine with this GPU library and a driver.
+torch::DeviceType device_type(const RankEnv& env, const device::Gpu& gpu);
 
 // Connects the ranks. Throws an Error that names rank, address and port when that does not succeed
 // in time. `on_stuck`: how to leave when a GPU waits longer than env.timeout for other ranks,

@@ -11,10 +11,18 @@
 
 namespace zeroth::device {
 
+// What CUDA says of the driver. Versions are CUDA's: 12040 for 12.4, 0 where there is none.
+struct GpuDriver {
+  std::string error;  // why no GPU is visible; empty where one is
+  int supported = 0;  // the highest that the driver knows
+  int needed = 0;     // that the library was built for
+};
+
 class Gpu {
  public:
   virtual ~Gpu() = default;
   virtual int device_count() const = 0;
+  virtual GpuDriver driver() const = 0;
   // Makes `index` the current device of this thread.
   virtual void select(int index) = 0;
   // Page-locks memory for copies from and to the GPUs. Returns an empty text, or why not.
@@ -37,6 +45,10 @@ void set_gpu_variables();
 // or that the library is of another build (device/gpu_stamp.h). The object lives as long as the
 // process.
 Gpu& load_gpu();
+
+// Why no GPU is visible, for a user: the driver's version, what it lacks, and what to do. `module`:
+// what /proc/driver/nvidia/version says; may be empty.
+std::string no_gpu_text(const GpuDriver& driver, const std::string& module);
 
 // The address of an exported function of libzeroth_gpu.so, which is loaded where it is not. Throws
 // as load_gpu().

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -84,6 +85,37 @@ void* gpu_entry(const char* name) {
   void* const entry = dlsym(library, name);
   ZEROTH_CHECK(entry != nullptr, "{} lacks {}", path->string(), name);
   return entry;
+}
+
+std::string no_gpu_text(const GpuDriver& driver, const std::string& module) {
+  const std::string error = driver.error.empty() ? "CUDA counts none" : driver.error;
+  constexpr const char* kOtherwise = "compute on the CPU with DS_ACCELERATOR=cpu";
+  if (driver.supported == 0) {
+    return fmt::format(
+        "no GPU is visible: there is no NVIDIA driver ({}); install one, start a container with "
+        "its "
+        "GPUs (--gpus all), or {}",
+        error, kOtherwise);
+  }
+  const auto text_of = [](int version) {
+    return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+  };
+  std::istringstream words(module);
+  std::string version, word;
+  while (version.empty() && words >> word) {  // "... Kernel Module  550.54.15  Tue ..."
+    if (word.find_first_not_of("0123456789.") == std::string::npos) version = " " + word;
+  }
+  const std::string found =
+      fmt::format("no GPU is visible, though the NVIDIA driver{} is there: {}", version, error);
+  if (driver.supported >= driver.needed)
+    return fmt::format("{}; see what nvidia-smi says, or {}", found, kOtherwise);
+  return fmt::format(
+      "{}. The driver is for CUDA {}, and this build for {}: update the driver, install NVIDIA's "
+      "forward-compatibility package cuda-compat-{}-{} (for data-center GPUs), build with a "
+      "LibTorch "
+      "for CUDA {} (see docs/errors.md), or {}",
+      found, text_of(driver.supported), text_of(driver.needed), driver.needed / 1000,
+      driver.needed % 1000 / 10, driver.supported / 1000, kOtherwise);
 }
 
 Gpu& load_gpu() {

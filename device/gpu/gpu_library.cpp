@@ -15,6 +15,17 @@ class CudaGpu final : public Gpu {
  public:
   int device_count() const override { return c10::cuda::device_count(); }
 
+  GpuDriver driver() const override {
+    GpuDriver driver;
+    int count = 0;
+    const cudaError_t error = cudaGetDeviceCount(&count);
+    if (error != cudaSuccess) driver.error = cudaGetErrorString(error);
+    (void)cudaDriverGetVersion(&driver.supported);
+    (void)cudaRuntimeGetVersion(&driver.needed);
+    (void)cudaGetLastError();
+    return driver;
+  }
+
   void select(int index) override {
     at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
     c10::cuda::set_device(static_cast<c10::DeviceIndex>(index));

@@ -38,6 +38,7 @@ class Environment {
   static std::vector<std::string> names() {
     std::vector<std::string> names = launcher_variables();
     names.insert(names.end(), {"DS_ACCELERATOR",
+                               "CUDA_VISIBLE_DEVICES",
                                "DEEPSPEED_TIMEOUT",
                                "OMP_NUM_THREADS",
                                "TORCHELASTIC_USE_AGENT_STORE",
@@ -220,6 +221,18 @@ TEST_CASE("where ranks meet, and their secret, come from the environment") {
   CHECK(env.meeting == "kernel:1:2:3");
   CHECK(env.secret == "correct horse battery");
   CHECK_FALSE(env.shared_memory);
+}
+
+TEST_CASE("CUDA_VISIBLE_DEVICES hides all GPUs where its first device is none") {
+  const auto hides = [](const std::map<std::string, std::string>& values) {
+    const Environment environment(values);
+    return RankEnv::from_environment().hides_gpus;
+  };
+  CHECK_FALSE(hides({}));
+  for (const char* some : {"0", "3,1", "GPU-8932f937", "MIG-4", "0,-1"})
+    CHECK_FALSE(hides({{"CUDA_VISIBLE_DEVICES", some}}));
+  for (const char* none : {"", "-1", "-1,0", "NoDevFiles"})
+    CHECK(hides({{"CUDA_VISIBLE_DEVICES", none}}));
 }
 
 TEST_CASE("a bad value names the variable and what it holds") {

@@ -136,4 +136,34 @@ TEST_CASE("without the GPU library beside the program the error says how to get 
                        Error);
 }
 
+TEST_CASE("a driver without a usable GPU is refused, unless the GPUs are hidden") {
+  struct OldDriver final : device::Gpu {
+    int device_count() const override { return devices; }
+    device::GpuDriver driver() const override { return {"too old", 12040, 13000}; }
+    void select(int) override {}
+    std::string lock_pages(std::span<std::byte>) override { return ""; }
+    void unlock_pages(std::span<std::byte>) noexcept override {}
+    int devices = 0;
+  } gpu;
+  RankEnv env;
+  env.rank = 3;
+  for (const auto& accelerator :
+       {std::optional<std::string>(), std::optional<std::string>("cuda")}) {
+    env.accelerator = accelerator;
+    env.hides_gpus = false;
+    CHECK_THROWS_WITH_AS(device_type(env, gpu), doctest::Contains("The driver is for CUDA 12.4"),
+                         Error);
+    CHECK_THROWS_WITH_AS(device_type(env, gpu), doctest::Contains("rank 3: no GPU is visible"),
+                         Error);
+    env.hides_gpus = true;
+    if (!accelerator) CHECK((device_type(env, gpu) == torch::kCPU));
+  }
+  CHECK_THROWS_WITH_AS(device_type(env, gpu), doctest::Contains("see CUDA_VISIBLE_DEVICES"), Error);
+  env.accelerator = "cpu";
+  CHECK((device_type(env) == torch::kCPU));
+  env.accelerator.reset();
+  gpu.devices = 1;
+  CHECK((device_type(env, gpu) == torch::kCUDA));
+}
+
 }  // namespace zeroth::comm

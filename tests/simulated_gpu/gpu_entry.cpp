@@ -23,6 +23,7 @@ namespace {
 class SimulatedGpu final : public device::Gpu {
  public:
   int device_count() const override { return simulated::device_count(); }
+  device::GpuDriver driver() const override { return {}; }
   void select(int index) override {
     at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
     c10::impl::VirtualGuardImpl(c10::kCUDA)
