@@ -23,6 +23,8 @@ class Gpu {
   virtual ~Gpu() = default;
   virtual int device_count() const = 0;
   virtual GpuDriver driver() const = 0;
+  // 90 for 9.0.
+  virtual int compute_capability(int index) const = 0;
   // Makes `index` the current device of this thread.
   virtual void select(int index) = 0;
   // Page-locks memory for copies from and to the GPUs. Returns an empty text, or why not.

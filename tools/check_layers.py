@@ -21,7 +21,7 @@ ARROWS = {
     "monitor": ["base", "configs"],
     "device": ["base"],
     "comm": ["base", "configs", "device"],
-    "model": ["base", "comm"],
+    "model": ["base", "device", "comm"],
     "offload": ["base", "configs", "device"],
     "optim": ["base", "configs"],
     "data": ["base"],

@@ -26,6 +26,12 @@ class CudaGpu final : public Gpu {
     return driver;
   }
 
+  int compute_capability(int index) const override {
+    const cudaDeviceProp& properties =
+        *at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(index));
+    return properties.major * 10 + properties.minor;
+  }
+
   void select(int index) override {
     at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
     c10::cuda::set_device(static_cast<c10::DeviceIndex>(index));

@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "device/gpu.h"
 #include "model/kernels/cpu_attention.h"
 #include "model/kernels/dropped_attention.h"
 #include "model/kernels/product.h"
@@ -17,7 +18,20 @@ WeightLayout layout_of(const ModelSpec& spec) {
   return spec.conv1d ? WeightLayout::kInOut : WeightLayout::kOutIn;
 }
 
+// Of the GPU of this rank, which has one.
+int capability_of(torch::Device device) {
+  static const int capability = device::load_gpu().compute_capability(device.index());
+  return capability;
+}
+
 }  // namespace
+
+bool shares_keys_on_gpu(const GpuAttention& call) {
+  if (call.masked || call.dtype == torch::kFloat || call.capability < 80) return false;
+  const bool small = (call.capability >= 86 && call.capability < 90) || call.capability >= 120;
+  const bool has_backward = !small || call.head_dim <= 192 || call.head_dim > 224;
+  return call.head_dim <= 256 && (has_backward || !call.trains);
+}
 
 const Tensor& WindowMask::get(int64_t seq, const Tensor& like) {
   const bool fits = cached_.defined() && cached_.size(0) == seq &&
@@ -129,10 +143,13 @@ Tensor Attention::attend(const Heads& heads) {
   std::optional<Tensor> mask;
   if (window_ > 0 && seq > window_) mask = tables_->window.get(seq, heads.q);
   const int64_t sharing = num_heads_ / heads.k.size(2);
-  // On a GPU only the kernels for 16-bit inputs without a mask share keys. The one for the rest
-  // does not; asked to, LibTorch takes the formula, whose scores fill [heads, seq, seq].
   const bool copies =
-      sharing > 1 && heads.q.is_cuda() && (mask || heads.q.scalar_type() == torch::kFloat);
+      sharing > 1 && heads.q.is_cuda() &&
+      !shares_keys_on_gpu({.dtype = heads.q.scalar_type(),
+                           .head_dim = head_dim_,
+                           .masked = mask.has_value(),
+                           .trains = heads.q.requires_grad() || heads.k.requires_grad(),
+                           .capability = capability_of(heads.q.device())});
   const auto keys = [&](const Tensor& x) {
     return (copies ? x.repeat_interleave(sharing, 2) : x).transpose(1, 2);
   };

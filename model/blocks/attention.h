@@ -17,6 +17,22 @@
 
 namespace zeroth::model {
 
+// What decides which of LibTorch's attention kernels a GPU runs.
+struct GpuAttention {
+  torch::Dtype dtype = torch::kBFloat16;
+  int64_t head_dim = 0;
+  bool masked = false;  // by a tensor
+  bool trains = false;  // gradients are wanted
+  int capability = 0;   // 90 for a GPU of 9.0
+};
+
+// Whether that kernel reads keys and values which several heads of queries share. Where it does
+// not, they have to be repeated: asked for shared ones, LibTorch takes the formula, whose scores
+// fill [heads, seq, seq]. The rule of LibTorch 2.11's sdp_utils.cpp: cuDNN and flash attention
+// share, for 16-bit types without a mask, from 8.0 on and up to a head size of 256. Flash attention
+// has no backward of head sizes 193 to 224 on 8.6, 8.9 and 12.x.
+bool shares_keys_on_gpu(const GpuAttention& call);
+
 // The additive mask of a window, remembered for the last length asked for. Not thread-safe.
 class WindowMask {
  public:

@@ -24,6 +24,7 @@ class SimulatedGpu final : public device::Gpu {
  public:
   int device_count() const override { return simulated::device_count(); }
   device::GpuDriver driver() const override { return {}; }
+  int compute_capability(int) const override { return 90; }
   void select(int index) override {
     at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
     c10::impl::VirtualGuardImpl(c10::kCUDA)
