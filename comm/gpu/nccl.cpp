@@ -15,6 +15,14 @@ c10::intrusive_ptr<c10d::Backend> make_backend(const NcclPlace& place) {
   options->timeout = place.timeout + kBackstop;
   auto backend =
       c10::make_intrusive<c10d::ProcessGroupNCCL>(place.store, place.rank, place.size, options);
+  // Since then c10d's send and receive use the group's one communicator and its stream, too, in
+  // line with its collectives. NCCL ends a send only with its receive, and c10d records the streams
+  // of their tensors in the allocator. So what adds them (pipelines) has three rules to keep. The
+  // pairs of one tick are started together, between startCoalescing and endCoalescing: two
+  // neighbors that each send first and then receive would wait for each other for ever. They have a
+  // communicator of their own along the pipeline's axis, so that they do not queue behind gathers
+  // and reductions. Their tensors come from a pool that outlives the sends: memory of the allocator
+  // would come back only when it sees that NCCL's stream has passed them.
   backend->eagerConnectSingleDevice(place.device);
   return backend;
 }
