@@ -60,7 +60,7 @@ def main():
     patches = sorted((HERE / "mistakes").glob("*.patch"))
     kernels = set()
     for path in (*SOURCE.glob("model/kernels/gpu/*.cu"), *SOURCE.glob("optim/gpu/*.cu")):
-        kernels |= set(re.findall(r"__global__ void (?:__launch_bounds__\(\w+\) )?(\w+)\(", path.read_text(encoding="utf-8")))
+        kernels |= set(re.findall(r"__global__ void (?:__launch_bounds__\(.*\) )?(\w+)\(", path.read_text(encoding="utf-8")))
     failed = [f"{kernel}: no mistake of it is tried" for kernel in kernels - {kernel_of(patch) for patch in patches}]
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch, concurrent.futures.ThreadPoolExecutor(2) as pool:

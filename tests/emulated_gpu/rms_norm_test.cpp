@@ -12,10 +12,24 @@ using model::gpu::Element;
 
 constexpr int64_t kFar = int64_t{1} << 31;
 
-// Widths of one instance: a row's threads and the vectors of each.
+// How an instance spreads a row: its threads, the vectors of each, and the rows that a thread takes
+// at once.
+struct Spread {
+  int64_t threads, vectors, rows;
+
+  int64_t block() const { return threads == 32 ? 128 : threads; }
+  int64_t of_block() const { return block() / threads * rows; }  // rows at once
+};
+
+constexpr Spread kForward[] = {{32, 1, 1}, {32, 2, 1},  {32, 4, 1}, {32, 8, 1},
+                               {64, 8, 1}, {128, 8, 1}, {256, 8, 1}};
+constexpr Spread kBackward[] = {{32, 1, 4},  {32, 2, 2},  {128, 1, 4}, {128, 2, 2},
+                                {256, 2, 2}, {512, 2, 2}, {512, 4, 1}};
+
+// Widths of one instance.
 struct Widths {
   int64_t least, most;
-  int64_t threads;
+  Spread spread;
   int64_t of_thread;  // elements, at most
 
   int64_t draw(Shape& shape, int64_t vector) const {
@@ -34,14 +48,15 @@ struct Rows {
 
 Rows few_rows(Shape& shape, const Widths& widths, int64_t width) {
   Rows rows;
-  rows.count = shape.from_to(1, widths.threads == 32 ? 1 + 4096 / width % 20 : 3);
+  const Spread& spread = widths.spread;
+  rows.count = shape.from_to(1, spread.threads == 32 ? 1 + 4096 / width % 20 : 1 + spread.rows);
   for (int64_t i = 0; i < rows.count; ++i) rows.taken.push_back(i);
   return rows;
 }
 
 // Blocks take rows in turn, so that `at_once` blocks lie between two rows of one of them.
 Rows far_rows(Shape& shape, const Widths& widths, int64_t count, int64_t at_once) {
-  const int64_t of_block = 256 / widths.threads;
+  const int64_t of_block = widths.spread.of_block();
   const int64_t turn = std::min(at_once, (count + of_block - 1) / of_block) * of_block;
   Rows rows;
   rows.count = count;
@@ -51,9 +66,12 @@ Rows far_rows(Shape& shape, const Widths& widths, int64_t count, int64_t at_once
     const auto block = static_cast<uint64_t>(row % turn / of_block);
     if (std::ranges::count(rows.blocks, block) != 0) continue;
     rows.blocks.push_back(block);
-    const int64_t first = row % turn, last = first + (count - 1 - first) / turn * turn;
-    for (const int64_t taken : {first, std::min(first + turn, last), last}) {
-      if (std::ranges::count(rows.taken, taken) == 0) rows.taken.push_back(taken);
+    const int64_t begin = row % turn / of_block * of_block;
+    for (int64_t first = begin; first < std::min(begin + of_block, count); ++first) {
+      const int64_t last = first + (count - 1 - first) / turn * turn;
+      for (const int64_t taken : {first, std::min(first + turn, last), last}) {
+        if (std::ranges::count(rows.taken, taken) == 0) rows.taken.push_back(taken);
+      }
     }
   }
   return rows;
@@ -153,14 +171,15 @@ void backward(Shape& shape, Element kind, const Widths& widths) {
   const bool some = shape.is_far() || shape.index % 50 == 9;  // where blocks take several rows
   const int64_t many =
       shape.is_far() ? kFar / width + shape.from_to(1, 99) : shape.from_to(500, 9000);
-  const Rows rows = some ? far_rows(shape, widths, many, 512) : few_rows(shape, widths, width);
+  const Rows rows = some ? far_rows(shape, widths, many, 65'536 / widths.spread.block())
+                         : few_rows(shape, widths, width);
   describe(shape, rows, width);
   T* const dy = row_array<T>(shape, rows, width);
   T* const x = row_array<T>(shape, rows, width);
   T* const dx = row_array<T>(shape, rows, width);
   T* const weight = shape.memory.array<T>(width, shape.offset(16));
   float* const scale = row_array<float>(shape, rows, 1);
-  const int64_t count = model::gpu::rms_norm_parts(rows.count, width);
+  const int64_t count = model::gpu::rms_norm_parts(kind, rows.count, width);
   const bool wanted = !shape.one_in(8);
   float* parts = nullptr;
   if (wanted) {
@@ -185,7 +204,7 @@ void backward(Shape& shape, Element kind, const Widths& widths) {
   }
   if (!wanted) return;
   std::vector<double> sums(static_cast<size_t>(width));
-  const int64_t of_block = 256 / widths.threads;
+  const int64_t of_block = widths.spread.block() / widths.spread.threads;
   for (int64_t part = 0; part < count; ++part) {
     const auto block = static_cast<uint64_t>(part / of_block);
     if (some && std::ranges::count(rows.blocks, block) == 0) continue;
@@ -200,20 +219,15 @@ void backward(Shape& shape, Element kind, const Widths& widths) {
 // One job for each instance of a kernel.
 template <typename T>
 void add_jobs(std::vector<Job>& jobs, const std::string& name, Element kind,
-              void (*shape)(Shape&, Element, const Widths&)) {
+              std::span<const Spread> spreads, void (*shape)(Shape&, Element, const Widths&)) {
   constexpr int64_t kVector = 16 / sizeof(T);
-  for (const int64_t threads : {32, 256}) {
-    const int64_t least = threads == 32 ? kVector : 1024 + kVector;
-    const int64_t most = threads == 32 ? 1024 : 8 * threads * kVector;
-    for (const int64_t vectors : {1, 2, 4, 8}) {
-      const int64_t before = vectors == 1 ? 0 : vectors / 2 * threads * kVector;
-      const Widths widths = {std::max(least, before + kVector),
-                             std::min(most, vectors * threads * kVector), threads,
-                             vectors * kVector};
-      if (widths.least > widths.most) continue;
-      jobs.push_back({name + " of " + std::to_string(widths.most),
-                      [=](Shape& draw) { shape(draw, kind, widths); }});
-    }
+  int64_t before = 0;
+  for (const Spread& spread : spreads) {
+    const int64_t most = spread.threads * spread.vectors * kVector;
+    const Widths widths = {before + kVector, most, spread, spread.vectors * kVector};
+    jobs.push_back(
+        {name + " of " + std::to_string(most), [=](Shape& draw) { shape(draw, kind, widths); }});
+    before = most;
   }
 }
 
@@ -221,17 +235,17 @@ void add_jobs(std::vector<Job>& jobs, const std::string& name, Element kind,
 
 TEST_CASE("forward_kernel of RMSNorm gives its formula's numbers for rows of any width") {
   std::vector<Job> jobs;
-  add_jobs<float>(jobs, "fp32", Element::kFloat, forward<float>);
-  add_jobs<__nv_bfloat16>(jobs, "bf16", Element::kBfloat16, forward<__nv_bfloat16>);
-  add_jobs<__half>(jobs, "fp16", Element::kHalf, forward<__half>);
+  add_jobs<float>(jobs, "fp32", Element::kFloat, kForward, forward<float>);
+  add_jobs<__nv_bfloat16>(jobs, "bf16", Element::kBfloat16, kForward, forward<__nv_bfloat16>);
+  add_jobs<__half>(jobs, "fp16", Element::kHalf, kForward, forward<__half>);
   run_shapes(jobs, {"forward_kernel"});
 }
 
 TEST_CASE("backward_kernel of RMSNorm gives both gradients of its formula") {
   std::vector<Job> jobs;
-  add_jobs<float>(jobs, "fp32", Element::kFloat, backward<float>);
-  add_jobs<__nv_bfloat16>(jobs, "bf16", Element::kBfloat16, backward<__nv_bfloat16>);
-  add_jobs<__half>(jobs, "fp16", Element::kHalf, backward<__half>);
+  add_jobs<float>(jobs, "fp32", Element::kFloat, kBackward, backward<float>);
+  add_jobs<__nv_bfloat16>(jobs, "bf16", Element::kBfloat16, kBackward, backward<__nv_bfloat16>);
+  add_jobs<__half>(jobs, "fp16", Element::kHalf, kBackward, backward<__half>);
   run_shapes(jobs, {"backward_kernel"});
 }
 

@@ -34,10 +34,10 @@ struct RmsNormBackward {
   int64_t width;
 };
 
-// Whether rows of this width can be taken: whole vectors of 16 bytes, at most 8 of them a thread.
+// Whether rows of this width can be taken: whole vectors of 16 bytes, at most 2048 of them.
 bool rms_norm_fits(Element element, int64_t width);
 // Rows of dweight_parts. The same for the same arguments: sums do not depend on the device's load.
-int64_t rms_norm_parts(int64_t rows, int64_t width);
+int64_t rms_norm_parts(Element element, int64_t rows, int64_t width);
 
 void rms_norm_forward(Element element, const RmsNormForward& call, cudaStream_t stream);
 void rms_norm_backward(Element element, const RmsNormBackward& call, cudaStream_t stream);

@@ -78,9 +78,10 @@ std::tuple<Tensor, Tensor> rms_norm_backward_cuda(const Tensor& any_dy, const Te
   const int64_t width = weight.size(0);
   const int64_t rows = x.numel() / width;
   Tensor dx = at::empty_like(x);
-  Tensor parts =
-      at::empty({dweight_wanted ? rms_norm_parts(rows, width) : 0, width}, scale.options());
-  rms_norm_backward(*element_of(x),
+  const Element element = *element_of(x);
+  const int64_t count = dweight_wanted ? rms_norm_parts(element, rows, width) : 0;
+  Tensor parts = at::empty({count, width}, scale.options());
+  rms_norm_backward(element,
                     {.dy = dy.const_data_ptr(),
                      .x = x.const_data_ptr(),
                      .weight = weight.const_data_ptr(),

@@ -1,5 +1,9 @@
 // RMSNorm, one pass forward and one backward. A row belongs to a warp, or to a block when it is
 // wide; its elements stay in registers between the sum and the result.
+//
+// Sums have one order, whatever the device does beside them. A thread's elements of a row are added
+// in the order of their columns, then the lanes of a warp by butterfly, then the warps in their
+// order. The backward adds a thread's rows to the weight's gradient in their order.
 #include "base/launch.cuh"
 #include "model/kernels/gpu/fused.h"
 #include "model/kernels/gpu/vector.cuh"
@@ -8,14 +12,44 @@ namespace zeroth::model::gpu {
 namespace {
 
 constexpr int kWarp = 32;
-constexpr int kBlock = 256;
-constexpr int kMostVectors = 8;       // per thread
-constexpr int64_t kWarpWidth = 1024;  // elements of the longest row that belongs to a warp
-constexpr int64_t kMostBlocks = 512;  // backward: blocks take rows in turn
+constexpr int kWarpsBlock = 128;               // threads, where a row belongs to a warp
+constexpr int64_t kMostVectors = 2048;         // of a row
+constexpr int64_t kBackwardThreads = 1 << 16;  // of all blocks at most: they take rows in turn
 
-// Threads that share a row of this width.
-int threads_per_row(int64_t width) {
-  return width <= kWarpWidth ? kWarp : kBlock;
+// How a row is spread: `kThreads` threads with up to `kVectors` vectors of 16 bytes each, and how
+// many rows a thread takes at once, so that all their loads are under way together.
+template <int kThreads_, int kVectors_, int kRows_ = 1>
+struct Spread {
+  static constexpr int kThreads = kThreads_, kVectors = kVectors_, kRows = kRows_;
+  static constexpr int kBlock = kThreads == kWarp ? kWarpsBlock : kThreads;
+  static constexpr int kWarps = kThreads / kWarp;                // of a row
+  static constexpr int kGroups = kBlock / kThreads;              // of threads that share a row
+  static constexpr int64_t kOfBlock = int64_t{kGroups} * kRows;  // rows at once
+};
+
+// Calls take(spread) with the one that fits rows of so many vectors. The forward keeps one array:
+// up to eight loads of a thread are under way, and a warp needs no barrier. The backward keeps two,
+// and its sums of the weight's gradient: few vectors of several rows.
+template <typename Take>
+auto forward_spread(int64_t vectors, Take&& take) {
+  if (vectors <= 32) return take(Spread<32, 1>());
+  if (vectors <= 64) return take(Spread<32, 2>());
+  if (vectors <= 128) return take(Spread<32, 4>());
+  if (vectors <= 256) return take(Spread<32, 8>());
+  if (vectors <= 512) return take(Spread<64, 8>());
+  if (vectors <= 1024) return take(Spread<128, 8>());
+  return take(Spread<256, 8>());
+}
+
+template <typename Take>
+auto backward_spread(int64_t vectors, Take&& take) {
+  if (vectors <= 32) return take(Spread<32, 1, 4>());
+  if (vectors <= 64) return take(Spread<32, 2, 2>());
+  if (vectors <= 128) return take(Spread<128, 1, 4>());
+  if (vectors <= 256) return take(Spread<128, 2, 2>());
+  if (vectors <= 512) return take(Spread<256, 2, 2>());
+  if (vectors <= 1024) return take(Spread<512, 2, 2>());
+  return take(Spread<512, 4, 1>());
 }
 
 __device__ float warp_sum(float value) {
@@ -24,180 +58,229 @@ __device__ float warp_sum(float value) {
   return value;
 }
 
-// The sum over the threads of a row, in each of them.
-template <int kThreads>
-__device__ float row_sum(float value) {
-  value = warp_sum(value);
-  if constexpr (kThreads > kWarp) {
-    __shared__ float of_warp[kThreads / kWarp];
-    __syncthreads();  // the last call's values are read
-    if (threadIdx.x % kWarp == 0) of_warp[threadIdx.x / kWarp] = value;
+// The sums over the threads of each row, in each of them. Two calls in a row have another `turn`:
+// what the last one wrote may still be read.
+template <typename S>
+__device__ void sum_rows(float (&values)[S::kRows], int turn) {
+#pragma unroll
+  for (int r = 0; r < S::kRows; ++r) values[r] = warp_sum(values[r]);
+  if constexpr (S::kWarps > 1) {
+    __shared__ float of_warp[2][S::kRows][S::kWarps];
+    if (threadIdx.x % kWarp == 0) {
+#pragma unroll
+      for (int r = 0; r < S::kRows; ++r) of_warp[turn][r][threadIdx.x / kWarp] = values[r];
+    }
     __syncthreads();
-    value = warp_sum(threadIdx.x % kWarp < kThreads / kWarp ? of_warp[threadIdx.x % kWarp] : 0.f);
+#pragma unroll
+    for (int r = 0; r < S::kRows; ++r) {
+      values[r] = of_warp[turn][r][0];
+#pragma unroll
+      for (int warp = 1; warp < S::kWarps; ++warp) values[r] += of_warp[turn][r][warp];
+    }
   }
-  return value;
 }
 
-template <typename T, int kThreads, int kVectors>
-__global__ void forward_kernel(RmsNormForward call) {
-  constexpr int kSize = Vector<T>::kSize;
-  const int lane = threadIdx.x % kThreads;
-  const int64_t row = int64_t{blockIdx.x} * (kBlock / kThreads) + threadIdx.x / kThreads;
-  if (row >= call.rows) return;
-  const T* x = static_cast<const T*>(call.x) + row * call.width;
-  Vector<T> kept[kVectors];
-  float squares = 0;
+// A thread's vectors of one row, and zeros beyond its end.
+template <typename T, typename S>
+struct Lane {
+  static constexpr int kSize = Vector<T>::kSize;
+  int64_t first = int64_t{threadIdx.x % S::kThreads} * kSize;  // column
+  int64_t width;
+
+  __device__ explicit Lane(int64_t of_row) : width(of_row) {}
+  __device__ bool has(int v) const { return first + v * S::kThreads * kSize < width; }
+  __device__ void load_row(const void* array, int64_t row, bool there,
+                           Words (&to)[S::kVectors]) const {
+    const T* const from = static_cast<const T*>(array) + row * width + first;
 #pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-    const int64_t column = (int64_t{v} * kThreads + lane) * kSize;
-    if (column >= call.width) continue;
-    kept[v] = load(x + column);
-#pragma unroll
-    for (int i = 0; i < kSize; ++i) squares += widen(kept[v].at[i]) * widen(kept[v].at[i]);
-  }
-  const float mean = row_sum<kThreads>(squares) / static_cast<float>(call.width);
-  const float scale = 1.f / sqrtf(mean + call.eps);
-  if (lane == 0) call.scale[row] = scale;
-  T* y = static_cast<T*>(call.y) + row * call.width;
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-    const int64_t column = (int64_t{v} * kThreads + lane) * kSize;
-    if (column >= call.width) continue;
-    const Vector<T> weight = load(static_cast<const T*>(call.weight) + column);
-    Vector<T> out;
-#pragma unroll
-    for (int i = 0; i < kSize; ++i) {
-      const T normal = narrow<T>(widen(kept[v].at[i]) * scale);  // rounded, as transformers does
-      out.at[i] = narrow<T>(widen(normal) * widen(weight.at[i]));
+    for (int v = 0; v < S::kVectors; ++v) {
+      to[v] = {};
+      if (there && has(v)) to[v] = *reinterpret_cast<const Words*>(from + v * S::kThreads * kSize);
     }
-    store(y + column, out);
   }
+  // Stores make(vector) for each.
+  template <typename Make>
+  __device__ void store_row(void* array, int64_t row, bool there, Make&& make) const {
+    T* const to = static_cast<T*>(array) + row * width + first;
+#pragma unroll
+    for (int v = 0; v < S::kVectors; ++v) {
+      const Words made = make(v);
+      if (there && has(v)) *reinterpret_cast<Words*>(to + v * S::kThreads * kSize) = made;
+    }
+  }
+  __device__ void store_sums(float* array, int64_t row, const Wide<T> (&sums)[S::kVectors]) const {
+    float* const to = array + row * width + first;
+#pragma unroll
+    for (int v = 0; v < S::kVectors; ++v) {
+      if (!has(v)) continue;
+#pragma unroll
+      for (int i = 0; i < kSize; i += 4) {
+        Wide<float> four;
+        memcpy(four.at, sums[v].at + i, sizeof four);
+        *reinterpret_cast<Words*>(to + v * S::kThreads * kSize + i) = narrow(four);
+      }
+    }
+  }
+};
+
+template <typename T, typename S>
+__global__ void __launch_bounds__(S::kBlock) forward_kernel(RmsNormForward call) {
+  constexpr int kSize = Vector<T>::kSize;
+  const int64_t row = int64_t{blockIdx.x} * S::kGroups + threadIdx.x / S::kThreads;
+  if (row >= call.rows) return;
+  const Lane<T, S> lane(call.width);
+  Words x[S::kVectors], weight[S::kVectors];
+  lane.load_row(call.x, row, true, x);
+  float squares[1] = {0};
+#pragma unroll
+  for (int v = 0; v < S::kVectors; ++v) {
+    const Wide<T> wide = widen<T>(x[v]);
+#pragma unroll
+    for (int i = 0; i < kSize; ++i) squares[0] += wide.at[i] * wide.at[i];
+  }
+  lane.load_row(call.weight, 0, true, weight);
+  sum_rows<S>(squares, 0);
+  const float scale = 1.f / sqrtf(squares[0] / static_cast<float>(call.width) + call.eps);
+  if (threadIdx.x % S::kThreads == 0) call.scale[row] = scale;
+  lane.store_row(call.y, row, true, [&](int v) {
+    Wide<T> out = widen<T>(x[v]);
+#pragma unroll
+    for (int i = 0; i < kSize; ++i) out.at[i] *= scale;
+    out = widen<T>(narrow(out));  // rounded, as transformers does
+    const Wide<T> wide = widen<T>(weight[v]);
+#pragma unroll
+    for (int i = 0; i < kSize; ++i) out.at[i] *= wide.at[i];
+    return narrow(out);
+  });
+}
+
+// Of one vector: what it adds to a row's sum of w dy x, and to the weight's gradient.
+template <typename T>
+__device__ float add_products(const Words& x, const Words& dy, const Words& weight, float scale,
+                              Wide<T>& dweight) {
+  const Wide<T> wide_x = widen<T>(x), wide_dy = widen<T>(dy), w = widen<T>(weight);
+  float along = 0;
+#pragma unroll
+  for (int i = 0; i < Vector<T>::kSize; ++i) {
+    const float product = wide_dy.at[i] * wide_x.at[i];
+    along += product * w.at[i];
+    dweight.at[i] += product * scale;
+  }
+  return along;
+}
+
+template <typename T>
+__device__ Words gradient(const Words& x, const Words& dy, const Words& weight, float scale,
+                          float back) {
+  Wide<T> out = widen<T>(dy);
+  const Wide<T> wide_x = widen<T>(x), w = widen<T>(weight);
+#pragma unroll
+  for (int i = 0; i < Vector<T>::kSize; ++i) {
+    out.at[i] = out.at[i] * w.at[i] * scale - back * wide_x.at[i];
+  }
+  return narrow(out);
 }
 
 // dx = scale * (w dy - x scale^2 mean(w dy x)); dw = sum over rows of dy x scale.
-template <typename T, int kThreads, int kVectors>
-__global__ void backward_kernel(RmsNormBackward call) {
-  constexpr int kSize = Vector<T>::kSize;
-  constexpr int kRows = kBlock / kThreads;
-  const int lane = threadIdx.x % kThreads;
-  const int64_t first = int64_t{blockIdx.x} * kRows + threadIdx.x / kThreads;
-  float dweight[kVectors][kSize] = {};
-  for (int64_t row = first; row < call.rows; row += int64_t{gridDim.x} * kRows) {
-    const float scale = call.scale[row];
-    Vector<T> x[kVectors], dy[kVectors], weight[kVectors];
-    float along = 0;
+template <typename T, typename S>
+__global__ void __launch_bounds__(S::kBlock) backward_kernel(RmsNormBackward call) {
+  const Lane<T, S> lane(call.width);
+  const int64_t part = int64_t{blockIdx.x} * S::kGroups + threadIdx.x / S::kThreads;
+  const int64_t step = int64_t{gridDim.x} * S::kOfBlock;
+  Words weight[S::kVectors];
+  lane.load_row(call.weight, 0, true, weight);
+  Wide<T> dweight[S::kVectors] = {};
+  int turn = 0;
+  for (int64_t first = part * S::kRows; first < call.rows; first += step, turn ^= 1) {
+    Words x[S::kRows][S::kVectors], dy[S::kRows][S::kVectors];
+    float scale[S::kRows], along[S::kRows];
 #pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      const int64_t column = (int64_t{v} * kThreads + lane) * kSize;
-      if (column >= call.width) continue;
-      x[v] = load(static_cast<const T*>(call.x) + row * call.width + column);
-      dy[v] = load(static_cast<const T*>(call.dy) + row * call.width + column);
-      weight[v] = load(static_cast<const T*>(call.weight) + column);
+    for (int r = 0; r < S::kRows; ++r) {
+      const bool there = first + r < call.rows;
+      lane.load_row(call.x, first + r, there, x[r]);
+      lane.load_row(call.dy, first + r, there, dy[r]);
+      scale[r] = there ? call.scale[first + r] : 0;
+    }
 #pragma unroll
-      for (int i = 0; i < kSize; ++i) {
-        const float product = widen(dy[v].at[i]) * widen(x[v].at[i]);
-        along += product * widen(weight[v].at[i]);
-        dweight[v][i] += product * scale;
+    for (int r = 0; r < S::kRows; ++r) {
+      along[r] = 0;
+#pragma unroll
+      for (int v = 0; v < S::kVectors; ++v) {
+        along[r] += add_products(x[r][v], dy[r][v], weight[v], scale[r], dweight[v]);
       }
     }
-    along = row_sum<kThreads>(along) * scale * scale * scale / static_cast<float>(call.width);
+    sum_rows<S>(along, turn);
 #pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      const int64_t column = (int64_t{v} * kThreads + lane) * kSize;
-      if (column >= call.width) continue;
-      Vector<T> dx;
-#pragma unroll
-      for (int i = 0; i < kSize; ++i) {
-        const float straight = widen(dy[v].at[i]) * widen(weight[v].at[i]) * scale;
-        dx.at[i] = narrow<T>(straight - along * widen(x[v].at[i]));
-      }
-      store(static_cast<T*>(call.dx) + row * call.width + column, dx);
+    for (int r = 0; r < S::kRows; ++r) {
+      const float back = along[r] * scale[r] * scale[r] * scale[r] / static_cast<float>(call.width);
+      lane.store_row(call.dx, first + r, first + r < call.rows, [&](int v) {
+        return gradient<T>(x[r][v], dy[r][v], weight[v], scale[r], back);
+      });
     }
   }
-  if (call.dweight_parts == nullptr) return;
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-    const int64_t column = (int64_t{v} * kThreads + lane) * kSize;
-    if (column >= call.width) continue;
-    for (int i = 0; i < kSize; ++i)
-      call.dweight_parts[first * call.width + column + i] = dweight[v][i];
-  }
+  if (call.dweight_parts != nullptr) lane.store_sums(call.dweight_parts, part, dweight);
 }
 
-int64_t blocks_of(int64_t rows, int64_t width) {
-  const int64_t at_a_time = kBlock / threads_per_row(width);
-  return (rows + at_a_time - 1) / at_a_time;
+template <typename S>
+int64_t blocks_of(int64_t rows) {
+  return (rows + S::kOfBlock - 1) / S::kOfBlock;
 }
 
-int64_t backward_blocks(int64_t rows, int64_t width) {
-  const int64_t blocks = blocks_of(rows, width);
-  return blocks < kMostBlocks ? blocks : kMostBlocks;
+template <typename S>
+int64_t backward_blocks(int64_t rows) {
+  constexpr int64_t kMost = kBackwardThreads / S::kBlock;
+  return blocks_of<S>(rows) < kMost ? blocks_of<S>(rows) : kMost;
 }
 
-template <typename T, int kThreads, int kVectors>
-void launch(const RmsNormForward& call, cudaStream_t stream) {
-  const auto blocks = static_cast<unsigned>(blocks_of(call.rows, call.width));
-  launch_kernel(forward_kernel<T, kThreads, kVectors>, blocks, kBlock, stream, call);
-}
-
-template <typename T, int kThreads, int kVectors>
-void launch(const RmsNormBackward& call, cudaStream_t stream) {
-  const auto blocks = static_cast<unsigned>(backward_blocks(call.rows, call.width));
-  launch_kernel(backward_kernel<T, kThreads, kVectors>, blocks, kBlock, stream, call);
-}
-
-// Only kernels that some width needs are compiled.
-template <typename T, int kThreads, typename Call>
-void by_vectors(const Call& call, cudaStream_t stream) {
-  constexpr int64_t kStride = int64_t{kThreads} * Vector<T>::kSize;  // elements, a vector a thread
-  const int64_t vectors = (call.width + kStride - 1) / kStride;
-  if constexpr (kThreads == kWarp || kWarpWidth < kStride) {
-    if (vectors <= 1) return launch<T, kThreads, 1>(call, stream);
-  }
-  if (vectors <= 2) return launch<T, kThreads, 2>(call, stream);
-  if constexpr (kThreads == kWarp && kWarpWidth <= 4 * kStride) {
-    launch<T, kThreads, 4>(call, stream);
-  } else {
-    if (vectors <= 4) return launch<T, kThreads, 4>(call, stream);
-    launch<T, kThreads, kMostVectors>(call, stream);
-  }
-}
-
-template <typename T, typename Call>
-void by_threads(const Call& call, cudaStream_t stream) {
-  if (threads_per_row(call.width) == kWarp) return by_vectors<T, kWarp>(call, stream);
-  by_vectors<T, kBlock>(call, stream);
-}
-
-template <typename Call>
-void by_element(Element element, const Call& call, cudaStream_t stream) {
+// Calls launch(T()) for the element's type.
+template <typename Launch>
+void by_element(Element element, Launch&& launch) {
   switch (element) {
     case Element::kFloat:
-      return by_threads<float>(call, stream);
+      return launch(float());
     case Element::kBfloat16:
-      return by_threads<__nv_bfloat16>(call, stream);
+      return launch(__nv_bfloat16());
     case Element::kHalf:
-      return by_threads<__half>(call, stream);
+      return launch(__half());
   }
+}
+
+int64_t vectors_of(Element element, int64_t width) {
+  return width / (element == Element::kFloat ? 4 : 8);
 }
 
 }  // namespace
 
 bool rms_norm_fits(Element element, int64_t width) {
   const int64_t size = element == Element::kFloat ? 4 : 8;
-  return width % size == 0 && width / size <= int64_t{kMostVectors} * threads_per_row(width);
+  return width % size == 0 && width / size <= kMostVectors;
 }
 
-int64_t rms_norm_parts(int64_t rows, int64_t width) {
-  return backward_blocks(rows, width) * (kBlock / threads_per_row(width));
+int64_t rms_norm_parts(Element element, int64_t rows, int64_t width) {
+  return backward_spread(vectors_of(element, width), [&](auto spread) {
+    using S = decltype(spread);
+    return backward_blocks<S>(rows) * S::kGroups;
+  });
 }
 
 void rms_norm_forward(Element element, const RmsNormForward& call, cudaStream_t stream) {
-  by_element(element, call, stream);
+  by_element(element, [&](auto t) {
+    forward_spread(vectors_of(element, call.width), [&](auto spread) {
+      using S = decltype(spread);
+      const auto blocks = static_cast<unsigned>(blocks_of<S>(call.rows));
+      launch_kernel(forward_kernel<decltype(t), S>, blocks, S::kBlock, stream, call);
+    });
+  });
 }
 
 void rms_norm_backward(Element element, const RmsNormBackward& call, cudaStream_t stream) {
-  by_element(element, call, stream);
+  by_element(element, [&](auto t) {
+    backward_spread(vectors_of(element, call.width), [&](auto spread) {
+      using S = decltype(spread);
+      const auto blocks = static_cast<unsigned>(backward_blocks<S>(call.rows));
+      launch_kernel(backward_kernel<decltype(t), S>, blocks, S::kBlock, stream, call);
+    });
+  });
 }
 
 }  // namespace zeroth::model::gpu

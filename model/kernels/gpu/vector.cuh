@@ -5,6 +5,7 @@
 #include <cuda_fp16.h>
 
 #include <cstdint>
+#include <cstring>
 
 namespace zeroth::model::gpu {
 
@@ -47,6 +48,61 @@ __device__ inline Vector<T> load(const T* from) {
 template <typename T>
 __device__ inline void store(T* to, const Vector<T>& value) {
   *reinterpret_cast<Vector<T>*>(to) = value;
+}
+
+// The same sixteen bytes as words: numbers of 16 bits are widened and rounded in pairs, by half of
+// the instructions that single ones need.
+struct alignas(16) Words {
+  uint32_t at[4];
+};
+
+template <typename T>
+struct Wide {
+  float at[Vector<T>::kSize];
+};
+
+__device__ inline void widen_word(uint32_t word, float* to, float) {
+  *to = __uint_as_float(word);
+}
+__device__ inline void widen_word(uint32_t word, float* to, __nv_bfloat16) {
+  to[0] = __uint_as_float(word << 16);
+  to[1] = __uint_as_float(word & 0xffff0000);
+}
+__device__ inline void widen_word(uint32_t word, float* to, __half) {
+  to[0] = __half2float(__ushort_as_half(static_cast<unsigned short>(word & 0xffff)));
+  to[1] = __half2float(__ushort_as_half(static_cast<unsigned short>(word >> 16)));
+}
+
+__device__ inline uint32_t narrow_word(const float* from, float) {
+  return __float_as_uint(*from);
+}
+__device__ inline uint32_t narrow_word(const float* from, __nv_bfloat16) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(from[0], from[1]);
+  uint32_t word;
+  memcpy(&word, &pair, sizeof word);
+  return word;
+}
+__device__ inline uint32_t narrow_word(const float* from, __half) {
+  const __half2 pair = __floats2half2_rn(from[0], from[1]);
+  uint32_t word;
+  memcpy(&word, &pair, sizeof word);
+  return word;
+}
+
+template <typename T>
+__device__ inline Wide<T> widen(const Words& words) {
+  Wide<T> wide;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) widen_word(words.at[i], wide.at + i * Vector<T>::kSize / 4, T());
+  return wide;
+}
+
+template <typename T>
+__device__ inline Words narrow(const Wide<T>& wide) {
+  Words words;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) words.at[i] = narrow_word(wide.at + i * Vector<T>::kSize / 4, T());
+  return words;
 }
 
 }  // namespace zeroth::model::gpu

@@ -38,3 +38,10 @@ inline __half __float2half_rn(float value) {
   }
   return signed_bits((size + 0xfff + (size >> 13 & 1) - (uint32_t{112} << 23)) >> 13);
 }
+
+struct __half2 {
+  __half x, y;
+};
+inline __half2 __floats2half2_rn(float x, float y) {
+  return {__float2half_rn(x), __float2half_rn(y)};
+}
