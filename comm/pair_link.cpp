@@ -33,10 +33,23 @@ void set(int fd, int level, int option, const void* value, socklen_t size) {
     throw Error("a connection of two ranks cannot be set up: {}", system_reason(errno));
 }
 
+// A machine that vanishes without a word (power, cable) resets no connection. Its kernel is asked
+// whether it is there, so that the wait ends after a minute, and not only with the time limit of a
+// collective. That limit cannot be as short: a rank that computes, or is suspended, sends nothing
+// for long, but its kernel answers. No TCP_USER_TIMEOUT, which would also end the connection to a
+// rank that does not read for as long: with bytes under way the limit of the collective holds.
+constexpr int kAskAfterSeconds = 30;
+constexpr int kAskEverySeconds = 10;
+constexpr int kUnanswered = 3;
+
 // Waits of a moment, between which the time limit is looked at.
 void set_up(int fd) {
   const int yes = 1;
   set(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+  set(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof(yes));
+  set(fd, IPPROTO_TCP, TCP_KEEPIDLE, &kAskAfterSeconds, sizeof(kAskAfterSeconds));
+  set(fd, IPPROTO_TCP, TCP_KEEPINTVL, &kAskEverySeconds, sizeof(kAskEverySeconds));
+  set(fd, IPPROTO_TCP, TCP_KEEPCNT, &kUnanswered, sizeof(kUnanswered));
   const timeval glance{0, std::chrono::microseconds(kGlance).count()};
   set(fd, SOL_SOCKET, SO_RCVTIMEO, &glance, sizeof(glance));
   set(fd, SOL_SOCKET, SO_SNDTIMEO, &glance, sizeof(glance));

@@ -2,6 +2,10 @@
 #include "comm/pair_link.h"
 
 #include <doctest/doctest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -128,6 +132,27 @@ TEST_CASE("a group that is closed ends what is under way") {
   on_two([](C10dGroup& group) {
     if (group.rank() == 0) group.swap(torch::empty({1000}), torch::ones({1000}), {});
   });
+}
+
+TEST_CASE("a peer whose machine vanishes while nothing is sent is noticed within a minute") {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  const PairOptions pair{"127.0.0.1", "of a test", "the secret", kLong};
+  std::thread other([&] { const PairLink link(connect_pair(*store, 1, pair), kLong); });
+  FileDescriptor socket = connect_pair(*store, 0, pair);
+  const FileDescriptor same(::dup(socket.get()));
+  const PairLink link(std::move(socket), kLong);
+  other.join();
+  const auto option = [&](int level, int name) {
+    int value = -1;
+    socklen_t size = sizeof(value);
+    REQUIRE(::getsockopt(same.get(), level, name, &value, &size) == 0);
+    return value;
+  };
+  CHECK(option(SOL_SOCKET, SO_KEEPALIVE) == 1);
+  CHECK(option(IPPROTO_TCP, TCP_KEEPIDLE) +
+            option(IPPROTO_TCP, TCP_KEEPINTVL) * option(IPPROTO_TCP, TCP_KEEPCNT) ==
+        60);
+  CHECK(option(IPPROTO_TCP, TCP_USER_TIMEOUT) == 0);  // a rank may read nothing for longer
 }
 
 }  // namespace zeroth::comm
