@@ -2,6 +2,8 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <tuple>
+
 #include "model/blocks/open_gradient.h"
 #include "model/kernels/fused.h"
 
@@ -27,6 +29,43 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
     auto [dx, dweight] = rms_norm_backward(dys[0], saved[0], weight, saved[2], wanted);
     if (dweight.defined()) dweight = deliver_gradient(weight, dweight);
     return {dx, dweight, Tensor()};
+  }
+};
+
+// Returns x, or x + addend, and its norm.
+struct ResidualRmsNorm : torch::autograd::Function<ResidualRmsNorm> {
+  static variable_list forward(AutogradContext* ctx, const Tensor& x,
+                               const std::optional<Tensor>& addend, const Tensor& weight,
+                               double eps) {
+    ctx->set_materialize_grads(false);
+    NormOfSum of{x, Tensor(), Tensor()};
+    if (addend) {
+      of = add_rms_norm(x, *addend, weight, eps);
+    } else {
+      std::tie(of.y, of.scale) = rms_norm(x, weight, eps);
+    }
+    ctx->saved_data["adds"] = addend.has_value();
+    ctx->save_for_backward({of.sum, weight, of.scale});
+    return {of.sum, of.y};
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list dys) {
+    const torch::NoGradGuard no_grad;
+    const variable_list saved = ctx->get_saved_variables();
+    const bool adds = ctx->saved_data["adds"].toBool();
+    const size_t of_weight = adds ? 2 : 1;  // of the inputs that are tensors
+    Tensor dsum = dys[0], dweight;
+    if (dys[1].defined()) {
+      const RmsNormWanted wanted{
+          .dx = ctx->needs_input_grad(0) || (adds && ctx->needs_input_grad(1)),
+          .dweight = ctx->needs_input_grad(of_weight)};
+      const std::optional<Tensor> residual = dsum.defined() ? std::optional(dsum) : std::nullopt;
+      const RmsNormGradients gradients =
+          rms_norm_backward(dys[1], saved[0], saved[1], saved[2], wanted, residual);
+      dsum = gradients.dx;
+      if (gradients.dweight.defined()) dweight = deliver_gradient(saved[1], gradients.dweight);
+    }
+    return {dsum, adds ? dsum : Tensor(), dweight, Tensor()};
   }
 };
 
@@ -77,6 +116,15 @@ Norm::Norm(NormKind kind, int64_t size, double eps) : kind_(kind), eps_(eps) {
 Tensor Norm::forward(const Tensor& x) const {
   if (kind_ == NormKind::kRms) return RmsNorm::apply(x, weight_, eps_);
   return LayerNorm::apply(x, weight_, bias_, eps_);
+}
+
+Norm::Residual Norm::forward_residual(const Tensor& x, const std::optional<Tensor>& addend) const {
+  if (kind_ == NormKind::kRms) {
+    const variable_list both = ResidualRmsNorm::apply(x, addend, weight_, eps_);
+    return {both[0], both[1]};
+  }
+  const Tensor stream = addend ? x + *addend : x;
+  return {stream, forward(stream)};
 }
 
 }  // namespace zeroth::model

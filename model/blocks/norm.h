@@ -5,6 +5,7 @@
 #include <torch/types.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "model/spec.h"
 
@@ -16,6 +17,15 @@ class Norm : public torch::nn::Module {
 
   // x [..., size], any floating dtype; computed in fp32, returned in x's dtype.
   torch::Tensor forward(const torch::Tensor& x) const;
+
+  // A residual stream: x, or x + addend, and its norm. The two gradients that come back are summed
+  // where the norm's is made.
+  struct Residual {
+    torch::Tensor stream;
+    torch::Tensor norm;
+  };
+  Residual forward_residual(const torch::Tensor& x,
+                            const std::optional<torch::Tensor>& addend = std::nullopt) const;
 
  private:
   NormKind kind_;

@@ -67,9 +67,11 @@ TransformerLayer::TransformerLayer(const ModelSpec& spec, int64_t index,
 
 torch::Tensor TransformerLayer::forward(const torch::Tensor& x, const MicroBatch& batch) {
   const int64_t first = ranks_ ? token_run(batch.tokens.numel(), *ranks_).first : 0;
-  const torch::Tensor y = x + dropout(attention_->forward(attention_norm_->forward(x), batch),
-                                      drop_attention_, batch, first);
-  return y + dropout(mlp_->forward(mlp_norm_->forward(y)), drop_mlp_, batch, first);
+  const Norm::Residual before = attention_norm_->forward_residual(x);
+  const Tensor attended =
+      dropout(attention_->forward(before.norm, batch), drop_attention_, batch, first);
+  const Norm::Residual after = mlp_norm_->forward_residual(before.stream, attended);
+  return after.stream + dropout(mlp_->forward(after.norm), drop_mlp_, batch, first);
 }
 
 Mlp::Mlp(const ModelSpec& spec, const TensorRanksPtr& ranks) : activation_(spec.activation) {

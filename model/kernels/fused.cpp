@@ -25,8 +25,11 @@ TORCH_LIBRARY(zeroth, library) {
   library.def("rms_norm(Tensor x, Tensor weight, float eps) -> (Tensor, Tensor)",
               any_device(formula::rms_norm));
   library.def(
-      "rms_norm_backward(Tensor dy, Tensor x, Tensor weight, Tensor scale, bool dx_wanted, "
-      "bool dweight_wanted) -> (Tensor, Tensor)",
+      "add_rms_norm(Tensor x, Tensor addend, Tensor weight, float eps) -> (Tensor, Tensor, Tensor)",
+      any_device(formula::add_rms_norm));
+  library.def(
+      "rms_norm_backward(Tensor dy, Tensor x, Tensor weight, Tensor scale, Tensor? residual, "
+      "bool[2] wanted) -> (Tensor, Tensor)",
       any_device(formula::rms_norm_backward));
   library.def("rotate_pairs(Tensor x, Tensor cos, Tensor sin, float direction) -> Tensor",
               any_device(formula::rotate_pairs));
@@ -50,10 +53,17 @@ std::pair<Tensor, Tensor> rms_norm(const Tensor& x, const Tensor& weight, double
   return {std::move(y), std::move(scale)};
 }
 
+NormOfSum add_rms_norm(const Tensor& x, const Tensor& addend, const Tensor& weight, double eps) {
+  static const auto op = find("zeroth::add_rms_norm", formula::add_rms_norm);
+  auto [sum, y, scale] = op.call(x, addend, weight, eps);
+  return {std::move(sum), std::move(y), std::move(scale)};
+}
+
 RmsNormGradients rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight,
-                                   const Tensor& scale, RmsNormWanted wanted) {
+                                   const Tensor& scale, RmsNormWanted wanted,
+                                   const std::optional<Tensor>& residual) {
   static const auto op = find("zeroth::rms_norm_backward", formula::rms_norm_backward);
-  auto [dx, dweight] = op.call(dy, x, weight, scale, wanted.dx, wanted.dweight);
+  auto [dx, dweight] = op.call(dy, x, weight, scale, residual, {wanted.dx, wanted.dweight});
   return {wanted.dx ? dx : Tensor(), wanted.dweight ? dweight : Tensor()};
 }
 

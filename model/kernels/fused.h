@@ -5,6 +5,7 @@
 
 #include <torch/types.h>
 
+#include <optional>
 #include <utility>
 
 namespace zeroth::model {
@@ -15,7 +16,17 @@ namespace zeroth::model {
 std::pair<torch::Tensor, torch::Tensor> rms_norm(const torch::Tensor& x,
                                                  const torch::Tensor& weight, double eps);
 
+// The norm of x + addend, which is `sum` as x.
+struct NormOfSum {
+  torch::Tensor sum;
+  torch::Tensor y;
+  torch::Tensor scale;
+};
+NormOfSum add_rms_norm(const torch::Tensor& x, const torch::Tensor& addend,
+                       const torch::Tensor& weight, double eps);
+
 // -> dx as x (undefined unless dx_wanted) and dweight [n] fp32 (undefined unless dweight_wanted).
+// A `residual` as x is added to dx: the other gradient of what was normalized.
 struct RmsNormGradients {
   torch::Tensor dx;
   torch::Tensor dweight;
@@ -26,7 +37,8 @@ struct RmsNormWanted {
 };
 RmsNormGradients rms_norm_backward(const torch::Tensor& dy, const torch::Tensor& x,
                                    const torch::Tensor& weight, const torch::Tensor& scale,
-                                   RmsNormWanted wanted);
+                                   RmsNormWanted wanted,
+                                   const std::optional<torch::Tensor>& residual = std::nullopt);
 
 // x [batch, seq, heads, d], each head as two halves that turn as pairs by cos and sin
 // [1 or batch, seq, 1, d / 2] of x's dtype -> y as x. direction -1 turns back.

@@ -3,6 +3,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <numeric>
 #include <span>
@@ -95,9 +96,17 @@ std::tuple<Tensor, Tensor> rms_norm(const Tensor& x, const Tensor& weight, doubl
   return {y, scale};
 }
 
+std::tuple<Tensor, Tensor, Tensor> add_rms_norm(const Tensor& x, const Tensor& addend,
+                                                const Tensor& weight, double eps) {
+  const Tensor sum = at::add(x, addend);
+  const auto [y, scale] = rms_norm(sum, weight, eps);
+  return {sum, y, scale};
+}
+
 std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& dy, const Tensor& x,
                                              const Tensor& weight, const Tensor& scale,
-                                             bool dx_wanted, bool dweight_wanted) {
+                                             const std::optional<Tensor>& residual,
+                                             std::array<bool, 2> wanted) {
   Tensor dx = at::empty({0}, x.options()), dweight = at::empty({0}, scale.options());
   const bool fits = one_dtype(x, weight) && one_dtype(x, dy);
   const bool done =
@@ -106,22 +115,25 @@ std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& dy, const Tensor& x,
         const Tensor flat = x.contiguous(), flat_dy = dy.contiguous(), w = weight.contiguous();
         const int64_t size = weight.size(0), rows = flat.numel() / size;
         const int64_t parts = (rows + kSummedRows - 1) / kSummedRows;
-        if (dx_wanted) dx = at::empty_like(flat);
+        if (wanted[0]) dx = at::empty_like(flat);
         Tensor sums;
-        if (dweight_wanted) sums = at::zeros({parts, size}, scale.options());
+        if (wanted[1]) sums = at::zeros({parts, size}, scale.options());
         parallel_for(parts, 1, [&](int64_t first, int64_t last) {
           for (int64_t part = first; part < last; ++part) {
             const int64_t begin = part * kSummedRows, count = std::min(kSummedRows, rows - begin);
             const int64_t at = begin * size;
             kernels.rms_norm_backward(
                 {data<T>(flat) + at, data<T>(w), data<float>(scale) + begin, count, size},
-                data<T>(flat_dy) + at, dx_wanted ? data<T>(dx) + at : nullptr,
-                dweight_wanted ? data<float>(sums) + part * size : nullptr);
+                data<T>(flat_dy) + at, wanted[0] ? data<T>(dx) + at : nullptr,
+                wanted[1] ? data<float>(sums) + part * size : nullptr);
           }
         });
-        if (dweight_wanted) dweight = parts == 1 ? sums[0] : sums.sum(0);
+        if (wanted[1]) dweight = parts == 1 ? sums[0] : sums.sum(0);
       });
-  if (!done) return formula::rms_norm_backward(dy, x, weight, scale, dx_wanted, dweight_wanted);
+  if (!done) {
+    return formula::rms_norm_backward(dy, x, weight, scale, residual, wanted);
+  }
+  if (wanted[0] && residual) dx.add_(*residual);
   return {dx, dweight};
 }
 
@@ -226,6 +238,7 @@ void logit_gradient_(Tensor logits, const Tensor& lse, const Tensor& targets, co
 
 void register_on_cpu(torch::Library& library) {
   library.impl("rms_norm", rms_norm);
+  library.impl("add_rms_norm", add_rms_norm);
   library.impl("rms_norm_backward", rms_norm_backward);
   library.impl("rotate_pairs", rotate_pairs);
   library.impl("swiglu", swiglu);

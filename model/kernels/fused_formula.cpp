@@ -11,22 +11,31 @@ std::tuple<Tensor, Tensor> rms_norm(const Tensor& x, const Tensor& weight, doubl
   return {(wide * scale).to(x.scalar_type()).mul_(weight), scale.flatten()};
 }
 
-// dx = scale * (w dy - x scale^2 mean(w dy x)); dw = sum over rows of dy x scale.
+std::tuple<Tensor, Tensor, Tensor> add_rms_norm(const Tensor& x, const Tensor& addend,
+                                                const Tensor& weight, double eps) {
+  const Tensor sum = at::add(x, addend);
+  const auto [y, scale] = rms_norm(sum, weight, eps);
+  return {sum, y, scale};
+}
+
+// dx = scale * (w dy - x scale^2 mean(w dy x)) + residual; dw = sum over rows of dy x scale.
 std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& dy, const Tensor& x,
                                              const Tensor& weight, const Tensor& scale,
-                                             bool dx_wanted, bool dweight_wanted) {
+                                             const std::optional<Tensor>& residual,
+                                             std::array<bool, 2> wanted) {
   const int64_t size = weight.size(0);
   const Tensor rows = x.to(torch::kFloat32).reshape({-1, size});
   const Tensor wide_dy = dy.to(torch::kFloat32).reshape({-1, size});
   const Tensor product = wide_dy * rows;
   Tensor dx = at::empty({0}, x.options());
   Tensor dweight = at::empty({0}, scale.options());
-  if (dweight_wanted) dweight = at::mv(product.t(), scale);
-  if (dx_wanted) {
+  if (wanted[1]) dweight = at::mv(product.t(), scale);
+  if (wanted[0]) {
     const Tensor wide = weight.to(torch::kFloat32);
     const Tensor along = at::mv(product, wide).mul_(scale.pow(3)).div_(size);
     dx = (wide_dy * wide).mul_(scale.unsqueeze(1)).addcmul_(rows, along.unsqueeze(1), -1);
     dx = dx.to(x.scalar_type()).view(x.sizes());
+    if (residual) dx.add_(*residual);
   }
   return {dx, dweight};
 }

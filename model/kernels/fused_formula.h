@@ -4,18 +4,24 @@
 
 #include <torch/types.h>
 
+#include <array>
+#include <optional>
 #include <tuple>
 
 namespace zeroth::model::formula {
 
 std::tuple<torch::Tensor, torch::Tensor> rms_norm(const torch::Tensor& x,
                                                   const torch::Tensor& weight, double eps);
-// Empty tensors where a gradient is not wanted: the dispatcher knows no undefined results.
-std::tuple<torch::Tensor, torch::Tensor> rms_norm_backward(const torch::Tensor& dy,
-                                                           const torch::Tensor& x,
-                                                           const torch::Tensor& weight,
-                                                           const torch::Tensor& scale,
-                                                           bool dx_wanted, bool dweight_wanted);
+std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> add_rms_norm(const torch::Tensor& x,
+                                                                     const torch::Tensor& addend,
+                                                                     const torch::Tensor& weight,
+                                                                     double eps);
+// `wanted`: dx, dweight. Empty tensors where a gradient is not wanted: the dispatcher knows no
+// undefined results.
+std::tuple<torch::Tensor, torch::Tensor> rms_norm_backward(
+    const torch::Tensor& dy, const torch::Tensor& x, const torch::Tensor& weight,
+    const torch::Tensor& scale, const std::optional<torch::Tensor>& residual,
+    std::array<bool, 2> wanted);
 torch::Tensor rotate_pairs(const torch::Tensor& x, const torch::Tensor& cos,
                            const torch::Tensor& sin, double direction);
 torch::Tensor swiglu(const torch::Tensor& gate, const torch::Tensor& up);

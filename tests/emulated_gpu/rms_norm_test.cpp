@@ -107,16 +107,26 @@ void forward(Shape& shape, Element kind, const Widths& widths) {
   T* const y = row_array<T>(shape, rows, width);
   T* const weight = shape.memory.array<T>(width, shape.offset(16));
   float* const scale = row_array<float>(shape, rows, 1);
+  const bool adds = shape.one_in(2);
+  T* const addend = adds ? row_array<T>(shape, rows, width) : nullptr;
+  T* const sum = adds ? row_array<T>(shape, rows, width) : nullptr;
   fill_rows(shape, rows, width, x);
+  if (adds) fill_rows(shape, rows, width, addend);
   shape.fill(weight, width);
   const float eps = shape.one_in(2) ? 1e-5F : 1e-2F;
   shape.run(
       [&] {
-        rms_norm_forward(kind, {x, weight, y, scale, rows.count, width, eps}, nullptr);
+        rms_norm_forward(kind, {x, weight, y, scale, rows.count, width, eps, addend, sum}, nullptr);
       },
-      {bytes_of(y, rows.blocks.empty() ? rows.count * width : 0)}, rows.blocks);
+      {bytes_of(y, rows.blocks.empty() ? rows.count * width : 0),
+       bytes_of(sum, adds && rows.blocks.empty() ? rows.count * width : 0)},
+      rows.blocks);
   for (const int64_t row : rows.taken) {
-    const T *const from = x + row * width, *const to = y + row * width;
+    for (int64_t i = row * width; adds && i < (row + 1) * width; ++i) {
+      shape.expect("sum", i, sum[i], wide(x[i]) + wide(addend[i]),
+                   std::abs(wide(x[i]) + wide(addend[i])) * kFloatStep);
+    }
+    const T *const from = (adds ? sum : x) + row * width, *const to = y + row * width;
     double squares = 0;
     for (int64_t i = 0; i < width; ++i) squares += wide(from[i]) * wide(from[i]);
     const double expected = 1 / std::sqrt(squares / static_cast<double>(width) + double{eps});
@@ -135,7 +145,7 @@ void forward(Shape& shape, Element kind, const Widths& widths) {
 
 template <typename T>
 struct Backward {
-  const T *dy, *x, *weight;
+  const T *dy, *x, *weight, *residual;
   const float* scale;
   T* dx;
   float* parts;
@@ -159,9 +169,11 @@ void expect_row(Shape& shape, const Backward<T>& at, int64_t row, int64_t width,
   for (int64_t i = 0; i < width; ++i) {
     const double straight = scale * wide(dy[i]) * wide(at.weight[i]);
     const double back = along * factor * wide(x[i]);
-    const double slack = size * std::abs(factor * wide(x[i])) * error +
-                         (3 * std::abs(straight) + 8 * std::abs(back)) * kFloatStep;
-    shape.expect("dx", row * width + i, at.dx[row * width + i], straight - back, slack);
+    const double more = at.residual != nullptr ? wide(at.residual[row * width + i]) : 0;
+    const double slack =
+        size * std::abs(factor * wide(x[i])) * error +
+        (4 * std::abs(straight) + 9 * std::abs(back) + std::abs(more)) * kFloatStep;
+    shape.expect("dx", row * width + i, at.dx[row * width + i], straight - back + more, slack);
   }
 }
 
@@ -186,13 +198,16 @@ void backward(Shape& shape, Element kind, const Widths& widths) {
     parts = some ? shape.memory.far_array<float>(count * width)
                  : shape.memory.array<float>(count * width);
   }
+  T* const residual = shape.one_in(2) ? row_array<T>(shape, rows, width) : nullptr;
   fill_rows(shape, rows, width, dy);
+  if (residual != nullptr) fill_rows(shape, rows, width, residual);
   fill_rows(shape, rows, width, x);
   shape.fill(weight, width);
   for (const int64_t row : rows.taken) scale[row] = static_cast<float>(0.5 + 2 * shape.uniform());
   shape.run(
       [&] {
-        rms_norm_backward(kind, {dy, x, weight, scale, dx, parts, rows.count, width}, nullptr);
+        rms_norm_backward(kind, {dy, x, weight, scale, dx, parts, rows.count, width, residual},
+                          nullptr);
       },
       {bytes_of(dx, rows.blocks.empty() ? rows.count * width : 0),
        bytes_of(parts, rows.blocks.empty() && wanted ? count * width : 0)},
@@ -200,7 +215,8 @@ void backward(Shape& shape, Element kind, const Widths& widths) {
   std::vector<double> dweight(static_cast<size_t>(width)), sizes = dweight;
   const double error = static_cast<double>(widths.of_thread + 24) * kFloatStep;
   for (const int64_t row : rows.taken) {
-    expect_row<T>(shape, {dy, x, weight, scale, dx, parts}, row, width, error, dweight, sizes);
+    expect_row<T>(shape, {dy, x, weight, residual, scale, dx, parts}, row, width, error, dweight,
+                  sizes);
   }
   if (!wanted) return;
   std::vector<double> sums(static_cast<size_t>(width));

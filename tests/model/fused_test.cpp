@@ -50,7 +50,8 @@ TEST_CASE("RMS norm and its gradients equal the formula, for every dtype and odd
         check_close(y, expected);
         check_close(scale, expected_scale);
         const RmsNormGradients both = rms_norm_backward(dy, x, weight, scale, {});
-        const auto [dx, dweight] = formula::rms_norm_backward(dy, x, weight, scale, true, true);
+        const auto [dx, dweight] =
+            formula::rms_norm_backward(dy, x, weight, scale, std::nullopt, {true, true});
         check_close(both.dx, dx);
         CHECK(difference(both.dweight, dweight) < 1e-5);
         const RmsNormGradients one =
@@ -62,6 +63,25 @@ TEST_CASE("RMS norm and its gradients equal the formula, for every dtype and odd
         CHECK(torch::equal(other.dx, both.dx));
         CHECK(!other.dweight.defined());
       }
+    }
+  }
+}
+
+TEST_CASE("the norm of a sum has the bits of a sum and its norm, forth and back") {
+  torch::manual_seed(14);
+  for (const auto dtype : kDtypes) {
+    for (const int64_t size : {7, 512}) {
+      const Tensor x = random({3, size}, dtype), addend = random({3, size}, dtype);
+      const Tensor dy = random({3, size}, dtype), weight = random({size}, dtype);
+      const NormOfSum of = add_rms_norm(x, addend, weight, 1e-5);
+      const auto [y, scale] = rms_norm(x + addend, weight, 1e-5);
+      CHECK(torch::equal(of.sum, x + addend));
+      CHECK(torch::equal(of.y, y));
+      CHECK(torch::equal(of.scale, scale));
+      const RmsNormGradients apart = rms_norm_backward(dy, of.sum, weight, scale, {});
+      const RmsNormGradients summed = rms_norm_backward(dy, of.sum, weight, scale, {}, addend);
+      CHECK(torch::equal(summed.dx, apart.dx + addend));
+      CHECK(torch::equal(summed.dweight, apart.dweight));
     }
   }
 }

@@ -1,6 +1,7 @@
 #include "model/blocks/norm.h"
 
 #include <doctest/doctest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "tests/model/materialize.h"
 
@@ -39,6 +40,53 @@ TEST_CASE("norms and their gradients equal the formula") {
       CHECK(difference(x.grad(), wide.grad()) < 1e-6);
       CHECK(difference(parameters["weight"].grad(), weight.grad()) < 1e-6);
       if (has_bias) CHECK(difference(parameters["bias"].grad(), bias.grad()) < 1e-6);
+    }
+  }
+}
+
+TEST_CASE("a norm in a residual stream has the bits of a sum beside it, forth and back") {
+  torch::manual_seed(4);
+  for (const NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
+    for (const auto dtype : {torch::kFloat, torch::kBFloat16}) {
+      const Norm norm(kind, 16, 1e-5);
+      for (auto& parameter : norm.named_parameters())
+        give_memory(parameter.value(), torch::rand({16}).to(dtype));
+      const auto random = [&] { return torch::randn({5, 16}).to(dtype); };
+      const Tensor x = random(), addend = random(), dstream = random(), dnorm = random();
+      // Gradients of x, the addend and the weight, of both results or one of them.
+      const auto gradients = [&](bool one_pass, bool adds, const std::vector<Tensor>& dys) {
+        const Tensor a = x.clone().requires_grad_(), b = addend.clone().requires_grad_();
+        Norm::Residual of;
+        if (one_pass) {
+          of = adds ? norm.forward_residual(a, b) : norm.forward_residual(a);
+        } else {
+          of.stream = adds ? a + b : a;
+          of.norm = norm.forward(of.stream);
+        }
+        std::vector<Tensor> results, incoming;
+        for (size_t i = 0; i < 2; ++i) {
+          if (!dys[i].defined()) continue;
+          results.push_back(i == 0 ? of.stream : of.norm);
+          incoming.push_back(dys[i]);
+        }
+        const Tensor weight = norm.named_parameters()["weight"];
+        std::vector<Tensor> all =
+            torch::autograd::grad(results, {a, b, weight}, incoming, {}, false,
+                                  /*allow_unused=*/true);
+        for (const Tensor& result : {of.stream, of.norm}) all.push_back(result.detach());
+        return all;
+      };
+      for (const bool adds : {false, true}) {
+        for (const auto& dys : {std::vector<Tensor>{dstream, dnorm}, {dstream, {}}, {{}, dnorm}}) {
+          const auto one = gradients(true, adds, dys), apart = gradients(false, adds, dys);
+          REQUIRE(one.size() == apart.size());
+          for (size_t i = 0; i < one.size(); ++i) {
+            CAPTURE(i);
+            REQUIRE(one[i].defined() == apart[i].defined());
+            if (one[i].defined()) CHECK(torch::equal(one[i], apart[i]));
+          }
+        }
+      }
     }
   }
 }

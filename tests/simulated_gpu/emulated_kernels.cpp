@@ -6,6 +6,7 @@
 
 #include <torch/library.h>
 
+#include <array>
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -32,12 +33,12 @@ namespace {
 // The kernel leaves what is not wanted in another shape than the formula does.
 std::tuple<at::Tensor, at::Tensor> backward_shapes(const at::Tensor&, const at::Tensor& x,
                                                    const at::Tensor& weight,
-                                                   const at::Tensor& scale, bool,
-                                                   bool dweight_wanted) {
+                                                   const at::Tensor& scale,
+                                                   const std::optional<at::Tensor>&,
+                                                   std::array<bool, 2> wanted) {
   const int64_t width = weight.size(0);
   return {at::empty_like(x, at::MemoryFormat::Contiguous),
-          dweight_wanted ? at::empty({width}, scale.options())
-                         : at::empty({0, width}, scale.options())};
+          wanted[1] ? at::empty({width}, scale.options()) : at::empty({0, width}, scale.options())};
 }
 
 }  // namespace
@@ -49,8 +50,8 @@ void use_emulated_kernels() {
   if (library) return;
   device.emplace(torch::Library::IMPL, "zeroth", c10::DispatchKey::CUDA, __FILE__, __LINE__);
   for (const char* const name :
-       {"rms_norm", "rms_norm_backward", "rotate_pairs", "swiglu", "swiglu_backward", "add_rows_",
-        "log_sum_exp", "logit_gradient_"}) {
+       {"rms_norm", "add_rms_norm", "rms_norm_backward", "rotate_pairs", "swiglu",
+        "swiglu_backward", "add_rows_", "log_sum_exp", "logit_gradient_"}) {
     device->impl(name, torch::CppFunction::makeFromBoxedFunction<&run_queued>());
   }
   meta.emplace(torch::Library::IMPL, "zeroth", c10::DispatchKey::Meta, __FILE__, __LINE__);

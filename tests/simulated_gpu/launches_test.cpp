@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <mutex>
 
 #include "device/events.h"
@@ -178,6 +179,16 @@ TEST_CASE(
   const size_t blocks = model::build_blocks(model::read_model_spec(kLlama)).size();
   CHECK(calls_in_step("zeroth::update_", {}).size() == blocks);
   CHECK(calls_in_step("zeroth::update_", {.no_decay = true}).size() == blocks);
+}
+
+TEST_CASE("emulated kernels of norms make the residual sums of a layer, but for its last one") {
+  if (std::getenv("ZEROTH_SIMULATED_KERNELS") == nullptr) return;  // formulas are other operators
+  const size_t layers = model::build_blocks(model::read_model_spec(kLlama)).size() - 2;
+  CHECK(calls_in_step("zeroth::add_rms_norm", {}).size() == layers);
+  CHECK(calls_in_step("zeroth::rms_norm", {}).size() == layers + 1);  // and the head's
+  const auto sums = calls_in_step("aten::add", {});
+  CHECK(std::ranges::count_if(sums, [](const Calls::Call& call) { return call.last.dim() == 3; }) ==
+        static_cast<int64_t>(layers));
 }
 
 TEST_CASE("an event is made anew only while the others are held") {

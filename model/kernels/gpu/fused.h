@@ -10,7 +10,8 @@ namespace zeroth::model::gpu {
 
 enum class Element { kFloat, kBfloat16, kHalf };
 
-// x, y [rows, width]; weight [width]; scale [rows] fp32, one over the root of the mean square.
+// x, y [rows, width]; weight [width]; scale [rows] fp32, one over the root of the mean square. With
+// an addend [rows, width] it is the norm of x + addend, which is written to `sum`.
 struct RmsNormForward {
   const void* x;
   const void* weight;
@@ -19,10 +20,13 @@ struct RmsNormForward {
   int64_t rows;
   int64_t width;
   float eps;
+  const void* addend = nullptr;
+  void* sum = nullptr;
 };
 
 // dy, x, dx [rows, width]; dweight_parts [rms_norm_parts(...), width] fp32, whose sum over the rows
-// is the gradient of the weight; null where that is not wanted.
+// is the gradient of the weight; null where that is not wanted. `residual` [rows, width] is added
+// to dx before it is rounded, unless it is null.
 struct RmsNormBackward {
   const void* dy;
   const void* x;
@@ -32,6 +36,7 @@ struct RmsNormBackward {
   float* dweight_parts;
   int64_t rows;
   int64_t width;
+  const void* residual = nullptr;
 };
 
 // Whether rows of this width can be taken: whole vectors of 16 bytes, at most 2048 of them.

@@ -45,9 +45,14 @@ bool rms_norm_takes(const Tensor& x, const Tensor& weight) {
          rms_norm_fits(*element, weight.size(0));
 }
 
-std::tuple<Tensor, Tensor> rms_norm_cuda(const Tensor& any_x, const Tensor& weight, double eps) {
-  const Tensor x = any_x.contiguous();
-  if (!rms_norm_takes(x, weight) || !aligned(x)) return formula::rms_norm(x, weight, eps);
+// Whether rows of this tensor can be read beside those of x.
+bool is_like(const Tensor& other, const Tensor& x) {
+  return aligned(other) && other.scalar_type() == x.scalar_type() && other.sizes() == x.sizes();
+}
+
+// y and scale; of x + addend, which is written to sum, where these are defined.
+std::tuple<Tensor, Tensor> run_rms_norm(const Tensor& x, const Tensor& weight, double eps,
+                                        const Tensor& addend, const Tensor& sum) {
   const c10::cuda::CUDAGuard guard(x.device());
   const int64_t width = weight.size(0);
   const int64_t rows = x.numel() / width;
@@ -60,26 +65,47 @@ std::tuple<Tensor, Tensor> rms_norm_cuda(const Tensor& any_x, const Tensor& weig
                     .scale = scale.data_ptr<float>(),
                     .rows = rows,
                     .width = width,
-                    .eps = static_cast<float>(eps)},
+                    .eps = static_cast<float>(eps),
+                    .addend = addend.defined() ? addend.const_data_ptr() : nullptr,
+                    .sum = sum.defined() ? sum.data_ptr() : nullptr},
                    stream_of(x));
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return {y, scale};
 }
 
+std::tuple<Tensor, Tensor> rms_norm_cuda(const Tensor& any_x, const Tensor& weight, double eps) {
+  const Tensor x = any_x.contiguous();
+  if (!rms_norm_takes(x, weight) || !aligned(x)) return formula::rms_norm(x, weight, eps);
+  return run_rms_norm(x, weight, eps, Tensor(), Tensor());
+}
+
+std::tuple<Tensor, Tensor, Tensor> add_rms_norm_cuda(const Tensor& any_x, const Tensor& any_addend,
+                                                     const Tensor& weight, double eps) {
+  const Tensor x = any_x.contiguous(), addend = any_addend.contiguous();
+  if (!rms_norm_takes(x, weight) || !aligned(x) || !is_like(addend, x)) {
+    return formula::add_rms_norm(x, addend, weight, eps);
+  }
+  Tensor sum = at::empty_like(x);
+  auto [y, scale] = run_rms_norm(x, weight, eps, addend, sum);
+  return {sum, y, scale};
+}
+
 std::tuple<Tensor, Tensor> rms_norm_backward_cuda(const Tensor& any_dy, const Tensor& any_x,
                                                   const Tensor& weight, const Tensor& scale,
-                                                  bool dx_wanted, bool dweight_wanted) {
+                                                  const std::optional<Tensor>& any_residual,
+                                                  std::array<bool, 2> wanted) {
   const Tensor x = any_x.contiguous(), dy = any_dy.contiguous();
-  if (!rms_norm_takes(x, weight) || !aligned(x) || !aligned(dy) ||
-      dy.scalar_type() != x.scalar_type()) {
-    return formula::rms_norm_backward(dy, x, weight, scale, dx_wanted, dweight_wanted);
+  const Tensor residual = any_residual ? any_residual->contiguous() : Tensor();
+  if (!rms_norm_takes(x, weight) || !aligned(x) || !is_like(dy, x) ||
+      (residual.defined() && !is_like(residual, x))) {
+    return formula::rms_norm_backward(dy, x, weight, scale, any_residual, wanted);
   }
   const c10::cuda::CUDAGuard guard(x.device());
   const int64_t width = weight.size(0);
   const int64_t rows = x.numel() / width;
   Tensor dx = at::empty_like(x);
   const Element element = *element_of(x);
-  const int64_t count = dweight_wanted ? rms_norm_parts(element, rows, width) : 0;
+  const int64_t count = wanted[1] ? rms_norm_parts(element, rows, width) : 0;
   Tensor parts = at::empty({count, width}, scale.options());
   rms_norm_backward(element,
                     {.dy = dy.const_data_ptr(),
@@ -87,12 +113,13 @@ std::tuple<Tensor, Tensor> rms_norm_backward_cuda(const Tensor& any_dy, const Te
                      .weight = weight.const_data_ptr(),
                      .scale = scale.const_data_ptr<float>(),
                      .dx = dx.data_ptr(),
-                     .dweight_parts = dweight_wanted ? parts.data_ptr<float>() : nullptr,
+                     .dweight_parts = wanted[1] ? parts.data_ptr<float>() : nullptr,
                      .rows = rows,
-                     .width = width},
+                     .width = width,
+                     .residual = residual.defined() ? residual.const_data_ptr() : nullptr},
                     stream_of(x));
   C10_CUDA_KERNEL_LAUNCH_CHECK();
-  return {dx, dweight_wanted ? parts.sum(0) : parts};
+  return {dx, wanted[1] ? parts.sum(0) : parts};
 }
 
 Tensor rotate_pairs_cuda(const Tensor& any_x, const Tensor& cos, const Tensor& sin,
@@ -234,6 +261,7 @@ void logit_gradient_cuda(Tensor logits, const Tensor& lse, const Tensor& targets
 
 TORCH_LIBRARY_IMPL(zeroth, CUDA, library) {
   library.impl("rms_norm", rms_norm_cuda);
+  library.impl("add_rms_norm", add_rms_norm_cuda);
   library.impl("rms_norm_backward", rms_norm_backward_cuda);
   library.impl("rotate_pairs", rotate_pairs_cuda);
   library.impl("swiglu", swiglu_cuda);

@@ -25,6 +25,7 @@ struct Spread {
   static constexpr int kWarps = kThreads / kWarp;                // of a row
   static constexpr int kGroups = kBlock / kThreads;              // of threads that share a row
   static constexpr int64_t kOfBlock = int64_t{kGroups} * kRows;  // rows at once
+  static constexpr bool kKeepsResidual = kVectors * kRows <= 4 && kVectors < 4;  // registers
 };
 
 // Calls take(spread) with the one that fits rows of so many vectors. The forward keeps one array:
@@ -89,14 +90,15 @@ struct Lane {
 
   __device__ explicit Lane(int64_t of_row) : width(of_row) {}
   __device__ bool has(int v) const { return first + v * S::kThreads * kSize < width; }
+  __device__ Words load(const void* array, int64_t row, bool there, int v) const {
+    if (!there || !has(v)) return {};
+    const T* const from = static_cast<const T*>(array) + row * width + first;
+    return *reinterpret_cast<const Words*>(from + v * S::kThreads * kSize);
+  }
   __device__ void load_row(const void* array, int64_t row, bool there,
                            Words (&to)[S::kVectors]) const {
-    const T* const from = static_cast<const T*>(array) + row * width + first;
 #pragma unroll
-    for (int v = 0; v < S::kVectors; ++v) {
-      to[v] = {};
-      if (there && has(v)) to[v] = *reinterpret_cast<const Words*>(from + v * S::kThreads * kSize);
-    }
+    for (int v = 0; v < S::kVectors; ++v) to[v] = load(array, row, there, v);
   }
   // Stores make(vector) for each.
   template <typename Make>
@@ -123,6 +125,16 @@ struct Lane {
   }
 };
 
+// x += addend, which is the sum as it is stored.
+template <typename T>
+__device__ void add(Words& x, const Words& addend) {
+  Wide<T> sum = widen<T>(x);
+  const Wide<T> more = widen<T>(addend);
+#pragma unroll
+  for (int i = 0; i < Vector<T>::kSize; ++i) sum.at[i] += more.at[i];
+  x = narrow(sum);
+}
+
 template <typename T, typename S>
 __global__ void __launch_bounds__(S::kBlock) forward_kernel(RmsNormForward call) {
   constexpr int kSize = Vector<T>::kSize;
@@ -131,6 +143,14 @@ __global__ void __launch_bounds__(S::kBlock) forward_kernel(RmsNormForward call)
   const Lane<T, S> lane(call.width);
   Words x[S::kVectors], weight[S::kVectors];
   lane.load_row(call.x, row, true, x);
+  if (call.addend != nullptr) {
+    Words addend[S::kVectors];
+    lane.load_row(call.addend, row, true, addend);
+    lane.store_row(call.sum, row, true, [&](int v) {
+      add<T>(x[v], addend[v]);
+      return x[v];
+    });
+  }
   float squares[1] = {0};
 #pragma unroll
   for (int v = 0; v < S::kVectors; ++v) {
@@ -170,18 +190,18 @@ __device__ float add_products(const Words& x, const Words& dy, const Words& weig
 }
 
 template <typename T>
-__device__ Words gradient(const Words& x, const Words& dy, const Words& weight, float scale,
-                          float back) {
+__device__ Words gradient(const Words& x, const Words& dy, const Words& weight,
+                          const Words& residual, float scale, float back) {
   Wide<T> out = widen<T>(dy);
-  const Wide<T> wide_x = widen<T>(x), w = widen<T>(weight);
+  const Wide<T> wide_x = widen<T>(x), w = widen<T>(weight), more = widen<T>(residual);
 #pragma unroll
   for (int i = 0; i < Vector<T>::kSize; ++i) {
-    out.at[i] = out.at[i] * w.at[i] * scale - back * wide_x.at[i];
+    out.at[i] = out.at[i] * w.at[i] * scale - back * wide_x.at[i] + more.at[i];
   }
   return narrow(out);
 }
 
-// dx = scale * (w dy - x scale^2 mean(w dy x)); dw = sum over rows of dy x scale.
+// dx = scale * (w dy - x scale^2 mean(w dy x)) + residual; dw = sum over rows of dy x scale.
 template <typename T, typename S>
 __global__ void __launch_bounds__(S::kBlock) backward_kernel(RmsNormBackward call) {
   const Lane<T, S> lane(call.width);
@@ -209,12 +229,21 @@ __global__ void __launch_bounds__(S::kBlock) backward_kernel(RmsNormBackward cal
         along[r] += add_products(x[r][v], dy[r][v], weight[v], scale[r], dweight[v]);
       }
     }
+    Words residual[S::kRows][S::kVectors];  // under way while the sums are made
+#pragma unroll
+    for (int r = 0; S::kKeepsResidual && r < S::kRows; ++r) {
+      const bool there = call.residual != nullptr && first + r < call.rows;
+      lane.load_row(call.residual, first + r, there, residual[r]);
+    }
     sum_rows<S>(along, turn);
 #pragma unroll
     for (int r = 0; r < S::kRows; ++r) {
       const float back = along[r] * scale[r] * scale[r] * scale[r] / static_cast<float>(call.width);
       lane.store_row(call.dx, first + r, first + r < call.rows, [&](int v) {
-        return gradient<T>(x[r][v], dy[r][v], weight[v], scale[r], back);
+        const Words more = S::kKeepsResidual
+                               ? residual[r][v]
+                               : lane.load(call.residual, first + r, call.residual != nullptr, v);
+        return gradient<T>(x[r][v], dy[r][v], weight[v], more, scale[r], back);
       });
     }
   }
