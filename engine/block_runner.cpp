@@ -73,7 +73,7 @@ torch::Tensor BlockRunner::evaluate(const model::MicroBatch& batch,
 
 void BlockRunner::backward(const model::MicroBatch& batch, bool last, Tape& tape) {
   begin_laps();
-  torch::Tensor dy = torch::full({}, batch.grad_scale, batch.tokens.options().dtype(torch::kFloat));
+  torch::Tensor dy = batch.loss_gradient;
   for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
     if (!segment->trained) break;
     if (segment->recompute) tape.bring_back(segment->first);

@@ -126,6 +126,8 @@ model::MicroBatch TrainEngine::next_batch(StepBatches& step, bool compares) {
   if (compares) require_same_draw(batch, steps_ + 1, *mesh_);
   batch.loss_divisor = divisor_->of(count_trained_tokens(batch));
   batch.grad_scale = scaler_.scale() * strategy_.factors.before;
+  batch.loss_gradient =
+      torch::full({}, batch.grad_scale, batch.tokens.options().dtype(torch::kFloat));
   watch_.ended(Phase::kData);
   return batch;
 }

@@ -28,6 +28,10 @@ struct MicroBatch {
   // Factor on the gradient that enters the head (the fp16 loss scale, the number of ranks where
   // gradients are divided after they were summed). The loss itself is not scaled.
   double grad_scale = 1;
+  // [] fp32 on the device: grad_scale as the tensor with which the backward starts. The head
+  // recognizes it by its memory and then multiplies by no factor. The engine fills it; undefined
+  // elsewhere.
+  torch::Tensor loss_gradient;
   // Per row hash(seed, step, index in the global batch), as bits: random operations are functions
   // of it and draw from no generator. Empty: an evaluation, nothing is random.
   std::vector<int64_t> row_seeds;

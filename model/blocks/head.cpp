@@ -124,7 +124,7 @@ struct HeadLoss : torch::autograd::Function<HeadLoss> {
       gradients.add(logits, part, weight, begin);
     }
     ctx->save_for_backward({x, weight, own_targets(targets, options.shared), lse, kept,
-                            gradients.dx, gradients.dweight});
+                            gradients.dx, gradients.dweight, options.entering});
     ctx->saved_data["chunk"] = chunk;
     ctx->saved_data["divisor"] = options.divisor;
     ctx->saved_data["gradient"] = at_once ? options.gradient : 0.0;
@@ -135,15 +135,20 @@ struct HeadLoss : torch::autograd::Function<HeadLoss> {
     const torch::NoGradGuard no_grad;
     const variable_list saved = ctx->get_saved_variables();
     const double expected = ctx->saved_data["gradient"].toDouble();
-    return expected != 0 ? deliver(saved, dys[0] / expected) : visit_again(ctx, saved, dys[0]);
+    return expected != 0 ? deliver(saved, dys[0], expected) : visit_again(ctx, saved, dys[0]);
   }
 
  private:
-  // `factor`: of the gradient that entered to the one that forward was told of, 1 in the engine.
-  static variable_list deliver(const variable_list& saved, const Tensor& factor) {
+  // The gradients were made for one that enters as `expected`, and `dy` enters.
+  static variable_list deliver(const variable_list& saved, const Tensor& dy, double expected) {
     Tensor dx = saved[5], dweight = saved[6];
-    if (dx.defined()) dx.mul_(factor);
-    if (dweight.defined()) dweight = deliver_gradient(saved[1], dweight.mul_(factor));
+    const Tensor& announced = saved[7];
+    if (!announced.defined() || announced.const_data_ptr() != dy.const_data_ptr()) {
+      const Tensor factor = dy / expected;
+      if (dx.defined()) dx.mul_(factor);
+      if (dweight.defined()) dweight.mul_(factor);
+    }
+    if (dweight.defined()) dweight = deliver_gradient(saved[1], dweight);
     return {dx, dweight, Tensor(), Tensor(), Tensor()};
   }
 
@@ -227,7 +232,10 @@ Tensor Head::forward(const Tensor& x, const MicroBatch& batch) {
   options.trained_rows = batch.trained_rows;
   if (vocabulary_.ranks) options.shared = vocabulary_;
   // On the CPU memory is worth more than a quarter of these products.
-  if (x.is_cuda()) options.gradient = batch.grad_scale;
+  if (x.is_cuda()) {
+    options.gradient = batch.grad_scale;
+    options.entering = batch.loss_gradient;
+  }
   return head_loss(y.flatten(0, -2), weight_, batch.targets.flatten(), options);
 }
 

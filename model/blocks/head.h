@@ -30,6 +30,9 @@ struct HeadLossOptions {
   // as weight (in fp32 where products are summed into that). Another one that enters scales them.
   // 0: not known.
   double gradient = 0;
+  // Holds `gradient`, where the caller has the tensor that will enter. If that one does enter, the
+  // gradients are delivered as they are; any other costs a pass that multiplies them.
+  torch::Tensor entering = {};
   // [n] int64 on the device of targets: those that are trained, ascending. Undefined: they are
   // looked for, and a GPU has to be waited for.
   torch::Tensor trained_rows = {};

@@ -41,6 +41,7 @@ struct Parts {
     if (!divisor) divisor = engine::agree_on_divisor(step.count_positions(), config, *mesh);
     model::MicroBatch batch = step.next();
     batch.loss_divisor = divisor->of(engine::count_trained_tokens(batch));
+    batch.loss_gradient = torch::ones({}, mesh->device());
     engine::Tape tape(blocks.size());
     strategy.params->expect(engine::visits(segments, 1));
     runner.forward(batch, tape);

@@ -41,7 +41,7 @@ Result ours(const Case& c, const HeadLossOptions& options, bool open, double gra
   const Tensor weight = c.weight.clone().requires_grad_();
   if (open) weight.mutable_grad() = torch::zeros_like(c.weight, torch::kFloat32);
   const Tensor loss = head_loss(x, weight, c.targets, options);
-  loss.backward(torch::full({}, gradient));
+  loss.backward(options.entering.defined() ? options.entering : torch::full({}, gradient));
   return {loss.detach(), x.grad(), weight.grad()};
 }
 
@@ -109,6 +109,23 @@ TEST_CASE("several chunks visited once give the gradients of chunks that are vis
         CHECK(difference(result.dweight, expected.dweight) < rounding);
       }
     }
+  }
+}
+
+TEST_CASE("the announced tensor that enters scales nothing, and another one with its value does") {
+  for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
+    Case c = make_case();
+    c.x = c.x.to(dtype);
+    c.weight = c.weight.to(dtype);
+    HeadLossOptions options{.divisor = 20, .max_logits = 21, .gradient = 512};
+    const Result expected = ours(c, options, true, 512);
+    options.entering = torch::full({}, 512.);
+    const Result result = ours(c, options, true);
+    CHECK(torch::equal(result.dx, expected.dx));
+    CHECK(torch::equal(result.dweight, expected.dweight));
+    const Tensor x = c.x.clone().requires_grad_();
+    head_loss(x, c.weight, c.targets, options).backward(torch::full({}, 1024.));
+    CHECK(torch::equal(x.grad(), 2 * expected.dx));
   }
 }
 
