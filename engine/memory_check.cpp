@@ -33,12 +33,27 @@ constexpr Kind kKinds[] = {{"parameters", &MemoryPlan::parameters},
                            {"kept inputs", &MemoryPlan::kept_inputs},
                            {"copies for checkpoints", &MemoryPlan::saving},
                            {"activations (estimated)", &MemoryPlan::activations},
-                           {"LibTorch", &MemoryPlan::runtime}};
+                           {"LibTorch", &MemoryPlan::runtime},
+                           {"CUDA and NCCL", &MemoryPlan::gpu_runtime}};
 
 // The memory of a rank that trains next to nothing (measured: 95 MiB on the CPU, 240 to 260 MiB
 // with the pages of its program and libraries, which the ranks of a machine have in common).
 constexpr int64_t kRuntimeBytes = int64_t{100} << 20;
 constexpr int64_t kCodeBytes = int64_t{160} << 20;
+
+// A context of CUDA 12 on an H100: 534 MiB, measured in pull request 777 of
+// meta-pytorch/torchcomms. A communicator of NCCL between more than two A100s with NVLink: 688 MB,
+// measured in issue 964 of NVIDIA/nccl; it grows with the channels, of which an H100 has more.
+constexpr int64_t kContextBytes = int64_t{534} << 20;
+constexpr int64_t kCommunicatorBytes = 688'000'000;
+
+// Of this rank, in a run of the shape: that of all ranks, and those of its axes.
+int num_communicators(const comm::GridShape& shape) {
+  const int all = shape.ranks();
+  if (all == 1) return 0;
+  const auto is_part = [&](comm::Axis axis) { return shape[axis] > 1 && shape[axis] < all; };
+  return 1 + static_cast<int>(std::count_if(comm::kAllAxes.begin(), comm::kAllAxes.end(), is_part));
+}
 
 // "parameters 2.00 GiB, masters 4.00 GiB"; empty where nothing lies there.
 std::string kinds_text(const MemoryPlan& memory, const std::vector<Place>& places) {
@@ -251,6 +266,10 @@ RunMemory run_memory(const model::Blocks& blocks, const configs::Config& config,
     const Place host = with.device == torch::kCPU ? &PlaceBytes::device : &PlaceBytes::host;
     memory.held.*host = held;
     memory.runtime.*host = kRuntimeBytes + kCodeBytes / here;
+    if (with.device == torch::kCUDA) {
+      memory.gpu_runtime.device =
+          kContextBytes + num_communicators(with.shape) * kCommunicatorBytes;
+    }
     return memory;
   };
   RunMemory run{config, options, reckon(config, options), {}, reckon};
@@ -310,6 +329,10 @@ std::vector<std::string> memory_lines(const RunMemory& run) {
   }
   lines.push_back(all + (knows_activations(run.memory) ? "" : "; activations come on top"));
   return lines;
+}
+
+int64_t connected_gpu_bytes(const comm::GridShape& shape) {
+  return kContextBytes + std::min(num_communicators(shape), 1) * kCommunicatorBytes;
 }
 
 std::optional<std::string> gpu_warning(const zero::MemoryPlan& memory, int64_t free) {

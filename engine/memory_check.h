@@ -47,7 +47,12 @@ void require_memory(const RunMemory& run);
 // A line for each place where something rests, by kind, and one for the machine.
 std::vector<std::string> memory_lines(const RunMemory& run);
 
-// What a user should know when a GPU has less free than the run needs on it; `free`: bytes.
+// Of a GPU, when the ranks are connected: CUDA's context, and where they are several with a GPU
+// each, NCCL's communicator of all ranks. Those of parts of them come later.
+int64_t connected_gpu_bytes(const comm::GridShape& shape);
+
+// What a user should know when a GPU has less free than the run needs on it; `free`: bytes, those
+// that the rank has taken already included.
 std::optional<std::string> gpu_warning(const zero::MemoryPlan& memory, int64_t free);
 
 }  // namespace zeroth::engine

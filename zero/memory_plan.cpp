@@ -253,9 +253,9 @@ PlaceBytes& PlaceBytes::operator+=(const PlaceBytes& other) {
 
 PlaceBytes MemoryPlan::peak() const {
   // From the first value that is loaded to the end.
-  const PlaceBytes resting = sum_of({runtime, parameters, masters, file_buffers});
+  const PlaceBytes resting = sum_of({runtime, gpu_runtime, parameters, masters, file_buffers});
   const PlaceBytes before =
-      most(sum_of({runtime, held, measuring}), sum_of({held, resting, loading}));
+      most(sum_of({runtime, gpu_runtime, held, measuring}), sum_of({held, resting, loading}));
   return most(before, sum_of({resting, gathered, gradients, gradient_buffers, states, staging,
                               kept_inputs, saving, activations}));
 }

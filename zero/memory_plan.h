@@ -37,6 +37,7 @@ struct MemoryPlan {
   PlaceBytes saving;            // copies of what a checkpoint has yet to write
   PlaceBytes activations;       // estimated; none where a micro-batch's size is not known
   PlaceBytes runtime;           // LibTorch's own, and a part of the code that ranks share
+  PlaceBytes gpu_runtime;       // a GPU's: CUDA's context and NCCL's communicators
   PlaceBytes held;              // by the blocks that are taken over, until weights are loaded
   PlaceBytes measuring;         // only before there is anything of the above: who updates
   PlaceBytes loading;           // only before the first step: fp32 values of a unit

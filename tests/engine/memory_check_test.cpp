@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "tests/engine/split_chain.h"
 #include "tests/support/chain.h"
 #include "tests/support/fake_system.h"
 
@@ -113,6 +114,29 @@ TEST_CASE("LibTorch's own counts for each rank, its code once, and not what is t
   CHECK(run_on(2).free.host->bytes <= before + 2 * 60 * kMib);
   system.write("proc/self/status", "RssAnon:\t 9999999 kB\n");
   CHECK(run_on(2).free.host->bytes == before + 2 * 100 * kMib);
+}
+
+TEST_CASE("CUDA's context counts on each GPU, and NCCL's communicators where there are several") {
+  using comm::Axis;
+  constexpr int64_t kContext = 534 * kMib, kCommunicator = 688'000'000;
+  const FakeSystem system;
+  const auto run_on = [&](const comm::GridShape& shape) {
+    return run_memory(make_split_chain(0, shape[Axis::kTensor]), {},
+                      {.shape = shape, .device = torch::kCUDA}, 1, system.root());
+  };
+  const auto bytes = [&](const comm::GridShape& shape) {
+    return run_on(shape).memory.gpu_runtime.device;
+  };
+  const auto data = comm::GridShape::data(4);
+  CHECK(bytes({}) == kContext);
+  CHECK(bytes(data) == kContext + kCommunicator);
+  CHECK(bytes(comm::GridShape().with(Axis::kTensor, 2)) == kContext + kCommunicator);
+  CHECK(bytes(data.with(Axis::kTensor, 2)) == kContext + 3 * kCommunicator);
+  CHECK(connected_gpu_bytes({}) == kContext);
+  CHECK(connected_gpu_bytes(data.with(Axis::kTensor, 2)) == kContext + kCommunicator);
+  CHECK(memory_lines(run_on({}))[0].ends_with(", CUDA and NCCL 534 MiB"));
+  const auto on_cpu = run_memory(make_split_chain(0, 1), {}, {.shape = data}, 1, system.root());
+  CHECK(on_cpu.memory.gpu_runtime.total() == 0);
 }
 
 TEST_CASE("values that blocks hold count while weights are loaded, and are left to training") {

@@ -249,7 +249,9 @@ void add_warnings(const RunPlan& plan, const engine::RunMemory& memory, const co
         profiler.profile_step, plan.samples.total_steps)));
   }
   if (!mesh.device().is_cuda()) return;
-  const auto warning = engine::gpu_warning(memory.memory, device::free_device_bytes(mesh.device()));
+  const int64_t free = device::free_device_bytes(mesh.device());
+  const auto warning =
+      engine::gpu_warning(memory.memory, free + engine::connected_gpu_bytes(memory.options.shape));
   if (warning) lines.push_back(warning_line(*warning));
 }
 
