@@ -7,11 +7,14 @@
 namespace zeroth::data {
 namespace {
 
-constexpr int64_t kLengthMultiple = 8;  // what matrix units like
+int64_t length_multiple(int64_t longest, DeviceKind device) {
+  if (device == DeviceKind::kCpu) return 8;  // what matrix units like
+  return longest <= 2048 ? 64 : 128;
+}
 
-int64_t padded(int64_t longest, const Dataset& dataset) {
-  const int64_t rounded = (longest + kLengthMultiple - 1) / kLengthMultiple * kLengthMultiple;
-  return std::min(rounded, dataset.seq_len());
+int64_t padded(int64_t longest, const Dataset& dataset, DeviceKind device) {
+  const int64_t multiple = length_multiple(longest, device);
+  return std::min((longest + multiple - 1) / multiple * multiple, dataset.seq_len());
 }
 
 }  // namespace
@@ -27,26 +30,26 @@ int64_t eval_rounds(int64_t num_samples, const Deal& deal) {
   return (num_samples + deal.global_batch() - 1) / deal.global_batch();
 }
 
-int64_t padded_length(const Dataset& dataset, std::span<const int64_t> samples) {
+int64_t padded_length(const Dataset& dataset, std::span<const int64_t> samples, DeviceKind device) {
   int64_t longest = 1;
   for (const int64_t sample : samples) {
     if (sample != kNoSample) longest = std::max(longest, dataset.length(sample));
   }
-  return padded(longest, dataset);
+  return padded(longest, dataset, device);
 }
 
-int64_t longest_row(const Dataset& dataset) {
+int64_t longest_row(const Dataset& dataset, DeviceKind device) {
   int64_t longest = 1;
   for (int64_t sample = 0; sample < dataset.size(); ++sample) {
     longest = std::max(longest, dataset.length(sample));
   }
-  return padded(longest, dataset);
+  return padded(longest, dataset, device);
 }
 
-HostBatch make_batch(const Dataset& dataset, std::span<const int64_t> samples) {
+HostBatch make_batch(const Dataset& dataset, std::span<const int64_t> samples, DeviceKind device) {
   HostBatch batch;
   batch.rows = std::ssize(samples);
-  batch.length = padded_length(dataset, samples);
+  batch.length = padded_length(dataset, samples, device);
   batch.tokens.assign(batch.rows * batch.length, 0);
   batch.targets.assign(batch.rows * batch.length, kUntrained);
   batch.samples.assign(samples.begin(), samples.end());

@@ -52,7 +52,7 @@ void TrainLoader::advance() {
 
 model::MicroBatch TrainLoader::next() {
   hooks_.begins(micro_);
-  model::MicroBatch batch = to_micro_batch(make_batch(dataset_, samples()));
+  model::MicroBatch batch = to_micro_batch(make_batch(dataset_, samples(), deal_.device));
   for (int64_t row = 0; row < batch.tokens.size(0); ++row) {
     const uint64_t seed = data::sample_seed(seed_, position_.step, deal_.index(micro_, row));
     batch.row_seeds.push_back(static_cast<int64_t>(seed));
@@ -66,7 +66,7 @@ std::optional<int64_t> TrainLoader::count_positions(int64_t micro_batches) const
   int64_t positions = 0;
   for (int64_t i = 0; i < micro_batches; ++i, ahead.advance()) {
     const std::vector<int64_t> rows = ahead.samples();
-    positions += std::ssize(rows) * padded_length(dataset_, rows);
+    positions += std::ssize(rows) * padded_length(dataset_, rows, deal_.device);
   }
   return positions;
 }
@@ -86,7 +86,7 @@ EvalLoader::EvalLoader(const data::Dataset& dataset, int64_t num_samples, data::
 model::MicroBatch EvalLoader::next() {
   hooks_.begins(round_);
   const auto samples = data::sequential_batch(num_samples_, round_++, deal_.global_batch());
-  return to_micro_batch(make_batch(dataset_, deal_.rows(samples, 0)));
+  return to_micro_batch(make_batch(dataset_, deal_.rows(samples, 0), deal_.device));
 }
 
 }  // namespace zeroth::trainer

@@ -223,7 +223,8 @@ data::Deal RunPlan::train_deal(int64_t data_rank) const {
           .micro_steps = config.batch.accumulation_steps,
           .world = data_ranks(),
           .rank = data_rank,
-          .step_samples = config.batch.train_batch_size};
+          .step_samples = config.batch.train_batch_size,
+          .device = device == torch::kCPU ? data::DeviceKind::kCpu : data::DeviceKind::kGpu};
 }
 
 data::Deal RunPlan::eval_deal(int64_t data_rank) const {

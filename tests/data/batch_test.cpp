@@ -1,6 +1,7 @@
 #include "data/batch.h"
 
 #include <algorithm>
+#include <set>
 
 #include "data/sample_order.h"
 #include "tests/data/data_test_support.h"
@@ -12,9 +13,9 @@ namespace {
 // Sample i has i + 1 positions with tokens 100 + i; its last target alone is trained.
 class Stairs : public Dataset {
  public:
-  explicit Stairs(int64_t size) : size_(size) {}
+  explicit Stairs(int64_t size, int64_t seq_len = 20) : size_(size), seq_len_(seq_len) {}
   int64_t size() const override { return size_; }
-  int64_t seq_len() const override { return 20; }
+  int64_t seq_len() const override { return seq_len_; }
   int64_t length(int64_t index) const override { return index + 1; }
   void fill(int64_t index, std::span<int64_t> tokens, std::span<int64_t> targets) const override {
     std::fill(tokens.begin(), tokens.end(), 100 + index);
@@ -25,8 +26,21 @@ class Stairs : public Dataset {
   DatasetStats stats() const override { return {.samples = size_}; }
 
  private:
-  int64_t size_;
+  int64_t size_, seq_len_;
 };
+
+// Lengths of an epoch of batches of four of its samples.
+std::set<int64_t> lengths_of(const Dataset& dataset, DeviceKind device) {
+  const SampleOrder order(dataset.size(), 1, true);
+  std::set<int64_t> lengths;
+  for (int64_t first = 0; first < dataset.size(); first += 4) {
+    const auto samples = order.samples(first, 4);
+    const int64_t length = padded_length(dataset, samples, device);
+    CHECK(length == make_batch(dataset, samples, device).length);
+    lengths.insert(length);
+  }
+  return lengths;
+}
 
 }  // namespace
 
@@ -75,6 +89,18 @@ TEST_CASE("Rows are padded to the longest, rounded up to 8 and at most the windo
   CHECK(make_batch(dataset, std::vector<int64_t>{0, 4}).length == 8);
   CHECK(make_batch(dataset, std::vector<int64_t>{0, 8}).length == 16);
   CHECK(make_batch(dataset, std::vector<int64_t>{18}).length == 20);
+}
+
+TEST_CASE("A GPU is given few lengths, the longest of which is the window") {
+  const Stairs dataset(2048, 2048);
+  const auto on_cpu = lengths_of(dataset, DeviceKind::kCpu);
+  const auto on_gpu = lengths_of(dataset, DeviceKind::kGpu);
+  CHECK(on_cpu.size() > 150);
+  CHECK(on_gpu.size() <= 2048 / 64);
+  CHECK(std::all_of(on_gpu.begin(), on_gpu.end(), [](auto length) { return length % 64 == 0; }));
+  CHECK(longest_row(Stairs(2000, 2040), DeviceKind::kGpu) == 2040);
+  CHECK(longest_row(Stairs(2049, 8192), DeviceKind::kGpu) == 2048 + 128);
+  CHECK(longest_row(Stairs(2049, 8192), DeviceKind::kCpu) == 2048 + 8);
 }
 
 TEST_CASE("A batch lays its rows one after the other") {

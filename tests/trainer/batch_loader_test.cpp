@@ -5,6 +5,10 @@
 #include <set>
 
 #include "base/error.h"
+#include "engine/engine.h"
+#include "model/blocks/build.h"
+#include "model/hf/checkpoint_source.h"
+#include "tests/engine/chain_config.h"
 #include "tests/trainer/counting_dataset.h"
 
 namespace zeroth::trainer {
@@ -188,6 +192,35 @@ TEST_CASE("a loader goes on where another one was, between two steps") {
   CHECK(again.samples == first.samples);
   CHECK(again.row_seeds == first.row_seeds);
   CHECK_THROWS_AS(other.seek({}), InternalError);
+}
+
+TEST_CASE("training has the same losses on batches that are padded for a GPU") {
+  const CountingDataset dataset(20, 64);
+  const std::string llama = ZEROTH_SOURCE_DIR "/tests/model/fixtures/llama";
+  const auto train = [&](data::DeviceKind device, std::set<int64_t>& lengths) {
+    const model::ModelSpec spec = model::read_model_spec(llama);
+    const configs::Config config = engine::chain_config(2, 2, 1);
+    const auto mesh = std::make_shared<comm::Mesh>(torch::kCPU, comm::make_solo_group());
+    const auto engine =
+        engine::initialize(model::build_blocks(spec), config, mesh,
+                           {.weights = model::open_weights(llama, spec, config.seed)});
+    data::Deal dealt = deal(2, 2, 1, 0);
+    dealt.device = device;
+    TrainLoader loader = in_order(dataset, dealt), lengths_ahead = loader;
+    std::vector<double> losses;
+    for (int step = 0; step < 4; ++step) {
+      for (int micro = 0; micro < 2; ++micro) lengths.insert(lengths_ahead.next().tokens.size(1));
+      losses.push_back(engine->train_batch(loader).loss);
+    }
+    return losses;
+  };
+  std::set<int64_t> on_cpu, on_gpu;
+  const auto expected = train(data::DeviceKind::kCpu, on_cpu);
+  const auto found = train(data::DeviceKind::kGpu, on_gpu);
+  CHECK(on_cpu == std::set<int64_t>{8, 16});
+  CHECK(on_gpu == std::set<int64_t>{64});
+  for (size_t step = 0; step < expected.size(); ++step)
+    CHECK(found[step] == doctest::Approx(expected[step]).epsilon(1e-6));
 }
 
 }  // namespace zeroth::trainer

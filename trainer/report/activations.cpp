@@ -15,14 +15,15 @@ namespace {
 // Embedding and head grow evenly with the vocabulary, so that two small ones tell of the whole.
 constexpr int64_t kVocabulary = 1024;
 
-int64_t longest_row(const std::unique_ptr<data::Dataset>& data) {
-  return data ? data::longest_row(*data) : 0;
+int64_t longest_row(const std::unique_ptr<data::Dataset>& data, const RunPlan& plan) {
+  return data ? data::longest_row(*data, plan.train_deal(0).device) : 0;
 }
 
 class Estimate {
  public:
   explicit Estimate(const RunPlan& plan) : plan_(plan) {
-    options_ = {.length = std::max(longest_row(plan.samples.train), longest_row(plan.samples.eval)),
+    options_ = {.length = std::max(longest_row(plan.samples.train, plan),
+                                   longest_row(plan.samples.eval, plan)),
                 .dtype = zero::dtype_of(plan.config.precision),
                 .gradients = plan.outline.opened_gradients,
                 .trains = plan.samples.train != nullptr};
@@ -75,8 +76,8 @@ class Estimate {
 
 engine::MicroBatchSize measure_activations(const RunPlan& plan) {
   return {.chain = Estimate(plan).chain(),
-          .row_tokens = longest_row(plan.samples.train),
-          .eval_tokens = plan.eval_deal(0).micro_batch * longest_row(plan.samples.eval)};
+          .row_tokens = longest_row(plan.samples.train, plan),
+          .eval_tokens = plan.eval_deal(0).micro_batch * longest_row(plan.samples.eval, plan)};
 }
 
 }  // namespace zeroth::trainer
