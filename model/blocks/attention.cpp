@@ -121,7 +121,8 @@ Attention::Heads Attention::project(const Tensor& x, const MicroBatch& batch) co
   };
   if (!qkv_) {
     const std::vector<Tensor> y = linear(x, *q_, *k_, *v_);
-    return {heads(y[0]), heads(y[1]), heads(y[2])};
+    // Attention keeps the values: as parts of one product they would keep queries and keys too.
+    return {heads(y[0]), heads(y[1]), heads(y[2]).contiguous()};
   }
   const Tensor y = heads(linear(x, *qkv_));
   const int64_t num_kv_heads = (y.size(2) - num_heads_) / 2;
@@ -176,8 +177,8 @@ Tensor Attention::attend_dropping(const Heads& heads, const MicroBatch& batch) {
 Tensor Attention::forward(const Tensor& x, const MicroBatch& batch) {
   Heads heads = project(x, batch);
   if (q_norm_) {
-    heads.q = q_norm_->forward(heads.q);
-    heads.k = k_norm_->forward(heads.k);
+    heads.q = q_norm_->forward(heads.q.contiguous());
+    heads.k = k_norm_->forward(heads.k.contiguous());
   }
   if (rotary_) {
     const RopeTable::Angles& angles = batch.positions.defined()

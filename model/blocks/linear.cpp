@@ -28,12 +28,20 @@ Tensor product(const Tensor& x, const Tensor& weight, const Tensor& bias, Weight
   return at::_unsafe_view(y, sizes);
 }
 
+// Weights [out, in] as one, where one product with it takes the place of theirs: on a GPU, which
+// small products do not fill, where they lie side by side. Undefined elsewhere.
+Tensor weight_of_all(const Tensor& x, at::TensorList weights) {
+  return x.is_cuda() && weights.size() > 1 ? joined(weights, 0) : Tensor();
+}
+
 // What the products of one input have in common.
 struct Form {
   WeightLayout layout = WeightLayout::kOutIn;
   bool bias = false;
   Side side = Side::kNone;
   TensorRanksPtr ranks = nullptr;
+
+  bool joins() const { return layout == WeightLayout::kOutIn && !bias && side == Side::kNone; }
 };
 
 // Any number of products of one input: `parameters` is weight, weight, ... or weight, bias, weight,
@@ -44,12 +52,17 @@ struct Products : torch::autograd::Function<Products> {
     ctx->set_materialize_grads(false);
     ctx->saved_data["in_out"] = form.layout == WeightLayout::kInOut;
     ctx->saved_data["bias"] = form.bias;
+    ctx->saved_data["joins"] = form.joins();
     ctx->saved_data["side"] = static_cast<int64_t>(form.side);
     if (form.ranks) save_ranks(ctx, form.ranks);
     variable_list saved = {x};
     saved.insert(saved.end(), parameters.begin(), parameters.end());
     ctx->save_for_backward(saved);
     const Tensor input = form.side == Side::kOut ? form.ranks->gather(x, kInputs) : x;
+    if (form.joins()) {
+      const Tensor weight = weight_of_all(x, parameters);
+      if (weight.defined()) return outputs_of_all(x, weight, parameters);
+    }
     variable_list outputs;
     const size_t stride = form.bias ? 2 : 1;
     for (size_t i = 0; i < parameters.size(); i += stride) {
@@ -68,6 +81,8 @@ struct Products : torch::autograd::Function<Products> {
     const auto side = static_cast<Side>(ctx->saved_data["side"].toInt());
     const size_t stride = ctx->saved_data["bias"].toBool() ? 2 : 1;
     variable_list gradients(saved.size() + 1);  // x, parameters ..., form
+    if (ctx->saved_data["joins"].toBool() && backward_of_all(ctx, saved, dys, gradients[0]))
+      return gradients;
     // Of a rank's run of tokens where inputs are cut: a bias is added to that.
     for (size_t i = 0; stride == 2 && i < dys.size(); ++i) {
       const size_t at = 2 + 2 * i;
@@ -101,6 +116,32 @@ struct Products : torch::autograd::Function<Products> {
   static constexpr const char* kOutputs = "outputs of products";
   static constexpr const char* kInputGradients = "gradients of inputs of products";
   static constexpr const char* kOutputGradients = "gradients of outputs of products";
+
+  static variable_list outputs_of_all(const Tensor& x, const Tensor& weight,
+                                      at::TensorList weights) {
+    std::vector<int64_t> sizes;
+    for (const Tensor& part : weights) sizes.push_back(part.size(0));
+    return at::unsafe_split_with_sizes(product(x, weight, Tensor(), WeightLayout::kOutIn), sizes,
+                                       -1);
+  }
+
+  // Returns whether the products were one, and their gradients too.
+  static bool backward_of_all(AutogradContext* ctx, const variable_list& saved,
+                              const variable_list& dys, Tensor& dx) {
+    const auto weights = at::TensorList(saved).slice(1);
+    std::vector<Tensor> parts;
+    for (size_t i = 0; i < dys.size(); ++i) {
+      if (!dys[i].defined() || !ctx->needs_input_grad(1 + i)) return false;
+      parts.push_back(rows(dys[i]));
+    }
+    const Tensor weight = weight_of_all(saved[0], weights);
+    if (!weight.defined()) return false;
+    Tensor dy = joined(parts, 1);
+    if (!dy.defined()) dy = at::cat(parts, 1);
+    if (!deliver_product_of_all(weights, dy, rows(saved[0]))) return false;
+    if (ctx->needs_input_grad(0)) dx = matrix_product(dy, weight).view(saved[0].sizes());
+    return true;
+  }
 
   // Whether any of the weights gets a gradient.
   static bool delivers_any(AutogradContext* ctx, const variable_list& dys, size_t stride) {

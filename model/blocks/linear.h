@@ -68,7 +68,8 @@ Splits splits_of_products(const torch::nn::Module& block);
 torch::Tensor linear(const torch::Tensor& x, const Linear& layer);
 
 // Two or three products of the same x: its gradient is summed inside the products, and x is
-// gathered once.
+// gathered once. On a GPU they are one product, forth and back, where their weights lie side by
+// side and have no biases; the results are parts of one tensor then.
 std::vector<torch::Tensor> linear(const torch::Tensor& x, const Linear& a, const Linear& b);
 std::vector<torch::Tensor> linear(const torch::Tensor& x, const Linear& a, const Linear& b,
                                   const Linear& c);

@@ -46,4 +46,18 @@ torch::Tensor deliver_product(const torch::Tensor& parameter, const torch::Tenso
   return deliver_gradient(parameter, matrix_product(a.t(), b));
 }
 
+bool deliver_product_of_all(at::TensorList parameters, const torch::Tensor& a,
+                            const torch::Tensor& b) {
+  std::vector<torch::Tensor> opens;
+  for (const torch::Tensor& parameter : parameters) {
+    opens.push_back(open_gradient(parameter));
+    if (!opens.back().defined() || is_fresh(opens.back()) != is_fresh(opens[0])) return false;
+  }
+  const torch::Tensor all = joined(opens, 0);
+  if (!all.defined() || (all.scalar_type() != a.scalar_type() && !adds_wider(all, a))) return false;
+  is_fresh(opens[0]) ? write_matrix_product(all, a.t(), b) : add_matrix_product(all, a.t(), b);
+  for (const torch::Tensor& open : opens) open.unsafeGetTensorImpl()->bump_version();
+  return true;
+}
+
 }  // namespace zeroth::model

@@ -25,4 +25,9 @@ torch::Tensor deliver_gradient(const torch::Tensor& parameter, const torch::Tens
 torch::Tensor deliver_product(const torch::Tensor& parameter, const torch::Tensor& a,
                               const torch::Tensor& b);
 
+// The same for parameters whose gradients a^T b holds one above the other, in one product where
+// their open views lie so. Returns whether it was; if not, nothing is delivered.
+bool deliver_product_of_all(at::TensorList parameters, const torch::Tensor& a,
+                            const torch::Tensor& b);
+
 }  // namespace zeroth::model

@@ -75,6 +75,23 @@ Tensor matrix_product_plus(const Tensor& bias, const Tensor& a, const Tensor& b)
   return product.defined() ? product.add_(bias) : at::addmm(bias, a, b);
 }
 
+Tensor joined(at::TensorList parts, int64_t dim) {
+  const Tensor& first = parts[0];
+  std::vector<int64_t> sizes = first.sizes().vec();
+  int64_t& extent = sizes[static_cast<size_t>(dim)];
+  for (const Tensor& part : parts.slice(1)) {
+    const bool is_next =
+        part.is_alias_of(first) && part.scalar_type() == first.scalar_type() &&
+        part.strides() == first.strides() &&
+        part.storage_offset() == first.storage_offset() + extent * first.stride(dim);
+    std::vector<int64_t> of_part = part.sizes().vec();
+    of_part[static_cast<size_t>(dim)] = extent;  // the others are to be the same
+    if (!is_next || of_part != sizes) return {};
+    extent += part.size(dim);
+  }
+  return at::as_strided(first, sizes, first.strides(), first.storage_offset());
+}
+
 void write_matrix_product(Tensor out, const Tensor& a, const Tensor& b) {
   const torch::NoGradGuard no_grad;
   if (in_tiles(a, b)) return tiled_product(out, a, b, /*add=*/false);

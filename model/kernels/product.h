@@ -28,4 +28,8 @@ bool adds_wider(const torch::Tensor& out, const torch::Tensor& a);
 void write_matrix_product(torch::Tensor out, const torch::Tensor& a, const torch::Tensor& b);
 void add_matrix_product(torch::Tensor out, const torch::Tensor& a, const torch::Tensor& b);
 
+// Tensors that lie side by side along `dim` in one storage, as the one that they are parts of;
+// undefined where they do not lie so.
+torch::Tensor joined(at::TensorList parts, int64_t dim);
+
 }  // namespace zeroth::model

@@ -56,13 +56,16 @@ void rotate(Shape& shape, Element kind) {
     batch = 17;
     seq = (int64_t{1} << 28) / (heads * half);
   }
-  const int64_t count = batch * seq * heads * 2 * half, table = seq * half;
+  const int64_t of_token = heads * 2 * half, count = batch * seq * of_token, table = seq * half;
+  const int64_t gap = shape.one_in(2) ? kVector * shape.from_to(1, 9) : 0;  // between tokens of x
   const bool one_table = !shape.is_far() && shape.one_in(2);
   shape.text = std::to_string(batch) + " x " + std::to_string(seq) + " x " + std::to_string(heads) +
                " x " + std::to_string(2 * half) + (one_table ? ", one table" : "");
   // A block takes vectors of first halves, whose second halves belong to it too.
   const Ranges some = ranges(shape, count, kThreads * kVector * 2);
-  T *const x = array<T>(shape, count), *const y = array<T>(shape, count);
+  const int64_t spread = count + batch * seq * gap;
+  T *const x = array<T>(shape, spread), *const y = array<T>(shape, count);
+  const auto of_x = [&](int64_t i) { return i + i / of_token * gap; };
   const int64_t tables = one_table ? 1 : batch;
   T* const cos = array<T>(shape, tables * table);
   T* const sin = array<T>(shape, tables * table);
@@ -77,24 +80,26 @@ void rotate(Shape& shape, Element kind) {
   };
   if (shape.is_far()) {
     each([&](int64_t first, int64_t angle) {
-      for (T* const value : {x + first, x + first + half, cos + angle, sin + angle}) {
+      for (T* const value : {x + of_x(first), x + of_x(first + half), cos + angle, sin + angle}) {
         shape.fill(value, 1);
       }
     });
   } else {
     for (T* const to : {cos, sin}) shape.fill(to, tables * table);
-    shape.fill(x, count);
-    if (shape.one_in(8)) shape.put_special(x, count);
+    shape.fill(x, spread);
+    if (shape.one_in(8)) shape.put_special(x, spread);
   }
   const float direction = shape.one_in(2) ? 1.F : -1.F;
   shape.run(
       [&] {
-        rotate(kind, {x, cos, sin, y, batch, seq, heads, half, one_table ? 0 : table, direction},
+        rotate(kind,
+               {x, cos, sin, y, batch, seq, heads, half, of_token + gap, one_table ? 0 : table,
+                direction},
                nullptr);
       },
       {bytes_of(y, shape.is_far() ? 0 : count)}, some.blocks);
   each([&](int64_t first, int64_t angle) {
-    const double a = wide(x[first]), b = wide(x[first + half]);
+    const double a = wide(x[of_x(first)]), b = wide(x[of_x(first + half)]);
     const double c = wide(cos[angle]), s = direction * wide(sin[angle]);
     const double slack = 4 * kFloatStep;
     shape.expect("y", first, y[first], a * c - b * s, slack * (std::abs(a * c) + std::abs(b * s)));
@@ -111,6 +116,29 @@ int64_t vectors_of(Shape& shape) {
                                             : kThreads * shape.from_to(1, 2);
   shape.text = std::to_string(vectors * kVector) + " elements";
   return vectors * kVector;
+}
+
+// A part of so many elements as rows with gaps, or without.
+template <typename T>
+model::gpu::StridedRows rows_of(Shape& shape, int64_t count) {
+  constexpr int64_t kVector = 16 / sizeof(T);
+  if (shape.one_in(2)) return {1, count, count};
+  int64_t rows = shape.from_to(1, 9);
+  while (count % (rows * kVector) != 0) --rows;
+  const int64_t width = count / rows;
+  return {rows, width, width + kVector * shape.from_to(1, 9)};
+}
+
+int64_t place(const model::gpu::StridedRows& rows, int64_t i) {
+  return i + i / rows.width * (rows.stride - rows.width);
+}
+
+// The elements of these ranges, in memory with gaps; the smallest ones around them.
+Ranges placed(const Ranges& some, const model::gpu::StridedRows& rows) {
+  Ranges in_memory;
+  for (const auto& [begin, end] : some.of)
+    in_memory.of.emplace_back(place(rows, begin), place(rows, end - 1) + 1);
+  return in_memory;
 }
 
 double sigmoid(double x) {
@@ -138,14 +166,20 @@ template <typename T>
 void swiglu(Shape& shape, Element kind) {
   const int64_t count = vectors_of<T>(shape);
   const Ranges some = ranges(shape, count, kThreads * 16 / static_cast<int64_t>(sizeof(T)));
-  T *const gate = gates<T>(shape, some, count), *const up = filled<T>(shape, some, count);
+  const auto rows = rows_of<T>(shape, count);
+  const Ranges inputs = placed(some, rows);
+  const int64_t spread = rows.rows * rows.stride;
+  T *const gate = gates<T>(shape, inputs, spread), *const up = filled<T>(shape, inputs, spread);
   T* const y = array<T>(shape, count);
-  shape.run([&] { swiglu_forward(kind, gate, up, y, count, nullptr); },
-            {bytes_of(y, shape.is_far() ? 0 : count)}, some.blocks);
+  shape.run(
+      [&] {
+        swiglu_forward(kind, {gate, up, y, rows}, nullptr);
+      },
+      {bytes_of(y, shape.is_far() ? 0 : count)}, some.blocks);
   for (const auto& [begin, end] : some.of) {
     for (int64_t i = begin; i < end; ++i) {
-      const double g = wide(gate[i]), u = wide(up[i]), expected = g * sigmoid(g) * u;
-      const double underflow = std::abs(g * u) * 0x1p-120;
+      const double g = wide(gate[place(rows, i)]), u = wide(up[place(rows, i)]);
+      const double expected = g * sigmoid(g) * u, underflow = std::abs(g * u) * 0x1p-120;
       shape.expect("y", i, y[i], expected, std::abs(expected) * slack_at(g) + underflow);
     }
   }
@@ -155,24 +189,28 @@ template <typename T>
 void swiglu_back(Shape& shape, Element kind) {
   const int64_t count = vectors_of<T>(shape);
   const Ranges some = ranges(shape, count, kThreads * 16 / static_cast<int64_t>(sizeof(T)));
-  T* const gate = gates<T>(shape, some, count);
-  T *const up = filled<T>(shape, some, count), *const dy = filled<T>(shape, some, count);
-  T *const dgate = array<T>(shape, count), *const dup = array<T>(shape, count);
+  const auto rows = rows_of<T>(shape, count);
+  const Ranges inputs = placed(some, rows);
+  const int64_t spread = rows.rows * rows.stride;
+  T* const gate = gates<T>(shape, inputs, spread);
+  T *const up = filled<T>(shape, inputs, spread), *const dy = filled<T>(shape, some, count);
+  T *const dgate = array<T>(shape, spread), *const dup = array<T>(shape, spread);
   shape.run(
       [&] {
-        swiglu_backward(kind, {dy, gate, up, dgate, dup, count}, nullptr);
+        swiglu_backward(kind, {dy, gate, up, dgate, dup, rows}, nullptr);
       },
-      {bytes_of(dgate, shape.is_far() ? 0 : count), bytes_of(dup, shape.is_far() ? 0 : count)},
+      {bytes_of(dgate, shape.is_far() ? 0 : spread), bytes_of(dup, shape.is_far() ? 0 : spread)},
       some.blocks);
   for (const auto& [begin, end] : some.of) {
     for (int64_t i = begin; i < end; ++i) {
-      const double g = wide(gate[i]), u = wide(up[i]), d = wide(dy[i]), s = sigmoid(g);
+      const int64_t at = place(rows, i);
+      const double g = wide(gate[at]), u = wide(up[at]), d = wide(dy[i]), s = sigmoid(g);
       const double size = std::abs(d * u) * (1 + std::abs(g));
       const double slack = size * (s * slack_at(g) * (1 + std::abs(g)) + 0x1p-120);
-      shape.expect("dgate", i, dgate[i], d * u * s * (1 + g * (1 - s)), slack);
+      shape.expect("dgate", i, dgate[at], d * u * s * (1 + g * (1 - s)), slack);
       const double expected = d * g * s;
       const double underflow = std::abs(d * g) * 0x1p-120;
-      shape.expect("dup", i, dup[i], expected, std::abs(expected) * slack_at(g) + underflow);
+      shape.expect("dup", i, dup[at], expected, std::abs(expected) * slack_at(g) + underflow);
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <mutex>
 
@@ -12,6 +13,8 @@
 #include "engine/engine.h"
 #include "model/blocks/build.h"
 #include "model/blocks/head.h"
+#include "model/blocks/linear.h"
+#include "model/blocks/open_gradient.h"
 #include "model/hf/checkpoint_source.h"
 #include "tests/engine/chain_config.h"
 #include "tests/simulated_gpu/call_observer.h"
@@ -97,6 +100,75 @@ std::vector<Tensor> logit_products(int64_t rows, int64_t vocab,
   return products;
 }
 
+// What three products of one input are made of on the GPU: weights, and their open gradients, that
+// lie `gap` elements apart in one buffer each. Where that is asked for the first is frozen, or the
+// gradients of the outputs are parts of one.
+struct Products {
+  static constexpr int64_t kIn = 32;
+  static constexpr int64_t kOut[] = {64, 16, 48};
+
+  std::vector<Tensor> outputs, gradients;  // of the weights
+  Tensor dx;
+  size_t products = 0;  // of matrices
+  size_t copies = 0;    // of gradients to one
+
+  Products(int64_t gap, bool fresh, bool frozen = false, bool parts = false) {
+    torch::manual_seed(8);
+    Tensor x = torch::randn({2, 3, kIn});
+    std::vector<Tensor> weights, dys;
+    for (const int64_t out : kOut) {
+      weights.push_back(torch::randn({out, kIn}));
+      dys.push_back(torch::randn({2, 3, out}).to(kGpu));
+    }
+    const int64_t numel = 3 * gap + (64 + 16 + 48) * kIn;
+    const Tensor flat = torch::zeros({numel}, kGpu);
+    const Tensor sums = torch::full({numel}, fresh ? NAN : 1.0, torch::device(kGpu));
+    std::vector<std::shared_ptr<model::Linear>> layers;
+    int64_t offset = 0;
+    for (size_t i = 0; i < 3; ++i) {
+      const auto view = [&](const Tensor& of) {
+        return of.narrow(0, offset, kOut[i] * kIn).view({kOut[i], kIn});
+      };
+      layers.push_back(std::make_shared<model::Linear>(model::LinearShape{kIn, kOut[i]}));
+      view(flat).copy_(weights[i]);
+      const Tensor& weight = layers[i]->weight;
+      weight.unsafeGetTensorImpl()->shallow_copy_from(view(flat).getIntrusivePtr());
+      if (frozen && i == 0) {
+        weight.set_requires_grad(false);
+      } else {
+        weight.mutable_grad() = model::make_open_gradient(view(sums), fresh);
+      }
+      gradients.push_back(view(sums));
+      offset += kOut[i] * kIn + gap;
+    }
+    x = x.to(kGpu).requires_grad_();
+    if (parts) dys = at::cat(dys, 2).split_with_sizes(kOut, 2);
+    const Calls calls;
+    outputs = model::linear(x, *layers[0], *layers[1], *layers[2]);
+    torch::autograd::backward(outputs, dys);
+    for (const char* const name : {"aten::mm", "aten::addmm", "aten::addmm_"})
+      products += Calls::of(name).size();
+    copies = Calls::of("aten::cat").size();
+    dx = x.grad();
+    for (size_t i = 0; i < 3; ++i) {
+      if (frozen && i == 0) continue;
+      CHECK(model::was_written(layers[i]->weight.grad(), fresh));
+    }
+  }
+};
+
+void check_equal(const Products& some, const Products& others) {
+  const auto close = [](const Tensor& a, const Tensor& b) {
+    CHECK(torch::allclose(a.cpu(), b.cpu(), 1e-5, 1e-5, /*equal_nan=*/true));
+  };
+  for (size_t i = 0; i < 3; ++i) {
+    CAPTURE(i);
+    close(some.outputs[i].detach(), others.outputs[i].detach());
+    close(some.gradients[i], others.gradients[i]);
+  }
+  close(some.dx, others.dx);
+}
+
 // Tokens with the positions that they have without any, which all rows share.
 class Placed final : public engine::Loader {
  public:
@@ -177,6 +249,36 @@ TEST_CASE("a head of several chunks does not multiply its gradients where the en
 TEST_CASE("angles of given positions are made once in a step, for all layers") {
   CHECK(calls_in_step("aten::cos", {.placed = true}).size() == 1);
   CHECK(calls_in_step("aten::cos", {}).empty());  // those of a length were there already
+}
+
+TEST_CASE("products of one input whose weights lie side by side are one, forth and back") {
+  for (const bool fresh : {false, true}) {
+    const Products beside(0, fresh), apart(64, fresh);
+    CHECK(beside.products == 3);
+    CHECK(beside.copies == 1);
+    CHECK(apart.products == 9);
+    CHECK(apart.copies == 0);
+    check_equal(beside, apart);
+    const Products parts(0, fresh, /*frozen=*/false, /*parts=*/true);
+    CHECK(parts.products == 3);
+    CHECK(parts.copies == 0);
+    check_equal(parts, apart);
+  }
+}
+
+TEST_CASE("products are apart in the backward where a weight has no gradient") {
+  const Products beside(0, true, /*frozen=*/true), apart(64, true, /*frozen=*/true);
+  CHECK(beside.products == 1 + 3 + 2);
+  CHECK(apart.products == 3 + 3 + 2);
+  check_equal(beside, apart);
+}
+
+TEST_CASE("a layer makes four products in the forward, and eight in the backward") {
+  const size_t layers = model::build_blocks(model::read_model_spec(kLlama)).size() - 2;
+  size_t products = 0;
+  for (const char* const name : {"aten::mm", "aten::addmm", "aten::addmm_"})
+    products += calls_in_step(name, {}).size();
+  CHECK(products == layers * (4 + 8) + 3);  // and those of the head
 }
 
 TEST_CASE("the norm of all gradients of a step is one call") {

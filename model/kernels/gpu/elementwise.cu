@@ -23,15 +23,17 @@ __global__ void rotate_kernel(Rotate call, int64_t threads) {
   const int64_t per_head = call.half / kSize;
   const int64_t offset = this_thread() % per_head * kSize;
   const int64_t head = this_thread() / per_head;  // of all samples and positions
-  const int64_t position = head / call.heads % call.seq;
-  const int64_t sample = head / call.heads / call.seq;
+  const int64_t token = head / call.heads;        // of all samples
+  const int64_t position = token % call.seq, sample = token / call.seq;
   const int64_t angle = sample * call.table_batch_stride + position * call.half + offset;
   const int64_t first = head * 2 * call.half + offset;
+  const T* const x = static_cast<const T*>(call.x) + token * call.token_stride +
+                     (head - token * call.heads) * 2 * call.half + offset;
 
   const Vector<T> cos = load(static_cast<const T*>(call.cos) + angle);
   const Vector<T> sin = load(static_cast<const T*>(call.sin) + angle);
-  const Vector<T> a = load(static_cast<const T*>(call.x) + first);
-  const Vector<T> b = load(static_cast<const T*>(call.x) + first + call.half);
+  const Vector<T> a = load(x);
+  const Vector<T> b = load(x + call.half);
   Vector<T> turned_a, turned_b;
 #pragma unroll
   for (int i = 0; i < kSize; ++i) {
@@ -47,27 +49,35 @@ __device__ float sigmoid(float x) {
   return 1.f / (1.f + __expf(-x));
 }
 
+// Where element `i` of rows without gaps lies in those with them.
+__device__ int64_t place(const StridedRows& rows, int64_t i) {
+  if (rows.stride == rows.width) return i;
+  const int64_t row = i / rows.width;
+  return i + row * (rows.stride - rows.width);
+}
+
 template <typename T>
-__global__ void swiglu_kernel(const T* gate, const T* up, T* y, int64_t threads) {
+__global__ void swiglu_kernel(SwiGluForward call, int64_t threads) {
   if (this_thread() >= threads) return;
-  const int64_t at = this_thread() * Vector<T>::kSize;
-  const Vector<T> g = load(gate + at), u = load(up + at);
+  const int64_t at = this_thread() * Vector<T>::kSize, from = place(call.inputs, at);
+  const Vector<T> g = load(static_cast<const T*>(call.gate) + from);
+  const Vector<T> u = load(static_cast<const T*>(call.up) + from);
   Vector<T> out;
 #pragma unroll
   for (int i = 0; i < Vector<T>::kSize; ++i) {
     const float wide = widen(g.at[i]);
     out.at[i] = narrow<T>(wide * sigmoid(wide) * widen(u.at[i]));
   }
-  store(y + at, out);
+  store(static_cast<T*>(call.y) + at, out);
 }
 
 template <typename T>
 __global__ void swiglu_backward_kernel(SwiGluBackward call, int64_t threads) {
   if (this_thread() >= threads) return;
-  const int64_t at = this_thread() * Vector<T>::kSize;
+  const int64_t at = this_thread() * Vector<T>::kSize, from = place(call.inputs, at);
   const Vector<T> d = load(static_cast<const T*>(call.dy) + at);
-  const Vector<T> g = load(static_cast<const T*>(call.gate) + at);
-  const Vector<T> u = load(static_cast<const T*>(call.up) + at);
+  const Vector<T> g = load(static_cast<const T*>(call.gate) + from);
+  const Vector<T> u = load(static_cast<const T*>(call.up) + from);
   Vector<T> dgate, dup;
 #pragma unroll
   for (int i = 0; i < Vector<T>::kSize; ++i) {
@@ -75,8 +85,8 @@ __global__ void swiglu_backward_kernel(SwiGluBackward call, int64_t threads) {
     dgate.at[i] = narrow<T>(dy * widen(u.at[i]) * s * (1.f + wide * (1.f - s)));
     dup.at[i] = narrow<T>(dy * wide * s);
   }
-  store(static_cast<T*>(call.dgate) + at, dgate);
-  store(static_cast<T*>(call.dup) + at, dup);
+  store(static_cast<T*>(call.dgate) + from, dgate);
+  store(static_cast<T*>(call.dup) + from, dup);
 }
 
 template <typename T>
@@ -86,15 +96,14 @@ void launch_rotate(const Rotate& call, cudaStream_t stream) {
 }
 
 template <typename T>
-void launch_swiglu(const void* gate, const void* up, void* y, int64_t count, cudaStream_t stream) {
-  const int64_t threads = count / Vector<T>::kSize;
-  launch_kernel(swiglu_kernel<T>, blocks_of(threads), kBlock, stream, static_cast<const T*>(gate),
-                static_cast<const T*>(up), static_cast<T*>(y), threads);
+void launch_swiglu(const SwiGluForward& call, cudaStream_t stream) {
+  const int64_t threads = call.inputs.rows * call.inputs.width / Vector<T>::kSize;
+  launch_kernel(swiglu_kernel<T>, blocks_of(threads), kBlock, stream, call, threads);
 }
 
 template <typename T>
 void launch_swiglu_backward(const SwiGluBackward& call, cudaStream_t stream) {
-  const int64_t threads = call.count / Vector<T>::kSize;
+  const int64_t threads = call.inputs.rows * call.inputs.width / Vector<T>::kSize;
   launch_kernel(swiglu_backward_kernel<T>, blocks_of(threads), kBlock, stream, call, threads);
 }
 
@@ -111,15 +120,14 @@ void rotate(Element element, const Rotate& call, cudaStream_t stream) {
   }
 }
 
-void swiglu_forward(Element element, const void* gate, const void* up, void* y, int64_t count,
-                    cudaStream_t stream) {
+void swiglu_forward(Element element, const SwiGluForward& call, cudaStream_t stream) {
   switch (element) {
     case Element::kFloat:
-      return launch_swiglu<float>(gate, up, y, count, stream);
+      return launch_swiglu<float>(call, stream);
     case Element::kBfloat16:
-      return launch_swiglu<__nv_bfloat16>(gate, up, y, count, stream);
+      return launch_swiglu<__nv_bfloat16>(call, stream);
     case Element::kHalf:
-      return launch_swiglu<__half>(gate, up, y, count, stream);
+      return launch_swiglu<__half>(call, stream);
   }
 }
 

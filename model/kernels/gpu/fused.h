@@ -49,29 +49,46 @@ void rms_norm_backward(Element element, const RmsNormBackward& call, cudaStream_
 
 // x, y [batch, seq, heads, 2 * half], each head as two halves that turn as pairs; cos, sin
 // [batch or 1, seq, half] with `table_batch_stride` elements from one sample to the next (0 for 1).
+// `token_stride` elements of x lie from one token to the next, of all samples; y has no gaps.
 struct Rotate {
   const void* x;
   const void* cos;
   const void* sin;
   void* y;
   int64_t batch, seq, heads, half;
+  int64_t token_stride;
   int64_t table_batch_stride;
   float direction;  // -1 turns back
 };
 
 void rotate(Element element, const Rotate& call, cudaStream_t stream);
 
-// y = silu(gate) * up over `count` elements.
-void swiglu_forward(Element element, const void* gate, const void* up, void* y, int64_t count,
-                    cudaStream_t stream);
+// Rows of `width` elements, whole vectors of 16 bytes, of which `stride` elements lie from one to
+// the next.
+struct StridedRows {
+  int64_t rows;
+  int64_t width;
+  int64_t stride;
+};
 
+// y = silu(gate) * up, gate and up [rows, width] with a stride; y has no gaps.
+struct SwiGluForward {
+  const void* gate;
+  const void* up;
+  void* y;
+  StridedRows inputs;
+};
+
+void swiglu_forward(Element element, const SwiGluForward& call, cudaStream_t stream);
+
+// dgate and dup have the stride of gate and up; dy has no gaps.
 struct SwiGluBackward {
   const void* dy;
   const void* gate;
   const void* up;
   void* dgate;
   void* dup;
-  int64_t count;
+  StridedRows inputs;
 };
 
 void swiglu_backward(Element element, const SwiGluBackward& call, cudaStream_t stream);

@@ -122,16 +122,31 @@ std::tuple<Tensor, Tensor> rms_norm_backward_cuda(const Tensor& any_dy, const Te
   return {dx, wanted[1] ? parts.sum(0) : parts};
 }
 
+// Elements from one token of x [batch, seq, heads, d] to the next, where all lie in one distance
+// and a token's elements have no gaps; 0 otherwise.
+int64_t token_stride(const Tensor& x) {
+  const bool one = x.stride(3) == 1 && (x.size(2) == 1 || x.stride(2) == x.size(3)) &&
+                   (x.size(0) == 1 || x.stride(0) == x.size(1) * x.stride(1));
+  return one && x.size(1) > 1 ? x.stride(1) : 0;
+}
+
+bool in_vectors(const Tensor& x, int64_t stride) {
+  return reinterpret_cast<uintptr_t>(x.const_data_ptr()) % 16 == 0 && stride % vector_size(x) == 0;
+}
+
 Tensor rotate_pairs_cuda(const Tensor& any_x, const Tensor& cos, const Tensor& sin,
                          double direction) {
-  const Tensor x = any_x.contiguous();
+  const int64_t stride = token_stride(any_x);
+  const bool in_place = stride != 0 && in_vectors(any_x, stride);
+  const Tensor x = in_place ? any_x : any_x.contiguous();
   const int64_t half = x.size(-1) / 2;
   const bool fits = element_of(x) && x.numel() > 0 && x.size(-1) % 2 == 0 &&
-                    half % vector_size(x) == 0 && aligned(x) && aligned(cos) && aligned(sin) &&
-                    cos.scalar_type() == x.scalar_type() && sin.scalar_type() == x.scalar_type();
+                    half % vector_size(x) == 0 && (in_place || aligned(x)) && aligned(cos) &&
+                    aligned(sin) && cos.scalar_type() == x.scalar_type() &&
+                    sin.scalar_type() == x.scalar_type();
   if (!fits) return formula::rotate_pairs(x, cos, sin, direction);
   const c10::cuda::CUDAGuard guard(x.device());
-  Tensor y = at::empty_like(x);
+  Tensor y = at::empty(x.sizes(), x.options());
   rotate(*element_of(x),
          {.x = x.const_data_ptr(),
           .cos = cos.const_data_ptr(),
@@ -141,6 +156,7 @@ Tensor rotate_pairs_cuda(const Tensor& any_x, const Tensor& cos, const Tensor& s
           .seq = x.size(1),
           .heads = x.size(2),
           .half = half,
+          .token_stride = in_place ? stride : x.size(2) * x.size(3),
           .table_batch_stride = cos.size(0) == 1 ? 0 : x.size(1) * half,
           .direction = static_cast<float>(direction)},
          stream_of(x));
@@ -148,37 +164,78 @@ Tensor rotate_pairs_cuda(const Tensor& any_x, const Tensor& cos, const Tensor& s
   return y;
 }
 
-bool swiglu_takes(const Tensor& gate, const Tensor& up) {
-  return element_of(gate) && gate.numel() > 0 && gate.numel() % vector_size(gate) == 0 &&
-         gate.scalar_type() == up.scalar_type() && aligned(gate) && aligned(up);
+// The last dimension as rows in one distance of each other, if they lie so.
+std::optional<StridedRows> rows_of(const Tensor& x) {
+  if (!element_of(x) || x.numel() == 0) return std::nullopt;
+  if (x.is_contiguous()) return StridedRows{1, x.numel(), x.numel()};
+  if (x.stride(-1) != 1) return std::nullopt;
+  for (int64_t dim = 0; dim + 2 < x.dim(); ++dim) {
+    if (x.stride(dim) != x.stride(dim + 1) * x.size(dim + 1)) return std::nullopt;
+  }
+  return StridedRows{x.numel() / x.size(-1), x.size(-1), x.stride(-2)};
+}
+
+// gate and up as rows that a kernel takes.
+std::optional<StridedRows> swiglu_rows(const Tensor& gate, const Tensor& up) {
+  const auto rows = rows_of(gate);
+  const bool fits = rows && rows->width % vector_size(gate) == 0 &&
+                    gate.scalar_type() == up.scalar_type() && gate.sizes() == up.sizes() &&
+                    gate.strides() == up.strides() && in_vectors(gate, rows->stride) &&
+                    in_vectors(up, rows->stride);
+  return fits ? rows : std::nullopt;
 }
 
 Tensor swiglu_cuda(const Tensor& any_gate, const Tensor& any_up) {
-  const Tensor gate = any_gate.contiguous(), up = any_up.contiguous();
-  if (!swiglu_takes(gate, up)) return formula::swiglu(gate, up);
+  Tensor gate = any_gate, up = any_up;
+  auto rows = swiglu_rows(gate, up);
+  if (!rows) rows = swiglu_rows(gate = gate.contiguous(), up = up.contiguous());
+  if (!rows) return formula::swiglu(gate, up);
   const c10::cuda::CUDAGuard guard(gate.device());
-  Tensor y = at::empty_like(gate);
-  swiglu_forward(*element_of(gate), gate.const_data_ptr(), up.const_data_ptr(), y.data_ptr(),
-                 gate.numel(), stream_of(gate));
+  Tensor y = at::empty(gate.sizes(), gate.options());
+  swiglu_forward(*element_of(gate),
+                 {.gate = gate.const_data_ptr(),
+                  .up = up.const_data_ptr(),
+                  .y = y.data_ptr(),
+                  .inputs = *rows},
+                 stream_of(gate));
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return y;
 }
 
+// Two tensors like gate and up. Where these are parts of one, so are they: it is what the gradient
+// of one product comes as.
+std::pair<Tensor, Tensor> like_parts(const Tensor& gate, const Tensor& up) {
+  const int64_t width = gate.size(-1);
+  const bool beside = !gate.is_contiguous() && gate.stride(-2) == 2 * width &&
+                      gate.is_alias_of(up) && up.storage_offset() == gate.storage_offset() + width;
+  if (!beside)
+    return {at::empty_strided(gate.sizes(), gate.strides(), gate.options()),
+            at::empty_strided(gate.sizes(), gate.strides(), gate.options())};
+  std::vector<int64_t> sizes = gate.sizes().vec();
+  sizes.back() = 2 * width;
+  const Tensor both = at::empty(sizes, gate.options());
+  return {both.narrow(-1, 0, width), both.narrow(-1, width, width)};
+}
+
 std::tuple<Tensor, Tensor> swiglu_backward_cuda(const Tensor& any_dy, const Tensor& any_gate,
                                                 const Tensor& any_up) {
-  const Tensor dy = any_dy.contiguous(), gate = any_gate.contiguous(), up = any_up.contiguous();
-  if (!swiglu_takes(gate, up) || !swiglu_takes(gate, dy)) {
+  const Tensor dy = any_dy.contiguous();
+  Tensor gate = any_gate, up = any_up;
+  auto rows = swiglu_rows(gate, up);
+  if (!rows) rows = swiglu_rows(gate = gate.contiguous(), up = up.contiguous());
+  if (!rows || dy.sizes() != gate.sizes() || !aligned(dy) ||
+      dy.scalar_type() != gate.scalar_type()) {
     return formula::swiglu_backward(dy, gate, up);
   }
   const c10::cuda::CUDAGuard guard(gate.device());
-  Tensor dgate = at::empty_like(gate), dup = at::empty_like(up);
+  const auto [dgate, dup] = like_parts(gate, up);
   swiglu_backward(*element_of(gate),
                   {.dy = dy.const_data_ptr(),
                    .gate = gate.const_data_ptr(),
                    .up = up.const_data_ptr(),
                    .dgate = dgate.data_ptr(),
                    .dup = dup.data_ptr(),
-                   .count = gate.numel()},
+                   .inputs = *rows},
                   stream_of(gate));
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return {dgate, dup};
@@ -217,11 +274,6 @@ bool is_2d(const Tensor& logits) {
   return element_of(logits) && logits.dim() == 2 && logits.numel() > 0 && logits.stride(1) == 1;
 }
 
-bool in_vectors(const Tensor& logits) {
-  return reinterpret_cast<uintptr_t>(logits.const_data_ptr()) % 16 == 0 &&
-         logits.stride(0) % vector_size(logits) == 0;
-}
-
 Tensor log_sum_exp_cuda(const Tensor& logits) {
   if (!is_2d(logits)) return formula::log_sum_exp(logits);
   const c10::cuda::CUDAGuard guard(logits.device());
@@ -232,7 +284,7 @@ Tensor log_sum_exp_cuda(const Tensor& logits) {
                .rows = logits.size(0),
                .vocab = logits.size(1),
                .row_stride = logits.stride(0),
-               .vectors = in_vectors(logits)},
+               .vectors = in_vectors(logits, logits.stride(0))},
               stream_of(logits));
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return lse;
@@ -252,7 +304,7 @@ void logit_gradient_cuda(Tensor logits, const Tensor& lse, const Tensor& targets
                   .rows = logits.size(0),
                   .vocab = logits.size(1),
                   .row_stride = logits.stride(0),
-                  .vectors = in_vectors(logits)},
+                  .vectors = in_vectors(logits, logits.stride(0))},
                  stream_of(logits));
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
