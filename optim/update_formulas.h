@@ -10,7 +10,8 @@ namespace {
 
 // `wire` is a gradient as it came: clipping, unscaling and the like are the factor.
 ZEROTH_INLINE Vec scaled(const Constants& c, Vec wire) {
-  return wire * spread(c.factor) / spread(c.divisor);
+  const Vec g = wire * spread(c.factor);
+  return c.divisor == 1 ? g : g / spread(c.divisor);
 }
 
 ZEROTH_INLINE Vec decayed(const Constants& c, Vec p, Vec g) {
