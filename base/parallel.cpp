@@ -32,4 +32,8 @@ void use_one_thread() {
   omp_set_num_threads(1);
 }
 
+void leave_one_thread() {
+  omp_set_num_threads(std::max(omp_get_max_threads() - 1, 1));
+}
+
 }  // namespace zeroth

@@ -1,20 +1,100 @@
 #include "zero/grad_landing.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
 #include <utility>
 
+#include "base/parallel.h"
+
 namespace zeroth::zero {
+
+// Adds what has come, one piece after the other. Its thread asks no device for anything, holds no
+// tensor, and begins with the first piece.
+class GradLanding::Adder {
+ public:
+  Adder() = default;
+  ~Adder() {
+    {
+      const std::lock_guard lock(mutex_);
+      stops_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+  Adder(const Adder&) = delete;
+  Adder& operator=(const Adder&) = delete;
+
+  // It stays until it is added().
+  void add(const Arrival& arrival) {
+    {
+      const std::lock_guard lock(mutex_);
+      waiting_.push_back(&arrival);
+    }
+    changed_.notify_all();
+    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  }
+  // Pieces so far, those that failed too: throws for these, once.
+  int64_t added() {
+    const std::lock_guard lock(mutex_);
+    failure_.rethrow();
+    return added_;
+  }
+  void wait_until_added(int64_t pieces) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return added_ >= pieces; });
+    failure_.rethrow();
+  }
+
+ private:
+  void run() {
+    (void)at::get_num_threads();
+    leave_one_thread();  // to who gives the device its work
+    const torch::NoGradGuard no_grad;
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [&] { return stops_ || !waiting_.empty(); });
+      if (stops_) return;
+      const Arrival& arrival = *waiting_.front();
+      waiting_.pop_front();
+      lock.unlock();
+      offload::KeptFailure failure;
+      failure.guard([&] {
+        const torch::Tensor& values = arrival.buffer.values;
+        arrival.add ? arrival.to.add_(values) : arrival.to.copy_(values);
+      });
+      lock.lock();
+      failure_.guard([&] { failure.rethrow(); });
+      ++added_;
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<const Arrival*> waiting_;
+  int64_t added_ = 0;
+  offload::KeptFailure failure_;
+  bool stops_ = false;
+  std::thread thread_;
+};
 
 GradLanding::GradLanding(std::shared_ptr<device::HostLink> link)
     : GradLanding(std::move(link), Options()) {}
 
 GradLanding::GradLanding(std::shared_ptr<device::HostLink> link, const Options& options)
-    : options_(options), buffers_(std::move(link), options.host, /*most=*/1) {
+    : options_(options),
+      adder_(std::make_unique<Adder>()),
+      buffers_(std::move(link), options.host, /*most=*/1) {
   // All of one size, so that none is replaced by a larger one.
   buffers_.expect(options.piece_bytes);
 }
+
+GradLanding::~GradLanding() = default;
 
 torch::Tensor GradLanding::shard(int64_t numel, torch::Dtype dtype) {
   shard_bytes_ += numel * static_cast<int64_t>(c10::elementSize(dtype));
@@ -23,7 +103,7 @@ torch::Tensor GradLanding::shard(int64_t numel, torch::Dtype dtype) {
 }
 
 void GradLanding::begin() {
-  while (earlier_ > 0) take_in_oldest();
+  wait_until_added(earlier_);
   earlier_ = in_buffers_;
 }
 
@@ -47,8 +127,8 @@ device::Point GradLanding::land(const torch::Tensor& from, const torch::Tensor& 
       ++in_buffers_;
     }
   }
-  // When the copies are under way: the host adds beside them.
   while (!arrivals_.empty() && copies().reached(arrivals_.front().buffer.free)) take_in_oldest();
+  give_back_added();
   return end;
 }
 
@@ -57,15 +137,27 @@ void GradLanding::take_in_oldest() {
   Arrival arrival = std::move(arrivals_.front());
   arrivals_.pop_front();
   if (!arrival.buffer.values.defined()) return;
-  --in_buffers_;
-  if (earlier_ > 0) --earlier_;
-  const torch::NoGradGuard no_grad;
-  arrival.add ? arrival.to.add_(arrival.buffer.values) : arrival.to.copy_(arrival.buffer.values);
-  buffers_.give(std::move(arrival.buffer));
+  adding_.push_back(std::move(arrival));
+  adder_->add(adding_.back());
+  ++taken_in_;
+}
+
+void GradLanding::give_back_added() {
+  for (const int64_t added = adder_->added(); given_back_ < added; ++given_back_) {
+    buffers_.give(std::move(adding_.front().buffer));
+    adding_.pop_front();
+  }
+}
+
+void GradLanding::wait_until_added(int64_t pieces) {
+  while (taken_in_ < pieces) take_in_oldest();
+  adder_->wait_until_added(pieces);
+  give_back_added();
 }
 
 void GradLanding::finish() {
   while (!arrivals_.empty()) take_in_oldest();
+  wait_until_added(in_buffers_);
 }
 
 }  // namespace zeroth::zero

@@ -15,8 +15,9 @@ namespace zeroth::zero {
 
 // Gradients cross the link once, in the dtype in which they crossed the ranks. Where that is also
 // the shard's dtype and there is nothing to add to, they land in the shard itself; else in buffers,
-// from which the host adds them when they have come. Sums have the order, and the bits, of those on
-// a device.
+// from which a thread adds them when they have come, while the caller gives the device its work.
+// Sums have the order, and the bits, of those on a device. What goes wrong in them is thrown by a
+// later begin(), land() or finish().
 class GradLanding {
  public:
   struct Options {
@@ -26,6 +27,7 @@ class GradLanding {
 
   explicit GradLanding(std::shared_ptr<device::HostLink> link);
   GradLanding(std::shared_ptr<device::HostLink> link, const Options& options);
+  ~GradLanding();  // drops what is not yet added
 
   // Host memory for a shard, zeros.
   torch::Tensor shard(int64_t numel, torch::Dtype dtype);
@@ -34,11 +36,11 @@ class GradLanding {
   // the last one have been added; the device goes on meanwhile with what it has been given.
   void begin();
   // Starts to copy `from`, of the device, to `to`, or to add it; behind `after`. `to` has the
-  // result after finish(). Returns the point from which `from` is free. Waits for nothing, but adds
-  // what has come.
+  // result after finish(). Returns the point from which `from` is free. Waits for nothing; what has
+  // come is added from now on.
   device::Point land(const torch::Tensor& from, const torch::Tensor& to, bool add,
                      const device::Point& after);
-  // Waits until all has landed.
+  // Waits until all has landed, and has been added.
   void finish();
 
   device::CopyStream& copies() const { return buffers_.copies(); }
@@ -53,13 +55,23 @@ class GradLanding {
     bool add = false;
   };
 
+  class Adder;
+
+  // When it has come it is the adder's, if it is in a buffer.
   void take_in_oldest();
+  void give_back_added();
+  // Of the pieces in buffers the first so many, counted from the start.
+  void wait_until_added(int64_t pieces);
 
   Options options_;
-  std::deque<Arrival> arrivals_;
-  size_t in_buffers_ = 0;  // arrivals
-  size_t earlier_ = 0;     // of these, the ones of gradients before this one
+  std::deque<Arrival> arrivals_;  // on their way
+  std::deque<Arrival> adding_;    // the adder's, or added
+  int64_t in_buffers_ = 0;        // pieces that went into buffers so far
+  int64_t earlier_ = 0;           // of these, the ones of gradients before this one
+  int64_t taken_in_ = 0;          // of these, the ones that the adder was given
+  int64_t given_back_ = 0;        // of these, the ones whose buffers are free again
   int64_t shard_bytes_ = 0;
+  std::unique_ptr<Adder> adder_;
   offload::StagingBuffers buffers_;
 };
 

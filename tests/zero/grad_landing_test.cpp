@@ -1,7 +1,12 @@
 #include "zero/grad_landing.h"
 
 #include <ATen/ATen.h>
+#include <ATen/record_function.h>
 #include <doctest/doctest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <thread>
 
 #include "tests/support/late_copies.h"
 
@@ -10,6 +15,22 @@ namespace {
 
 using testing::copies_of;
 using testing::late_link;
+
+// Additions, and copies, by this thread and by others.
+std::thread::id this_thread;
+std::atomic<int> by_this_thread = 0, by_others = 0;
+
+std::unique_ptr<at::ObserverContext> count_by_thread(const at::RecordFunction& function) {
+  const std::string_view name = function.name();
+  if (name != "aten::add_" && name != "aten::copy_") return nullptr;
+  ++(std::this_thread::get_id() == this_thread ? by_this_thread : by_others);
+  return nullptr;
+}
+
+auto num_threads() {
+  const std::filesystem::directory_iterator threads("/proc/self/task");
+  return std::distance(begin(threads), end(threads));
+}
 
 }  // namespace
 
@@ -76,6 +97,54 @@ TEST_CASE("a landing that ends with copies under way has kept both ends until th
       CHECK(copies_of(*link).under_way() > 0);
     }
     CHECK(copies_of(*link).under_way() == 0);
+  }
+}
+
+TEST_CASE("another thread adds than the one that lets gradients land, and it is gone at the end") {
+  const auto link = late_link();
+  const auto before = num_threads();
+  {
+    GradLanding landing(link, {.piece_bytes = 1 << 20});
+    const torch::Tensor host = landing.shard(1'000'000, torch::kFloat);
+    const torch::Tensor gradient = torch::ones({1'000'000});
+    CHECK(num_threads() == before);  // one that adds nothing needs none
+    this_thread = std::this_thread::get_id();
+    by_this_thread = by_others = 0;
+    const auto counting = at::addGlobalCallback(at::RecordFunctionCallback(count_by_thread));
+    for (int micro = 0; micro < 3; ++micro) {
+      landing.begin();
+      landing.land(gradient, host, /*add=*/true, /*after=*/{});
+    }
+    landing.finish();
+    at::removeCallback(counting);
+    CHECK(by_this_thread == 0);
+    CHECK(by_others == 3 * 4);
+    CHECK(at::equal(host, torch::full({1'000'000}, 3.0)));
+    CHECK(num_threads() > before);
+    landing.begin();
+    landing.land(gradient, host, /*add=*/true, /*after=*/{});
+  }
+  CHECK(num_threads() == before);
+}
+
+TEST_CASE("what goes wrong in an addition is the caller's, once, and what comes after it lands") {
+  for (const bool next : {false, true}) {
+    const auto link = late_link();
+    GradLanding landing(link, {.piece_bytes = 100});
+    const torch::Tensor host = landing.shard(100, torch::kFloat);
+    const torch::Tensor whole_numbers = landing.shard(100, torch::kInt);
+    landing.begin();
+    landing.land(torch::ones({100}), whole_numbers, /*add=*/true, /*after=*/{});
+    landing.begin();
+    landing.land(torch::ones({100}), host, /*add=*/true, /*after=*/{});
+    const auto error = doctest::Contains("can't be cast to the desired output type Int");
+    if (next) {
+      CHECK_THROWS_WITH(landing.begin(), error);
+    } else {
+      CHECK_THROWS_WITH(landing.finish(), error);
+    }
+    landing.finish();
+    CHECK(at::equal(host, torch::ones({100})));
   }
 }
 
