@@ -33,13 +33,17 @@ inline constexpr int64_t kTileGrid = 4096;
 class TileLease {
  public:
   TileLease() = default;
-  explicit TileLease(torch::Tensor tensor, std::function<void()> release = {})
-      : tensor_(std::move(tensor)), release_(std::move(release)) {}
+  explicit TileLease(torch::Tensor tensor, std::function<void()> release = {},
+                     std::function<void()> order = {})
+      : tensor_(std::move(tensor)), release_(std::move(release)), order_(std::move(order)) {}
   TileLease(TileLease&& other) noexcept
-      : tensor_(std::move(other.tensor_)), release_(std::exchange(other.release_, nullptr)) {}
+      : tensor_(std::move(other.tensor_)),
+        release_(std::exchange(other.release_, nullptr)),
+        order_(std::exchange(other.order_, nullptr)) {}
   TileLease& operator=(TileLease&& other) noexcept {
     std::swap(tensor_, other.tensor_);
     std::swap(release_, other.release_);
+    std::swap(order_, other.order_);
     return *this;
   }
   ~TileLease() {
@@ -47,10 +51,15 @@ class TileLease {
   }
 
   const torch::Tensor& tensor() const { return tensor_; }  // 1-D
+  // The values are there for what the current stream is given from now on. Does not block. Of
+  // leases of borrow() that holds from the start.
+  void order() {
+    if (order_) std::exchange(order_, nullptr)();
+  }
 
  private:
   torch::Tensor tensor_;
-  std::function<void()> release_;
+  std::function<void()> release_, order_;
 };
 
 // Bytes that a store takes, by place.
@@ -74,6 +83,11 @@ class ShardStore {
   // that names path, offset and reason when they cannot be read, or an earlier tile could not be
   // written.
   virtual TileLease borrow(const Tile& tile, torch::Device device, Access access) = 0;
+  // As borrow() to read, before the values are used: what uses them on a GPU is queued behind
+  // TileLease::order(), and what is queued before that waits for nothing.
+  virtual TileLease borrow_ahead(const Tile& tile, torch::Device device) {
+    return borrow(tile, device, Access::kRead);
+  }
   // Whether a borrow for the CPU, to read or to write, would return at once.
   virtual bool ready(const Tile&) const { return true; }
   // The shard itself where it rests in plain memory of the CPU: other threads may read it while

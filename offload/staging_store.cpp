@@ -54,21 +54,13 @@ class StagingStore final : public ShardStore {
   }
 
   TileLease borrow(const Tile& tile, torch::Device device, Access access) override {
-    failure_.rethrow();
-    while (!ending_.empty() && copies().reached(ending_.front().end)) ending_.pop_front();
-    if (device == torch::Device(torch::kCPU)) return borrow_on_host({tile, access});
-    ZEROTH_CHECK(device == device_, "shards are staged for {}, asked for {}", device_.str(),
-                 device.str());
-    const auto held = std::make_shared<Held>(take({tile, access}));
-    const auto last = std::find(expected_.begin(), expected_.end(), tile);
-    if (last != expected_.end()) expected_.erase(expected_.begin(), last + 1);
-    copies().order(held->arrived);
-    leased_.push_back({tile, access});
-    read_ahead();
-    return TileLease(held->buffer.values, [this, held, access] {
-      leased_.erase(std::find(leased_.begin(), leased_.end(), Use{held->tile, access}));
-      failure_.guard([&] { end_lease(*held, access); });
-    });
+    TileLease lease = lend({tile, access}, device);
+    lease.order();
+    return lease;
+  }
+
+  TileLease borrow_ahead(const Tile& tile, torch::Device device) override {
+    return lend({tile, Access::kRead}, device);
   }
 
   void settle() override {
@@ -92,6 +84,7 @@ class StagingStore final : public ShardStore {
     TileLease inner;                // none when it only reads: see Ending
     StagingBuffers::Buffer buffer;  // free: the copy back of what was written before, if any
     device::Point arrived;          // the buffer may be used behind it
+    bool ordered = false;           // the current stream was, behind `arrived`
   };
   struct Ending : Use {  // the inner lease goes back when the last copy from or to it has ended
     TileLease inner;
@@ -100,6 +93,28 @@ class StagingStore final : public ShardStore {
 
   device::CopyStream& copies() { return buffers_.copies(); }
   size_t inner_leases() const { return inner_held_ + ending_.size(); }
+
+  TileLease lend(const Use& use, torch::Device device) {
+    failure_.rethrow();
+    while (!ending_.empty() && copies().reached(ending_.front().end)) ending_.pop_front();
+    if (device == torch::Device(torch::kCPU)) return borrow_on_host(use);
+    ZEROTH_CHECK(device == device_, "shards are staged for {}, asked for {}", device_.str(),
+                 device.str());
+    const auto held = std::make_shared<Held>(take(use));
+    const auto last = std::find(expected_.begin(), expected_.end(), use.tile);
+    if (last != expected_.end()) expected_.erase(expected_.begin(), last + 1);
+    leased_.push_back(use);
+    read_ahead();
+    const auto release = [this, held, access = use.access] {
+      leased_.erase(std::find(leased_.begin(), leased_.end(), Use{held->tile, access}));
+      failure_.guard([&] { end_lease(*held, access); });
+    };
+    return TileLease(held->buffer.values, release, [this, held] { order(*held); });
+  }
+
+  void order(Held& held) {
+    if (!std::exchange(held.ordered, true)) copies().order(held.arrived);
+  }
 
   Held take(const Use& use) {
     if (written_ && written_->tile == use.tile && use.access == Access::kRead) {
@@ -123,7 +138,7 @@ class StagingStore final : public ShardStore {
   }
 
   Held fetch(const Use& use) {
-    Held held{use, inner_->borrow(use.tile, torch::kCPU, use.access), {}, {}};
+    Held held{use, inner_->borrow(use.tile, torch::kCPU, use.access), {}, {}, false};
     const torch::Tensor resting = held.inner.tensor();
     held.buffer =
         use.access == Access::kWrite ? buffers_.take(resting) : buffers_.fetch(resting, {});
@@ -137,6 +152,7 @@ class StagingStore final : public ShardStore {
   }
 
   void end_lease(Held& held, Access access) {
+    order(held);
     copies().order(held.buffer.free);
     const device::Point used = copies().now();
     if (access == Access::kRead) return give_back(held, held.arrived, used);
@@ -144,7 +160,7 @@ class StagingStore final : public ShardStore {
     end_inner(held, held.buffer.free);
     if (options_.expected != Access::kRead) return buffers_.give(std::move(held.buffer));
     forget_written();
-    written_ = Held{{held.tile, Access::kRead}, {}, std::move(held.buffer), used};
+    written_ = Held{{held.tile, Access::kRead}, {}, std::move(held.buffer), used, false};
   }
 
   // Of a tile that was not written: `end` of the last copy from it, `used` behind which the buffer

@@ -133,12 +133,12 @@ void ParamStore::gather_near(size_t unit) {
 torch::Tensor ParamStore::read_share(size_t unit) {
   if (reading_.size() >= options_.max_reads) end_gather(reading_.front());
   // What can fail comes before anything is counted.
-  offload::TileLease gathered =
-      options_.rests[unit]->borrow(tile(unit), device_, offload::Access::kRead);
+  offload::TileLease gathered = options_.rests[unit]->borrow_ahead(tile(unit), device_);
   const torch::Tensor own = gathered.tensor();
   if (lent_whole(unit)) {
-    buffers_.fill_with(unit, own.data_ptr());
+    buffers_.fill_with(unit, own.data_ptr());  // ordered where it is leased
   } else {
+    gathered.order();
     buffers_.fill(unit);
     reading_.push_back(unit);
   }
@@ -155,6 +155,7 @@ void ParamStore::end_gather(size_t unit) {
 Lease ParamStore::lease(size_t block) {
   for (const size_t unit : plan_.block_units[block]) {
     end_gather(unit);
+    states_[unit].gathered.order();
     ++states_[unit].leases;
   }
   return Lease(*this, block);

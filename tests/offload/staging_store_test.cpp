@@ -272,6 +272,46 @@ TEST_CASE("a tile that cannot be read ahead is the next borrow's error") {
                        "cannot read tile 50", Error);
 }
 
+TEST_CASE("what is borrowed ahead is ordered where it is used, and no earlier") {
+  for (const auto expected : {Access::kRead, Access::kReadWrite}) {
+    Staged staged({.depth = 1, .expected = expected});
+    for (int shard = 0; shard < 2; ++shard) staged.store->add(64, torch::kFloat);
+    for (const size_t shard : {0, 1}) {
+      staged.store->borrow({shard, 0, 64}, kHost, Access::kWrite)
+          .tensor()
+          .fill_(static_cast<double>(shard) + 1);
+    }
+    const LateCopies& copies = copies_of(*staged.link);
+    TileLease next = staged.store->borrow_ahead({1, 0, 64}, kFakeDevice);
+    CHECK(copies.under_way() == 1);
+    const TileLease now = staged.store->borrow({0, 0, 64}, kFakeDevice, Access::kRead);
+    CHECK(at::equal(now.tensor(), torch::ones({64})));
+    CHECK(copies.under_way() == 1);
+    next.order();
+    CHECK(copies.under_way() == 0);
+    CHECK(at::equal(next.tensor(), torch::full({64}, 2.0)));
+  }
+}
+
+TEST_CASE("memory of a tile that was borrowed ahead and never used is free behind its copy") {
+  for (const uint64_t seed : {0, 1, 2, 3}) {
+    Staged staged({.depth = 1, .expected = Access::kRead}, seed);
+    for (int shard = 0; shard < 4; ++shard) staged.store->add(64, torch::kFloat);
+    for (size_t shard = 0; shard < 4; ++shard) {
+      staged.store->borrow({shard, 0, 64}, kHost, Access::kWrite)
+          .tensor()
+          .fill_(static_cast<double>(shard));
+    }
+    for (size_t shard = 0; shard < 3; ++shard) {
+      staged.store->borrow_ahead({shard, 0, 64}, kFakeDevice);
+      const TileLease lease = staged.store->borrow({shard + 1, 0, 64}, kFakeDevice, Access::kRead);
+      CHECK(at::equal(lease.tensor(), torch::full({64}, static_cast<double>(shard) + 1)));
+    }
+    staged.store->settle();
+    CHECK(staged.watched->held.empty());
+  }
+}
+
 TEST_CASE("device memory stays at what is leased and copied ahead") {
   Staged staged({.depth = 2});
   staged.store->add(1000, torch::kFloat);

@@ -4,7 +4,9 @@
 #include <doctest/doctest.h>
 
 #include "base/error.h"
+#include "offload/staging_store.h"
 #include "tests/support/chain.h"
+#include "tests/support/late_copies.h"
 #include "tests/support/ranks.h"
 #include "tests/zero/elsewhere.h"
 
@@ -131,6 +133,35 @@ TEST_CASE("a gather that failed counts nothing, and can be made again") {
     { const Lease lease = gather(plan, store, 1); }
     store.release_all_but({});
     CHECK(store.buffers().live_elements() == 0);
+  });
+}
+
+TEST_CASE(
+    "the use of a unit waits for its copy to the device, that of the one before it does not") {
+  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+    const torch::NoGradGuard no_grad;
+    const model::Blocks blocks = testing::make_chain();
+    const UnitPlan plan = released_units(blocks, *mesh);
+    const auto link = testing::late_link();
+    const auto rests = offload::make_staging_store(offload::make_host_store(link), link,
+                                                   testing::kFakeDevice, {.depth = 1});
+    ParamStore store(plan, *mesh, testing::kFakeDevice,
+                     {.rests = std::vector(plan.units.size(), rests.get()),
+                      .staging = std::make_shared<offload::Staging>(link, testing::kFakeDevice)});
+    for (const size_t unit : {1, 2}) {
+      store.share(unit, torch::kCPU, offload::Access::kWrite)
+          .tensor()
+          .fill_(static_cast<double>(unit));
+      store.updated(unit);
+    }
+    const testing::LateCopies& copies = testing::copies_of(*link);
+    for (const size_t unit : {1, 2}) store.begin_gather(unit);
+    CHECK(copies.under_way() == 2);
+    for (const size_t unit : {1, 2}) {
+      const Lease lease = store.lease(unit);
+      CHECK(copies.under_way() == 2 - unit);
+      CHECK(store.buffers().whole(unit).eq(static_cast<double>(unit)).all().item<bool>());
+    }
   });
 }
 
