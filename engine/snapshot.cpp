@@ -13,6 +13,13 @@ namespace zeroth::engine {
 namespace {
 
 constexpr int64_t kLeastMemory = int64_t{64} << 20;
+constexpr int64_t kSlab = int64_t{256} << 20;
+
+// What a buffer takes of its slab: its values begin where those of any type may.
+int64_t in_slab(int64_t bytes) {
+  constexpr int64_t kAlignment = 64;
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 // Adds the time until it goes.
 class Lap {
@@ -38,26 +45,57 @@ SnapshotMemory::SnapshotMemory(torch::Device device, int64_t most_bytes)
       memory_(link_ ? link_->memory : device::HostMemory()),
       most_(most_bytes) {}
 
-torch::Tensor SnapshotMemory::take(int64_t bytes) {
-  taken_ += bytes;
-  std::vector<torch::Tensor>& fitting = free_[bytes];
-  if (fitting.empty()) {
-    if (taken_ + kept_ > most_) {
-      free_.clear();
-      kept_ = 0;
-    }
-    return memory_.zeros(bytes, torch::kUInt8);
+std::optional<std::pair<size_t, int64_t>> SnapshotMemory::find(int64_t bytes) const {
+  for (size_t slab = 0; slab < slabs_.size(); ++slab) {
+    for (const auto& [begin, end] : slabs_[slab].free)
+      if (end - begin >= in_slab(bytes)) return std::pair(slab, begin);
   }
-  torch::Tensor buffer = std::move(fitting.back());
-  fitting.pop_back();
-  kept_ -= bytes;
-  return buffer;
+  return std::nullopt;
+}
+
+int64_t SnapshotMemory::next_slab() const {
+  return std::min(kSlab, most_ - slab_bytes_);
+}
+
+bool SnapshotMemory::has_room(int64_t bytes) const {
+  return taken_ == 0 || find(bytes) || next_slab() >= in_slab(bytes);
+}
+
+torch::Tensor SnapshotMemory::take(int64_t bytes) {
+  auto place = find(bytes);
+  if (!place) {
+    if (next_slab() < in_slab(bytes)) {  // no buffer is taken, and no slab is large enough
+      slabs_.clear();
+      slab_bytes_ = 0;
+    }
+    const int64_t size = std::max(next_slab(), in_slab(bytes));
+    slabs_.push_back({memory_.zeros(size, torch::kUInt8), {{0, size}}});
+    slab_bytes_ += size;
+    place = {slabs_.size() - 1, 0};
+  }
+  Slab& slab = slabs_[place->first];
+  const int64_t begin = place->second, end = slab.free.at(begin);
+  slab.free.erase(begin);
+  if (begin + in_slab(bytes) < end) slab.free[begin + in_slab(bytes)] = end;
+  taken_ += in_slab(bytes);
+  return slab.memory.narrow(0, begin, bytes);
 }
 
 void SnapshotMemory::give(torch::Tensor buffer) {
-  taken_ -= buffer.numel();
-  kept_ += buffer.numel();
-  free_[buffer.numel()].push_back(std::move(buffer));
+  const auto slab = std::find_if(slabs_.begin(), slabs_.end(),
+                                 [&](const Slab& one) { return one.memory.is_alias_of(buffer); });
+  const int64_t begin = buffer.storage_offset(), bytes = in_slab(buffer.numel());
+  const auto range = slab->free.emplace(begin, begin + bytes).first;
+  const auto next = std::next(range);
+  if (next != slab->free.end() && next->first == range->second) {
+    range->second = next->second;
+    slab->free.erase(next);
+  }
+  if (range != slab->free.begin() && std::prev(range)->second == begin) {
+    std::prev(range)->second = range->second;
+    slab->free.erase(range);
+  }
+  taken_ -= bytes;
 }
 
 Snapshot::Snapshot(const HeldValues& held, StateSink& sink, std::function<void()> finish,

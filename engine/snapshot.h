@@ -29,7 +29,8 @@ namespace zeroth::engine {
 // limit.
 int64_t snapshot_memory(int64_t bytes_to_save);
 
-// Buffers for copies, made as they are needed and kept for the next save.
+// Buffers for copies, cut from slabs that are made as they are needed and kept for the next save:
+// to page-lock a slab takes one call, whatever the number of its buffers.
 class SnapshotMemory {
  public:
   // `device`: where what is copied may lie; its host memory is page-locked then.
@@ -38,18 +39,29 @@ class SnapshotMemory {
   int64_t most_bytes() const { return most_; }
   // Of one that is asked for at most, so that some are filled while others are written.
   int64_t most_in_one() const { return std::clamp(most_ / 4, int64_t{256}, int64_t{4} << 20); }
-  bool has_room(int64_t bytes) const { return taken_ == 0 || taken_ + bytes <= most_; }
-  torch::Tensor take(int64_t bytes);  // [bytes] uint8
+  // Always where no buffer is taken.
+  bool has_room(int64_t bytes) const;
+  torch::Tensor take(int64_t bytes);  // [bytes] uint8; there is room
   void give(torch::Tensor buffer);
   // Between the device and its host; null where these are one.
   device::HostLink* link() const { return link_.get(); }
 
  private:
+  struct Slab {
+    torch::Tensor memory;             // [bytes] uint8
+    std::map<int64_t, int64_t> free;  // begin: end
+  };
+
+  // The first free range of so many bytes, if there is one.
+  std::optional<std::pair<size_t, int64_t>> find(int64_t bytes) const;
+  // Of the slab that would be made next.
+  int64_t next_slab() const;
+
   std::shared_ptr<device::HostLink> link_;
   device::HostMemory memory_;
   int64_t most_;
-  int64_t taken_ = 0, kept_ = 0;                        // bytes
-  std::map<int64_t, std::vector<torch::Tensor>> free_;  // by their bytes
+  int64_t taken_ = 0, slab_bytes_ = 0;
+  std::vector<Slab> slabs_;
 };
 
 // The thread reads what rests in plain memory of the CPU itself. What rests on a GPU or in a file

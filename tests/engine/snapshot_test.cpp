@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <future>
+#include <set>
 #include <thread>
 
 #include "base/error.h"
@@ -273,6 +274,57 @@ TEST_CASE("a snapshot that is left ends, and its memory serves the next one") {
       CHECK((seen == expected) == finished);
     }
   });
+}
+
+TEST_CASE("buffers of copies are cut from slabs of 256 MiB, which are used again") {
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  SnapshotMemory memory(torch::kCPU, 600 * kMiB);
+  std::set<const void*> slabs;
+  std::vector<torch::Tensor> buffers;
+  const auto fill = [&](int64_t bytes) {
+    while (memory.has_room(bytes)) {
+      buffers.push_back(memory.take(bytes));
+      slabs.insert(buffers.back().storage().data());
+    }
+  };
+  const auto give_all = [&](size_t step) {
+    for (size_t first = 0; first < step; ++first) {
+      for (size_t i = first; i < buffers.size(); i += step) memory.give(std::move(buffers[i]));
+    }
+    buffers.clear();
+  };
+  fill(4 * kMiB);
+  CHECK(buffers.size() == 64 + 64 + 88 / 4);
+  CHECK(slabs.size() == 3);
+  give_all(3);
+  fill(100'000);
+  CHECK(buffers.size() == 2683 + 2683 + 922);  // each takes 100'032
+  give_all(1);
+  fill(3 * kMiB + 1);  // ranges grow together again
+  CHECK(buffers.size() == 85 + 85 + 29);
+  CHECK(slabs.size() == 3);
+}
+
+TEST_CASE("buffers that are taken share no byte, whatever their sizes and order") {
+  SnapshotMemory memory(torch::kCPU, 10'000);
+  std::vector<torch::Tensor> taken;
+  const auto values = [](size_t i) { return static_cast<int64_t>(i % 251); };
+  uint64_t draw = 1;
+  for (int i = 0; i < 3000; ++i) {
+    draw = draw * 6364136223846793005u + 1442695040888963407u;
+    const auto bytes = static_cast<int64_t>(1 + (draw >> 33) % 2500);
+    REQUIRE((memory.has_room(bytes) || !taken.empty()));
+    if (memory.has_room(bytes) && (taken.empty() || (draw >> 60) < 11)) {
+      taken.push_back(memory.take(bytes));
+      REQUIRE(taken.back().numel() == bytes);
+      continue;
+    }
+    for (size_t k = 0; k < taken.size(); ++k) taken[k].fill_(values(k));
+    for (size_t k = 0; k < taken.size(); ++k) CHECK(taken[k].eq(values(k)).all().item<bool>());
+    const size_t gone = (draw >> 40) % taken.size();
+    memory.give(std::move(taken[gone]));
+    taken.erase(taken.begin() + static_cast<int64_t>(gone));
+  }
 }
 
 TEST_CASE("copies have a quarter of what is saved, small saves all of it") {
