@@ -44,6 +44,9 @@ struct NcclPlace {
   int rank, size;
   torch::Device device;
   std::chrono::milliseconds timeout;
+  // Of the group's stream: the few blocks of a collective begin before those of a product's kernel
+  // that is queued already, and not when that has come to its end.
+  bool high_priority = true;
 };
 using NcclBackend = std::function<c10::intrusive_ptr<c10d::Backend>(const NcclPlace&)>;
 

@@ -11,7 +11,7 @@ namespace {
 constexpr std::chrono::hours kBackstop{24 * 365};
 
 c10::intrusive_ptr<c10d::Backend> make_backend(const NcclPlace& place) {
-  auto options = c10d::ProcessGroupNCCL::Options::create();
+  auto options = c10d::ProcessGroupNCCL::Options::create(place.high_priority);
   options->timeout = place.timeout + kBackstop;
   auto backend =
       c10::make_intrusive<c10d::ProcessGroupNCCL>(place.store, place.rank, place.size, options);

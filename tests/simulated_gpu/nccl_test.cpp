@@ -6,10 +6,13 @@
 #include <atomic>
 #include <cstdlib>
 #include <future>
+#include <optional>
 #include <string_view>
 #include <thread>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
+#include "base/error.h"
 #include "comm/nccl.h"
 #include "device/gpu.h"
 #include "tests/support/ranks.h"
@@ -75,6 +78,21 @@ std::string message_about(bool leaves) {
 }
 
 }  // namespace
+
+TEST_CASE("a group's stream has high priority, which NCCL is asked for") {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  device::load_gpu().select(0);
+  std::optional<comm::NcclPlace> place;
+  CHECK_THROWS_WITH_AS(
+      comm::make_nccl_group(store, 0, 1, {},
+                            [&](const comm::NcclPlace& given) -> c10::intrusive_ptr<c10d::Backend> {
+                              place = given;
+                              throw Error("no backend here");
+                            }),
+      doctest::Contains("no backend here"), Error);
+  REQUIRE(place.has_value());
+  CHECK(place->high_priority);
+}
 
 TEST_CASE("each collective gives every GPU what it is to have, for each dtype") {
   for (const int count : {1, 2, 3, 4}) {
