@@ -41,9 +41,12 @@ class DeviceWaits {
   Span issue(c10::Device device) { return {device, record(device), nullptr, nullptr}; }
   // The current stream waits for it between these two.
   void begin_wait(Span& span) { span.before = record(span.device); }
-  void end_wait(Span span) {
+  // Collects, too: an evaluation or a save issues thousands of collectives, and nobody asks for
+  // their times before it ends.
+  void end_wait(Span span, CommTimes& times) {
     span.after = record(span.device);
     spans_.push_back(std::move(span));
+    collect(times);
   }
 
   // Adds the waits that the device has come through since the last call to waiting_s and
@@ -189,7 +192,7 @@ class DevicePending final : public Pending::Impl {
     state_->device_waits.begin_wait(span_);
     order();
     waited_ = true;
-    state_->device_waits.end_wait(std::move(span_));
+    state_->device_waits.end_wait(std::move(span_), state_->times);
   }
 
   bool order() override {

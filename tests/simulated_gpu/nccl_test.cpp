@@ -1,5 +1,6 @@
 // NCCL between simulated GPUs: what is summed, what a late stream does to those who do not wait,
 // and who is named where a rank does not come.
+#include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <torch/torch.h>
 
@@ -92,6 +93,24 @@ TEST_CASE("a group's stream has high priority, which NCCL is asked for") {
       doctest::Contains("no backend here"), Error);
   REQUIRE(place.has_value());
   CHECK(place->high_priority);
+}
+
+TEST_CASE("events of collectives are used again, also where nobody asks how long these took") {
+  const auto events =
+      reinterpret_cast<int64_t (*)()>(dlsym(RTLD_DEFAULT, "zeroth_simulated_events"));
+  device::load_gpu().select(0);
+  const auto group = comm::load_nccl().make_group(c10::make_intrusive<c10d::HashStore>(), 0, 1, {});
+  const Tensor x = torch::ones({8}, torch::device(torch::kCUDA));
+  const int64_t before = events();
+  constexpr int kCollectives = 100;
+  for (int i = 0; i < kCollectives; ++i) {
+    group->all_reduce(x, Reduce::kMax, "x").wait();
+    torch::cuda::synchronize();
+  }
+  // One of the simulated NCCL for each, and those of two collectives.
+  CHECK(events() - before <= kCollectives + 2 * 3);
+  CHECK(group->times().collectives == kCollectives);
+  CHECK(group->times().under_way_s > 0);
 }
 
 TEST_CASE("each collective gives every GPU what it is to have, for each dtype") {
