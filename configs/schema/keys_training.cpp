@@ -100,7 +100,8 @@ std::vector<Key> gradient_rows() {
                    "sum: every gradient is the number of ranks times the mean, at stage 3 too")),
       in_any_case(
           honoured("communication_data_type", kString, "null", "\"fp32\" | \"fp16\" | \"bf16\"",
-                   "precision in which gradients cross the wire; null: the working precision")),
+                   "precision in which gradients cross the wire; null: the working precision, in "
+                   "which NCCL rounds a sum at each hop from GPU to GPU")),
       in_any_case({"seq_parallel_communication_data_type", kString, kNoEffect, "\"fp32\"",
                    "\"fp32\" | \"fp16\" | \"bf16\" | null", kDefault,
                    "sequences are not split over ranks"}),
