@@ -82,12 +82,17 @@ struct State {
     if (options.table) return options.table->explain(number, {});
     if (HostReports* const told = reports()) {
       std::vector<int> others = options.members.ranks;
+      for (int rank = 0; options.members.ranks.empty() && rank < backend->getSize(); ++rank)
+        others.push_back(rank);
       std::erase(others, options.members.number(backend->getRank()));
       return told->told_by(others);
     }
     return "its peers are not known";
   }
-  HostReports* reports() const { return options.progress ? options.progress->reports() : nullptr; }
+  HostReports* reports() const {
+    if (options.reports) return options.reports.get();
+    return options.progress ? options.progress->reports() : nullptr;
+  }
   std::string waiting_text(const Call& call) const {
     return fmt::format("{} over {}", call.describe(), options.members.name());
   }
@@ -205,13 +210,23 @@ class DevicePending final : public Pending::Impl {
   }
 
  private:
+  std::string reported_group() const {
+    return state_->options.reports ? state_->options.members.name() : std::string();
+  }
+
   // What the watchdog's thread calls must not keep the state alive: this thread ends the watchdog.
   void watch() const {
     const std::weak_ptr<State> state = state_;
     const auto table = state_->options.table;
     Watchdog::Watched watched;
     watched.ended = [work = work_] { return work->isCompleted() && error_of(*work).empty(); };
-    watched.lost = [work = work_, table, number = number_] {
+    // Asked while no collective before it is under way.
+    watched.lost = [work = work_, table, number = number_, reports = state_->options.reports,
+                    call = call_, over = reported_group(), waiting = RunningTime()]() mutable {
+      if (reports) {
+        reports->waits(waiting.passed(),
+                       [&] { return fmt::format("{} over {}", call.describe(), over); });
+      }
       const std::string error = error_of(*work);
       return error.empty() && table ? table->lost_before(number) : error;
     };
@@ -219,8 +234,9 @@ class DevicePending final : public Pending::Impl {
       const auto alive = state.lock();
       return alive ? alive->message(call, number, why) : call.describe() + " failed: " + why;
     };
-    watched.at_end = [table, number = number_] {
+    watched.at_end = [table, number = number_, reports = state_->options.reports] {
       if (table) table->finish(number);
+      if (reports) reports->over();
     };
     state_->options.watchdog->watch(std::move(watched));
   }

@@ -7,6 +7,7 @@
 
 #include "comm/group.h"
 #include "comm/host_progress.h"
+#include "comm/host_reports.h"
 #include "comm/members.h"
 #include "comm/pair_link.h"
 #include "comm/rank_table.h"
@@ -25,6 +26,8 @@ struct C10dGroupOptions {
   // For a backend whose collectives a device waits for and not the host (NCCL). Null: the host
   // waits, at most as long as the backend's own time limit.
   std::shared_ptr<Watchdog> watchdog = nullptr;
+  // With a watchdog, of ranks on several machines: what they tell each other; may be null.
+  std::shared_ptr<HostReports> reports = nullptr;
   // What else moves where this rank waits, of a run on several machines; null: waits move nothing.
   std::shared_ptr<HostProgress> progress = nullptr;
   // Of a group of two, over which they swap(); else null.

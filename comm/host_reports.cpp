@@ -37,6 +37,7 @@ HostReports::HostReports(c10::intrusive_ptr<c10d::Store> store, int rank, Hosts 
 
 void HostReports::waits(std::chrono::milliseconds waited,
                         const std::function<std::string()>& text) {
+  const std::lock_guard lock(mutex_);
   if (waited < next_) return;
   next_ = waited + patience_;
   tell(fmt::format("waits {:.1f} s: {}", std::chrono::duration<double>(waited).count(), text()));
@@ -44,11 +45,13 @@ void HostReports::waits(std::chrono::milliseconds waited,
 }
 
 void HostReports::over() {
+  const std::lock_guard lock(mutex_);
   next_ = patience_;
   if (std::exchange(told_, false)) tell("");
 }
 
 void HostReports::failed(const std::string& text) {
+  const std::lock_guard lock(mutex_);
   tell(text);
   told_ = false;
 }
@@ -83,6 +86,7 @@ std::string HostReports::read(int rank) {
 }
 
 std::string HostReports::told_by(const std::vector<int>& ranks) {
+  const std::lock_guard lock(mutex_);
   std::map<int, std::string> told;
   for (const int rank : ranks) told[rank] = read(rank);
   RunningTime time;

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ class Store;
 
 namespace zeroth::comm {
 
+// Safe to call from any thread.
 class HostReports {
  public:
   // `limit` of a collective. The store's keys that begin with "told/" are unused.
@@ -38,10 +40,12 @@ class HostReports {
   std::string told_by(const std::vector<int>& ranks);
 
  private:
+  // Under the mutex.
   void tell(const std::string& text);
   // Empty: nothing. Text of others, made fit for a message.
   std::string read(int rank);
 
+  std::mutex mutex_;
   c10::intrusive_ptr<c10d::Store> store_;
   int rank_;
   Hosts hosts_;

@@ -2,7 +2,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <tuple>
 #include <utility>
 
@@ -205,7 +205,8 @@ constexpr RingSize kSmallRing{.slot_bytes = 64 << 10, .slots = 4};
 std::unique_ptr<Mesh> nccl_mesh(const RankEnv& env, torch::Device device, const OnStuck& on_stuck) {
   const Ranks ranks = gather_ranks(env, [](int) { return kSmallRing; });
   Mesh::Meeting meeting = meeting_of(ranks);
-  NcclOptions options{.timeout = env.timeout, .tables = {}, .on_stuck = on_stuck};
+  NcclOptions options{
+      .timeout = env.timeout, .tables = {}, .reports = nullptr, .on_stuck = on_stuck};
   if (ranks.host.segment) {
     meeting.host = over_shared_memory(ranks, kSmallRing);
     options.tables = [host = meeting.host.get(), run = ranks.met.run](const Partition& partition) {
@@ -214,6 +215,8 @@ std::unique_ptr<Mesh> nccl_mesh(const RankEnv& env, torch::Device device, const 
   } else if (!ranks.found.empty()) {
     meeting.host = over_hosts(ranks, meeting);
     set_nccl_interface(env);
+    const auto told = c10::make_intrusive<c10d::PrefixStore>("nccl", ranks.met.key_store);
+    options.reports = std::make_shared<HostReports>(told, env.rank, ranks.found, env.timeout);
   }
   auto world = load_nccl().make_group(ranks.met.key_store, env.rank, env.world_size, options);
   if (!meeting.host) meeting.host = make_device_staged_group(*world, device);

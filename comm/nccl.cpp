@@ -45,7 +45,8 @@ std::unique_ptr<Group> connect(const World& world, const Partition& partition) {
     const auto prefix = fmt::format("{}/{}", partition.name, members.number(0));
     auto backend = world.make_backend({c10::make_intrusive<c10d::PrefixStore>(prefix, world.store),
                                        rank, size, device, world.options.timeout});
-    C10dGroupOptions group{.members = members, .table = table, .watchdog = watchdog};
+    C10dGroupOptions group{
+        .members = members, .table = table, .watchdog = watchdog, .reports = world.options.reports};
     if (members.ranks.empty())
       group.split = [world](const Partition& parts) { return connect(world, parts); };
     return make_c10d_group(std::move(backend), std::move(group));

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "comm/group.h"
+#include "comm/host_reports.h"
 #include "comm/rank_table.h"
 #include "comm/watchdog.h"
 #include "device/gpu.h"
@@ -24,6 +25,8 @@ struct NcclOptions {
   // For errors: a table of the ranks of this rank's part. Collective over all ranks. May be empty,
   // or find none.
   std::function<std::shared_ptr<RankTable>(const Partition&)> tables = {};
+  // Of ranks on several machines, which no table has: what they tell each other. May be null.
+  std::shared_ptr<HostReports> reports = nullptr;
   OnStuck on_stuck = {};  // see Watchdog
 };
 

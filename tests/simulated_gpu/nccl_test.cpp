@@ -38,14 +38,19 @@ Tensor values(int rank, int64_t numel, torch::Dtype dtype) {
   return (torch::arange(numel) + 10 * rank).to(dtype);
 }
 
-// The first of two ranks waits for the second one, which comes too late, or has left.
-std::string message_about(bool leaves) {
+// The first of two ranks waits for the second one, which comes too late, or has left. On one
+// machine a table has what they do, on two they tell each other.
+std::string message_about(bool leaves, bool on_two_machines = false) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   const auto segment = comm::SharedSegment::create(comm::RankTable::bytes(2));
   std::string message;
   std::promise<std::string> stuck;
   std::promise<void> named;
   std::atomic<bool> once = false;
+  const auto reports_of = [&](int rank) {
+    return std::make_shared<comm::HostReports>(store, rank, comm::Hosts{{"a", {0}}, {"b", {1}}},
+                                               std::chrono::seconds(5));
+  };
   const auto rank_thread = [&](int rank) {
     device::load_gpu().select(rank);
     const torch::Device gpu(torch::kCUDA, static_cast<c10::DeviceIndex>(rank));
@@ -54,8 +59,10 @@ std::string message_about(bool leaves) {
         {.timeout = std::chrono::seconds(leaves ? 60 : 5),
          .tables =
              [&](const comm::Partition&) {
-               return std::make_shared<comm::RankTable>(segment, rank, 2);
+               return on_two_machines ? nullptr
+                                      : std::make_shared<comm::RankTable>(segment, rank, 2);
              },
+         .reports = on_two_machines ? reports_of(rank) : nullptr,
          .on_stuck =
              [&](const std::string& why) {
                if (!once.exchange(true)) stuck.set_value(why);
@@ -198,6 +205,9 @@ TEST_CASE("a rank that does not begin a collective is named, and so is one that 
   const std::string gone = message_about(/*leaves=*/true);
   CHECK(gone.starts_with("rank 0 of 2: all-reduce of gradients (8 elements)"));
   CHECK(gone.find("rank 1 is gone") != std::string::npos);
+  const std::string far = message_about(/*leaves=*/false, /*on_two_machines=*/true);
+  CHECK(far.starts_with("rank 0 of 2: all-reduce of gradients (8 elements)"));
+  CHECK(far.find("rank 1 on b tells nothing") != std::string::npos);
 }
 
 }  // namespace zeroth::simulated
