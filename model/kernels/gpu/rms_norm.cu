@@ -25,7 +25,6 @@ struct Spread {
   static constexpr int kWarps = kThreads / kWarp;                // of a row
   static constexpr int kGroups = kBlock / kThreads;              // of threads that share a row
   static constexpr int64_t kOfBlock = int64_t{kGroups} * kRows;  // rows at once
-  static constexpr bool kKeepsResidual = kVectors * kRows <= 4 && kVectors < 4;  // registers
 };
 
 // Calls take(spread) with the one that fits rows of so many vectors. The forward keeps one array:
@@ -91,9 +90,10 @@ struct Lane {
   __device__ explicit Lane(int64_t of_row) : width(of_row) {}
   __device__ bool has(int v) const { return first + v * S::kThreads * kSize < width; }
   __device__ Words load(const void* array, int64_t row, bool there, int v) const {
-    if (!there || !has(v)) return {};
+    Words words = {};
     const T* const from = static_cast<const T*>(array) + row * width + first;
-    return *reinterpret_cast<const Words*>(from + v * S::kThreads * kSize);
+    if (there && has(v)) words = *reinterpret_cast<const Words*>(from + v * S::kThreads * kSize);
+    return words;
   }
   __device__ void load_row(const void* array, int64_t row, bool there,
                            Words (&to)[S::kVectors]) const {
@@ -204,6 +204,7 @@ __device__ Words gradient(const Words& x, const Words& dy, const Words& weight,
 // dx = scale * (w dy - x scale^2 mean(w dy x)) + residual; dw = sum over rows of dy x scale.
 template <typename T, typename S>
 __global__ void __launch_bounds__(S::kBlock) backward_kernel(RmsNormBackward call) {
+  constexpr bool kKeepsResidual = S::kVectors < 4;  // there are registers for it
   const Lane<T, S> lane(call.width);
   const int64_t part = int64_t{blockIdx.x} * S::kGroups + threadIdx.x / S::kThreads;
   const int64_t step = int64_t{gridDim.x} * S::kOfBlock;
@@ -231,7 +232,7 @@ __global__ void __launch_bounds__(S::kBlock) backward_kernel(RmsNormBackward cal
     }
     Words residual[S::kRows][S::kVectors];  // under way while the sums are made
 #pragma unroll
-    for (int r = 0; S::kKeepsResidual && r < S::kRows; ++r) {
+    for (int r = 0; kKeepsResidual && r < S::kRows; ++r) {
       const bool there = call.residual != nullptr && first + r < call.rows;
       lane.load_row(call.residual, first + r, there, residual[r]);
     }
@@ -240,7 +241,7 @@ __global__ void __launch_bounds__(S::kBlock) backward_kernel(RmsNormBackward cal
     for (int r = 0; r < S::kRows; ++r) {
       const float back = along[r] * scale[r] * scale[r] * scale[r] / static_cast<float>(call.width);
       lane.store_row(call.dx, first + r, first + r < call.rows, [&](int v) {
-        const Words more = S::kKeepsResidual
+        const Words more = kKeepsResidual
                                ? residual[r][v]
                                : lane.load(call.residual, first + r, call.residual != nullptr, v);
         return gradient<T>(x[r][v], dy[r][v], weight[v], more, scale[r], back);
