@@ -180,10 +180,10 @@ class MemoryPlanner {
     }
   }
 
-  // A file's buffers; and on the device what is used and what is next, and two more on their way.
+  // A file's buffers; and on the device what is used and what is next, and two gradients' tiles.
   void add_away(const AwayPlan& away) {
     put(result_.file_buffers, rest_.host, away.pinned, away.buffers * away.buffer_bytes);
-    result_.staging.device += (2 * away.depth + 2) * away.tile_bytes;
+    result_.staging.device += (away.tiles_in_use + away.depth + 2) * away.tile_bytes;
   }
 
   // Of those that leave for the host one stays, and two more are on their way.

@@ -19,6 +19,9 @@ using Updater = RestPlan::Updater;
 // Read ahead of an update and written behind it: long enough for a disk's full rate.
 constexpr int64_t kFileTile = int64_t{4} << 20;
 constexpr int64_t kWidest = sizeof(float);
+// Tiles of host memory that a GPU updates are copied to it so many uses ahead: beside a block's
+// work the link brings several. A file is slower.
+constexpr int64_t kUsesAhead = 4;
 
 class RestPlanner {
  public:
@@ -99,10 +102,13 @@ class RestPlanner {
     // fp32 SGD without momentum has nothing to rest.
     away.any = arrays.count() > 0 && any_away(&UnitRest::updates);
     if (!away.any) return;
-    away.depth = arrays.count();
+    away.tiles_in_use = away.depth = arrays.count();
     if (apart_) plan_landing();
     const int64_t elements = largest(&UnitRest::updates, /*in_file=*/true);
-    if (elements == 0) return;
+    if (elements == 0) {
+      if (apart_ && rest_.updater != Updater::kHost) away.depth *= kUsesAhead;
+      return;
+    }
     away.buffers = zero_.offload_optimizer.buffer_count * arrays.count();
     const int64_t width =
         std::max(arrays.master_bytes(), arrays.states > 0 ? width_of(arrays.state) : 0);
@@ -131,7 +137,7 @@ class RestPlanner {
     if (!away.any) return;
     const int64_t width = width_of(rest_.working);
     away.pinned = apart_ && offload.pin_memory;
-    away.depth = 1;
+    away.tiles_in_use = away.depth = 1;
     if (apart_) away.tile_bytes = largest(&UnitRest::parameters, /*in_file=*/false) * width;
     const int64_t elements = largest(&UnitRest::parameters, /*in_file=*/true);
     if (elements == 0) return;
@@ -170,7 +176,7 @@ int64_t UpdateArrays::state_bytes() const {
 }
 
 size_t AwayPlan::leases() const {
-  return buffers > 0 ? static_cast<size_t>(buffers - depth) : SIZE_MAX;
+  return buffers > 0 ? static_cast<size_t>(buffers - tiles_in_use) : SIZE_MAX;
 }
 
 RestPlan plan_rest(const UnitPlan& plan, const configs::Config& config, bool apart) {

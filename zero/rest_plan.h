@@ -34,7 +34,8 @@ UpdateArrays update_arrays(const optim::UpdateRule& rule, torch::Dtype working);
 struct AwayPlan {
   bool any = false;          // there is some
   bool pinned = false;       // the host memory in which it rests, or the file's buffers
-  int64_t depth = 0;         // tiles that one use takes, copied to the device ahead of it
+  int64_t tiles_in_use = 0;  // that one use takes at a time: one of each array
+  int64_t depth = 0;         // tiles that are copied to the device ahead of their use
   int64_t tile_bytes = 0;    // of a tile on the device; 0: the host's memory is the device's
   int64_t buffers = 0;       // of host memory in front of a file; 0: there is none
   int64_t buffer_bytes = 0;  // no more than the largest share in the file needs

@@ -8,7 +8,9 @@
 
 #include "base/error.h"
 #include "model/blocks/open_gradient.h"
+#include "offload/shard_store.h"
 #include "tests/support/chain.h"
+#include "tests/support/late_copies.h"
 #include "tests/support/ranks.h"
 #include "tests/support/temp_folder.h"
 #include "zero/strategy.h"
@@ -257,6 +259,30 @@ TEST_CASE("beside a GPU what is offloaded rests in pinned or other host memory")
   CHECK(there.states == PlaceBytes{.host = here.states.device});
   CHECK(there.gradients == PlaceBytes{.pinned = here.gradients.device});
   CHECK(there.measuring == PlaceBytes{});
+}
+
+TEST_CASE("tiles that stream through a GPU take the memory that is planned for them") {
+  const TempFolder folder;
+  for (const auto precision : {Precision::kFp32, Precision::kBf16}) {
+    configs::Config config = config_of(2, RestingPlace::kCpu, RestingPlace::kDevice, folder);
+    config.precision = precision;
+    config.zero.offload_optimizer.step = configs::OffloadOptimizerConfig::Step::kGpu;
+    config.zero.sub_group_size_elements = offload::kTileGrid;
+    const model::Blocks blocks = testing::make_chain({.hidden = 256});  // of 17 tiles
+    UnitPlan plan = plan_units(blocks, 1);
+    const MemoryPlan memory = plan_memory(plan, config, torch::kCUDA, {});
+    comm::Mesh mesh(testing::kFakeDevice, comm::make_solo_group());
+    Strategy strategy = make_strategy(plan, config, mesh, testing::late_link());
+    for (int step = 0; step < 2; ++step) run_step(plan, strategy, 1);
+    strategy.params->expect({});
+    for (size_t unit = 0; unit < plan.units.size(); ++unit) strategy.optimizer->master(unit);
+    int64_t tiles = -memory.masters.pinned - memory.states.pinned;
+    for (offload::ShardStore* store : update_stores(strategy)) tiles += store->bytes().host;
+    const int64_t tile = offload::kTileGrid * static_cast<int64_t>(sizeof(float));
+    const int64_t arrays = precision == Precision::kBf16 ? 3 : 2;
+    CHECK(tiles == 5 * arrays * tile);  // one use, and four ahead
+    CHECK(memory.staging.device == tiles + 2 * tile);
+  }
 }
 
 TEST_CASE("each key for page-locked memory speaks of its own kind; gradients follow either") {

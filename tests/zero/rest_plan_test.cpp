@@ -193,6 +193,21 @@ TEST_CASE(
   CHECK(plan(200).updates.buffer_bytes == offload::kTileGrid);
 }
 
+TEST_CASE("what a GPU updates in host memory is copied to it four uses ahead, from a file one") {
+  const auto depth = [](RestingPlace place, Step step, bool apart) {
+    configs::Config config = at(place, kDevice);
+    config.zero.offload_optimizer.step = step;
+    const AwayPlan updates = plan_rest(four_units(), config, apart).updates;
+    CHECK(updates.tiles_in_use == 3);
+    return updates.depth;
+  };
+  CHECK(depth(kCpu, Step::kGpu, true) == 12);
+  CHECK(depth(kCpu, Step::kAuto, true) == 12);  // the device may be the faster one
+  CHECK(depth(kCpu, Step::kCpu, true) == 3);
+  CHECK(depth(kNvme, Step::kGpu, true) == 3);
+  CHECK(depth(kNvme, Step::kGpu, false) == 3);
+}
+
 TEST_CASE("what the device's side borrows leaves a buffer of parameters to an update") {
   configs::Config config = at(kDevice, kNvme);
   CHECK(plan_rest(four_units(), config, true).parameters.leases() == 4);
