@@ -120,9 +120,13 @@ class Setup:
         return pathlib.Path(found) if found else (ROOT / ".deps/torch").resolve()
 
     def torch_version(self):
-        header = self.torch() / "include/torch/headeronly/version.h"
-        found = re.search(r'TORCH_VERSION "([^"]+)"', header.read_text()) if header.exists() else None
-        return found[1] if found else "?"
+        """Of a Python package, or of a LibTorch without Python."""
+        for name in ("version.py", "build-version"):
+            file = self.torch() / name
+            found = re.search(r"\d+\.\d+\.\d+[+\w.]*", file.read_text()) if file.exists() else None
+            if found:
+                return found[0]
+        return "?"
 
     def host_bytes(self):
         """Left on the host, the container's limit counted."""
