@@ -122,12 +122,19 @@ offload::TileLease ShardedOptimizer::borrow(size_t unit, size_t shard, const Ran
 }
 
 void ShardedOptimizer::set_master(size_t unit, const torch::Tensor& values) {
+  offload::TileLease share = params_.share(unit, places_[unit].device, Access::kWrite);
   if (const auto shard = shards_[unit].master) {
     for_each_tile(unit, [&](const Range& tile) {
-      give(borrow(unit, *shard, tile, Access::kWrite), part(values, tile));
+      const offload::TileLease master = borrow(unit, *shard, tile, Access::kWrite);
+      give(master, part(values, tile));
+      // Rounded where the update is made: LibTorch would round the host's values on the host, into
+      // pageable memory, from which a GPU copies slowly.
+      part(share.tensor(), tile).copy_(master.tensor());
     });
+  } else {
+    give(share, values);
   }
-  give(params_.share(unit, places_[unit].device, Access::kWrite), values);
+  share = {};
   params_.updated(unit);
 }
 
