@@ -22,7 +22,7 @@ from run_path_test import small_elf  # noqa: E402
 
 QUICKSTART = ROOT / "examples/quickstart"
 SYSTEM = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "libstdc++.so.6", "ld-linux-x86-64.so.2", "/lib64/ld-linux-x86-64.so.2"}
-TORCH = {"libtorch_cpu.so", "libc10.so", "libgomp.so.1", "libtorch_cuda.so", "libc10_cuda.so"}
+TORCH = {"libtorch_cpu.so", "libc10.so", "libgomp.so.1", "libtorch_cuda.so", "libc10_cuda.so", "libcudart.so.13"}
 PROGRAMS = {"zeroth/bin/zeroth", "zeroth/bin/finetune", "zeroth/bin/comm-bench"}
 
 
