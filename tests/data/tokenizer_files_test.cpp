@@ -80,7 +80,7 @@ TEST_CASE("An end of text that is no id is an Error with file, key and value") {
 TEST_CASE("Ids of a template that are no ids are Errors with their key") {
   json file = json::parse(kBos);
   for (const json& id : {json(-1), json(1e300), json("x"), json(100'000'000)}) {
-    file["special_tokens"]["<s>"]["ids"] = {id};
+    file["special_tokens"]["<s>"]["ids"] = json::array({id});
     check_contains(error_of([&] { parse_text_template(file); }),
                    "post_processor.special_tokens.<s>.ids[0] is ");
   }
