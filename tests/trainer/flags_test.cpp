@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-
 #include "tests/support/temp_folder.h"
 #include "tests/trainer/flag_line.h"
 #include "tests/trainer/workbench.h"
