@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "optim/lamb_kernels.h"
+#include "optim/tensor_format.h"
 
 namespace zeroth::optim {
 namespace {
@@ -24,11 +25,9 @@ const kernel::LambKernels& kernels_of(CpuLevel level) {
   return kernel::plain::kLamb;
 }
 
+// kFp32 of what is not there: no copy.
 kernel::Format format_of(const Tensor& tensor) {
-  if (!tensor.defined()) return kernel::kFp32;
-  return tensor.scalar_type() == torch::kFloat      ? kernel::kFp32
-         : tensor.scalar_type() == torch::kBFloat16 ? kernel::kBf16
-                                                    : kernel::kFp16;
+  return tensor.defined() ? kernel::format_of(tensor.scalar_type()) : kernel::kFp32;
 }
 
 // Of elements from `begin` on; null for what is not there.

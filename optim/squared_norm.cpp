@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "optim/norm_kernels.h"
+#include "optim/tensor_format.h"
 
 namespace zeroth::optim {
 namespace {
@@ -32,21 +33,8 @@ const kernel::NormKernels& norm_kernels() {
   return kernel::plain::kNorm;
 }
 
-kernel::Format format_of(const Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case torch::kFloat:
-      return kernel::kFp32;
-    case torch::kBFloat16:
-      return kernel::kBf16;
-    case torch::kHalf:
-      return kernel::kFp16;
-    default:
-      throw InternalError(fmt::format("the norm of {}", c10::toString(tensor.scalar_type())));
-  }
-}
-
 void cut(const Tensor& tensor, std::vector<Piece>& pieces) {
-  const kernel::Format format = format_of(tensor);
+  const kernel::Format format = kernel::format_of(tensor.scalar_type());
   for (int64_t begin = 0; begin < tensor.numel(); begin += kernel::kNormPiece) {
     const auto* const bytes = static_cast<const std::byte*>(tensor.const_data_ptr());
     pieces.push_back({bytes + begin * static_cast<int64_t>(tensor.element_size()),

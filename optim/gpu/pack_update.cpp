@@ -4,16 +4,12 @@
 
 #include "base/error.h"
 #include "optim/device_step.h"
+#include "optim/tensor_format.h"
 
 namespace zeroth::optim::kernel {
 namespace {
 
 using torch::Tensor;
-
-Format format_of(const Tensor& x) {
-  if (x.scalar_type() == torch::kFloat32) return kFp32;
-  return x.scalar_type() == torch::kBFloat16 ? kBf16 : kFp16;
-}
 
 bool aligned(const Tensor& x) {
   const auto four = 4 * static_cast<uintptr_t>(x.element_size());
@@ -33,8 +29,8 @@ PackedUpdate pack_update(const Tensor& master, const Tensor& grad, at::TensorLis
                static_cast<int>(step.formula));
   PackedUpdate packed;
   packed.formula = step.formula;
-  packed.rest.bf16_master = format_of(master) == kBf16;
-  packed.rest.bf16_states = !states.empty() && format_of(states[0]) == kBf16;
+  packed.rest.bf16_master = format_of(master.scalar_type()) == kBf16;
+  packed.rest.bf16_states = !states.empty() && format_of(states[0].scalar_type()) == kBf16;
   DeviceUpdate& update = packed.update;
   update.constants = step.constants;
   update.undecayed = step.undecayed;
@@ -44,7 +40,7 @@ PackedUpdate pack_update(const Tensor& master, const Tensor& grad, at::TensorLis
   update.count = master.numel();
   update.master = master.data_ptr();
   update.grad = grad.const_data_ptr();
-  update.grad_format = format_of(grad);
+  update.grad_format = format_of(grad.scalar_type());
   update.aligned = aligned(master) && aligned(grad);
   for (size_t i = 0; i < states.size(); ++i) {
     update.states[i] = states[i].data_ptr();
@@ -52,7 +48,7 @@ PackedUpdate pack_update(const Tensor& master, const Tensor& grad, at::TensorLis
   }
   if (copy) {
     update.copy = copy->data_ptr();
-    update.copy_format = format_of(*copy);
+    update.copy_format = format_of(copy->scalar_type());
     update.aligned = update.aligned && aligned(*copy);
   }
   return packed;

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "optim/gpu/squared_norm.h"
+#include "optim/tensor_format.h"
 
 namespace zeroth::optim::kernel {
 namespace {
@@ -22,13 +23,6 @@ struct Group {
   NormArrays arrays = {};
   int64_t pieces() const { return arrays.first_piece[arrays.arrays]; }
 };
-
-Format format_of(torch::ScalarType dtype) {
-  ZEROTH_CHECK(dtype == torch::kFloat32 || dtype == torch::kBFloat16 || dtype == torch::kHalf,
-               "the norm of a tensor of {}", c10::toString(dtype));
-  if (dtype == torch::kFloat32) return kFp32;
-  return dtype == torch::kBFloat16 ? kBf16 : kFp16;
-}
 
 std::vector<Group> groups_of(at::TensorList tensors) {
   std::vector<Group> groups;

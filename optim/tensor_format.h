@@ -1,0 +1,24 @@
+// The format of a tensor's elements, for the kernels on the host and on a GPU.
+#pragma once
+
+#include <torch/types.h>
+
+#include "base/error.h"
+#include "optim/update_constants.h"
+
+namespace zeroth::optim::kernel {
+
+inline Format format_of(torch::ScalarType dtype) {
+  switch (dtype) {
+    case torch::kFloat:
+      return kFp32;
+    case torch::kBFloat16:
+      return kBf16;
+    case torch::kHalf:
+      return kFp16;
+    default:
+      throw InternalError(fmt::format("no kernel takes a tensor of {}", c10::toString(dtype)));
+  }
+}
+
+}  // namespace zeroth::optim::kernel
