@@ -14,26 +14,8 @@ using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-struct RmsNorm : torch::autograd::Function<RmsNorm> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight, double eps) {
-    auto [y, scale] = rms_norm(x, weight, eps);
-    ctx->save_for_backward({x, weight, scale});
-    return y;
-  }
-
-  static variable_list backward(AutogradContext* ctx, variable_list dys) {
-    const torch::NoGradGuard no_grad;
-    const variable_list saved = ctx->get_saved_variables();
-    const Tensor& weight = saved[1];
-    const RmsNormWanted wanted{.dx = ctx->needs_input_grad(0), .dweight = ctx->needs_input_grad(1)};
-    auto [dx, dweight] = rms_norm_backward(dys[0], saved[0], weight, saved[2], wanted);
-    if (dweight.defined()) dweight = deliver_gradient(weight, dweight);
-    return {dx, dweight, Tensor()};
-  }
-};
-
 // Returns x, or x + addend, and its norm.
-struct ResidualRmsNorm : torch::autograd::Function<ResidualRmsNorm> {
+struct RmsNorm : torch::autograd::Function<RmsNorm> {
   static variable_list forward(AutogradContext* ctx, const Tensor& x,
                                const std::optional<Tensor>& addend, const Tensor& weight,
                                double eps) {
@@ -114,13 +96,13 @@ Norm::Norm(NormKind kind, int64_t size, double eps) : kind_(kind), eps_(eps) {
 }
 
 Tensor Norm::forward(const Tensor& x) const {
-  if (kind_ == NormKind::kRms) return RmsNorm::apply(x, weight_, eps_);
+  if (kind_ == NormKind::kRms) return forward_residual(x).norm;
   return LayerNorm::apply(x, weight_, bias_, eps_);
 }
 
 Norm::Residual Norm::forward_residual(const Tensor& x, const std::optional<Tensor>& addend) const {
   if (kind_ == NormKind::kRms) {
-    const variable_list both = ResidualRmsNorm::apply(x, addend, weight_, eps_);
+    const variable_list both = RmsNorm::apply(x, addend, weight_, eps_);
     return {both[0], both[1]};
   }
   const Tensor stream = addend ? x + *addend : x;
