@@ -24,14 +24,14 @@ together (`--total`). Parts can be named, too, and one that passed is not run ag
 |---|---|---|
 | 1 | `machine` | libraries that programs find, rates of products, memory and link |
 | 1 | `tests` | the GPU's own tests, rows of the equivalence table on the GPU, and that no bit depends on what rests where |
-| 2 | `profile` | where the time of a step goes, beside what no step can go below; steps of samples of mixed lengths; what is behind a switch |
+| 2 | `profile` | where the time of a step goes, beside what no step can go below; steps of samples of mixed lengths |
 | 2 | `speed` | tokens a second and share of the data sheet, beside other trainers that `--python` can import |
 | 3 | `offload` | layers of an 8B on the GPU and with everything on the host, how much of the transfers is hidden, beside DeepSpeed |
 | 4 | `sanitize` | compute-sanitizer (memcheck, racecheck, synccheck) over the kernels and tiny runs; two deterministic runs, bit for bit |
 | 4 | `nccl` | ranks on several GPUs beside one; on one GPU ranks that share it |
 
 Runs that stand alone in `speed`, and layers on the GPU in `offload`, are timed twice; the first is discarded. Tables of `speed`, `offload` and
-`profile` tell beside a figure what an H100 or H200 is expected to give: reckoned from bytes and operations, never measured. Other trainers
+`profile` tell beside a figure what an H100 or H200 is expected to give: estimated from bytes and operations, never measured. Other trainers
 come last: want of time costs their rows.
 
 `tools/gpu_check --dry-run` does all of it on the simulated GPU with tiny sizes; the figures then say nothing.
@@ -57,7 +57,7 @@ UNSEEN = (
     ("a plan of cuDNN for each new length of a batch (multiples of 64 up to 2048 tokens, of 128 beyond: at most 32 up to "
      "2048), tens to hundreds of ms each", "lengths are counted", ("profile", "samples of mixed lengths")),
     ("updates beside the next forward, on a stream of their own (`\"step\": \"gpu\"`): today they stand in line with it",
-     "reckoned as 0.2 of 2.8 s of a step of an 8B", None),
+     "estimated as 0.2 of 2.8 s of a step of an 8B", None),
     ("page-locking host memory, by one thread", "its pages are made by all threads before; how long the rest takes is not known", None),
     ("the goal of 60 % of the data sheet's peak with the 1.1B and the 8B-shaped Llama (`speed` and `offload` measure both)",
      "an H200: 59 % with 26 layers of an 8B, 55 % with the 1.1B", None),

@@ -9,9 +9,9 @@ import traceback
 from gpu_checks import results
 from gpu_checks.commands import end_all
 
-NAMES = ("machine", "tests", "profile", "speed", "offload", "sanitize", "nccl")
-# Which of them a call has, for a machine that is there for one command at a time: CALL_SECONDS at most.
+# Which parts a call has, for a machine that is there for one command at a time: CALL_SECONDS at most.
 CALLS = {1: ("machine", "tests"), 2: ("profile", "speed"), 3: ("offload",), 4: ("sanitize", "nccl")}
+NAMES = tuple(name for names in CALLS.values() for name in names)
 CALL_SECONDS = 480
 
 

@@ -1,5 +1,5 @@
 """Part `profile`: where a step of the large model goes, beside what no step can go below on this GPU."""
-from gpu_checks import expected, kernels, lengths, machine, models, variants
+from gpu_checks import expected, kernels, lengths, machine, models
 from gpu_checks.runs import Failed, attempt, train
 
 STEPS = 8
@@ -64,5 +64,4 @@ def table_of_kernels(setup, record, shape, found):
 def run(setup, record):
     shape = models.TINY if setup.dry else models.LARGE
     table_of_kernels(setup, record, shape, machine.known_rates(setup, record))
-    variants.run(setup, record, shape)
     attempt(record, "samples of mixed lengths", lambda: lengths.run(setup, record, shape))
