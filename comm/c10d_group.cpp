@@ -41,8 +41,8 @@ class DeviceWaits {
   Span issue(c10::Device device) { return {device, record(device), nullptr, nullptr}; }
   // The current stream waits for it between these two.
   void begin_wait(Span& span) { span.before = record(span.device); }
-  // Collects, too: an evaluation or a save issues thousands of collectives, and nobody asks for
-  // their times before it ends.
+  // Collects, too: an evaluation or a save issues thousands of collectives, and their
+  // times are asked for when it has ended.
   void end_wait(Span span, CommTimes& times) {
     span.after = record(span.device);
     spans_.push_back(std::move(span));

@@ -215,8 +215,8 @@ std::unique_ptr<Mesh> nccl_mesh(const RankEnv& env, torch::Device device, const 
   } else if (!ranks.found.empty()) {
     meeting.host = over_hosts(ranks, meeting);
     set_nccl_interface(env);
-    const auto told = c10::make_intrusive<c10d::PrefixStore>("nccl", ranks.met.key_store);
-    options.reports = std::make_shared<HostReports>(told, env.rank, ranks.found, env.timeout);
+    const auto store = c10::make_intrusive<c10d::PrefixStore>("nccl", ranks.met.key_store);
+    options.reports = std::make_shared<HostReports>(store, env.rank, ranks.found, env.timeout);
   }
   auto world = load_nccl().make_group(ranks.met.key_store, env.rank, env.world_size, options);
   if (!meeting.host) meeting.host = make_device_staged_group(*world, device);

@@ -93,8 +93,7 @@ std::string no_gpu_text(const GpuDriver& driver, const std::string& module) {
   if (driver.supported == 0) {
     return fmt::format(
         "no GPU is visible: there is no NVIDIA driver ({}); install one, start a container with "
-        "its "
-        "GPUs (--gpus all), or {}",
+        "its GPUs (--gpus all), or {}",
         error, kOtherwise);
   }
   const auto text_of = [](int version) {
@@ -112,8 +111,7 @@ std::string no_gpu_text(const GpuDriver& driver, const std::string& module) {
   return fmt::format(
       "{}. The driver is for CUDA {}, and this build for {}: update the driver, install NVIDIA's "
       "forward-compatibility package cuda-compat-{}-{} (for data-center GPUs), build with a "
-      "LibTorch "
-      "for CUDA {} (see docs/errors.md), or {}",
+      "LibTorch for CUDA {} (see docs/errors.md), or {}",
       found, text_of(driver.supported), text_of(driver.needed), driver.needed / 1000,
       driver.needed % 1000 / 10, driver.supported / 1000, kOtherwise);
 }
