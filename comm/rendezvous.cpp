@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -128,33 +129,21 @@ void wait_until_open(const RankEnv& env, const std::string& address) {
   }
 }
 
-// c10d warns of each address that has no name, once a rank; what goes wrong it throws. While one of
-// these is there only errors are logged, by any thread.
-class WithoutWarnings {
- public:
-  WithoutWarnings() {
-    const std::lock_guard lock(mutex_);
-    if (users_++ == 0)
-      before_ = std::exchange(FLAGS_caffe2_log_level,
-                              std::max<int>(FLAGS_caffe2_log_level, c10::GLOG_ERROR));
-  }
-  ~WithoutWarnings() {
-    const std::lock_guard lock(mutex_);
-    if (--users_ == 0) FLAGS_caffe2_log_level = before_;
-  }
-  WithoutWarnings(const WithoutWarnings&) = delete;
-  WithoutWarnings& operator=(const WithoutWarnings&) = delete;
-
- private:
-  static inline std::mutex mutex_;
-  static inline int users_ = 0, before_ = 0;
-};
+// c10d warns of each address that has no name and of each connection that ends, with its stack;
+// what goes wrong it throws. The user's TORCH_CPP_LOG_LEVEL stands.
+void log_errors_only() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr)
+      FLAGS_caffe2_log_level = std::max<int>(FLAGS_caffe2_log_level, c10::GLOG_ERROR);
+  });
+}
 
 StorePtr connect(const RankEnv& env) {
   const std::string address = address_of_store(env);
   if (env.rank != 0 && !env.agent_store) wait_until_open(env, address);
   const auto make = [address, options = tcp_options(env, address)]() -> StorePtr {
-    const WithoutWarnings quiet;
+    log_errors_only();
     return c10::make_intrusive<c10d::TCPStore>(address, options);
   };
   return within(

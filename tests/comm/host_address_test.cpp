@@ -6,19 +6,33 @@
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::comm {
+namespace {
+
+// Of this machine, towards an address that is for documentation only; "" without a default route.
+std::string address_by_default_route() {
+  try {
+    return address_towards("192.0.2.7", 29500);
+  } catch (const Error& error) {
+    CHECK(std::string(error.what()).find("this machine has no route to it") != std::string::npos);
+    return "";
+  }
+}
+
+}  // namespace
 
 TEST_CASE("towards this machine goes an address that others may reach, if there is one") {
   const std::string address = address_towards("127.0.0.1", 29500);
   CHECK_FALSE(address.empty());
   CHECK(address_towards("localhost", 29500) == address);
-  CHECK(address_towards("192.0.2.7", 29500) == address);  // the default route, or none
+  const std::string by_route = address_by_default_route();
+  CHECK((by_route == address || (by_route.empty() && is_loopback(address))));
 }
 
 TEST_CASE("a master is reached where it is told to be, unless that is a loopback address here") {
   for (const char* told : {"127.0.0.1", "localhost", "127.0.1.1"})
     CHECK(reachable_address(told, 29500) == told);
-  const std::string own = address_towards("192.0.2.7", 29500);
-  CHECK(reachable_address(own, 29500) == own);
+  const std::string own = address_by_default_route();
+  if (!own.empty()) CHECK(reachable_address(own, 29500) == own);
 }
 
 TEST_CASE("a master that has no address is named") {

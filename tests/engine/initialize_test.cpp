@@ -290,10 +290,10 @@ TEST_CASE("what this machine cannot hold is refused on every rank before anythin
 }
 
 TEST_CASE("what one rank refuses ends the others too, which do not guess its reason") {
-  testing::run_ranks(2, [](std::shared_ptr<comm::Mesh> mesh) {
+  const auto folder = fresh_folder("zeroth_refused_");
+  testing::run_ranks(2, [&](std::shared_ptr<comm::Mesh> mesh) {
     configs::Config config = stage_config(1);
     config.zero.offload_optimizer.device = configs::RestingPlace::kNvme;
-    const auto folder = std::filesystem::temp_directory_path() / "zeroth_refused";
     config.zero.offload_optimizer.nvme_path = mesh->rank() == 1 ? "/proc/sys/x" : folder.string();
     const std::string expected = mesh->rank() == 1
                                      ? "zero_optimization.offload_optimizer.nvme_path: "

@@ -97,7 +97,8 @@ TEST_CASE("an evaluation's line never carries a loss") {
 }
 
 TEST_CASE("the metrics file keeps its old lines until the first one and is whole after each") {
-  const auto path = std::filesystem::temp_directory_path() / "zeroth_metrics_test.jsonl";
+  const TempFolder folder;
+  const auto path = folder / "metrics.jsonl";
   std::ofstream(path) << "old\n";
   MetricsFile file(path.string(), no_warning);
   CHECK(read(path) == "old\n");
@@ -105,7 +106,6 @@ TEST_CASE("the metrics file keeps its old lines until the first one and is whole
   CHECK(read(path) == "{}\n");
   file.write("[]");
   CHECK(read(path) == "{}\n[]\n");
-  std::filesystem::remove(path);
 }
 
 TEST_CASE("a metrics file that cannot be written is an error that names it") {
