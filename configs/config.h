@@ -68,6 +68,9 @@ struct ZeroConfig {
   int64_t hpz_partition_size = 1;
   // Whether gathers and reductions run beside compute. Changes no result.
   bool overlap_comm = true;
+  // Whether a GPU updates what rests on it beside the next forward pass, each unit before its first
+  // use; false: all before it. Changes no result.
+  bool overlap_step = false;
   // Stages 1, 2, 3: each rank receives only its shard of a sum (false: all of it, and keeps its
   // shard). Changes no result.
   bool reduce_scatter = true;

@@ -54,6 +54,7 @@ Json zero_json(const ZeroConfig& zero) {
           {"reduce_bucket_size", zero.reduce_bucket_elements},
           {"allgather_bucket_size", zero.allgather_bucket_elements},
           {"overlap_comm", zero.overlap_comm},
+          {"overlap_step", zero.overlap_step},
           {"stage3_prefetch_bucket_size", zero.prefetch_bucket_elements},
           {"stage3_param_persistence_threshold", zero.param_persistence_threshold_elements},
           {"stage3_max_live_parameters", zero.max_live_elements},

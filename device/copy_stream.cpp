@@ -34,6 +34,7 @@ class DeviceCopies final : public CopyStream {
         device_(device),
         to_device_(guard_.getStreamFromGlobalPool(device)),
         to_host_(guard_.getStreamFromGlobalPool(device)),
+        beside_(guard_.getStreamFromGlobalPool(device)),
         timed_(device.type(), c10::EventFlag::BACKEND_DEFAULT),
         untimed_(device.type(), c10::EventFlag::PYTORCH_DEFAULT) {}
 
@@ -43,6 +44,8 @@ class DeviceCopies final : public CopyStream {
     try {
       to_device_.synchronize();
       to_host_.synchronize();
+      beside_.synchronize();
+      current().synchronize();
     } catch (const std::exception&) {  // the device has failed: nothing runs on it
     }
   }
@@ -56,15 +59,20 @@ class DeviceCopies final : public CopyStream {
     return untimed_.record(to_host_);
   }
 
+  Point beside(const std::vector<Point>& after, const std::function<void()>& work) override {
+    block(beside_, after);
+    const c10::StreamGuard on(beside_);
+    work();
+    return untimed_.record(beside_);
+  }
+
   Point copy(const torch::Tensor& to, const torch::Tensor& from,
              const std::vector<Point>& after) override {
     check_copy(to, from);
     ZEROTH_CHECK(to.is_cpu() != from.is_cpu(), "a copy from {} to {}", from.device().str(),
                  to.device().str());
     const c10::Stream& stream = to.is_cpu() ? to_host_ : to_device_;
-    for (const Point& point : after) {
-      if (point) event(point).block(stream);
-    }
+    block(stream, after);
     const torch::NoGradGuard no_grad;
     const Event begin = timed_.record(stream);
     {
@@ -80,6 +88,7 @@ class DeviceCopies final : public CopyStream {
 
   void order(const Point& point) override {
     if (reached(point)) return;
+    if (current() == beside_) return event(point).block(beside_);
     const Event before = timed_.record(current());
     event(point).block(current());
     waits_.push_back({before, timed_.record(current())});
@@ -106,6 +115,11 @@ class DeviceCopies final : public CopyStream {
   };
 
   static c10::Event& event(const Point& point) { return *static_cast<c10::Event*>(point.get()); }
+  static void block(const c10::Stream& stream, const std::vector<Point>& after) {
+    for (const Point& point : after) {
+      if (point) event(point).block(stream);
+    }
+  }
   c10::Stream current() const { return current_stream(device_); }
 
   static void collect(std::deque<Span>& spans, double& seconds) {
@@ -123,7 +137,7 @@ class DeviceCopies final : public CopyStream {
 
   c10::impl::VirtualGuardImpl guard_;
   torch::Device device_;
-  c10::Stream to_device_, to_host_;
+  c10::Stream to_device_, to_host_, beside_;
   EventPool timed_, untimed_;
   LinkUse use_;
   std::deque<Span> device_spans_, host_spans_, waits_;  // not yet in use_

@@ -19,7 +19,8 @@ struct LinkUse {
   int64_t bytes_to_host = 0;
   double to_device_s = 0;  // during which copies ran
   double to_host_s = 0;
-  double waited_s = 0;  // the host in wait(), and the device's current stream behind order()
+  // The host in wait(), and the device's current stream behind order(), but for that of beside().
+  double waited_s = 0;
 };
 
 // All methods are called by one thread, whose current stream is meant.
@@ -33,6 +34,13 @@ class CopyStream {
   // the host as the current one; returns the point at which that wait has ended. The caller's own
   // stream does not wait, and its earlier work goes on.
   virtual Point behind(const std::function<void()>& wait) = 0;
+  // Calls `work` with a stream for work beside the caller's as the current one, behind `after`;
+  // returns the point at which all has ended that was given to it. Tensors of the caller's stream
+  // that `work` uses stay until that stream was ordered behind the point.
+  virtual Point beside(const std::vector<Point>& /*after*/, const std::function<void()>& work) {
+    work();
+    return {};
+  }
   // Queues to.copy_(from) and returns its end. It runs behind `after`, and not behind what else the
   // current stream holds: a caller whose work there writes `from`, or uses `to`, passes a now()
   // taken since. Contiguous tensors of one dtype and length, one on the host, one on the device;
@@ -45,8 +53,8 @@ class CopyStream {
   // Blocks until the point has passed.
   virtual void wait(const Point& point) = 0;
   virtual bool reached(const Point& point) = 0;
-  // Blocks until no copy is under way. For destructors of those who own the memory: a device that
-  // has failed has no copies left.
+  // Blocks until no copy is under way, nor work beside or before it. For destructors of those who
+  // own the memory: a device that has failed has no copies left.
   virtual void drain() noexcept = 0;
 
   virtual LinkUse use() { return {}; }

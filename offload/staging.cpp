@@ -12,7 +12,7 @@ Staging::Staging(const std::shared_ptr<device::HostLink>& link, torch::Device de
       on_device_(link, device, kMost) {}
 
 TileLease Staging::lease(const torch::Tensor& resting, torch::Device device, Access access,
-                         const device::Point& idle) {
+                         const device::Point& idle, device::Point* written) {
   failure_.rethrow();
   ZEROTH_CHECK(resting.dim() == 1 && resting.is_contiguous(),
                "a lease of a tensor that is not flat");
@@ -23,16 +23,21 @@ TileLease Staging::lease(const torch::Tensor& resting, torch::Device device, Acc
       access == Access::kWrite ? buffers(device).take(resting)
                                : buffers(device).fetch(resting, {idle}));
   is_host(device) ? copies().wait(buffer->free) : copies().order(buffer->free);
-  return TileLease(buffer->values, [this, buffer, resting, device, access, idle] {
-    failure_.guard([&] { end_lease(*buffer, resting, device, access, idle); });
+  return TileLease(buffer->values, [this, buffer, resting, device, access, idle, written] {
+    failure_.guard([&] { end_lease(*buffer, resting, device, access, idle, written); });
   });
 }
 
 void Staging::end_lease(StagingBuffers::Buffer& buffer, const torch::Tensor& resting,
-                        torch::Device device, Access access, const device::Point& idle) {
+                        torch::Device device, Access access, const device::Point& idle,
+                        device::Point* written) {
   if (access != Access::kRead) {
     buffers(device).send(buffer, resting, idle);
-    copies().order(buffer.free);
+    if (written == nullptr) {
+      copies().order(buffer.free);
+    } else {
+      *written = buffer.free;
+    }
   } else if (!is_host(device)) {
     buffer.free = copies().now();
   }

@@ -3,7 +3,9 @@
 
 #include <torch/types.h>
 
+#include <functional>
 #include <memory>
+#include <vector>
 
 #include "offload/shard_store.h"
 #include "offload/staging_buffers.h"
@@ -21,6 +23,15 @@ class Staging {
 
   // What the current stream holds by now.
   device::Point now() { return copies().now(); }
+  // What the current stream is given from now on runs behind the point.
+  void order(const device::Point& point) { copies().order(point); }
+  // Calls `work` for a stream of its own: device::CopyStream::beside().
+  device::Point beside(const std::vector<device::Point>& after, const std::function<void()>& work) {
+    return copies().beside(after, work);
+  }
+
+  // Blocks until no copy is under way, nor work beside: device::CopyStream::drain().
+  void drain() noexcept { copies().drain(); }
 
   // Up to so many bytes will be leased at a time on `device`: see StagingBuffers.
   void expect(torch::Device device, int64_t bytes) { buffers(device).expect(bytes); }
@@ -29,19 +40,20 @@ class Staging {
   // The values of `resting`, 1-D and contiguous, on `device`: itself where it rests there.
   // - A tensor of the device for the host: read behind `idle`, where the current stream's earlier
   //   work on it ends (now() if in doubt); blocks until the copy has ended. Written back behind
-  //   `idle` when the lease is destroyed; the current stream is ordered behind that.
+  //   `idle` when the lease is destroyed: `written` is then the end of that, behind which the
+  //   caller orders those who read it; null: the current stream is ordered behind it.
   // - A tensor of the host for the device, kRead only: read behind `idle`, ordered on the current
   //   stream, does not block. Used there by what is queued before the lease is destroyed; `resting`
   //   keeps its values until the current stream has come past that.
   TileLease lease(const torch::Tensor& resting, torch::Device device, Access access,
-                  const device::Point& idle);
+                  const device::Point& idle, device::Point* written = nullptr);
 
  private:
   static bool is_host(torch::Device device) { return device == torch::Device(torch::kCPU); }
   StagingBuffers& buffers(torch::Device device) { return is_host(device) ? on_host_ : on_device_; }
   device::CopyStream& copies() { return on_host_.copies(); }
   void end_lease(StagingBuffers::Buffer& buffer, const torch::Tensor& resting, torch::Device device,
-                 Access access, const device::Point& idle);
+                 Access access, const device::Point& idle, device::Point* written);
 
   bool always_copies_;
   StagingBuffers on_host_;

@@ -54,6 +54,7 @@ bool ParamStore::lent_whole(size_t unit) const {
 offload::TileLease ParamStore::share(size_t unit, torch::Device device, offload::Access access,
                                      const std::optional<device::Point>& idle) {
   const bool lent = on_device(unit) && device != device_;
+  const bool waits = on_device(unit) && order_written(unit);
   const Range own = range(unit);
   offload::TileLease lease =
       released(unit) ? options_.rests[unit]->borrow(tile(unit), lent ? device_ : device, access)
@@ -62,7 +63,8 @@ offload::TileLease ParamStore::share(size_t unit, torch::Device device, offload:
   ZEROTH_CHECK(options_.staging, "unit {} lies on {}, asked for {}", plan_.units[unit].name,
                device_.str(), device.str());
   return options_.staging->lease(lease.tensor(), device, access,
-                                 idle ? *idle : options_.staging->now());
+                                 idle && !waits ? *idle : options_.staging->now(),
+                                 &states_[unit].written);
 }
 
 torch::Tensor ParamStore::in_place(size_t unit) const {
@@ -93,18 +95,38 @@ void ParamStore::begin_gather(size_t unit) {
   if (state.present) return;
   const torch::NoGradGuard no_grad;
   if (state.near.run != nullptr) {
+    order_written(unit);
     gather_near(unit);
   } else {
-    const torch::Tensor own =
-        released(unit) ? read_share(unit) : share(unit, device_, offload::Access::kRead).tensor();
-    // An alias with its own version counter: a graph kept from forward still refers to the
-    // parameters.
-    if (!lent_whole(unit)) {
-      state.pending.push_back(state.holders->all_gather(
-          buffers_.whole(unit).variable_data(), own, "parameters of " + plan_.units[unit].label()));
-    }
+    issue_gather(unit);
   }
   state.present = true;
+}
+
+bool ParamStore::order_written(size_t unit) {
+  if (!states_[unit].written) return false;
+  options_.staging->order(std::exchange(states_[unit].written, {}));
+  return true;
+}
+
+// What has to wait for an update, or for a copy, does so beside the current stream: only who uses
+// the unit waits for its gather.
+void ParamStore::issue_gather(size_t unit) {
+  State& state = states_[unit];
+  torch::Tensor own;
+  if (released(unit)) own = read_share(unit);
+  if (lent_whole(unit)) return;
+  const auto gather = [&] {
+    order_written(unit);
+    state.gathered.order();
+    if (!released(unit)) own = share(unit, device_, offload::Access::kRead).tensor();
+    // An alias with its own version counter: a graph kept from forward still refers to the
+    // parameters.
+    state.pending.push_back(state.holders->all_gather(
+        buffers_.whole(unit).variable_data(), own, "parameters of " + plan_.units[unit].label()));
+  };
+  if (!options_.staging || (!state.written && on_device(unit))) return gather();
+  state.written = options_.staging->beside({options_.staging->now()}, gather);
 }
 
 // The first gather behind an update refreshes the near shares; all of them, that one too, go to
@@ -138,7 +160,6 @@ torch::Tensor ParamStore::read_share(size_t unit) {
   if (lent_whole(unit)) {
     buffers_.fill_with(unit, own.data_ptr());  // ordered where it is leased
   } else {
-    gathered.order();
     buffers_.fill(unit);
     reading_.push_back(unit);
   }
@@ -156,6 +177,7 @@ Lease ParamStore::lease(size_t block) {
   for (const size_t unit : plan_.block_units[block]) {
     end_gather(unit);
     states_[unit].gathered.order();
+    order_written(unit);
     ++states_[unit].leases;
   }
   return Lease(*this, block);
@@ -181,7 +203,7 @@ void ParamStore::release_all_but(const std::vector<size_t>& kept) {
   }
 }
 
-void ParamStore::updated(size_t unit) {
+void ParamStore::updated(size_t unit, const device::Point& written) {
   State& state = states_[unit];
   ZEROTH_CHECK(state.leases == 0, "unit {} is updated while leased", plan_.units[unit].name);
   release(unit);
@@ -190,6 +212,7 @@ void ParamStore::updated(size_t unit) {
     end_gather(unit);
     state.present = false;
   }
+  if (written && on_device(unit)) state.written = written;
 }
 
 int64_t ParamStore::resting_bytes() const {

@@ -79,13 +79,15 @@ class ParamStore {
 
   // This rank's share of a unit, 1-D, working precision, on `device`. Writers call updated() when
   // the lease is gone. `idle`: behind it nobody uses what rests on the device; by default now.
+  // What the host writes there reaches those who gather, lease or share the unit next.
   offload::TileLease share(size_t unit, torch::Device device, offload::Access access,
                            const std::optional<device::Point>& idle = std::nullopt);
   // The same for other threads to read, as offload::ShardStore::in_place().
   torch::Tensor in_place(size_t unit) const;
   // Range of the flat buffer that share() is.
   Range range(size_t unit) const { return plan_.units[unit].share(); }
-  void updated(size_t unit);
+  // `written`: behind it what rests on the device has its new values; null: it has them now.
+  void updated(size_t unit, const device::Point& written = {});
   torch::Dtype dtype() const { return options_.dtype; }
   torch::Device device() const { return device_; }
   const comm::Mesh& mesh() const { return mesh_; }
@@ -112,6 +114,7 @@ class ParamStore {
     size_t number = 0;                   // a kRelease unit's share in its store
     std::vector<comm::Pending> pending;  // the gather under way
     offload::TileLease gathered;         // what it reads
+    device::Point written;  // what rests on the device has its values behind it; null: now
     bool present = false;
     int leases = 0;
   };
@@ -123,6 +126,9 @@ class ParamStore {
   bool lent_whole(size_t unit) const;
   offload::Tile tile(size_t unit) const;
   torch::Tensor read_share(size_t unit);
+  void issue_gather(size_t unit);
+  // The current stream, behind what was written. Returns whether it had to be.
+  bool order_written(size_t unit);
   void end_gather(size_t unit);
   void release(size_t unit);
   void end_lease(size_t block);

@@ -38,6 +38,7 @@ class RestPlanner {
     rest_.arrays =
         update_arrays(*optim::make_update_rule(config.optimizer, torch::kCPU), rest_.working);
     rest_.host = resolved(Place::kCpu);
+    rest_.overlaps_step = apart_ && zero_.overlap_step;
   }
 
   RestPlan make() {

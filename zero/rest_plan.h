@@ -73,9 +73,12 @@ struct RestPlan {
   bool gradients_land = false;                       // on the host, which is then not the device
   bool link_pinned = false;                          // host memory through which they pass
   Place host = Place::kDevice;                       // its memory: kDevice where it is the device's
+  bool overlaps_step = false;  // a GPU updates beside the forward pass what rests on it, too
 
-  bool needs_link() const { return host == Place::kCpu && (updates.any || parameters.any); }
-  bool update_before_use() const { return updates.any || parameters.buffers > 0; }
+  bool needs_link() const {
+    return host == Place::kCpu && (updates.any || parameters.any || overlaps_step);
+  }
+  bool update_before_use() const { return updates.any || parameters.buffers > 0 || overlaps_step; }
 };
 
 // `plan`: with its units' retention. `apart`: the host's memory is not the device's. Throws an

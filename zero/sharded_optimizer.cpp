@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "zero/element_numbers.h"
@@ -50,7 +51,8 @@ ShardedOptimizer::ShardedOptimizer(const UnitPlan& plan, ParamStore& params, Gra
       tile_elements_(aligned_tile(options.tile_elements)),
       staging_(options.staging),
       shards_(plan.units.size()),
-      waiting_(plan.units.size(), false) {
+      waiting_(plan.units.size(), false),
+      updated_(plan.units.size()) {
   std::vector<std::vector<optim::NumberedPart>> numbers = element_numbers(plan);
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
     shards_[unit].numbers = std::move(numbers[unit]);
@@ -70,6 +72,10 @@ ShardedOptimizer::ShardedOptimizer(const UnitPlan& plan, ParamStore& params, Gra
   expect_leases();
 }
 
+ShardedOptimizer::~ShardedOptimizer() {
+  if (staging_) staging_->drain();
+}
+
 // What an update brings to where it is made: parameters whole, gradients by tiles.
 void ShardedOptimizer::expect_leases() {
   if (!staging_) return;
@@ -80,7 +86,7 @@ void ShardedOptimizer::expect_leases() {
     const int64_t numel = params_.range(unit).size();
     if (where.is_cpu()) staging_->expect(where, numel * width);
     const torch::Tensor grad = grads_.grad(unit);
-    if (!grad.defined() || where.is_cpu()) continue;
+    if (!grad.defined() || where.is_cpu() || grad.device() == where) continue;
     staging_->expect(where,
                      std::min(numel, tile_elements_) * static_cast<int64_t>(grad.element_size()));
   }
@@ -121,7 +127,12 @@ offload::TileLease ShardedOptimizer::borrow(size_t unit, size_t shard, const Ran
   return places_[unit].states->borrow({shard, tile.begin, tile.end}, places_[unit].device, access);
 }
 
+void ShardedOptimizer::order_update(size_t unit) {
+  if (updated_[unit]) staging_->order(std::exchange(updated_[unit], {}));
+}
+
 void ShardedOptimizer::set_master(size_t unit, const torch::Tensor& values) {
+  order_update(unit);
   offload::TileLease share = params_.share(unit, places_[unit].device, Access::kWrite);
   if (const auto shard = shards_[unit].master) {
     for_each_tile(unit, [&](const Range& tile) {
@@ -183,14 +194,21 @@ void ShardedOptimizer::bring_up_to_date(size_t unit) {
   }
   updating_ = unit;
   const torch::NoGradGuard no_grad;
-  {
+  const auto work = [&] {
     const Access access = shards_[unit].master ? Access::kWrite : Access::kReadWrite;
     const offload::TileLease working = params_.share(unit, places_[unit].device, access, idle_);
     update(unit, working.tensor());
+  };
+  device::Point written;
+  if (staging_ && places_[unit].device == params_.device()) {
+    written = staging_->beside({idle_}, work);  // tiles come and go beside the forward pass
+  } else {
+    work();
   }
   updating_.reset();
   waiting_[unit] = false;
-  params_.updated(unit);
+  updated_[unit] = written;
+  params_.updated(unit, written);
 }
 
 void ShardedOptimizer::update(size_t unit, const torch::Tensor& working) {
@@ -307,6 +325,7 @@ void ShardedOptimizer::set_array(size_t unit, size_t index, const torch::Tensor&
   bring_up_to_date(unit);
   const torch::NoGradGuard no_grad;
   if (index == 0) return set_master(unit, values);
+  order_update(unit);
   const size_t shard = shards_[unit].states.at(index - 1);
   for_each_tile(unit, [&](const Range& tile) {
     give(borrow(unit, shard, tile, Access::kWrite), part(values, tile));
@@ -323,6 +342,7 @@ torch::Tensor ShardedOptimizer::in_place(size_t unit, size_t index) {
 }
 
 offload::TileLease ShardedOptimizer::read(size_t unit, size_t index, const Range& tile) {
+  order_update(unit);
   if (const auto shard = shard_of(unit, index)) return borrow(unit, *shard, tile, Access::kRead);
   const auto share = std::make_shared<offload::TileLease>(
       params_.share(unit, places_[unit].device, Access::kRead));
@@ -336,6 +356,7 @@ std::vector<Range> ShardedOptimizer::tiles(size_t unit) const {
 }
 
 torch::Tensor ShardedOptimizer::copy_of(size_t unit, size_t shard) {
+  order_update(unit);
   const torch::Tensor copy =
       at::empty({params_.range(unit).size()}, torch::TensorOptions(places_[unit].device));
   for_each_tile(unit, [&](const Range& tile) {

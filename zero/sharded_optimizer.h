@@ -35,7 +35,8 @@ class ShardedOptimizer {
     // at least one of it.
     int64_t tile_elements = int64_t{1} << 24;
     bool decay_vectors = true;  // false: weight decay leaves norm weights and biases out
-    // Brings gradients to where a unit is updated; null where all rest there.
+    // Brings gradients to where a unit is updated, which the device does beside its current stream;
+    // null where all rest there and is updated on that stream.
     std::shared_ptr<offload::Staging> staging = nullptr;
   };
 
@@ -44,6 +45,8 @@ class ShardedOptimizer {
                    std::vector<UpdatePlace> places, const Options& options);
   ShardedOptimizer(const ShardedOptimizer&) = delete;
   ShardedOptimizer& operator=(const ShardedOptimizer&) = delete;
+  // Waits for updates that are under way, as what they write may be gone next.
+  ~ShardedOptimizer();
 
   // Gives this rank's range of a trainable unit its first fp32 values [range.size()], on any
   // device: the master, and rounded to working precision the parameters.
@@ -123,6 +126,8 @@ class ShardedOptimizer {
   Borrowed borrow_tile(size_t unit, const Range& tile, const torch::Tensor& working,
                        const Pass& pass);
   void for_each_tile(size_t unit, const std::function<void(const Range&)>& visit) const;
+  // The current stream, behind the unit's update.
+  void order_update(size_t unit);
   offload::TileLease gradient(size_t unit, const Range& tile);
   // Of one of arrays(); none where the working weights are the master.
   std::optional<size_t> shard_of(size_t unit, size_t index) const;
@@ -137,7 +142,9 @@ class ShardedOptimizer {
   int64_t tile_elements_;
   std::shared_ptr<offload::Staging> staging_;
   std::vector<UnitShards> shards_;
-  std::vector<bool> waiting_;       // [unit]: for step_
+  std::vector<bool> waiting_;  // [unit]: for step_
+  // [unit]: behind it what rests on the device has its last update; null: it has it now.
+  std::vector<device::Point> updated_;
   std::optional<size_t> updating_;  // the unit that is updated, or whose update has thrown
   optim::UpdateStep step_;          // the last one
   device::Point idle_;              // behind it nobody uses what waits on the device

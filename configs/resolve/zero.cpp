@@ -133,6 +133,7 @@ void fill_zero(Context& context, Config& config) {
   };
   read("stage", zero.stage);
   read("overlap_comm", zero.overlap_comm);
+  read("overlap_step", zero.overlap_step);
   read("reduce_scatter", zero.reduce_scatter);
   read("ignore_unused_parameters", zero.ignore_unused_parameters);
   read("allgather_bucket_size", zero.allgather_bucket_elements);

@@ -18,6 +18,9 @@ std::vector<Key> honoured_rows() {
       {"zero_optimization.overlap_comm", kBool, kHonoured, "true", "", kDefault,
        "gathers and reductions run beside compute; results are the same, so it is on at every "
        "stage (DeepSpeed: only at stage 3)"},
+      {"zero_optimization.overlap_step", kBool, kHonoured, "false", "", kDefault,
+       "not DeepSpeed's: a GPU updates what rests on it beside the next forward pass, each block "
+       "before its first use; results are the same; on the CPU without effect"},
       {"zero_optimization.stage3_prefetch_bucket_size", kInteger, kHonoured, "50000000", ">= 0",
        "0.9 * hidden size squared; below stage 3 the default",
        "stage 3: as many whole blocks as fit are gathered ahead of use, at least one unless 0"},

@@ -41,6 +41,7 @@ Config unusual(SchedulerConfig::Kind kind) {
                  .param_persistence_threshold_elements = 14,
                  .max_live_elements = 15,
                  .overlap_comm = false,
+                 .overlap_step = true,
                  .offload_optimizer = {.device = RestingPlace::kNvme,
                                        .nvme_path = "/fast",
                                        .pin_memory = false,
@@ -109,6 +110,7 @@ TEST_CASE("what is printed loads back to the same configuration") {
     CHECK(back.scheduler.warmup_type == SchedulerConfig::Warmup::kLinear);
     CHECK(back.zero.max_live_elements == 15);
     CHECK_FALSE(back.zero.overlap_comm);
+    CHECK(back.zero.overlap_step);
     CHECK(back.zero.offload_optimizer.nvme_path == "/fast");
     CHECK(back.zero.offload_optimizer.step == OffloadOptimizerConfig::Step::kGpu);
     CHECK(back.zero.offload_param.max_in_cpu_elements == 17);

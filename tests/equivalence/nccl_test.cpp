@@ -37,14 +37,17 @@ RowResult run_at_pace(const Row& row, int seed) {
   return run_row(row, testing::Transport::kNccl);
 }
 
-// `ranks` GPUs in three ways: each with other samples, pairs that share layers, and with what rests
-// on the host.
+// `ranks` GPUs in four ways: each with other samples, updated before the next forward pass and
+// beside it, pairs that share layers, and with what rests on the host.
 std::vector<Row> rows_of(int ranks) {
   std::vector<Row> rows;
   for (const int stage : {0, 1, 2, 3}) {
     Row row{.ranks = ranks, .steps = 3};
     row.zero.stage = stage;
     rows.push_back(row);
+    row.zero.overlap_step = true;
+    rows.push_back(row);
+    row.zero.overlap_step = false;
     row.ranks = ranks / 2;
     row.tensor = 2;
     rows.push_back(row);

@@ -120,6 +120,26 @@ TEST_CASE("a GPU's step over states that rest elsewhere has the bits of states t
   MESSAGE(checker.worst());
 }
 
+TEST_CASE("a GPU's step beside the next forward pass has the bits of one before it") {
+  RowChecker checker;
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const int ranks : {1, 2}) {
+      Row row{.ranks = ranks};
+      row.precision = ranks == 1 ? Precision::kBf16 : Precision::kFp32;
+      row.accumulation = stage % 2 + 1;
+      row.zero.stage = stage;
+      row.zero.overlap_step = true;
+      checker.check(row);
+      row.training = Training::kLamb;
+      checker.check(row);
+      row.training = Row{}.training;
+      row.zero.offload_optimizer = {.device = RestingPlace::kCpu, .ratio = 0.5, .step = Step::kGpu};
+      checker.check(row);
+    }
+  }
+  MESSAGE(checker.worst());
+}
+
 TEST_CASE("a GPU's step of Lamb, or its host's, takes the norms of whole parameters") {
   const TempFolder folder;
   RowChecker checker;

@@ -30,6 +30,7 @@ std::string zero_name(const configs::ZeroConfig& zero) {
   if (zero.hpz_partition_size != usual.hpz_partition_size)
     name += fmt::format(", {} near ranks", zero.hpz_partition_size);
   if (!zero.overlap_comm) name += ", no overlap";
+  if (zero.overlap_step) name += ", step beside forward";
   if (!zero.reduce_scatter) name += ", no reduce-scatter";
   if (zero.reduce_bucket_elements != usual.reduce_bucket_elements)
     name += fmt::format(", reduce bucket {}", zero.reduce_bucket_elements);

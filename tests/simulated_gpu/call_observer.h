@@ -1,4 +1,6 @@
-// Who is told of each operator that the simulated GPU is given, by name ("aten::mm") and arguments.
+// Who is told of what the simulated GPU is given, by name and arguments: of operators their own
+// ("aten::mm"); "copy_to_device" and "copy_to_host" beside the host, with their bytes; "record" and
+// "block" of events, with the stream and what tells the place in a stream's work from others.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -9,5 +11,7 @@ namespace zeroth::simulated {
 
 // Called by any thread. zeroth_simulated_observe() of the library sets it; null: nobody.
 using CallObserver = void (*)(const std::string& name, c10::ArrayRef<c10::IValue> arguments);
+
+void tell_observer(const std::string& name, c10::ArrayRef<c10::IValue> arguments);
 
 }  // namespace zeroth::simulated

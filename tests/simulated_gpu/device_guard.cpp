@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "tests/simulated_gpu/call_observer.h"
 #include "tests/simulated_gpu/device_memory.h"
 #include "tests/simulated_gpu/devices.h"
 #include "tests/simulated_gpu/queued.h"
@@ -66,9 +67,12 @@ class DeviceGuard final : public c10::impl::DeviceGuardImplInterface {
   void record(void** event, const Stream& on, DeviceIndex, c10::EventFlag) const override {
     if (*event == nullptr) *event = new Event;
     mark(*event) = Timeline::get().mark(number_of(on));
+    tell("record", on, *event);
   }
   void block(void* event, const Stream& blocked) const override {
-    if (recorded(event)) Timeline::get().order(number_of(blocked), mark(event));
+    if (!recorded(event)) return;
+    Timeline::get().order(number_of(blocked), mark(event));
+    tell("block", blocked, event);
   }
   bool queryEvent(void* event) const override {
     return !recorded(event) || Timeline::get().query(asked(event));
@@ -96,6 +100,9 @@ class DeviceGuard final : public c10::impl::DeviceGuardImplInterface {
   }
 
  private:
+  static void tell(const char* name, const Stream& on, void* event) {
+    tell_observer(name, {number_of(on), reinterpret_cast<int64_t>(mark(event).get())});
+  }
   static c10::StreamId& stream_of_thread(Device device) {
     return streams_of_thread[static_cast<size_t>(device.index())];
   }

@@ -1,20 +1,16 @@
 // The CUDA kernels in a run: finetune_test.cpp trains with them where the environment asks for it.
-#include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <torch/torch.h>
 
 #include <cstdlib>
 
 #include "model/kernels/fused.h"
+#include "tests/simulated_gpu/of_library.h"
 
 namespace zeroth::simulated {
 
 TEST_CASE("emulated kernels run in queued work where the environment asks for them") {
-  using Count = int64_t();
-  const auto launches =
-      reinterpret_cast<Count*>(dlsym(RTLD_DEFAULT, "zeroth_simulated_kernel_launches"));
-  const bool is_there = launches != nullptr;
-  REQUIRE(is_there);
+  const auto launches = of_library<int64_t()>("zeroth_simulated_kernel_launches");
   const torch::Tensor x = torch::randn({6, 64}), weight = torch::rand({64});
   const torch::Device gpu(torch::kCUDA, 0);
   const int64_t before = launches();

@@ -1,5 +1,4 @@
 // How often a GPU is given work: which products, how many kernels, how many events.
-#include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <torch/torch.h>
 
@@ -18,6 +17,7 @@
 #include "model/hf/checkpoint_source.h"
 #include "tests/engine/chain_config.h"
 #include "tests/simulated_gpu/call_observer.h"
+#include "tests/simulated_gpu/of_library.h"
 #include "tests/simulated_gpu/tokens.h"
 
 namespace zeroth::simulated {
@@ -26,14 +26,6 @@ namespace {
 using torch::Tensor;
 
 const torch::Device kGpu(torch::kCUDA, 0);
-
-template <typename Function>
-Function* of_library(const char* name) {
-  void* const found = dlsym(RTLD_DEFAULT, name);
-  const bool is_there = found != nullptr;
-  REQUIRE(is_there);
-  return reinterpret_cast<Function*>(found);
-}
 
 // Events that were made so far.
 int64_t events() {

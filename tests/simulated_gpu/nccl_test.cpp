@@ -1,6 +1,5 @@
 // NCCL between simulated GPUs: what is summed, what a late stream does to those who do not wait,
 // and who is named where a rank does not come.
-#include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <torch/torch.h>
 
@@ -16,6 +15,7 @@
 #include "base/error.h"
 #include "comm/nccl.h"
 #include "device/gpu.h"
+#include "tests/simulated_gpu/of_library.h"
 #include "tests/support/ranks.h"
 
 namespace zeroth::simulated {
@@ -103,8 +103,7 @@ TEST_CASE("a group's stream has high priority, which NCCL is asked for") {
 }
 
 TEST_CASE("events of collectives are used again, also where nobody asks how long these took") {
-  const auto events =
-      reinterpret_cast<int64_t (*)()>(dlsym(RTLD_DEFAULT, "zeroth_simulated_events"));
+  const auto events = of_library<int64_t()>("zeroth_simulated_events");
   device::load_gpu().select(0);
   const auto group = comm::load_nccl().make_group(c10::make_intrusive<c10d::HashStore>(), 0, 1, {});
   const Tensor x = torch::ones({8}, torch::device(torch::kCUDA));

@@ -1,5 +1,4 @@
 // How often the host waits for the device.
-#include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <torch/torch.h>
 
@@ -16,16 +15,14 @@
 #include "model/blocks/build.h"
 #include "model/hf/checkpoint_source.h"
 #include "tests/engine/chain_config.h"
+#include "tests/simulated_gpu/of_library.h"
 #include "tests/simulated_gpu/tokens.h"
 
 namespace zeroth::simulated {
 namespace {
 
 int64_t waits() {
-  static const auto count =
-      reinterpret_cast<int64_t (*)()>(dlsym(RTLD_DEFAULT, "zeroth_simulated_waits"));
-  const bool is_there = count != nullptr;
-  REQUIRE(is_there);
+  static const auto count = of_library<int64_t()>("zeroth_simulated_waits");
   return count();
 }
 

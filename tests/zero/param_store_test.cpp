@@ -165,6 +165,42 @@ TEST_CASE(
   });
 }
 
+TEST_CASE("a unit that the host has written on the device is waited for where it is used") {
+  testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
+    const torch::NoGradGuard no_grad;
+    const model::Blocks blocks = testing::make_chain();
+    const UnitPlan plan = plan_units(blocks, *mesh);
+    const auto link = testing::late_link();
+    ParamStore store(plan, *mesh, testing::kFakeDevice,
+                     {.staging = std::make_shared<offload::Staging>(link, testing::kFakeDevice)});
+    const testing::LateCopies& copies = testing::copies_of(*link);
+    for (int step = 0; step < 2; ++step) {
+      for (const size_t unit : {1, 2}) {
+        store.share(unit, torch::kCPU, offload::Access::kWrite)
+            .tensor()
+            .fill_(static_cast<double>(unit) + step);
+        store.updated(unit);
+        store.begin_gather(unit);
+      }
+      CHECK(copies.under_way() == 2);
+      for (const size_t unit : {1, 2}) {
+        const Lease lease = store.lease(unit);
+        CHECK(copies.under_way() == 2 - unit);
+        CHECK(store.buffers().whole(unit).eq(static_cast<double>(unit) + step).all().item<bool>());
+      }
+    }
+    // What nobody has used meanwhile is there for who reads the share.
+    store.share(1, torch::kCPU, offload::Access::kWrite).tensor().fill_(7.0);
+    store.updated(1);
+    CHECK(store.share(1, torch::kCPU, offload::Access::kRead).tensor().eq(7).all().item<bool>());
+    CHECK(copies.under_way() == 0);
+    store.share(1, torch::kCPU, offload::Access::kWrite).tensor().fill_(8.0);
+    store.updated(1);
+    const auto share = store.share(1, testing::kFakeDevice, offload::Access::kRead);
+    CHECK(share.tensor().eq(8).all().item<bool>());
+  });
+}
+
 TEST_CASE("a unit that is updated while leased is a broken invariant") {
   testing::run_ranks(1, [](std::shared_ptr<comm::Mesh> mesh) {
     const model::Blocks blocks = testing::make_chain();

@@ -29,22 +29,24 @@ def share_of_sheet(setup, found):
     return f"{100e12 * found['tflops'] / peak:.1f} %" if peak else "?"
 
 
-# What of a shape is run by itself: (name, samples, dtype, accumulation, flags).
-RUNS = {models.LARGE: [("4 samples", 4, "bf16", 1, ()), ("8 samples", 8, "bf16", 1, ()),
-                       ("8 samples, 4 accumulated", 8, "bf16", 4, ()),
-                       ("4 samples, deterministic", 4, "bf16", 1, ("--deterministic",))],
-        models.SMALL: [("bf16", 4, "bf16", 1, ()), ("fp32", 4, "fp32", 1, ())],
-        models.TINY: [("4 samples", 4, "bf16", 1, ()), ("deterministic", 4, "bf16", 1, ("--deterministic",))]}
+# What of a shape is run by itself: (name, samples, dtype, accumulation, flags, keys of zero_optimization).
+DETERMINISTIC = ("--deterministic",)
+RUNS = {models.LARGE: [("4 samples", 4, "bf16", 1, (), {}), ("4 samples, overlap_step", 4, "bf16", 1, (), {"overlap_step": True}),
+                       ("8 samples", 8, "bf16", 1, (), {}), ("8 samples, 4 accumulated", 8, "bf16", 4, (), {}),
+                       ("4 samples, deterministic", 4, "bf16", 1, DETERMINISTIC, {})],
+        models.SMALL: [("bf16", 4, "bf16", 1, (), {}), ("fp32", 4, "fp32", 1, (), {})],
+        models.TINY: [("4 samples", 4, "bf16", 1, (), {}), ("overlap_step", 4, "bf16", 1, (), {"overlap_step": True}),
+                      ("deterministic", 4, "bf16", 1, DETERMINISTIC, {})]}
 
 
 def alone(setup, record, shape):
     """By itself; what its share of the data sheet is."""
     table = []
-    for name, batch, dtype, accumulation, flags in RUNS[shape]:
+    for name, batch, dtype, accumulation, flags, zero in RUNS[shape]:
         title = f"{shape.name}, {name}"
         found = attempt(record, title, lambda: settled(setup, lambda: ours(
             setup, shape, f"alone-{title.replace(', ', '-').replace(' ', '-')}", batch, dtype, accumulation,
-            12 if accumulation == 1 else 6, flags)))
+            12 if accumulation == 1 else 6, flags, **zero)))
         if not found:
             continue
         share = share_of_sheet(setup, found)
