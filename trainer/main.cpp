@@ -30,6 +30,7 @@
 #include "trainer/report/phase_progress.h"
 #include "trainer/report/progress.h"
 #include "trainer/report/run_clock.h"
+#include "trainer/report/summary.h"
 #include "trainer/run.h"
 #include "trainer/run_plan.h"
 #include "trainer/stop_signal.h"
@@ -108,7 +109,10 @@ int run_rank(int argc, char** argv) {
     if (flags.timeout_s) env.timeout = std::chrono::seconds(*flags.timeout_s);
     if (!flags.only_prints()) comm::know_round(env);
     const trainer::RunPlan plan = plan_run(std::move(flags), env, clock);
-    if (plan.flags.print_config) return say(trainer::config_text(plan), env);
+    if (plan.flags.print_config) {
+      const engine::RunMemory memory = trainer::run_memory(plan, env.local_size);
+      return say(trainer::config_text(plan, trainer::offload_notes(memory)), env);
+    }
     if (plan.flags.inspected) return say(trainer::inspection(plan), env);
     if (env.rank == 0) {
       trainer::as_written(plan.round, [&] {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <sstream>
 
 #include "base/affinity.h"
 #include "base/cpu.h"
@@ -134,6 +135,38 @@ TEST_CASE("the configuration is printed without a model's weights or data") {
   CHECK(config["train_batch_size"] == 8);
   CHECK(config["bf16"]["enabled"] == true);
   CHECK(config["optimizer"]["params"]["lr"] == 5e-5);
+}
+
+TEST_CASE("--print-config says of flags and keys without effect what the run says") {
+  const Workbench bench;
+  bench.write("ds.json", R"({
+    "train_batch_size": 2, "no_such_section": 1,
+    "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}}})");
+  const std::string line =
+      "--model model --data train.bin --steps 1 --deepspeed ds.json --disable_tqdm True "
+      "--max_grad_norm 1 --logging_dir runs ";
+  const auto run = bench.finetune(line);
+  REQUIRE_MESSAGE(run.code == 0, run.out << run.err);
+  const auto printed = bench.finetune(line + "--print-config");
+  REQUIRE_MESSAGE(printed.code == 0, printed.out << printed.err);
+  CHECK(nlohmann::json::parse(printed.out, nullptr, true, /*ignore_comments=*/true).is_object());
+  const auto said = [](const std::string& text, const std::string& before) {
+    std::vector<std::string> lines;
+    std::istringstream stream(text);
+    for (std::string each; std::getline(stream, each);) {
+      for (const char* title : {"note ", "warning "}) {
+        if (each.starts_with(before + title)) lines.push_back(each.substr(before.size()));
+      }
+    }
+    return lines;
+  };
+  std::vector<std::string> of_run = said(run.out + run.err, "");
+  std::erase_if(of_run, [](const std::string& each) { return has(each, "will not be kept"); });
+  CHECK(of_run.size() >= 4);
+  CHECK(said(printed.out, "// ") == of_run);
+  for (const char* part : {"--disable_tqdm: no effect here", "no_such_section", "moves nothing"}) {
+    CHECK_MESSAGE(has(printed.out, part), printed.out);
+  }
 }
 
 }  // namespace zeroth::trainer

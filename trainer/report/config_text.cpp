@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/printable.h"
 #include "configs/resolve.h"
 
 namespace zeroth::trainer {
@@ -36,7 +37,7 @@ std::string flags_without_key(const RunPlan& plan) {
   const Flags& flags = plan.flags;
   FlagLines lines;
   lines.add("--seed ", config.seed, origin(flags.values.seed.has_value()));
-  lines.add("--seq-len ", plan.samples.seq_len, origin(flags.seq_len.has_value(), "model"));
+  lines.add("--seq-len ", plan.samples.seq_len, origin(flags.seq_len || flags.max_length, "model"));
   if (plan.samples.total_steps > 0) {
     lines.add("--steps ", plan.samples.total_steps,
               origin(flags.steps.has_value(), "epochs of the data"));
@@ -76,6 +77,10 @@ std::string flags_without_key(const RunPlan& plan) {
   return std::move(lines).text();
 }
 
+void add_comment(std::string& text, std::string_view title, const std::string& line) {
+  text += fmt::format("// {:<10} {}\n", title, printable(line));
+}
+
 }  // namespace
 
 RunConfig run_config(const RunPlan& plan) {
@@ -87,10 +92,17 @@ RunConfig run_config(const RunPlan& plan) {
   return run;
 }
 
-std::string config_text(const RunPlan& plan) {
+std::string config_text(const RunPlan& plan, const std::vector<std::string>& notes) {
   const RunConfig run = run_config(plan);
-  return fmt::format("// Flags without a key here:\n{}{}\n", flags_without_key(plan),
-                     configs::to_json(run.config, run.origins));
+  std::string text = fmt::format("// Flags without a key here:\n{}{}\n", flags_without_key(plan),
+                                 configs::to_json(run.config, run.origins));
+  using Kind = configs::Note::Kind;
+  for (const std::string& note : lines_of(plan.notes, Kind::kNote)) add_comment(text, "note", note);
+  for (const std::string& note : notes) add_comment(text, "note", note);
+  for (const std::string& warning : lines_of(plan.notes, Kind::kWarning)) {
+    add_comment(text, "warning", warning);
+  }
+  return text;
 }
 
 }  // namespace zeroth::trainer
