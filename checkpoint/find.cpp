@@ -28,14 +28,15 @@ int64_t bytes_in(Disk& disk, const std::string& folder, size_t levels = kMaxDept
   return bytes;
 }
 
-// A model, and nothing of ours.
-bool holds_weights(Disk& disk, const std::string& folder) {
+// What a folder holds of a checkpoint: states, or a model and nothing of ours.
+enum class Content { kNothing, kWeights, kStates };
+Content content_of(Disk& disk, const std::string& folder) {
   bool weights = false;
   for (const Entry& entry : disk.list(folder)) {
-    if (entry.name == kPieceFolder) return false;
+    if (entry.name == kPieceFolder) return Content::kStates;
     weights |= entry.name == "config.json" || entry.name.ends_with(".safetensors");
   }
-  return weights;
+  return weights ? Content::kWeights : Content::kNothing;
 }
 
 std::string reason_of_weights(const Disk& disk, const std::string& name) {
@@ -67,7 +68,9 @@ Found look_once(Disk& disk, const Entry& entry, int64_t step) {
   }
   try {
     found.bytes = bytes_in(disk, entry.name);
-    found.weights_only = holds_weights(disk, entry.name);
+    const Content content = content_of(disk, entry.name);
+    found.weights_only = content == Content::kWeights;
+    found.stray = content == Content::kNothing;
   } catch (const Error&) {
     // What is not complete may be not readable, too.
   }
@@ -147,8 +150,9 @@ namespace {
 
 // The newest one of a folder, or an Error that says what is there instead.
 Found newest_in(Disk& disk) {
-  const std::vector<Found> found = list_checkpoints(disk);
+  std::vector<Found> found = list_checkpoints(disk);
   if (const Found* best = newest(found)) return *best;
+  std::erase_if(found, [](const Found& one) { return one.stray; });
   if (found.empty()) {
     const auto foreign = find_foreign(disk, "");
     if (foreign) throw Error("{}", describe(*foreign, disk.path()));
@@ -215,7 +219,7 @@ std::vector<WeightsOnly> list_weights(const std::filesystem::path& output) {
     if (!step) step = step_of_trainer(entry.name);
     if (!step) continue;
     try {
-      if (holds_weights(*disk, entry.name)) found.push_back({entry.name, *step});
+      if (content_of(*disk, entry.name) == Content::kWeights) found.push_back({entry.name, *step});
     } catch (const Error&) {
       // Somebody else's.
     }

@@ -25,6 +25,8 @@ struct Found {
   std::optional<int64_t> best_step = {};  // of the run's best model as this one knew it
 
   bool weights_only = false;  // a model without states, of which no run goes on
+  // It has the name of a checkpoint and nothing that one consists of: somebody else's.
+  bool stray = false;
 
   bool complete() const { return fault.empty(); }
 };

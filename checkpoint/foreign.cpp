@@ -8,6 +8,7 @@
 
 #include "base/printable.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/names.h"
 
 namespace zeroth::checkpoint {
 namespace {
@@ -16,31 +17,44 @@ constexpr std::string_view kDeepSpeed = "DeepSpeed";
 constexpr std::string_view kTrainer = "Hugging Face's Trainer";
 constexpr std::string_view kPyTorch = "PyTorch (torch.distributed.checkpoint, FSDP)";
 
-// A file or folder with such a prefix and suffix belongs to another program. The first row that
+using Kind = Entry::Kind;
+
+// A file or folder with such a prefix and suffix, and a number between them where one is expected,
+// belongs to another program. `beside`: only where this name is there, too. The first row that
 // matches decides.
 struct Mark {
   std::string_view prefix, suffix, program;
+  Kind kind = Kind::kFile;
+  bool numbered = false;
+  std::string_view beside = "";
 };
 constexpr Mark kMarks[] = {
-    {"global_step", "", kDeepSpeed},
+    {"global_step", "", kDeepSpeed, Kind::kFolder, true},
     {"", "_optim_states.pt", kDeepSpeed},
     {"", "_model_states.pt", kDeepSpeed},
-    {"zero_to_fp32.py", "", kDeepSpeed},
+    {"zero_to_fp32.py", "", kDeepSpeed, Kind::kFile, false, kLatest},
     {"", ".distcp", kPyTorch},
-    {"pytorch_model_fsdp_", "", kPyTorch},
-    {"iter_", "", "Megatron-LM"},
+    {"pytorch_model_fsdp_", "", kPyTorch, Kind::kFolder, true},
+    {"iter_", "", "Megatron-LM", Kind::kFolder, true},
     {"latest_checkpointed_iteration.txt", "", "Megatron-LM"},
     {"optimizer.pt", "", kTrainer},
     {"scheduler.pt", "", kTrainer},
     {"rng_state", ".pth", kTrainer},
-    {"random_states_", ".pkl", "Accelerate"},
+    {"random_states_", ".pkl", "Accelerate", Kind::kFile, true},
     {"optimizer.bin", "", "Accelerate"},
-    {"", ".ckpt", "PyTorch Lightning"},
+    {"epoch=", ".ckpt", "PyTorch Lightning"},
 };
 
-bool matches(std::string_view name, const Mark& mark) {
-  return name.size() >= mark.prefix.size() + mark.suffix.size() && name.starts_with(mark.prefix) &&
-         name.ends_with(mark.suffix);
+bool matches(const Entry& entry, const Mark& mark) {
+  std::string_view name = entry.name;
+  if (entry.kind != mark.kind || name.size() < mark.prefix.size() + mark.suffix.size() ||
+      !name.starts_with(mark.prefix) || !name.ends_with(mark.suffix)) {
+    return false;
+  }
+  name.remove_prefix(mark.prefix.size());
+  name.remove_suffix(mark.suffix.size());
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  return !mark.numbered || (!name.empty() && std::all_of(name.begin(), name.end(), is_digit));
 }
 
 }  // namespace
@@ -53,8 +67,9 @@ std::optional<Foreign> find_foreign(Disk& disk, const std::string& folder) {
   };
   if (holds(kPieceFolder)) return std::nullopt;
   for (const Mark& mark : kMarks) {
+    if (!mark.beside.empty() && !holds(mark.beside)) continue;
     const auto found = std::find_if(entries.begin(), entries.end(),
-                                    [&](const Entry& entry) { return matches(entry.name, mark); });
+                                    [&](const Entry& entry) { return matches(entry, mark); });
     if (found == entries.end()) continue;
     Foreign foreign{std::string(mark.program), found->name};
     if (mark.program == kDeepSpeed && holds("trainer_state.json")) {

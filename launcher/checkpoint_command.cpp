@@ -47,11 +47,51 @@ Place place_of(const Arguments& arguments) {
   return place;
 }
 
-// Those that DIR means: one, or all.
-std::vector<Found> found_at(const Place& place) {
-  std::vector<Found> found = checkpoint::list_checkpoints(*place.disk);
-  if (place.one) std::erase_if(found, [&](const Found& one) { return one.name != *place.one; });
-  return found;
+// What DIR means: one checkpoint, or all, and beside these what only has the name of one.
+struct Looked {
+  std::vector<Found> found;
+  std::vector<std::string> strays = {};
+};
+
+Looked look_at(const Place& place) {
+  Looked looked{checkpoint::list_checkpoints(*place.disk)};
+  std::erase_if(looked.found, [&](const Found& one) {
+    if (place.one) return one.name != *place.one;
+    if (one.stray) looked.strays.push_back(one.name);
+    return one.stray;
+  });
+  if (place.one) return looked;
+  for (const checkpoint::Entry& entry : place.disk->list("")) {
+    if (checkpoint::step_of_trainer(entry.name) || entry.name.ends_with(".ckpt"))
+      looked.strays.push_back(entry.name);
+  }
+  return looked;
+}
+
+std::string why_no_checkpoint(checkpoint::Disk& disk, const std::string& name) {
+  try {
+    if (const auto foreign = checkpoint::find_foreign(disk, name)) {
+      return fmt::format("it is of {} ({} is in it)", foreign->program, shortened(foreign->mark));
+    }
+  } catch (const Error&) {
+    // A file, or somebody else's.
+  }
+  return "it has no zeroth/manifest.json";
+}
+
+// A line for each that is not shown among the weights.
+std::string skipped_lines(const Place& place, const std::vector<std::string>& strays,
+                          const std::vector<checkpoint::WeightsOnly>& weights) {
+  std::string text;
+  for (const std::string& name : strays) {
+    const bool shown = std::any_of(weights.begin(), weights.end(),
+                                   [&](const auto& one) { return one.name == name; });
+    if (shown) continue;
+    text += printable(fmt::format("skipped {}: no checkpoint, as {}", shortened(name),
+                                  why_no_checkpoint(*place.disk, name))) +
+            "\n";
+  }
+  return text;
 }
 
 [[noreturn]] void throw_none(const Place& place) {
@@ -70,7 +110,7 @@ std::string age_of(const Found& found) {
 
 Answer list(const Arguments& arguments) {
   const Place place = place_of(arguments);
-  const std::vector<Found> found = found_at(place);
+  const auto [found, strays] = look_at(place);
   const Found* newest = place.one ? nullptr : checkpoint::newest(found);
   Answer answer;
   answer.text = printable(place.disk->path().string()) + "\n";
@@ -100,6 +140,7 @@ Answer list(const Arguments& arguments) {
     answer.text += "Weights without states, from which no run goes on:\n";
     for (const auto& one : weights) answer.text += "  " + printable(one.name) + "\n";
   }
+  answer.text += skipped_lines(place, strays, weights);
   return answer;
 }
 
@@ -174,7 +215,7 @@ Answer description(const checkpoint::Reader& reader) {
 
 Answer show(const Arguments& arguments) {
   const Place place = place_of(arguments);
-  if (!place.one && found_at(place).empty()) throw_none(place);
+  if (!place.one && look_at(place).found.empty()) throw_none(place);
   Answer answer;
   checkpoint::with_chosen(place, [&](const std::string& name) {
     answer = description(checkpoint::Reader(place.disk, name));
@@ -197,7 +238,7 @@ std::vector<std::string> complaints_about(checkpoint::Disk& disk, const Found& f
 
 Answer verify(const Arguments& arguments) {
   const Place place = place_of(arguments);
-  std::vector<Found> found = found_at(place);
+  auto [found, strays] = look_at(place);
   if (place.one && found.empty()) found.push_back({.name = *place.one});  // of another name
   if (found.empty()) throw_none(place);
   Answer answer;
@@ -217,6 +258,7 @@ Answer verify(const Arguments& arguments) {
                           listed(complaints)));
     if (!complaints.empty()) answer.status = 1;
   }
+  answer.text += skipped_lines(place, strays, {});
   return answer;
 }
 
@@ -273,7 +315,7 @@ std::vector<std::string> choose_old(const Arguments& arguments, const Place& pla
   }
   for (const Found& one : found) {
     const bool broken = !one.complete() || retention.damaged.contains(one.name);
-    if (arguments.damaged && broken && !one.weights_only) names.push_back(one.name);
+    if (arguments.damaged && broken && !one.weights_only && !one.stray) names.push_back(one.name);
   }
   return names;
 }

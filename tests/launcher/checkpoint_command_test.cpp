@@ -210,6 +210,45 @@ TEST_CASE("an output of models without states is told as such, and never pruned"
   CHECK(fs::exists(folder / "step-4/config.json"));
 }
 
+TEST_CASE("a folder that is no output has no checkpoints, whatever its files are called") {
+  const TempFolder folder;
+  for (const char* const file : {"changed.ckpt", "step-9", "zero_to_fp32.py", "iter_notes",
+                                 "global_step.txt", "pytorch_model_fsdp_notes"}) {
+    folder.write(file, "x");
+  }
+  for (const char* const name : {"step-5", "step-7", "a.ckpt", "iter_old", "global_steps"}) {
+    fs::create_directory(folder / name);
+  }
+  folder.write("step-7/notes.txt", "mine");
+  fs::create_directories(folder / "checkpoint-4/global_step4");
+  const auto answer = checkpoint_command({"list", folder.path()});
+  CHECK(answer.status == 0);
+  const std::string skipped =
+      "skipped step-5: no checkpoint, as it has no zeroth/manifest.json\n"
+      "skipped step-7: no checkpoint, as it has no zeroth/manifest.json\n"
+      "skipped a.ckpt: no checkpoint, as it has no zeroth/manifest.json\n"
+      "skipped changed.ckpt: no checkpoint, as it has no zeroth/manifest.json\n"
+      "skipped checkpoint-4: no checkpoint, as it is of DeepSpeed (global_step4 is in it)\n";
+  CHECK(answer.text == folder.path().string() + "\n  no checkpoints\n" + skipped);
+  for (const char* const verb : {"show", "verify"}) {
+    CHECK(message_of<Error>([&] {
+            (void)checkpoint_command({verb, folder.path()});
+          }) == folder.path().string() + " holds no checkpoints");
+  }
+  checkpoint::OneRank one;
+  checkpoint::Saver saver(checkpoint::RealDisk::make(folder.path()), one, {.run_id = "run"});
+  save(saver, one, 16, 1);
+  const auto verified = checkpoint_command({"verify", folder.path()});
+  CHECK(verified.status == 0);
+  CHECK(verified.text.starts_with("step-16: good"));
+  CHECK(verified.text.ends_with(skipped));
+  CHECK(checkpoint_command({"prune", folder.path(), "--damaged"}).text == "nothing to remove\n");
+  CHECK(fs::exists(folder / "step-7/notes.txt"));
+  fs::create_directories(folder / "step-8/zeroth");  // what a copy that was broken off leaves
+  CHECK(checkpoint_command({"list", folder.path()}).status == 1);
+  CHECK(checkpoint_command({"prune", folder.path(), "--damaged"}).text == "removed step-8\n");
+}
+
 TEST_CASE("what cannot be meant is refused") {
   const Output output;
   const TempFolder empty;
