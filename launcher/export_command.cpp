@@ -4,7 +4,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <map>
+#include <string_view>
 
 #include "base/flag_words.h"
 #include "base/printable.h"
@@ -35,6 +37,21 @@ std::string answer_of(const Exported& exported) {
   return printable_message(text);
 }
 
+// DeepSpeed's zero_to_fp32.py has examples with the name of a file there. In a folder of that name
+// transformers would not find the model.
+void require_name_of_folder(std::filesystem::path path) {
+  if (!path.has_filename()) path = path.parent_path();
+  constexpr std::string_view kWeights[] = {".bin", ".safetensors", ".pt", ".pth", ".ckpt"};
+  const std::string suffix = path.extension().string();
+  if (std::find(std::begin(kWeights), std::end(kWeights), suffix) == std::end(kWeights)) return;
+  const std::string around = path.parent_path().string();
+  throw UsageError(
+      "export: OUT {} has the name of a file of weights, but OUT is the model's folder, in which "
+      "model.safetensors and config.json are written: name {}",
+      shortened(path.string()),
+      around.empty() ? "a folder, as hf" : "the folder, as " + shortened(around));
+}
+
 }  // namespace
 
 std::string export_command(const std::vector<std::string>& words) {
@@ -54,6 +71,7 @@ std::string export_command(const std::vector<std::string>& words) {
     throw UsageError("export: --dtype {}: must be fp32, bf16 or fp16", shortened(dtype));
   }
   request.dtype = found->second;
+  require_name_of_folder(to);
   request.from = from;
   request.to = to;
   return answer_of(export_model(request));

@@ -41,6 +41,23 @@ TEST_CASE("a line that export cannot understand says what to write instead") {
   CHECK(contains(export_command({"--help"}), "appears whole or not at all."));
 }
 
+TEST_CASE("the name of a file of weights is no name for the model's folder") {
+  const TempFolder folder;
+  save_model(folder / "out/checkpoints", 8, model_of(1));
+  std::filesystem::create_directories(folder / "hf/pytorch_model.bin");
+  for (const char* const name :
+       {"hf/pytorch_model.bin", "hf/pytorch_model.bin/", "hf/model.safetensors", "hf/model.pt"}) {
+    const std::string said = refused({folder / "out", folder / name});
+    CHECK_MESSAGE(said.starts_with("export: OUT "), said);
+    CHECK(contains(said, " has the name of a file of weights"));
+    CHECK(said.ends_with(": name the folder, as " + (folder / "hf").string()));
+  }
+  CHECK(refused({folder / "out", "m.bin"}).ends_with(": name a folder, as hf"));
+  CHECK(std::filesystem::is_empty(folder / "hf/pytorch_model.bin"));
+  CHECK(run_zeroth({"export", folder / "out", folder / "hf/pytorch_model.bin"}).status == 2);
+  CHECK(contains(export_command({folder / "out", folder / "v1.5"}), "4 tensors"));
+}
+
 TEST_CASE("zeroth export is a command of the program, with its status") {
   const TempFolder folder;
   save_model(folder / "out/checkpoints", 8, model_of(1));
