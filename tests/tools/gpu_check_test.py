@@ -157,6 +157,12 @@ class Figures(unittest.TestCase):
                                   "sums and casts": 16.8, "rotation": 7.2, "norm of gradients": 4, "head's loss": 3.2,
                                   "copies": 2, "rest": 1.2})
         self.assertIsNone(kernels.parse("nothing of it"))
+        for group, name in (  # as an H100 and an H200 named them
+                ("embedding", "_ZN14at_cuda_detail3cub6detail10radix_sort29DeviceRadixSortOnesweepKernelINS1_5radix10policy_hubIlN2"),
+                ("embedding", "_ZN2at6native46_GLOBAL__N__e17e1519_13_SortStable_cu_f7bb90a127fill_reverse_indices_kernelEPliNS_4cu"),
+                ("attention", "_ZN5cudnn6fusion28compute_dot_do_o_specializedILb1ELi64EEEvPKvS3_PvS4_jjjjjjjjjjjjjjjjjfS3_S3_S3_S3_"),
+                ("attention", "_ZN5cudnn6fusion20convert_dq_to_16bitsILb1EEEvPKvPvjjjjjjjjjjPKfS6_S6_PfS3_S4_S4_bb")):
+            self.assertEqual(kernels.group_of(name), group, name)
 
     def test_parameters_and_operations_are_those_of_the_models(self):
         self.assertAlmostEqual(models.SMALL.parameters / 1e6, 31.6, delta=0.1)

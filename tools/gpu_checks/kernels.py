@@ -10,9 +10,10 @@ GROUPS = (
     ("rotation", r"rotate_kernel"),
     ("RMSNorm", r"(?:forward|backward)_kernel.*RmsNorm|RmsNorm|rms_norm"),
     ("head's loss", r"log_sum_exp_kernel|logit_gradient_kernel"),
-    ("embedding", r"sum_pieces|join_pieces|indexSelect|embedding|vectorized_gather"),
+    # Its gradient sorts positions by row (model/kernels/gpu/fused_ops.cpp): nothing else in a step sorts.
+    ("embedding", r"sum_pieces|join_pieces|indexSelect|embedding|vectorized_gather|radix_sort|SortStable"),
     ("norm of gradients", r"square_kernel|sum_kernel"),
-    ("attention", r"cudnn.*(?:sdpa|fmha|flash)|flash_(?:fwd|bwd)|fmha|sdpa"),
+    ("attention", r"cudnn.*(?:sdpa|fmha|flash|dot_do_o|convert_dq)|flash_(?:fwd|bwd)|fmha|sdpa"),
     ("products", r"gemm|nvjet|cutlass|xmma|splitK|cublas"),
     ("copies", r"^copy, kind|^memset"),
     ("sums and casts", r"elementwise|vectorized|copy|reduce|CatArray"),
