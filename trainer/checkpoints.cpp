@@ -47,7 +47,7 @@ Checkpoints::Loaded Checkpoints::load(engine::OnRead on_read) {
   const bool first = engine_.mesh().rank() == 0;
   const auto accept = [&](checkpoint::Reader& reader) {
     const Resumption found = resumption_of(reader.path(), reader.manifest());
-    compare(found, plan_.identity, plan_.flags.resume);
+    compare(found, plan_.identity, plan_.flags.resume, plan_.origins);
     const std::string& run = plan_.round.run;
     if (plan_.round.goes_on && plan_.resumed->run == run && found.run != run) {
       throw Error("{} is damaged, and {} is of an earlier run", plan_.resumed->checkpoint.string(),

@@ -208,8 +208,26 @@ std::string road_from(const fs::path& checkpoint) {
                      checkpoint.string());
 }
 
-std::string text_of(const checkpoint::Difference& one) {
-  return fmt::format("{} is {} there, {} here", one.key, shortened(one.stored.value_or("not set")),
+// " (--lr)" where a flag gives the key its value.
+std::string flag_behind(const std::string& key, const configs::Origins& origins) {
+  constexpr std::string_view kAuto = "auto: ";
+  constexpr std::pair<std::string_view, std::string_view> kWithoutKey[] = {
+      {"dropout", "--dropout"},
+      {"loss_mean", "--loss-mean"},
+      {"optimizer.decays_vectors", "--no-decay"}};
+  for (const auto& [name, flag] : kWithoutKey) {
+    if (key == name) return fmt::format(" ({})", flag);
+  }
+  const auto found = origins.find(key);
+  if (found == origins.end()) return "";
+  std::string_view origin = found->second;
+  if (origin.starts_with(kAuto)) origin.remove_prefix(kAuto.size());
+  return origin.starts_with("--") ? fmt::format(" ({})", origin) : "";
+}
+
+std::string text_of(const checkpoint::Difference& one, const configs::Origins& origins) {
+  return fmt::format("{}{} is {} there, {} here", one.key, flag_behind(one.key, origins),
+                     shortened(one.stored.value_or("not set")),
                      shortened(one.now.value_or("not set")));
 }
 
@@ -298,11 +316,12 @@ Measured to_keep(const Resumption& before, int64_t ranks, const std::string& pro
   return same ? before.measured : Measured{};
 }
 
-std::string compare(const Resumption& before, const Identity& now, const ResumeFlags& flags) {
+std::string compare(const Resumption& before, const Identity& now, const ResumeFlags& flags,
+                    const configs::Origins& origins) {
   std::vector<std::string> blocked, refused, told;  // what nothing lets differ comes first
   for (const auto& one : checkpoint::differences(before.identity.must_equal, now.must_equal)) {
     const bool batch = one.key == "train_batch_size";
-    const std::string text = text_of(one);
+    const std::string text = text_of(one, origins);
     if (batch ? flags.batch_may_change : is_allowed(one.key, flags.may_change)) {
       told.push_back(text);
     } else if (batch || may_be_allowed(one.key)) {
@@ -317,7 +336,7 @@ std::string compare(const Resumption& before, const Identity& now, const ResumeF
     throw Error("{} is of another run: {}{}", before.checkpoint.string(), listed(blocked), road);
   }
   for (const auto& one : checkpoint::differences(before.identity.may_change, now.may_change)) {
-    told.push_back(text_of(one));
+    told.push_back(text_of(one, origins));
   }
   return fmt::format("{}", fmt::join(told, ", "));
 }

@@ -9,6 +9,7 @@
 
 #include "checkpoint/manifest.h"
 #include "configs/offload_config.h"
+#include "configs/resolve.h"
 #include "trainer/flags/flags.h"
 #include "trainer/identity.h"
 
@@ -74,8 +75,9 @@ std::optional<Resumption> find_resumption_of_round(const Flags& flags, const std
 // (cpu_level_text()) are the same is there anything to keep.
 Measured to_keep(const Resumption& before, int64_t ranks, const std::string& processor);
 
-// Throws an Error with every difference that must not be, and which flag allows it. Returns the
-// others in one line; empty: there are none.
-std::string compare(const Resumption& before, const Identity& now, const ResumeFlags& flags);
+// Throws an Error with every difference that must not be, which flag gave the value of now, by
+// `origins`, and which one allows it. Returns the others in one line; empty: there are none.
+std::string compare(const Resumption& before, const Identity& now, const ResumeFlags& flags,
+                    const configs::Origins& origins = {});
 
 }  // namespace zeroth::trainer

@@ -144,7 +144,7 @@ void identify(RunPlan& plan) {
 // What differs from the run before: refused, or told.
 void compare_with_before(RunPlan& plan) {
   if (!plan.resumed || !plan.trains()) return;
-  const std::string told = compare(*plan.resumed, plan.identity, plan.flags.resume);
+  const std::string told = compare(*plan.resumed, plan.identity, plan.flags.resume, plan.origins);
   note(plan.notes, "--resume", "goes on from {} behind step {}{}{}",
        plan.resumed->checkpoint.string(), plan.resumed->step, told.empty() ? "" : "; ", told);
 }
@@ -292,6 +292,7 @@ RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device, com
   plan.config = resolved.config;
   plan.rank_batch = resolved.rank_batch;
   plan.origins = std::move(resolved.origins);
+  for (auto& [key, origin] : plan.origins) origin = plan.flags.spellings.as_typed(origin);
   if (plan.config.dropout) model::override_dropout(plan.spec, *plan.config.dropout);
   plan.outline = engine::outline(blocks_of(plan), plan.config, outline_options(plan));
   if (plan.flags.eval_only) std::erase_if(resolved.notes, is_of_training);

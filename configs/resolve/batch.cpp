@@ -223,9 +223,10 @@ BatchConfig fill_batch(Context& context) {
       spread(context, given, batch);
       return batch;
     }
-    context.complain("train_batch_size {} != micro {} * accumulation {} * {} {}: {}",
-                     batch.train_batch_size, batch.micro_batch_size, batch.accumulation_steps,
-                     ranks_word(context), ranks, remedies(context, given, batch));
+    context.complain("{} {} != micro {} * accumulation {} * {} {}: {}",
+                     context.key_or_flag(kBatch, "--global-batch"), batch.train_batch_size,
+                     batch.micro_batch_size, batch.accumulation_steps, ranks_word(context), ranks,
+                     remedies(context, given, batch));
   }
   return batch;
 }

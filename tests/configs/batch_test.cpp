@@ -109,7 +109,7 @@ TEST_CASE("the remedy of a flag's value is the flag") {
   flags.global_batch = 9;
   flags.micro_batch = 2;
   CHECK(error_of("{}", flags) ==
-        "test.json: train_batch_size 9 != micro 2 * accumulation 2 * ranks 2: set --global-batch "
+        "test.json: --global-batch 9 != micro 2 * accumulation 2 * ranks 2: set --global-batch "
         "to 8; no micro * accumulation gives 9 on 2 ranks");
 }
 

@@ -98,6 +98,8 @@ TEST_CASE("words of a flag are joined by dashes or underscores, as it is typed")
   CHECK(flags.cadences.kept == 3);
   CHECK(flags.inspected == 4);
   CHECK(has(complaint("--micro_batch 2 --micro-batch 3"), "--micro-batch"));
+  CHECK(complaint("--token_dtype int8 --eval_every 0").starts_with("--token_dtype int8: must be"));
+  CHECK(parse("--eval_every 5 --eval-data e.bin").cadences.evaluate.is_on());  // no eval_steps
 }
 
 TEST_CASE("all complaints come in one error") {

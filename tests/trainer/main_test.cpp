@@ -61,6 +61,27 @@ TEST_CASE("help and configuration have no rank's number before their lines") {
   CHECK(has(config.out, "\"train_micro_batch_size_per_gpu\": 4"));
 }
 
+TEST_CASE("an error that comes after flags and file were merged names flags as they were typed") {
+  const Workbench bench;
+  bench.write("ds.json", R"({"optimizer": {"type": "AdamW", "params": {"lr": 1e-3}},
+                             "gradient_accumulation_steps": 3})");
+  const auto said = [&](const std::string& line) {
+    const auto result = bench.finetune("--model model --print-config --deepspeed ds.json " + line);
+    return result.out + result.err;
+  };
+  CHECK(has(said("--micro_batch 3 --global_batch 7"),
+            "--global_batch 7 != micro 3 * accumulation 3 * ranks 1: set --global_batch to 9"));
+  CHECK(has(said("--learning_rate 1"),
+            "optimizer.params.lr: 0.001 in the file, but "
+            "--learning_rate 1.0; make them equal"));
+  CHECK(has(said("--tensor_parallel 3"), "--tensor_parallel: 3 does not divide"));
+  CHECK(has(said("--adam_beta1 2"), "--adam_beta1: expected [0, 1), found 2"));
+  CHECK(has(said("--adam-beta2 2 --adam_beta1 0.9"),
+            "--adam_beta1, --adam-beta2: expected [0, 1), found 2"));
+  CHECK(has(said("--per_device_train_batch_size 2 --weight-decay 0.5"), "// --weight-decay\n"));
+  CHECK(has(said("--per_device_train_batch_size 2"), "// --per_device_train_batch_size\n"));
+}
+
 TEST_CASE("what is wrong with flags, files or the model takes no restart") {
   const Workbench bench;
   bench.write("bad/config.json", bench.read("model/config.json"));

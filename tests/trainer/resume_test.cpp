@@ -113,7 +113,8 @@ TEST_CASE("another batch is refused, and where it is allowed the samples go on")
       "--lr_scheduler_type linear --epochs 1 --output out --metrics m.jsonl ";
   const auto refused = bench.zeroth(1, other + "--resume out/checkpoints/step-2");
   CHECK(refused.code == 2);
-  CHECK(has(refused.err, "train_batch_size is 12 there, 6 here; --allow-batch-change goes on"));
+  CHECK(has(refused.err,
+            "train_batch_size (--global-batch) is 12 there, 6 here; --allow-batch-change goes on"));
   const auto allowed =
       bench.zeroth(1, other + "--resume out/checkpoints/step-2 --allow-batch-change");
   REQUIRE_MESSAGE(allowed.code == 0, allowed.out << allowed.err);
@@ -186,8 +187,9 @@ TEST_CASE("what must be equal is refused in a second, with both values") {
     CHECK(result.code == 2);
     return result.err;
   };
-  CHECK(has(refused("--data train.bin --lr 1e-3"),
-            "optimizer.params.lr is 0.01 there, 0.001 here; --allow-change optimizer.params.lr"));
+  CHECK(has(refused("--data train.bin --learning_rate 1e-3"),
+            "optimizer.params.lr (--learning_rate) is 0.01 there, 0.001 here; --allow-change "
+            "optimizer.params.lr lets it"));
   CHECK(has(refused("--data qa.jsonl --lr 1e-2"), "data.crc32c is "));
   CHECK(has(refused("--data train.bin --lr 1e-2 --seed 3"), "seed is 42 there, 3 here"));
   const auto allowed = run(

@@ -131,6 +131,12 @@ TEST_CASE("every difference that must not be is refused with both values and wha
         "--allow-change optimizer.params.lr lets it differ\n  train_batch_size is 4 there, 8 here; "
         "--allow-batch-change goes on with another one\n  a run that begins anew from its weights "
         "takes --model out/checkpoints/step-8 and no --resume");
+  const configs::Origins origins = {{"optimizer.params.lr", "auto: --learning_rate"},
+                                    {"train_batch_size", "file"}};
+  const std::string named = message_of<Error>([&] { compare(before, now, {}, origins); });
+  CHECK(named.find("\n  optimizer.params.lr (--learning_rate) is 0.1 there, 0.2 here; ") !=
+        std::string::npos);
+  CHECK(named.find("\n  train_batch_size is 4 there") != std::string::npos);
   now.must_equal["seed"] = "42";
   ResumeFlags all;
   all.batch_may_change = true;

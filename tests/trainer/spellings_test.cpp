@@ -15,6 +15,8 @@ TEST_CASE("a message names the flags that were typed, as whole words") {
   CHECK(spellings.as_typed("--steps -- --") == "--steps -- --");
   CHECK(spellings.of("--save-every") == "--save_steps");
   CHECK(spellings.of("--steps") == "--steps");
+  CHECK(spellings.is_typed_as("--save-every", "save_steps"));
+  CHECK_FALSE(spellings.is_typed_as("--steps", "max_steps"));
 }
 
 }  // namespace zeroth::trainer

@@ -69,7 +69,7 @@ class Rules {
     Cadence& evaluate = cadences_.evaluate;
     const auto asked = strategy("--eval_strategy", raw_.eval_strategy, false, complaints_);
     const bool steps_alone = raw_.eval_every && !asked;
-    if (steps_alone && flags_.spellings.of("--eval-every") != "--eval-every") {
+    if (steps_alone && flags_.spellings.is_typed_as("--eval-every", "eval_steps")) {
       note(flags_.notes, "--eval-every",
            "--eval-every {}: no effect without --eval_strategy steps, as in Hugging Face's Trainer",
            *raw_.eval_every);

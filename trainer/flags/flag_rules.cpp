@@ -175,12 +175,6 @@ void settle_separator(Flags& flags, Complaints& complaints) {
   flags.separator = text;
 }
 
-bool is_spelled(const Flags& flags, std::string_view ours, std::string_view name) {
-  std::string typed = flags.spellings.of(ours);
-  std::replace(typed.begin() + 2, typed.end(), '-', '_');
-  return typed.substr(2) == name;
-}
-
 // How files are read. run_clm.py joins all texts and cuts them into blocks; a line that is spelled
 // for it asks for that.
 void settle_reading(RawFlags& raw, Complaints& complaints) {
@@ -189,8 +183,8 @@ void settle_reading(RawFlags& raw, Complaints& complaints) {
   const auto chosen =
       choose<LongText>("--long-text", raw.long_text,
                        {{"cut", LongText::kCut}, {"chunk", LongText::kChunk}}, complaints);
-  const bool for_run_clm =
-      is_spelled(flags, "--seq-len", "block_size") || is_spelled(flags, "--data", "train_file");
+  const bool for_run_clm = flags.spellings.is_typed_as("--seq-len", "block_size") ||
+                           flags.spellings.is_typed_as("--data", "train_file");
   flags.token_type = choose<data::TokenType>("--token-dtype", raw.token_dtype,
                                              {{"uint16", data::TokenType::kUint16},
                                               {"uint32", data::TokenType::kUint32},
@@ -308,7 +302,7 @@ void settle_tasks(RawFlags& raw, Complaints& complaints) {
   }
   const std::string& strategy = raw.cadences.eval_strategy;
   const bool steps =
-      raw.cadences.eval_every && flags.spellings.of("--eval-every") == "--eval-every";
+      raw.cadences.eval_every && !flags.spellings.is_typed_as("--eval-every", "eval_steps");
   const bool on_the_way = steps || !(strategy.empty() || strategy == "no");
   if (raw.do_eval != false || on_the_way || flags.eval_data.empty()) return;
   note(flags.notes, "--eval-data", "--eval-data is not read: --do_eval False");
@@ -318,7 +312,7 @@ void settle_tasks(RawFlags& raw, Complaints& complaints) {
 // With both, Trainer takes its --max_steps.
 void settle_length(Flags& flags, Complaints& complaints) {
   if (!flags.steps || !flags.epochs) return;
-  if (flags.spellings.of("--steps") != "--max_steps") {
+  if (!flags.spellings.is_typed_as("--steps", "max_steps")) {
     complaints.push_back("--steps and --epochs exclude each other: give one of them");
     return;
   }

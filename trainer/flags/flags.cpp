@@ -256,7 +256,7 @@ std::vector<std::string> known_names(const CLI::App& app) {
 
 // A flag that is typed with underscores for dashes, or the other way round, as flags of Python
 // programs may be, gets the spelling that is known.
-void respell(std::vector<std::string>& arguments, const CLI::App& app) {
+void respell(std::vector<std::string>& arguments, const CLI::App& app, Spellings& spellings) {
   std::set<std::string> known;
   for (const CLI::Option* option : app.get_options())
     for (const std::string& name : option->get_lnames()) known.insert(name);
@@ -267,7 +267,9 @@ void respell(std::vector<std::string>& arguments, const CLI::App& app) {
     for (const auto& [from, to] : {std::pair('_', '-'), std::pair('-', '_')}) {
       std::string other = name;
       std::replace(other.begin(), other.end(), from, to);
-      if (known.contains(other)) argument.replace(2, name.size(), other);
+      if (!known.contains(other)) continue;
+      spellings.add("--" + other, "--" + name);
+      argument.replace(2, name.size(), other);
     }
   }
 }
@@ -344,7 +346,6 @@ Flags parse_flags(std::vector<std::string> arguments) {
   arguments = std::move(translated.arguments);
   raw.flags.notes = std::move(translated.notes);
   raw.flags.values.for_trainer = translated.for_trainer;
-  raw.flags.spellings = translated.spellings;
   CLI::App app(kIntroduction, "finetune");
   app.footer(hf_flags_help());
   app.allow_extras();
@@ -356,7 +357,8 @@ Flags parse_flags(std::vector<std::string> arguments) {
   add_evaluation(app, raw);
   add_reports(app, raw);
   add_other(app, raw);
-  respell(arguments, app);
+  respell(arguments, app, translated.spellings);
+  raw.flags.spellings = translated.spellings;
   std::string unparsed;
   try {
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back

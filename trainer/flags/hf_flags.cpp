@@ -203,6 +203,9 @@ class Translator {
                                         (betas_[0] ? betas_[0] : betas_[1])->spelling));
       return;
     }
+    result_.spellings.add("--betas", betas_[0] && betas_[1]
+                                         ? betas_[0]->spelling + ", " + betas_[1]->spelling
+                                         : (betas_[0] ? betas_[0] : betas_[1])->spelling);
     const auto beta = [&](size_t i, const char* otherwise) {
       return betas_[i] ? betas_[i]->value.value_or("") : otherwise;
     };

@@ -1,5 +1,8 @@
 #include "trainer/flags/spellings.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cctype>
 
 namespace zeroth::trainer {
@@ -14,6 +17,12 @@ bool in_name(char c) {
 std::string Spellings::of(std::string_view ours) const {
   const auto found = typed_.find(ours);
   return found == typed_.end() ? std::string(ours) : found->second;
+}
+
+bool Spellings::is_typed_as(std::string_view ours, std::string_view name) const {
+  std::string typed = of(ours);
+  std::replace(typed.begin(), typed.end(), '-', '_');
+  return typed == fmt::format("__{}", name);
 }
 
 std::string Spellings::as_typed(std::string text) const {

@@ -283,8 +283,7 @@ SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory, const
   if (plan.trains()) {
     const auto found = plan.origins.find("gradient_clipping");
     const std::string origin = found == plan.origins.end() ? "" : found->second;
-    add("optimizer",
-        optimizer_line(plan.config, plan.outline.decay, flags.spellings.as_typed(origin)));
+    add("optimizer", optimizer_line(plan.config, plan.outline.decay, origin));
   }
   if (const std::string text = defaults_line(plan); !text.empty()) add("defaults", text);
   if (const std::string text = way_line(plan); !text.empty()) add("on the way", text);
