@@ -24,6 +24,7 @@
 #include "trainer/identity.h"
 #include "trainer/output.h"
 #include "trainer/step_count.h"
+#include "trainer/wishes.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -293,6 +294,7 @@ RunPlan make_plan(Flags flags, int64_t world_size, torch::DeviceType device, com
   plan.rank_batch = resolved.rank_batch;
   plan.origins = std::move(resolved.origins);
   for (auto& [key, origin] : plan.origins) origin = plan.flags.spellings.as_typed(origin);
+  check_wishes(plan);
   if (plan.config.dropout) model::override_dropout(plan.spec, *plan.config.dropout);
   plan.outline = engine::outline(blocks_of(plan), plan.config, outline_options(plan));
   if (plan.flags.eval_only) std::erase_if(resolved.notes, is_of_training);

@@ -345,6 +345,7 @@ Flags parse_flags(std::vector<std::string> arguments) {
   const size_t of_translation = raw.complaints.size();  // they name both spellings
   arguments = std::move(translated.arguments);
   raw.flags.notes = std::move(translated.notes);
+  raw.flags.wishes = std::move(translated.wishes);
   raw.flags.values.for_trainer = translated.for_trainer;
   CLI::App app(kIntroduction, "finetune");
   app.footer(hf_flags_help());

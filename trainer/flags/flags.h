@@ -12,6 +12,7 @@
 #include "data/dataset.h"
 #include "trainer/flags/cadence.h"
 #include "trainer/flags/going_on.h"
+#include "trainer/flags/hf_flag_table.h"
 #include "trainer/flags/report_to.h"
 #include "trainer/flags/spellings.h"
 
@@ -64,7 +65,8 @@ struct Flags {
 
   configs::FlagValues values;  // those that a ds_config.json knows too
   configs::Notes notes;
-  Spellings spellings;  // for messages
+  std::vector<Wish> wishes;  // that the run has to fulfil by itself
+  Spellings spellings;       // for messages
 
   // Nothing is trained or written: --print-config, --inspect-samples.
   bool only_prints() const { return print_config || inspected.has_value(); }

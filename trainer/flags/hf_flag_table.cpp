@@ -1,6 +1,10 @@
 #include "trainer/flags/hf_flag_table.h"
 
+#include <fmt/format.h>
+
 #include <array>
+
+#include "base/printable.h"
 
 namespace zeroth::trainer {
 namespace {
@@ -29,11 +33,17 @@ constexpr HfFlag refused(std::string_view name, std::string_view text,
   return {name, Kind::kRefused, "", text, neutral};
 }
 
+constexpr HfFlag wished(std::string_view name, std::string_view possible, std::string_view text,
+                        std::string_view neutral = "false,none,no,0,0.0,-1") {
+  return {name, Kind::kWished, possible, text, neutral};
+}
+
 constexpr HfFlag several(HfFlag flag) {
   flag.several = true;
   return flag;
 }
 
+constexpr std::string_view kYes = "true,t,yes,y,1", kNo = "false,f,no,n,0";
 constexpr std::string_view kOwnFiles = "Zeroth reads files of this machine: --model, --data";
 constexpr std::string_view kHub = "nothing is sent to a hub: copy --output there";
 constexpr std::string_view kNoDownload = "nothing is downloaded";
@@ -51,7 +61,9 @@ constexpr std::string_view kStored =
 constexpr std::string_view kShards = "the zero_optimization section of ds_config.json shards";
 constexpr std::string_view kOptimizer =
     "AdamW is the default, and \"optimizer\" in ds_config.json chooses another";
-constexpr std::string_view kEvalPrecision = "an evaluation has the precision of the training";
+constexpr std::string_view kOwnTokenizer = "tokenizer and config.json are read from --model, ";
+constexpr std::string_view kEvalPrecision =
+    "an evaluation has the precision of the training, which is ";
 constexpr std::string_view kOrder =
     "samples come in shuffled order, or with --no-shuffle in that of the file";
 
@@ -207,33 +219,33 @@ constexpr auto kFlags = std::to_array<HfFlag>({
 
     refused("dataset_name", kOwnFiles),
     refused("dataset_config_name", kOwnFiles),
-    refused("tokenizer_name", "the tokenizer is read from --model"),
-    refused("config_name", "config.json is read from --model"),
+    wished("tokenizer_name", "", kOwnTokenizer),
+    wished("config_name", "", kOwnTokenizer),
     refused("config_overrides", "change config.json in --model"),
     refused("model_revision", kOwnFiles, "main"),
     refused("trust_remote_code", "no Python runs here; the README lists the models"),
     refused("push_to_hub", kHub),
-    refused("validation_split_percentage", "name a file of its own: --eval-data", "5"),
-    refused("keep_linebreaks", "a text is trained as it stands in the file", "true"),
+    wished("validation_split_percentage", "",
+           "no part of --data is set aside: name a file of its own, --eval-data", "5"),
+    wished("keep_linebreaks", kNo, "a text is trained as it stands in the file", "true"),
     refused("dataset_text_field", "the field is 'text', or a pair by --prompt-field", "text"),
-    refused("optim", kOptimizer,
-            "adamw_torch,adamw_torch_fused,adamw_apex_fused,adamw_torch_xla,adamw_torch_npu_fused,"
-            "adamw_hf,adamw"),
+    wished("optim", "sgd,adagrad,lion_32bit", kOptimizer,
+           "adamw_torch,adamw_torch_fused,adamw_apex_fused,adamw_torch_xla,adamw_torch_npu_fused,"
+           "adamw_hf,adamw"),
     refused("optim_args", kOptimizer),
     several(refused("optim_target_modules", kOptimizer)),
     refused("adafactor", kOptimizer),
-    refused("average_tokens_across_devices",
-            "the loss is the mean over the tokens of all ranks; --loss-mean micro-batch: of means",
-            "true"),
+    wished("average_tokens_across_devices", kNo,
+           "the loss is the mean over the tokens of all ranks, of which there are ", "true"),
     refused("label_smoothing_factor", "the loss is plain cross-entropy"),
     refused("neftune_noise_alpha", "it is not there"),
     refused("group_by_length", kOrder),
-    refused("train_sampling_strategy", kOrder, "random"),
+    wished("train_sampling_strategy", "random,sequential", kOrder, "none"),
     refused("auto_find_batch_size", "the message of a run that lacks memory names what fits"),
-    refused("data_seed", "--seed is that of the data too"),
+    wished("data_seed", "", "--seed is that of the data too, and is ", "none"),
     refused("do_predict", "it only trains and evaluates"),
-    refused("fp16_full_eval", kEvalPrecision),
-    refused("bf16_full_eval", kEvalPrecision),
+    wished("fp16_full_eval", kYes, kEvalPrecision),
+    wished("bf16_full_eval", kYes, kEvalPrecision),
     refused("use_mps_device", kOtherHardware),
     refused("fsdp", kShards, "false,none,no,"),
     refused("sharded_ddp", kShards),
@@ -251,6 +263,10 @@ constexpr auto kFlags = std::to_array<HfFlag>({
 });
 
 }  // namespace
+
+std::string Wish::refusal() const {
+  return fmt::format("{} {}: refused: {}", typed, shortened(value), flag->text);
+}
 
 std::span<const HfFlag> hf_flags() {
   return kFlags;

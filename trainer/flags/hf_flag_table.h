@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace zeroth::trainer {
@@ -13,6 +14,9 @@ struct HfFlag {
     kTruth,   // is `target` with true or false
     kBeta,    // is the first or the second value of --betas
     kIdle,    // changes nothing here; `text` says why
+    // Asks for something that cannot be chosen, but that a run may do by itself (trainer/wishes.h).
+    // `target`: which values it may do, empty: any; others are refused. `text` says what it does.
+    kWished,
     kRefused  // would change the training and does not exist; `text` says what to do
   };
   std::string_view name;  // without "--", with underscores
@@ -22,6 +26,16 @@ struct HfFlag {
   // Values, with commas between, that ask for nothing: as if the flag were not given.
   std::string_view neutral = "";
   bool several = false;  // takes all values up to the next flag
+};
+
+// One of kWished as it was typed, which is compared with the run once that is known.
+struct Wish {
+  const HfFlag* flag = nullptr;  // of the table
+  std::string typed;
+  std::string value;
+
+  // What stands in a message before the flag's own text.
+  std::string refusal() const;
 };
 
 std::span<const HfFlag> hf_flags();

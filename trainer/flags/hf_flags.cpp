@@ -135,6 +135,8 @@ class Translator {
                                           typed.value ? " " : "",
                                           shortened(typed.value.value_or("")), flag.text));
         return;
+      case Kind::kWished:
+        return take_wish(flag, typed);
       case Kind::kBeta:
         betas_[flag.target == "1"] = typed;
         return;
@@ -166,6 +168,15 @@ class Translator {
       result_.arguments.push_back(fmt::format("{}={}", flag.target, yes));
     } else if (yes) {
       result_.arguments.emplace_back(flag.target);
+    }
+  }
+
+  void take_wish(const HfFlag& flag, const Typed& typed) {
+    Wish wish{&flag, typed.spelling, typed.value.value_or("True")};
+    if (!flag.target.empty() && !listed(flag.target, wish.value)) {
+      complaints_.push_back(wish.refusal());
+    } else {
+      result_.wishes.push_back(std::move(wish));
     }
   }
 
@@ -228,7 +239,9 @@ HfTranslation translate_hf_flags(const std::vector<std::string>& arguments,
 std::string hf_flags_help() {
   std::string text = "Hugging Face Trainer's spellings:\n";
   for (const HfFlag& flag : hf_flags()) {
-    if (flag.kind == Kind::kIdle || flag.kind == Kind::kRefused) continue;
+    if (flag.kind == Kind::kIdle || flag.kind == Kind::kWished || flag.kind == Kind::kRefused) {
+      continue;
+    }
     const bool own = flag.target.substr(0, 2) == "--" && flag.target.substr(2) == flag.name;
     if (own) continue;  // it stands above
     text += fmt::format("  {:<31}{}\n", fmt::format("--{}", flag.name),

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "configs/note.h"
+#include "trainer/flags/hf_flag_table.h"
 #include "trainer/flags/spellings.h"
 
 namespace zeroth::trainer {
@@ -12,6 +13,7 @@ namespace zeroth::trainer {
 struct HfTranslation {
   std::vector<std::string> arguments;  // with our flags in place of theirs
   configs::Notes notes;                // about flags that change nothing here
+  std::vector<Wish> wishes;
   Spellings spellings;
   // Model, output or data have Trainer's names: so have its defaults what the line leaves out.
   bool for_trainer = false;

@@ -1,0 +1,123 @@
+#include "trainer/wishes.h"
+
+#include <fmt/format.h>
+#include <strings.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "base/complaints.h"
+#include "base/error.h"
+#include "base/units.h"
+#include "model/hf/model_folder.h"
+#include "trainer/report/summary.h"
+
+namespace zeroth::trainer {
+namespace {
+
+// What the run does, as the end of the flag's text, where that is not what the value asks for.
+using Otherwise = std::optional<std::string>;
+
+bool is(const std::string& value, const char* word) {
+  return ::strcasecmp(value.c_str(), word) == 0;
+}
+
+Otherwise in_precision(const RunPlan& plan, configs::Precision wished) {
+  if (plan.config.precision == wished) return std::nullopt;
+  return precision_line(plan.config, /*trains=*/false);
+}
+
+Otherwise full_bf16(const RunPlan& plan, const std::string& /*value*/) {
+  return in_precision(plan, configs::Precision::kBf16);
+}
+
+Otherwise full_fp16(const RunPlan& plan, const std::string& /*value*/) {
+  return in_precision(plan, configs::Precision::kFp16);
+}
+
+Otherwise data_seed(const RunPlan& plan, const std::string& value) {
+  if (parse_number<uint64_t>(value) == plan.config.seed) return std::nullopt;
+  return fmt::format("{}", plan.config.seed);
+}
+
+Otherwise own_folder(const RunPlan& plan, const std::string& value) {
+  try {
+    std::error_code unknown;
+    const auto folder = model::find_model_folder(value);
+    if (std::filesystem::equivalent(folder, plan.flags.model, unknown)) return std::nullopt;
+  } catch (const Error&) {
+    // Then it is another one.
+  }
+  return plan.flags.model;
+}
+
+// run_clm.py cuts the training data only where no other is there to evaluate on.
+Otherwise split(const RunPlan& plan, const std::string& /*value*/) {
+  if (!plan.flags.eval_data.empty()) return std::nullopt;
+  return "";
+}
+
+// For run_clm.py line breaks are a matter of text files.
+Otherwise joined_lines(const RunPlan& plan, const std::string& /*value*/) {
+  const auto is_text = [](const std::string& path) { return path.ends_with(".txt"); };
+  if (!is_text(plan.flags.data) && !is_text(plan.flags.eval_data)) return std::nullopt;
+  return "";
+}
+
+Otherwise optimizer(const RunPlan& plan, const std::string& value) {
+  using Kind = configs::OptimizerConfig::Kind;
+  const Kind wished = is(value, "sgd")       ? Kind::kSgd
+                      : is(value, "adagrad") ? Kind::kAdagrad
+                                             : Kind::kLion;
+  if (plan.config.optimizer.kind == wished) return std::nullopt;
+  const std::string line = optimizer_line(plan.config, {});
+  return fmt::format("; here it is {}", line.substr(0, line.find(' ')));
+}
+
+// Of one rank, or of micro-batches that are a rank's whole part, the means are the same.
+Otherwise means_of_ranks(const RunPlan& plan, const std::string& /*value*/) {
+  const bool of_micro_batches = plan.config.loss_mean == configs::LossMean::kMicroBatch;
+  const bool one_micro_batch = plan.config.batch.accumulation_steps == 1;
+  if (plan.data_ranks() == 1 || (of_micro_batches && one_micro_batch)) return std::nullopt;
+  return fmt::format("{}; --loss-mean micro-batch: of means", plan.data_ranks());
+}
+
+Otherwise order(const RunPlan& plan, const std::string& value) {
+  if (is(value, "random") == plan.flags.shuffle) return std::nullopt;
+  return plan.flags.shuffle ? "; here they are shuffled" : "; here they are not shuffled";
+}
+
+constexpr std::pair<std::string_view, Otherwise (*)(const RunPlan&, const std::string&)> kChecks[] =
+    {{"bf16_full_eval", full_bf16},
+     {"fp16_full_eval", full_fp16},
+     {"data_seed", data_seed},
+     {"tokenizer_name", own_folder},
+     {"config_name", own_folder},
+     {"validation_split_percentage", split},
+     {"keep_linebreaks", joined_lines},
+     {"optim", optimizer},
+     {"average_tokens_across_devices", means_of_ranks},
+     {"train_sampling_strategy", order}};
+
+}  // namespace
+
+void check_wishes(const RunPlan& plan) {
+  std::vector<std::string> complaints;
+  for (const Wish& wish : plan.flags.wishes) {
+    const auto check = std::find_if(std::begin(kChecks), std::end(kChecks),
+                                    [&](const auto& one) { return one.first == wish.flag->name; });
+    ZEROTH_CHECK(check != std::end(kChecks), "nobody compares {}", wish.flag->name);
+    const Otherwise done = check->second(plan, wish.value);
+    if (done) complaints.push_back(wish.refusal() + *done);
+  }
+  if (!complaints.empty()) throw Error("{}", listed(complaints));
+}
+
+}  // namespace zeroth::trainer
