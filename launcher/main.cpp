@@ -250,10 +250,22 @@ int run_ranks(const LaunchOptions& options, const Program& program, PlanRequest 
   }
 }
 
+// Each host looks for it by itself, and may have it where this machine has not.
+void warn_of_program(const LaunchOptions& options) {
+  try {
+    (void)find_program(options.command[0], program_folder(),
+                       LaunchEnvironment::from_process().path);
+  } catch (const ProgramError& error) {
+    if (options.verbosity >= Verbosity::kWarnings)
+      say(fmt::format("warning: on this machine {}", error.what()));
+  }
+}
+
 // Ranks on hosts, started by agents.
 int run_on_hosts(const LaunchOptions& options, const ClusterPlan& plan, double launch_time,
                  const PrintingCommand& prints) {
   if (options.dry_run) {
+    warn_of_program(options);
     print_answer(agent_lines(options, plan));
     return 0;
   }

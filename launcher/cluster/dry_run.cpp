@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include "base/printable.h"
 #include "launcher/cluster/shell_words.h"
 
 namespace zeroth::launcher {
@@ -16,6 +17,17 @@ std::string agent_lines(const LaunchOptions& options, const ClusterPlan& plan) {
   for (const auto* commands : {&start.before, &start.agents})
     for (const AgentCommand& command : *commands)
       lines += pasteable(command, request.secret) + "\n";
+  int rank = 0;
+  for (const HostSlots& host : plan.hosts) {
+    const int next = rank + static_cast<int>(host.slots.size());
+    const std::string ranks = next == rank + 1 ? fmt::format("rank {}", rank)
+                                               : fmt::format("ranks {}-{}", rank, next - 1);
+    lines += printable(fmt::format("# {} starts {} of {} (slots {}): {}", host.host, ranks,
+                                   count_ranks(plan.hosts), fmt::join(host.slots, ","),
+                                   joined_for_shell(options.command))) +
+             "\n";
+    rank = next;
+  }
   return lines;
 }
 

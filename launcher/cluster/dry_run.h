@@ -12,7 +12,8 @@ namespace zeroth::launcher {
 
 // The lines that start agents, those that have to end before first. What is known only once a run
 // has started is named: ADDRESS:PORT of the launcher, $ZEROTH_RUN_SECRET, and TOKEN in the name of
-// a secret's file. Throws UsageError as agent_commands does.
+// a secret's file. Then, as comments, a line per host: which ranks its agent starts, and as what.
+// Throws UsageError as agent_commands does.
 std::string agent_lines(const LaunchOptions& options, const ClusterPlan& plan);
 
 // A line per rank: its variables, its cores and the program. Without ZEROTH_MEETING, memory that

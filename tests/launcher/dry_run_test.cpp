@@ -44,7 +44,9 @@ TEST_CASE("--dry-run prints how agents would be started, whatever is installed")
         "printf '%s\\n' \"$ZEROTH_RUN_SECRET\" | ssh -o BatchMode=yes -o ConnectTimeout=30 -- "
         "worker-0 "
         "'exec " +
-            kZeroth + " agent --launcher ADDRESS:PORT --node 0 --secret-stdin'\n");
+            kZeroth +
+            " agent --launcher ADDRESS:PORT --node 0 --secret-stdin'\n"
+            "# worker-0 starts ranks 0-1 of 2 (slots 0,1): finetune --model 'it'\\''s'\n");
   const auto slurm =
       run_zeroth({"-H", hosts.file(), "--launcher=slurm", "--num_gpus=1", "--dry_run", "finetune"});
   CHECK(
@@ -52,7 +54,10 @@ TEST_CASE("--dry-run prints how agents would be started, whatever is installed")
       "ZEROTH_RUN_SECRET=\"$ZEROTH_RUN_SECRET\" srun -n 2 --ntasks-per-node=1 --nodes 2 --nodelist "
       "worker-0,worker-1 --distribution=arbitrary --cpu-bind=none --kill-on-bad-exit=0 "
       "--export=ALL,ZEROTH_RUN_SECRET " +
-          kZeroth + " agent --launcher ADDRESS:PORT --secret-env ZEROTH_RUN_SECRET\n");
+          kZeroth +
+          " agent --launcher ADDRESS:PORT --secret-env ZEROTH_RUN_SECRET\n"
+          "# worker-0 starts rank 0 of 2 (slots 0): finetune\n"
+          "# worker-1 starts rank 1 of 2 (slots 0): finetune\n");
   const auto gpus =
       run_zeroth({"-H", hosts.file(), "--launcher=slurm", "--num_gpus=1", "--dry-run", "finetune"},
                  {{"DS_ACCELERATOR", "cuda"}});
@@ -60,7 +65,7 @@ TEST_CASE("--dry-run prints how agents would be started, whatever is installed")
   const auto pdsh = run_zeroth({"-H", hosts.file(), "--launcher=pdsh", "--dry-run", "finetune"},
                                {{"PDSH_SSH_ARGS_APPEND", "-i key"}});
   const auto lines = lines_of(pdsh.out);
-  REQUIRE(lines.size() == 3);
+  REQUIRE(lines.size() == 5);
   CHECK(lines[1].find("ssh -o BatchMode=yes -i key -o ConnectTimeout=30 -- worker-1 ") !=
         std::string::npos);
   CHECK(lines[1].find("cat > /tmp/zeroth-TOKEN-1") != std::string::npos);
@@ -68,6 +73,23 @@ TEST_CASE("--dry-run prints how agents would be started, whatever is installed")
       lines[2].find(
           "PDSH_SSH_ARGS_APPEND='-i key -o BatchMode=yes -o ConnectTimeout=30' pdsh -S -f 1024 -w "
           "worker-0,worker-1 ") != std::string::npos);
+}
+
+TEST_CASE("--dry-run over several hosts looks at PROGRAM as on one") {
+  const Hosts hosts;
+  for (const std::string& where : {std::string("--num_gpus=2"), "--hostfile=" + hosts.file()}) {
+    CAPTURE(where);
+    const auto without = run_zeroth({where, "--dry-run"});
+    CHECK(without.status == 2);
+    CHECK(without.err.starts_with("zeroth: error: no PROGRAM to start\n"));
+  }
+  const auto unknown =
+      run_zeroth({"-H", hosts.file(), "--launcher=ssh", "--dry-run", "no-such-program", "a\nb"});
+  CHECK(unknown.status == 0);
+  CHECK(unknown.err.starts_with(
+      "zeroth: warning: on this machine program 'no-such-program' was not found"));
+  CHECK(lines_of(unknown.out).back() ==
+        "# worker-1 starts ranks 2-3 of 4 (slots 0,1): no-such-program 'a\\nb'");
 }
 
 TEST_CASE("pdsh is the default where it is installed, else ssh with a word about it") {
