@@ -174,6 +174,10 @@ JobOutcome Job::outcome(const std::function<std::string(const Death&)>& tell,
   return outcome;
 }
 
+const Death* Job::cause() const {
+  return deaths_.empty() ? nullptr : &find_cause(deaths_, options_.same_failure);
+}
+
 // A reader that leaves is no error: other commands end by SIGPIPE then, without a word.
 JobOutcome Job::output_lost() const {
   if (output_error_ == EPIPE) return {.status = 128 + SIGPIPE, .end = JobEnd::kFailed};
@@ -196,15 +200,14 @@ JobOutcome Job::stopped(const std::function<std::string(const Death&)>& tell) co
 
 JobOutcome Job::failed(const std::function<std::string(const Death&)>& tell,
                        std::optional<int64_t> oom_kills) const {
-  const Death& cause = find_cause(deaths_, options_.same_failure);
-  std::string message = tell(cause) + stopped_meanwhile_;
+  std::string message = tell(*cause()) + stopped_meanwhile_;
   if (oom_kills.value_or(0) > 0) {
     message += fmt::format(
         "\nzeroth: the kernel's out-of-memory killer ended {} process{} meanwhile, perhaps one "
         "that a rank had started",
         *oom_kills, *oom_kills == 1 ? "" : "es");
   }
-  return {.status = exit_status(cause.ending),
+  return {.status = exit_status(cause()->ending),
           .message = message,
           .end = JobEnd::kFailed,
           .signal = last_signal_};

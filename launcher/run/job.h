@@ -59,7 +59,8 @@ struct JobOutcome {
   int status = 0;            // to exit with
   std::string message = {};  // for a person; empty where there is nothing to say
   JobEnd end = JobEnd::kFinished;
-  int signal = 0;  // that stopped it, or came when it was ending anyway; 0: none
+  int signal = 0;          // that stopped it, or came when it was ending anyway; 0: none
+  std::string cause = {};  // of a failure, in one line: describe_cause()
 };
 
 // What happens.
@@ -133,6 +134,8 @@ class Job {
   // counts them.
   JobOutcome outcome(const std::function<std::string(const Death&)>& tell,
                      std::optional<int64_t> oom_kills) const;
+  // The death to report; null where no rank failed.
+  const Death* cause() const;
 
  private:
   // Each has less time than the one before.

@@ -74,8 +74,11 @@ JobOutcome JobShell::run() {
   wait_for_signals();
   io_.run();
   ZEROTH_CHECK(over_, "somebody else has stopped the loop of a job that goes on");
-  return job_.outcome([this](const Death& death) { return with_last_words(death); },
-                      ranks_.take_new_oom_kills());
+  JobOutcome outcome = job_.outcome([this](const Death& death) { return with_last_words(death); },
+                                    ranks_.take_new_oom_kills());
+  if (const Death* const cause = job_.cause(); cause != nullptr && outcome.end == JobEnd::kFailed)
+    outcome.cause = describe_cause(told(*cause), tail_of(*cause).lines());
+  return outcome;
 }
 
 void JobShell::wait_for_signals() {
@@ -150,15 +153,24 @@ void JobShell::end_output() {
   console_.out().when_empty([this] { console_.err().when_empty([this] { stop(); }); });
 }
 
+// With the number that the rank has in the whole job.
+Death JobShell::told(const Death& death) const {
+  Death told = death;
+  told.rank += options_.first_rank;
+  return told;
+}
+
+const Tail& JobShell::tail_of(const Death& death) const {
+  return outputs_[static_cast<size_t>(death.rank)]->tail;
+}
+
 // Unless they are what stands right above on the same screen. Peers of a rank that was killed print
 // on without a word of it, so there they are always repeated.
 std::string JobShell::with_last_words(const Death& death) {
-  const Tail& tail = outputs_[static_cast<size_t>(death.rank)]->tail;
+  const Tail& tail = tail_of(death);
   const bool repeat = death.ending.by_signal && outputs_.size() > 1;
   const bool shown = !repeat && tail.ends(console_.err());
-  Death told = death;
-  told.rank += options_.first_rank;
-  return describe_death(told) + (shown ? "" : describe_last_lines(tail.lines()));
+  return describe_death(told(death)) + (shown ? "" : describe_last_lines(tail.lines()));
 }
 
 }  // namespace zeroth::launcher

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <csignal>
+#include <string_view>
 
 #include "base/printable.h"
 #include "base/units.h"
@@ -11,11 +12,16 @@
 namespace zeroth::launcher {
 namespace {
 
-constexpr size_t kMostCause = 300;
+constexpr size_t kMostCause = 400;  // as ranks accept it (comm/round.h)
+constexpr std::string_view kCut = "...";
 
 std::string first_line(const std::string& text) {
-  const std::string line = shortened(text.substr(0, text.find('\n')), kMostCause);
-  return shortened(line, kMostCause);  // what cannot be printed has become longer
+  std::string line = printable(text.substr(0, text.find('\n')));
+  if (line.size() <= kMostCause) return line;
+  size_t end = kMostCause - kCut.size();
+  while ((line[end] & 0xc0) == 0x80) --end;  // within a character
+  line.replace(end, std::string::npos, kCut);
+  return line;
 }
 
 bool is_usage(const JobOutcome& outcome) {
@@ -43,7 +49,8 @@ bool Rounds::go_on(const JobOutcome& outcome, const std::string& cause) {
   if (!regrouped && restarts_ == max_restarts_) return false;
   if (!regrouped) ++restarts_;
   ++current_.number;
-  current_.cause = first_line(cause.empty() ? outcome.message : cause);
+  const std::string& of_outcome = outcome.cause.empty() ? outcome.message : outcome.cause;
+  current_.cause = first_line(cause.empty() ? of_outcome : cause);
   return true;
 }
 

@@ -45,6 +45,10 @@ inline constexpr Ending kLost{false, 1};
 // The message for a person: rank, host and how.
 std::string describe_death(const Death& death);
 
+// The same with the line among the rank's last ones that says most of the reason: the last one with
+// "error" in it, else the last one. Without any where others ended the rank, or its host is lost.
+std::string describe_cause(const Death& death, const std::deque<std::string>& lines);
+
 // What the rank said last, to be put behind describe_death().
 std::string describe_last_lines(const std::deque<std::string>& lines);
 

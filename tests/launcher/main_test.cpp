@@ -332,4 +332,16 @@ TEST_CASE("what is wrong in a file of the user's ends with 2, as a wrong flag do
   }
 }
 
+TEST_CASE("a round knows what the rank said that ended the one before") {
+  const auto result =
+      run_zeroth({"--num_gpus=2", "--max-restarts=1", "sh", "-c",
+                  "[ $ZEROTH_ROUND = 0 ] || { echo \"cause: $ZEROTH_ROUND_CAUSE\"; exit; }\n"
+                  "[ $RANK = 1 ] || exec sleep 60\n"
+                  "echo begins; echo 'prog: error: no room' >&2; echo '  make some' >&2; exit 3"});
+  CHECK(result.status == 0);
+  CHECK_MESSAGE(result.out.find("cause: rank 1 ended with exit code 3: prog: error: no room\n") !=
+                    std::string::npos,
+                result.out);
+}
+
 }  // namespace zeroth::launcher

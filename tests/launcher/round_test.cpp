@@ -59,9 +59,20 @@ TEST_CASE("ranks are told the run, the round and in one short line why there is 
   Rounds rounds("00ff", 1);
   REQUIRE(rounds.go_on(failed(1, "rank 1 \x1b ended\n  | its last words")));
   CHECK(round_variables(rounds.current())[2].second == "rank 1 \\u001b ended");
-  Rounds wordy("00ff", 1);
-  REQUIRE(wordy.go_on(failed(1, std::string(5000, 'a'))));
-  CHECK(round_variables(wordy.current())[2].second.size() <= 400);
+  const auto cause = [](const std::string& text) {
+    Rounds wordy("00ff", 1);
+    JobOutcome outcome = failed(1, "rank 1 ended; its last lines:\n  | a");
+    outcome.cause = text;
+    REQUIRE(wordy.go_on(outcome));
+    return round_variables(wordy.current())[2].second;
+  };
+  CHECK(cause("rank 1 ended: no room") == "rank 1 ended: no room");
+  CHECK(cause(std::string(400, 'a')) == std::string(400, 'a'));
+  CHECK(cause(std::string(5000, 'a')) == std::string(397, 'a') + "...");
+  std::string accents;
+  for (int i = 0; i < 300; ++i) accents += "\u00e9";  // two bytes each
+  CHECK(cause(accents) == accents.substr(0, 396) + "...");
+  CHECK(cause(std::string(300, '\x1b')).size() <= 400);
 }
 
 TEST_CASE("the code to be requeued is for SIGTERM alone") {

@@ -71,6 +71,26 @@ TEST_CASE(
   CHECK(exit_status(kLost) == 1);
 }
 
+TEST_CASE("why a rank ended is told in one line with what it said of an error") {
+  Death death = exited(3, 1);
+  CHECK(describe_cause(death, {}) == "rank 3 ended with exit code 1");
+  CHECK(describe_cause(death, {"step 3", "  the end ", " "}) ==
+        "rank 3 ended with exit code 1: the end ");
+  CHECK(describe_cause(death, {"Error: a", "finetune: error: no room", "  make some", "bye"}) ==
+        "rank 3 ended with exit code 1: finetune: error: no room");
+  death.ending = {true, SIGABRT};
+  CHECK(describe_cause(death, {"  what():  std::bad_alloc"}) ==
+        "rank 3 was killed by SIGABRT: what():  std::bad_alloc");
+  death.ending = {true, SIGKILL};
+  death.reason = "out of memory";
+  CHECK(describe_cause(death, {"error: of before"}) ==
+        "rank 3 was killed by SIGKILL (out of memory)");
+  death.host = "b";
+  death.lost = "it is silent";
+  CHECK(describe_cause(death, {"error: of before"}) ==
+        "host b is lost: it is silent; rank 3 ran there");
+}
+
 TEST_CASE("a rank obeys a signal by 0, by dying of it, or by a shell's code for it") {
   CHECK(obeyed({false, 0}, SIGTERM));
   CHECK(obeyed({true, SIGTERM}, SIGTERM));
