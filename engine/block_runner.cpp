@@ -43,11 +43,12 @@ torch::Tensor BlockRunner::run_forward(const Segment& segment, torch::Tensor x,
   if (segment.recompute) tape.put_away(segment.first, x);
   for (size_t i = segment.first; i < segment.end; ++i) {
     at(i, "forward");
+    const double updates = params_.waiting_update_seconds();
     const zero::Lease lease = params_.gather(i);
     const bool keeps_graph = segment.trained && !segment.recompute;
     x = keeps_graph ? tape.forward(*blocks_[i], i, x, batch)
                     : tape.forward_without_graph(*blocks_[i], x, batch);
-    lap(i);
+    lap(i, params_.waiting_update_seconds() - updates);  // as StepTimes has them
     if (inspecting_) inspect(i, x);
   }
   return x;

@@ -67,8 +67,8 @@ class BlockRunner {
   void begin_laps() const {
     if (clock_ != nullptr) clock_->begin();
   }
-  void lap(size_t part) const {
-    if (clock_ != nullptr) clock_->lap(part);
+  void lap(size_t part, double elsewhere = 0) const {
+    if (clock_ != nullptr) clock_->lap(part, elsewhere);
   }
   void at(size_t block, const char* way) { at_ = {block, way}; }
 

@@ -2,13 +2,15 @@
 
 namespace zeroth::engine {
 
-void LapClock::mark(size_t part) {
-  marks_.push_back({part, Clock::now(), nullptr});
+void LapClock::mark(size_t part, double elsewhere) {
+  marks_.push_back({part, Clock::now(), elsewhere, nullptr});
   if (device_.is_cuda()) marks_.back().event = events_.record(device::current_stream(device_));
 }
 
 double LapClock::between(const Mark& from, const Mark& to) const {
-  if (device_.is_cpu()) return std::chrono::duration<double>(to.host - from.host).count();
+  if (device_.is_cpu()) {
+    return std::chrono::duration<double>(to.host - from.host).count() - to.elsewhere;
+  }
   return device::seconds_between(from.event, to.event);
 }
 

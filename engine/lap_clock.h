@@ -25,8 +25,9 @@ class LapClock {
 
   // The time until the next lap() starts here; what came since the last one belongs to nobody.
   void begin() { mark(kNobody); }
-  // The time since the last begin() or lap() belongs to `part`.
-  void lap(size_t part) { mark(part); }
+  // The time since the last begin() or lap() belongs to `part`, but for so many seconds of the
+  // host's, which are counted elsewhere; a GPU's clock does not see these.
+  void lap(size_t part, double elsewhere = 0) { mark(part, elsewhere); }
   // The laps that have ended since the last call, in order. Those that the device is still at stay
   // for a later call: after a wait for the device none of the laps before it is left.
   std::vector<Lap> take();
@@ -38,10 +39,11 @@ class LapClock {
   struct Mark {
     size_t part;
     Clock::time_point host;
+    double elsewhere;
     device::Event event;  // on a GPU
   };
 
-  void mark(size_t part);
+  void mark(size_t part, double elsewhere = 0);
   bool reached(const Mark& mark) const { return device_.is_cpu() || mark.event->query(); }
   double between(const Mark& from, const Mark& to) const;
 

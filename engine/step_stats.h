@@ -40,7 +40,7 @@ struct OffloadTimes {
 struct BlockTime {
   std::string label;
   int64_t parameters = 0;  // whole; a tied weight counts in each of its blocks
-  double forward = 0;      // seconds, gathers included
+  double forward = 0;      // seconds, gathers included, updates that waited for them not
   double backward = 0;     // recompute and the start of reductions included
 };
 

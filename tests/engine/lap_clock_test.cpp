@@ -45,6 +45,17 @@ TEST_CASE("laps tell the time since the mark before, and what is between steps b
   CHECK(clock.take().empty());
 }
 
+TEST_CASE("what is counted elsewhere belongs to no lap") {
+  LapClock clock(c10::kCPU);
+  clock.begin();
+  clock.lap(0, 100);
+  clock.lap(1);
+  const auto laps = clock.take();
+  REQUIRE(laps.size() == 2);
+  CHECK(laps[0].seconds < -50);
+  CHECK(laps[1].seconds >= 0);
+}
+
 TEST_CASE("a lap may start before what was taken and end after it") {
   LapClock clock(c10::kCPU);
   clock.begin();

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
+#include "tests/support/temp_folder.h"
 
 namespace zeroth::engine {
 namespace {
@@ -135,6 +136,35 @@ TEST_CASE("the profiled step, and no other, times every block both ways, recompu
       CHECK(engine->train_batch(loader).blocks.empty());
     });
   }
+}
+
+TEST_CASE("updates that wait for the next use of parameters belong to the update, in no block") {
+  const TempFolder folder;
+  testing::run_ranks(1, [&](std::shared_ptr<comm::Mesh> mesh) {
+    configs::Config config = chain_config(1, 1);
+    config.zero.stage = 3;
+    for (auto* const nvme :
+         {&config.zero.offload_param.nvme_path, &config.zero.offload_optimizer.nvme_path}) {
+      *nvme = folder.path();
+    }
+    config.zero.offload_param.device = config.zero.offload_optimizer.device =
+        configs::RestingPlace::kNvme;
+    config.zero.offload_param.max_in_cpu_elements = 0;
+    config.flops_profiler.enabled = true;
+    config.flops_profiler.profile_step = 1;
+    const auto engine = testing::make_engine(testing::make_chain(), config, mesh);
+    testing::ChainLoader loader({.accumulation = 1});
+    engine->train_batch(loader);
+    const StepStats stats = engine->train_batch(loader);
+    CHECK(stats.offload.update > 0);
+    REQUIRE(stats.blocks.size() == 5);
+    double forward = 0;
+    for (const BlockTime& block : stats.blocks) {
+      CHECK(block.forward > 0);
+      forward += block.forward;
+    }
+    CHECK(forward <= stats.times.forward);
+  });
 }
 
 TEST_CASE("what crosses the ranks is counted step by step") {

@@ -84,8 +84,19 @@ TEST_CASE("recomputed blocks count again in backward, or by the factor of the fi
   const auto flops = model::block_flops_per_token(run.spec, 32);
   const double all = flops[1] + flops[2] + flops[3];
   CHECK(run.has(fmt::format("({:.3g} x forward)", 2 + (flops[1] + flops[2]) / all)));
+  const auto row_ends = [&](const std::string& block, double operations, double seconds) {
+    const std::string text = run.text();
+    const size_t at = text.find("  " + block + " ");
+    REQUIRE(at != std::string::npos);
+    const std::string row = text.substr(at, text.find('\n', at) - at);
+    CHECK_MESSAGE(row.ends_with(fmt::format(" {:.3g} MFLOPS", operations * 128 / seconds / 1e6)),
+                  row);
+  };
+  row_ends("layers.1", 4 * flops[2], 0.08);
+  row_ends("head", 3 * flops[3], 0.3);  // is not run again
   run.config.flops_profiler.recompute_fwd_factor = 1;
   CHECK(run.has("(3 x forward)"));
+  row_ends("head", 4 * flops[3], 0.3);
 }
 
 TEST_CASE("the profile's file is named when it cannot be written") {

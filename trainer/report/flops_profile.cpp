@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
-#include <numeric>
 #include <system_error>
 
 #include "base/error.h"
@@ -24,6 +23,7 @@ struct Part {
   int64_t count = 1;
   int64_t parameters = 0;
   double flops = 0;  // forward
+  double again = 0;  // of these, those that backward runs again
   double forward = 0;
   double backward = 0;
 };
@@ -72,29 +72,25 @@ std::vector<Part> by_type(const std::vector<Part>& blocks) {
     ++found->count;
     found->parameters += block.parameters;
     found->flops += block.flops;
+    found->again += block.again;
     found->forward += block.forward;
     found->backward += block.backward;
   }
   return types;
 }
 
-// The part of forward that backward runs again.
-double recompute_factor(const std::vector<Part>& blocks, const configs::Config& config) {
-  if (config.flops_profiler.recompute_fwd_factor > 0) {
-    return config.flops_profiler.recompute_fwd_factor;
-  }
-  double again = 0, all = 0;
+// What backward runs again of each block, or by the factor of the file.
+void count_recompute(std::vector<Part>& blocks, const configs::Config& config) {
+  const double factor = config.flops_profiler.recompute_fwd_factor;
   for (const auto& segment : engine::plan_segments(blocks.size(), config.recompute)) {
     for (size_t i = segment.first; i < segment.end; ++i) {
-      all += blocks[i].flops;
-      if (segment.recompute) again += blocks[i].flops;
+      blocks[i].again = blocks[i].flops * (factor > 0 ? factor : segment.recompute ? 1 : 0);
     }
   }
-  return all > 0 ? again / all : 0;
 }
 
 // Rows, the costliest first, at most `most` of them.
-std::string table(std::vector<Part> parts, size_t most, double backward_factor) {
+std::string table(std::vector<Part> parts, size_t most) {
   std::stable_sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
     return a.forward + a.backward > b.forward + b.backward;
   });
@@ -110,7 +106,7 @@ std::string table(std::vector<Part> parts, size_t most, double backward_factor) 
                         part.count, format_count(part.parameters), scaled(part.flops, "FLOPs"),
                         milliseconds(part.forward), milliseconds(part.backward),
                         time > 0 ? 100 * seconds / time : 0,
-                        rate((1 + backward_factor) * part.flops, seconds));
+                        rate(3 * part.flops + part.again, seconds));
   }
   if (shown < parts.size()) text += fmt::format("  ({} more)\n", parts.size() - shown);
   return text;
@@ -143,10 +139,14 @@ std::string totals(const engine::StepStats& stats, const ProfileFacts& facts, do
 std::string profile_text(const engine::StepStats& stats, const ProfileFacts& facts) {
   const configs::FlopsProfilerConfig& config = facts.config.flops_profiler;
   const configs::BatchConfig& batch = facts.config.batch;
-  const std::vector<Part> blocks = block_parts(stats, facts);
-  const double factor = 2 + recompute_factor(blocks, facts.config);
-  const double forward = std::accumulate(blocks.begin(), blocks.end(), 0.0,
-                                         [](double sum, const Part& p) { return sum + p.flops; });
+  std::vector<Part> blocks = block_parts(stats, facts);
+  count_recompute(blocks, facts.config);
+  double forward = 0, again = 0;
+  for (const Part& block : blocks) {
+    forward += block.flops;
+    again += block.again;
+  }
+  const double factor = 2 + (forward > 0 ? again / forward : 0);
   std::string text = fmt::format(
       "flops profile of step {}, of one of {} ranks: {} x {} samples of at most {} positions\n",
       stats.step, facts.world_size, batch.accumulation_steps, batch.micro_batch_size,
@@ -155,8 +155,8 @@ std::string profile_text(const engine::StepStats& stats, const ProfileFacts& fac
   // Depth 0 is the model as a whole, 1 its types of blocks, 2 its blocks.
   const size_t top = static_cast<size_t>(std::max<int64_t>(1, config.top_modules));
   const bool innermost = config.module_depth < 0 || config.module_depth >= 2;
-  if (config.module_depth != 0) text += table(by_type(blocks), blocks.size(), factor);
-  if (innermost) text += table(blocks, config.detailed ? blocks.size() : top, factor);
+  if (config.module_depth != 0) text += table(by_type(blocks), blocks.size());
+  if (innermost) text += table(blocks, config.detailed ? blocks.size() : top);
   return text;
 }
 
