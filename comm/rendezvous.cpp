@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -130,12 +129,11 @@ void wait_until_open(const RankEnv& env, const std::string& address) {
 }
 
 // c10d warns of each address that has no name and of each connection that ends, with its stack;
-// what goes wrong it throws. The user's TORCH_CPP_LOG_LEVEL stands.
+// what goes wrong it throws. Another level than the usual one, by TORCH_CPP_LOG_LEVEL, stands.
 void log_errors_only() {
   static std::once_flag once;
   std::call_once(once, [] {
-    if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr)
-      FLAGS_caffe2_log_level = std::max<int>(FLAGS_caffe2_log_level, c10::GLOG_ERROR);
+    if (FLAGS_caffe2_log_level == c10::GLOG_WARNING) FLAGS_caffe2_log_level = c10::GLOG_ERROR;
   });
 }
 
