@@ -29,17 +29,17 @@ bool is(const std::string& value, const char* word) {
   return ::strcasecmp(value.c_str(), word) == 0;
 }
 
-Otherwise in_precision(const RunPlan& plan, configs::Precision wished) {
+Otherwise in_precision(const RunPlan& plan, configs::Precision wished, const char* flag) {
   if (plan.config.precision == wished) return std::nullopt;
-  return precision_line(plan.config, /*trains=*/false);
+  return fmt::format("{}; {} is for both", precision_line(plan.config, /*trains=*/false), flag);
 }
 
 Otherwise full_bf16(const RunPlan& plan, const std::string& /*value*/) {
-  return in_precision(plan, configs::Precision::kBf16);
+  return in_precision(plan, configs::Precision::kBf16, "--bf16");
 }
 
 Otherwise full_fp16(const RunPlan& plan, const std::string& /*value*/) {
-  return in_precision(plan, configs::Precision::kFp16);
+  return in_precision(plan, configs::Precision::kFp16, "--fp16");
 }
 
 Otherwise data_seed(const RunPlan& plan, const std::string& value) {
