@@ -17,6 +17,7 @@
 
 #include "base/complaints.h"
 #include "base/empty_variables.h"
+#include "base/end_signals.h"
 #include "base/failure_text.h"
 #include "base/memory_file.h"
 #include "base/printable.h"
@@ -198,10 +199,11 @@ JobOutcome run_round(const LaunchOptions& options, const Program& program, PlanR
   return supervise(program, plan.ranks, supervision);
 }
 
-// SIGINT and SIGTERM between two rounds, when nobody else hears them.
+// What asks for the end between two rounds, when nobody else hears it.
 class BetweenRounds {
  public:
-  BetweenRounds() : signals_(io_, SIGINT, SIGTERM) {
+  BetweenRounds() : signals_(io_) {
+    for (const int signal : end_signals()) signals_.add(signal);
     signals_.async_wait([this](boost::system::error_code error, int signal) {
       if (!error) signal_ = signal;
     });

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "base/end_signals.h"
 #include "base/error.h"
 #include "base/process_limits.h"
 #include "comm/agreement.h"
@@ -27,8 +28,7 @@ constexpr std::chrono::milliseconds kSameSignal{250};
 sigset_t stop_signals() {
   sigset_t set;
   sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
+  for (const int signal : end_signals()) sigaddset(&set, signal);
   return set;
 }
 

@@ -1,5 +1,6 @@
-// SIGTERM and SIGINT as a request: finish the step, save, end. The second one ends the process at
-// once, wherever it is: what was saved before stays whole.
+// SIGTERM, SIGINT and SIGHUP, which is left alone where it is ignored, as a request: finish the
+// step, save, end. The second one ends the process at once, wherever it is: what was saved before
+// stays whole.
 #pragma once
 
 #include <atomic>
@@ -14,7 +15,7 @@ namespace zeroth::trainer {
 
 class StopSignal {
  public:
-  // Takes both signals from the calling thread and from those it starts later: to be made before
+  // Takes these signals from the calling thread and from those it starts later: to be made before
   // any other thread. Until heed() they still end the process.
   StopSignal();
   ~StopSignal();
@@ -25,7 +26,7 @@ class StopSignal {
   // its number. The same one again within a quarter of a second is no second one: timeout(1) and
   // others send theirs to the process and to its group.
   void heed() { heeding_ = true; }
-  // SIGTERM or SIGINT, or 0: none came. From any thread.
+  // The one that came, or 0: none came. From any thread.
   int number() const { return number_; }
   // Since it came to this rank; 0 where none has.
   double seconds_since() const;

@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/end_signals.h"
 #include "base/printable.h"
 #include "base/slow_wait.h"
 #include "base/standard_streams.h"
@@ -96,7 +97,7 @@ Agent::Agent(boost::asio::io_context& io, std::shared_ptr<Channel> channel, cons
     : io_(io),
       secret_(secret),
       own_folder_(std::move(own_folder)),
-      signals_(io, SIGINT, SIGTERM),
+      signals_(io),
       timer_(io),
       idle_timer_(io),
       lines_(io, [this](const Lines& lines) { launcher_.send(lines); }),
@@ -104,7 +105,9 @@ Agent::Agent(boost::asio::io_context& io, std::shared_ptr<Channel> channel, cons
                 {[this](const Message& message) {
                    std::visit([this](const auto& what) { on(what); }, message);
                  },
-                 [this](const std::string& why) { on_lost(why); }}) {}
+                 [this](const std::string& why) { on_lost(why); }}) {
+  for (const int signal : end_signals()) signals_.add(signal);
+}
 
 int Agent::run(const Message& first) {
   wait_for_signals();

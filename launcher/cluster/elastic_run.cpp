@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/end_signals.h"
 #include "base/error.h"
 #include "base/slow_wait.h"
 #include "base/units.h"
@@ -92,11 +93,12 @@ class ElasticRun {
 ElasticRun::ElasticRun(const HostsLaunch& launch)
     : launch_(launch),
       plan_(*launch.elastic),
-      signals_(io_, SIGINT, SIGTERM),
+      signals_(io_),
       timer_(io_),
       agents_(io_, launch.agents, launch.hosts, [this] { consider(); }),
       watch_(launch.hosts, plan_.try_again),
       rounds_(make_run_id(), plan_.max_restarts) {
+  for (const int signal : end_signals()) signals_.add(signal);
   agents_.set_free_number([this](const std::string& name) { return free_number(name); });
 }
 

@@ -2,6 +2,7 @@
 
 #include <csignal>
 
+#include "base/end_signals.h"
 #include "base/units.h"
 
 namespace zeroth::launcher {
@@ -18,10 +19,12 @@ GatheringStopped::GatheringStopped(int signal)
 Gathering::Gathering(boost::asio::io_context& io, const AgentsRequest& request,
                      const std::vector<HostSlots>& hosts, std::chrono::milliseconds limit)
     : io_(io),
-      signals_(io, SIGINT, SIGTERM),
+      signals_(io),
       agents_(io, request, hosts, [this] { check(); }),
       limit_(limit),
-      ticks_(io) {}
+      ticks_(io) {
+  for (const int signal : end_signals()) signals_.add(signal);
+}
 
 Agents& Gathering::run() {
   agents_.start();

@@ -29,7 +29,7 @@ class Gathering {
             const std::vector<HostSlots>& hosts, std::chrono::milliseconds limit);
 
   // Runs `io` until all hosts are ready. Throws an Error that names all that are not and why, and
-  // GatheringStopped on SIGINT or SIGTERM; then no agent is left, nor a secret on a host.
+  // GatheringStopped on one of end_signals(); then no agent is left, nor a secret on a host.
   Agents& run();
 
  private:

@@ -95,7 +95,7 @@ void RemoteRanks::on(Host& host, const RanksLookedAt& message) {
 
 // A batch system signals all agents, though not at the same moment: that is one signal to the job.
 void RemoteRanks::on(Host& host, const Signalled& message) {
-  if (message.signal != SIGINT && message.signal != SIGTERM)
+  if (message.signal != SIGINT && message.signal != SIGTERM && message.signal != SIGHUP)
     throw Error("its agent was sent signal {}, which it does not wait for", message.signal);
   ++host.signals;
   last_signal_ = message.signal;

@@ -104,7 +104,7 @@ Job::Actions Job::react(const Signalled& event, milliseconds now) {
   const std::string words =
       fmt::format("{}: ranks have {} s to finish and save; a second signal ends them at once",
                   signal_name(event.signal), options_.signal_grace.count() / 1000);
-  if (!told) return stop_ranks(event.signal == SIGHUP ? SIGTERM : event.signal, words);
+  if (!told) return stop_ranks(event.signal, words);
   Actions actions;  // they save already: one more signal would be their second
   if (!options_.quiet) actions.emplace_back(Say{words});
   return actions;
@@ -152,7 +152,9 @@ bool Job::is_ours(Ending ending) const {
 
 // Neither what the ranks were told to do nor what we did to them.
 bool Job::is_unforeseen(const Death& death) const {
-  return !(death.ours && death.ending.number == SIGKILL) && !obeyed(death.ending, told_signal_);
+  const bool by_term = told_signal_ == SIGHUP && obeyed(death.ending, SIGTERM);  // ranks.h
+  return !(death.ours && death.ending.number == SIGKILL) && !obeyed(death.ending, told_signal_) &&
+         !by_term;
 }
 
 size_t Job::running() const {

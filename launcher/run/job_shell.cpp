@@ -7,6 +7,7 @@
 #include <csignal>
 #include <utility>
 
+#include "base/end_signals.h"
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/process_limits.h"
@@ -15,11 +16,6 @@
 
 namespace zeroth::launcher {
 namespace {
-
-bool is_ignored(int signal) {
-  struct sigaction action {};
-  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
-}
 
 // As SIGTSTP does by default, not where nobody could continue this process. Returns when somebody
 // has.
@@ -39,14 +35,14 @@ JobShell::JobShell(boost::asio::io_context& io, Ranks& ranks, const JobShellOpti
       ranks_(ranks),
       options_(options),
       job_(static_cast<size_t>(options.num_ranks), options.job),
-      signals_(io, SIGINT, SIGTERM),
+      signals_(io),
       grace_timer_(io),
       stopped_timer_(io),
       console_(io, [this](int fd, int error) {
         if (fd == STDOUT_FILENO) tell_job(OutputLost{error});
       }) {
-  for (const int signal : {SIGHUP, SIGTSTP})  // nohup wants to outlive its terminal
-    if (!is_ignored(signal)) signals_.add(signal);
+  for (const int signal : end_signals()) signals_.add(signal);
+  if (!is_ignored(SIGTSTP)) signals_.add(SIGTSTP);
   ::signal(SIGPIPE, SIG_IGN);
   for (int i = 0; i < options_.num_ranks; ++i) outputs_.push_back(make_output(i));
 }
@@ -85,7 +81,7 @@ void JobShell::wait_for_signals() {
   signals_.async_wait(
       [this, alive = std::weak_ptr(alive_)](boost::system::error_code error, int signal) {
         if (error || alive.expired()) return;
-        if (signal == SIGINT || signal == SIGTERM) ranks_.note_signal();
+        if (signal != SIGTSTP) ranks_.note_signal();
         signal == SIGTSTP ? suspend() : tell_job(Signalled{signal});
         wait_for_signals();
       });

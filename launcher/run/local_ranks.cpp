@@ -94,8 +94,11 @@ std::vector<StoppedRank> LocalRanks::find_stopped() const {
 
 void LocalRanks::signal(int number) {
   if (number == SIGKILL) killed_ = true;
-  for (const auto& rank : ranks_)
-    if (rank->runs()) rank->process.signal_group(number);
+  for (const auto& rank : ranks_) {
+    if (!rank->runs()) continue;
+    const bool heeds = number != SIGHUP || rank->process.heeds(SIGHUP);
+    rank->process.signal_group(heeds ? number : SIGTERM);
+  }
 }
 
 void LocalRanks::suspend() {

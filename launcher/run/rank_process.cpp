@@ -1,6 +1,7 @@
 #include "launcher/run/rank_process.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,6 +10,8 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
+#include <fstream>
 #include <string_view>
 #include <utility>
 
@@ -164,6 +167,17 @@ bool RankProcess::is_stopped() const {
   siginfo_t info{};
   const int result = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WNOHANG | WNOWAIT);
   return result == 0 && info.si_pid != 0;
+}
+
+bool RankProcess::heeds(int signal) const {
+  std::ifstream status(fmt::format("/proc/{}/status", pid_));
+  uint64_t heeded = 0;
+  for (std::string name, value; status >> name;) {
+    if (name != "SigBlk:" && name != "SigCgt:") continue;
+    status >> value;
+    heeded |= std::strtoull(value.c_str(), nullptr, 16);
+  }
+  return ((heeded >> (signal - 1)) & 1) != 0;
 }
 
 void RankProcess::signal_group(int signal) const {

@@ -39,6 +39,9 @@ class RankProcess {
   // Stopped by a signal (SIGSTOP, SIGTTIN, ...) or a debugger. Never blocks.
   bool is_stopped() const;
 
+  // Whether the process catches this signal, or blocks it to look at it by itself. Never blocks.
+  bool heeds(int signal) const;
+
   void signal_group(int signal) const;
 
   // SIGKILL to what is left of the group, then waits for the process (not for its descendants).

@@ -110,8 +110,9 @@ TEST_CASE("a command line that is wrong is not tried again") {
   CHECK(contains(result.err, "exit code 2 says that what it was told is wrong"));
 }
 
-TEST_CASE("SIGTERM ends an elastic run with the code to be requeued, SIGINT with its own") {
-  for (const auto& [signal, status] : {std::pair{SIGTERM, 75}, std::pair{SIGINT, 130}}) {
+TEST_CASE("SIGTERM ends an elastic run with the code to be requeued, others with their own") {
+  for (const auto& [signal, status] :
+       {std::pair{SIGTERM, 75}, std::pair{SIGINT, 130}, std::pair{SIGHUP, 129}}) {
     OnHosts job(on_two_hosts({"--elastic", "1:2", "--restarts", "2"}, {"finish", "100"}));
     const auto pids = job.wait_for_pids(4);
     job.signal(signal);
@@ -123,19 +124,22 @@ TEST_CASE("SIGTERM ends an elastic run with the code to be requeued, SIGINT with
 }
 
 TEST_CASE("sigterm_of_one_host: a host that alone is told to go leaves, and the run goes on") {
-  OnHosts job(
-      on_two_hosts({"--elastic", "1:2", "--restarts", "0", "--try-again", "600000"},
-                   {"by-round", "finish", "0", ",", "env", "WORLD_SIZE", "ZEROTH_ROUND_CAUSE"}));
-  const auto pids = job.wait_for_pids(4);
-  ::kill(parent_of(rank_of(pids, "2")), SIGTERM);
-  const auto result = job.wait();
-  CHECK(result.status == 0);
-  CHECK(contains(result.err, "zeroth: host 127.0.0.2 was sent SIGTERM, no other: the ranks save"));
-  CHECK(contains(result.err, "zeroth: round 1 on 1 host with 2 ranks (0 of 0 restarts taken)"));
-  CHECK(count(result.out, "saved\n") == 4);
-  CHECK(count(result.out, "WORLD_SIZE=2\n") == 2);
-  CHECK(count(result.out, "ZEROTH_ROUND_CAUSE=host 127.0.0.2 was sent SIGTERM\n") == 2);
-  CHECK(none_alive(pids));
+  for (const auto& [signal, name] : {std::pair{SIGTERM, "SIGTERM"}, std::pair{SIGHUP, "SIGHUP"}}) {
+    OnHosts job(
+        on_two_hosts({"--elastic", "1:2", "--restarts", "0", "--try-again", "600000"},
+                     {"by-round", "finish", "0", ",", "env", "WORLD_SIZE", "ZEROTH_ROUND_CAUSE"}));
+    const auto pids = job.wait_for_pids(4);
+    ::kill(parent_of(rank_of(pids, "2")), signal);
+    const auto result = job.wait();
+    const std::string sent = fmt::format("host 127.0.0.2 was sent {}", name);
+    CHECK(result.status == 0);
+    CHECK(contains(result.err, "zeroth: " + sent + ", no other: the ranks save"));
+    CHECK(contains(result.err, "zeroth: round 1 on 1 host with 2 ranks (0 of 0 restarts taken)"));
+    CHECK(count(result.out, "saved\n") == 4);
+    CHECK(count(result.out, "WORLD_SIZE=2\n") == 2);
+    CHECK(count(result.out, "ZEROTH_ROUND_CAUSE=" + sent + "\n") == 2);
+    CHECK(none_alive(pids));
+  }
 }
 
 TEST_CASE("sigterm_of_one_host: all hosts, or one that is needed, mean the run") {

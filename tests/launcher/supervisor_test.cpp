@@ -132,6 +132,28 @@ TEST_CASE("SIGTERM and SIGINT to the launcher leave no process") {
   }
 }
 
+TEST_CASE("ranks are told which signal came, and SIGTERM where they do nothing about SIGHUP") {
+  const std::string script =
+      "trap 'echo said TERM; exit 143' TERM; $TRAP echo waits >&2; while :; do sleep 0.02; done";
+  for (const auto& [trap, said] :
+       {std::pair{"trap 'echo said HUP; exit 129' HUP;", "said HUP"}, std::pair{"", "said TERM"},
+        std::pair{"trap '' HUP;", "said TERM"}}) {
+    CAPTURE(trap);
+    std::string text = script;
+    text.replace(text.find("$TRAP"), 5, trap);
+    Launched job({"--num_gpus=2", "sh", "-c", text});
+    job.wait_for_words("[0] waits");
+    job.wait_for_words("[1] waits");
+    job.signal(SIGHUP);
+    const auto result = job.wait();
+    CHECK(result.status == 129);
+    CHECK(contains(result.out, std::string("[0] ") + said));
+    CHECK(contains(result.out, std::string("[1] ") + said));
+    CHECK(contains(result.err, "zeroth: SIGHUP: ranks have "));
+    CHECK(contains(result.err, "zeroth: stopped by SIGHUP\n"));
+  }
+}
+
 TEST_CASE("ranks that end well on SIGTERM make the launcher end well") {
   Launched job(on_ranks(2, {"polite"}));
   job.wait_for_pids(2);

@@ -1,4 +1,4 @@
-// Real processes: SIGTERM and SIGINT, to one rank or all, and memory that is not there.
+// Real processes: SIGTERM, SIGINT and SIGHUP, to one rank or all, and memory that is not there.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 constexpr const char* kEndless =
     "--model model --data train.bin --seq-len 16 --global-batch 4 --micro-batch 2 --steps 1000000 "
     "--metrics m.jsonl ";
-// In a shell's background SIGINT is ignored.
-constexpr const char* kDefault = "env --default-signal=INT,TERM";
+// In a shell's background SIGINT is ignored, and under nohup SIGHUP.
+constexpr const char* kDefault = "env --default-signal=INT,TERM,HUP";
 constexpr const char* kUntilTraining =
     "until grep -q grad_norm m.jsonl 2> /dev/null || ! kill -0 $!; do sleep 0.02; done\n";
 
@@ -79,13 +79,16 @@ void check_saved(const Workbench& bench, const Workbench::Result& result, const 
 }  // namespace
 
 TEST_CASE("a signal to the launcher ends both ranks with the model saved once") {
-  const Workbench bench;
-  const auto result = signalled(bench,
-                                fmt::format("{} '{}/zeroth' --num_gpus 2 finetune {} --output out",
-                                            kDefault, ZEROTH_BIN_DIR, kEndless),
-                                "kill -TERM $pid");
-  CHECK(result.code == 143);
-  check_saved(bench, result, "SIGTERM");
+  for (const auto& [signal, code] : {std::pair{"TERM", 143}, std::pair{"HUP", 129}}) {
+    const Workbench bench;
+    const auto result =
+        signalled(bench,
+                  fmt::format("{} '{}/zeroth' --num_gpus 2 finetune {} --output out", kDefault,
+                              ZEROTH_BIN_DIR, kEndless),
+                  fmt::format("kill -{} $pid", signal));
+    CHECK(result.code == code);
+    check_saved(bench, result, (std::string("SIG") + signal).c_str());
+  }
 }
 
 TEST_CASE(

@@ -16,7 +16,7 @@ template <typename Body>
 int status_of(Body body) {
   const pid_t child = ::fork();
   if (child == 0) {
-    for (const int signal : {SIGTERM, SIGINT}) ::signal(signal, SIG_DFL);
+    for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::signal(signal, SIG_DFL);
     ::_exit(body());
   }
   int status = 0;
@@ -35,7 +35,7 @@ int seen(const StopSignal& stop) {
 }  // namespace
 
 TEST_CASE("the first signal is remembered once it is heeded") {
-  for (const int signal : {SIGTERM, SIGINT}) {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
     const int status = status_of([signal] {
       StopSignal stop;
       stop.heed();
@@ -46,6 +46,19 @@ TEST_CASE("the first signal is remembered once it is heeded") {
     REQUIRE(WIFEXITED(status));
     CHECK(WEXITSTATUS(status) == signal);
   }
+}
+
+TEST_CASE("a run that is to outlive its terminal does not end by SIGHUP") {
+  const int status = status_of([] {
+    ::signal(SIGHUP, SIG_IGN);
+    StopSignal stop;
+    stop.heed();
+    ::kill(::getpid(), SIGHUP);
+    ::kill(::getpid(), SIGTERM);
+    return seen(stop);
+  });
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == SIGTERM);
 }
 
 TEST_CASE("the second signal ends the process at once, with its number in the exit code") {
