@@ -129,7 +129,8 @@ void wait_until_open(const RankEnv& env, const std::string& address) {
 }
 
 // c10d warns of each address that has no name and of each connection that ends, with its stack;
-// what goes wrong it throws. Another level than the usual one, by TORCH_CPP_LOG_LEVEL, stands.
+// what goes wrong it throws. From here on the process logs no warning of LibTorch's C++ code, but
+// for one that asks for more than warnings (TORCH_CPP_LOG_LEVEL=INFO).
 void log_errors_only() {
   static std::once_flag once;
   std::call_once(once, [] {

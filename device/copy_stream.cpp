@@ -146,10 +146,6 @@ class DeviceCopies final : public CopyStream {
 class HostCopies final : public CopyStream {
  public:
   Point now() override { return {}; }
-  Point behind(const std::function<void()>& wait) override {
-    wait();
-    return {};
-  }
   Point copy(const torch::Tensor& to, const torch::Tensor& from,
              const std::vector<Point>&) override {
     check_copy(to, from);

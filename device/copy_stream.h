@@ -33,10 +33,13 @@ class CopyStream {
   // Calls `wait`, which makes the current stream wait for something, with the stream of copies to
   // the host as the current one; returns the point at which that wait has ended. The caller's own
   // stream does not wait, and its earlier work goes on.
-  virtual Point behind(const std::function<void()>& wait) = 0;
-  // Calls `work` with a stream for work beside the caller's as the current one, behind `after`;
-  // returns the point at which all has ended that was given to it. Tensors of the caller's stream
-  // that `work` uses stay until that stream was ordered behind the point.
+  virtual Point behind(const std::function<void()>& wait) {
+    wait();
+    return {};
+  }
+  // Calls `work` while a second stream is the current one, which first waits for `after`; returns
+  // the point at which all has ended that was given to it. Tensors of the caller's stream that
+  // `work` uses stay until that stream was ordered behind the point.
   virtual Point beside(const std::vector<Point>& /*after*/, const std::function<void()>& work) {
     work();
     return {};
@@ -53,8 +56,8 @@ class CopyStream {
   // Blocks until the point has passed.
   virtual void wait(const Point& point) = 0;
   virtual bool reached(const Point& point) = 0;
-  // Blocks until no copy is under way, nor work beside or before it. For destructors of those who
-  // own the memory: a device that has failed has no copies left.
+  // Blocks until all copies, all work of beside() and what the current stream was given have ended.
+  // For destructors of those who own the memory: a device that has failed has no copies left.
   virtual void drain() noexcept = 0;
 
   virtual LinkUse use() { return {}; }

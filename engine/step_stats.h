@@ -21,7 +21,8 @@ struct StepTimes {
   double backward = 0;  // recompute and the start of reductions included
   double reduce = 0;    // waiting for the last reductions, norm
   // On a GPU of the update of the step before, as that of this one still goes on when the step
-  // returns; likewise where updates wait for the next forward, whose time they are not part of.
+  // returns; likewise where updates wait for the next forward. On the CPU they are then no part of
+  // the forward's time; on a GPU that has the waits for them in it.
   double update = 0;
 };
 
@@ -40,8 +41,10 @@ struct OffloadTimes {
 struct BlockTime {
   std::string label;
   int64_t parameters = 0;  // whole; a tied weight counts in each of its blocks
-  double forward = 0;      // seconds, gathers included, updates that waited for them not
-  double backward = 0;     // recompute and the start of reductions included
+  // Seconds, gathers included; on the CPU without the updates that waited for the parameters, on a
+  // GPU with the waits for them.
+  double forward = 0;
+  double backward = 0;  // recompute and the start of reductions included
 };
 
 struct MemoryPoint {

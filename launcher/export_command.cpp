@@ -47,9 +47,8 @@ void require_name_of_folder(std::filesystem::path path) {
   const std::string around = path.parent_path().string();
   throw UsageError(
       "export: OUT {} has the name of a file of weights, but OUT is the model's folder, in which "
-      "model.safetensors and config.json are written: name {}",
-      shortened(path.string()),
-      around.empty() ? "a folder, as hf" : "the folder, as " + shortened(around));
+      "model.safetensors and config.json are written: name a folder instead, for example {}",
+      shortened(path.string()), around.empty() ? "hf" : shortened(around));
 }
 
 }  // namespace

@@ -347,7 +347,7 @@ int launch(LaunchOptions options, double launch_time) {
 // To the first process of a container a signal without a handler means nothing. Until ranks run,
 // and the supervisor has handlers.
 void heed_signals() {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
+  for (const int signal : end_signals())
     std::signal(signal, [](int number) { ::_exit(128 + number); });
 }
 

@@ -30,7 +30,7 @@ class Staging {
     return copies().beside(after, work);
   }
 
-  // Blocks until no copy is under way, nor work beside: device::CopyStream::drain().
+  // Blocks until all that was given to the device has ended: device::CopyStream::drain().
   void drain() noexcept { copies().drain(); }
 
   // Up to so many bytes will be leased at a time on `device`: see StagingBuffers.

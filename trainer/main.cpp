@@ -65,6 +65,15 @@ trainer::RunPlan plan_run(trainer::Flags flags, const comm::RankEnv& env,
   });
 }
 
+// For --print-config. A machine that cannot write to nvme_path need not be one of the run.
+std::vector<std::string> notes_of_offload(const trainer::RunPlan& plan, const comm::RankEnv& env) {
+  try {
+    return trainer::offload_notes(trainer::run_memory(plan, env.local_size));
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 // From any thread, and without the destructors of what connects the ranks.
 [[noreturn]] void leave(const std::exception_ptr& error, const comm::RankEnv& env, bool everybodys,
                         const trainer::Spellings& spellings = {}) {
@@ -110,8 +119,7 @@ int run_rank(int argc, char** argv) {
     if (!flags.only_prints()) comm::know_round(env);
     const trainer::RunPlan plan = plan_run(std::move(flags), env, clock);
     if (plan.flags.print_config) {
-      const engine::RunMemory memory = trainer::run_memory(plan, env.local_size);
-      return say(trainer::config_text(plan, trainer::offload_notes(memory)), env);
+      return say(trainer::config_text(plan, notes_of_offload(plan, env)), env);
     }
     if (plan.flags.inspected) return say(trainer::inspection(plan), env);
     if (env.rank == 0) {

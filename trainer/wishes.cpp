@@ -31,7 +31,7 @@ bool is(const std::string& value, const char* word) {
 
 Otherwise in_precision(const RunPlan& plan, configs::Precision wished, const char* flag) {
   if (plan.config.precision == wished) return std::nullopt;
-  return fmt::format("{}; {} is for both", precision_line(plan.config, /*trains=*/false), flag);
+  return fmt::format("{}; {} sets both", precision_line(plan.config, /*trains=*/false), flag);
 }
 
 Otherwise full_bf16(const RunPlan& plan, const std::string& /*value*/) {
@@ -113,7 +113,7 @@ void check_wishes(const RunPlan& plan) {
   for (const Wish& wish : plan.flags.wishes) {
     const auto check = std::find_if(std::begin(kChecks), std::end(kChecks),
                                     [&](const auto& one) { return one.first == wish.flag->name; });
-    ZEROTH_CHECK(check != std::end(kChecks), "nobody compares {}", wish.flag->name);
+    ZEROTH_CHECK(check != std::end(kChecks), "no check compares {}", wish.flag->name);
     const Otherwise done = check->second(plan, wish.value);
     if (done) complaints.push_back(wish.refusal() + *done);
   }

@@ -15,8 +15,8 @@ class BlockParams {
  public:
   struct Options {
     GatherLimits limits = {};
-    // update() only begins to read; a unit is updated when it is next used, so that transfers pass
-    // beside the forward pass. Changes no bit.
+    // update() only begins to read; a unit is updated when it is next used, so that transfers, and
+    // a GPU's updates, pass beside the forward pass. Changes no bit.
     bool update_before_use = false;
   };
 

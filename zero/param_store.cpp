@@ -95,10 +95,10 @@ void ParamStore::begin_gather(size_t unit) {
   if (state.present) return;
   const torch::NoGradGuard no_grad;
   if (state.near.run != nullptr) {
-    order_written(unit);
-    gather_near(unit);
+    buffers_.fill(unit);
+    issue(unit, [&] { gather_near(unit); });
   } else {
-    issue_gather(unit);
+    gather_from_all(unit);
   }
   state.present = true;
 }
@@ -111,22 +111,29 @@ bool ParamStore::order_written(size_t unit) {
 
 // What has to wait for an update, or for a copy, does so beside the current stream: only who uses
 // the unit waits for its gather.
-void ParamStore::issue_gather(size_t unit) {
+void ParamStore::issue(size_t unit, const std::function<void()>& gather) {
   State& state = states_[unit];
+  const auto ordered = [&] {
+    order_written(unit);
+    state.gathered.order();
+    gather();
+  };
+  if (!options_.staging || (!state.written && on_device(unit))) return ordered();
+  state.written = options_.staging->beside({options_.staging->now()}, ordered);
+}
+
+void ParamStore::gather_from_all(size_t unit) {
   torch::Tensor own;
   if (released(unit)) own = read_share(unit);
   if (lent_whole(unit)) return;
-  const auto gather = [&] {
-    order_written(unit);
-    state.gathered.order();
+  issue(unit, [&] {
+    State& state = states_[unit];
     if (!released(unit)) own = share(unit, device_, offload::Access::kRead).tensor();
     // An alias with its own version counter: a graph kept from forward still refers to the
     // parameters.
     state.pending.push_back(state.holders->all_gather(
         buffers_.whole(unit).variable_data(), own, "parameters of " + plan_.units[unit].label()));
-  };
-  if (!options_.staging || (!state.written && on_device(unit))) return gather();
-  state.written = options_.staging->beside({options_.staging->now()}, gather);
+  });
 }
 
 // The first gather behind an update refreshes the near shares; all of them, that one too, go to
@@ -141,7 +148,6 @@ void ParamStore::gather_near(size_t unit) {
     near.across->all_gather(near.shares, own.tensor(), "near shares of " + label).wait();
     near.fresh = true;
   }
-  buffers_.fill(unit);
   const torch::Tensor whole = buffers_.whole(unit).variable_data();
   const int64_t run = near.run->size() * share;
   for (int64_t i = 0; i < near.across->size(); ++i) {
@@ -175,9 +181,9 @@ void ParamStore::end_gather(size_t unit) {
 
 Lease ParamStore::lease(size_t block) {
   for (const size_t unit : plan_.block_units[block]) {
+    order_written(unit);  // not a wait for other ranks
     end_gather(unit);
     states_[unit].gathered.order();
-    order_written(unit);
     ++states_[unit].leases;
   }
   return Lease(*this, block);

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -126,8 +127,9 @@ class ParamStore {
   bool lent_whole(size_t unit) const;
   offload::Tile tile(size_t unit) const;
   torch::Tensor read_share(size_t unit);
-  void issue_gather(size_t unit);
-  // The current stream, behind what was written. Returns whether it had to be.
+  void gather_from_all(size_t unit);
+  void issue(size_t unit, const std::function<void()>& gather);
+  // Orders the current stream after what was written to the unit. Returns whether that was needed.
   bool order_written(size_t unit);
   void end_gather(size_t unit);
   void release(size_t unit);

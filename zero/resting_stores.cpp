@@ -157,7 +157,7 @@ offload::Traffic RestingStores::traffic() const {
   sum.reading_s = use.to_device_s;
   sum.writing_s = use.to_host_s;
   sum.under_way_s = std::max(use.to_device_s, use.to_host_s);
-  sum.waited_s = use.waited_s;
+  if (sum.under_way_s > 0) sum.waited_s = use.waited_s;  // else of updates alone
   return sum;
 }
 

@@ -35,8 +35,8 @@ class ShardedOptimizer {
     // at least one of it.
     int64_t tile_elements = int64_t{1} << 24;
     bool decay_vectors = true;  // false: weight decay leaves norm weights and biases out
-    // Brings gradients to where a unit is updated, which the device does beside its current stream;
-    // null where all rest there and is updated on that stream.
+    // Brings gradients to where a unit is updated, and lets a GPU update beside its current stream.
+    // Null where all gradients are there already and the current stream updates.
     std::shared_ptr<offload::Staging> staging = nullptr;
   };
 
@@ -126,7 +126,7 @@ class ShardedOptimizer {
   Borrowed borrow_tile(size_t unit, const Range& tile, const torch::Tensor& working,
                        const Pass& pass);
   void for_each_tile(size_t unit, const std::function<void(const Range&)>& visit) const;
-  // The current stream, behind the unit's update.
+  // Orders the current stream after the unit's update.
   void order_update(size_t unit);
   offload::TileLease gradient(size_t unit, const Range& tile);
   // Of one of arrays(); none where the working weights are the master.

@@ -128,9 +128,10 @@ void add_end(CLI::App& app, LaunchOptions& options) {
                "Keep this process's number in /tmp/<number>.deepspeed while it runs");
   app.add_flag("--dry-run,--dry_run", options.dry_run,
                "Print the command lines that would be started, and start nothing");
-  app.add_option("--grace", options.grace_seconds,
-                 "How long ranks may take to finish and save after SIGTERM or SIGINT (default: "
-                 "300); a second signal ends them at once")
+  app.add_option(
+         "--grace", options.grace_seconds,
+         "How long ranks may take to finish and save after SIGTERM, SIGINT or SIGHUP (default: "
+         "300); a second signal ends them at once")
       ->option_text("SECONDS");
   app.add_option_function<std::string>(
          "--log_level", [&](const std::string& level) { options.verbosity = verbosity_of(level); },

@@ -152,7 +152,8 @@ bool Job::is_ours(Ending ending) const {
 
 // Neither what the ranks were told to do nor what we did to them.
 bool Job::is_unforeseen(const Death& death) const {
-  const bool by_term = told_signal_ == SIGHUP && obeyed(death.ending, SIGTERM);  // ranks.h
+  // A rank that does nothing about SIGHUP was sent SIGTERM: Ranks::signal().
+  const bool by_term = told_signal_ == SIGHUP && obeyed(death.ending, SIGTERM);
   return !(death.ours && death.ending.number == SIGKILL) && !obeyed(death.ending, told_signal_) &&
          !by_term;
 }

@@ -73,7 +73,7 @@ JobOutcome JobShell::run() {
   JobOutcome outcome = job_.outcome([this](const Death& death) { return with_last_words(death); },
                                     ranks_.take_new_oom_kills());
   if (const Death* const cause = job_.cause(); cause != nullptr && outcome.end == JobEnd::kFailed)
-    outcome.cause = describe_cause(told(*cause), tail_of(*cause).lines());
+    outcome.cause = describe_cause(with_global_rank(*cause), tail_of(*cause).lines());
   return outcome;
 }
 
@@ -150,10 +150,10 @@ void JobShell::end_output() {
 }
 
 // With the number that the rank has in the whole job.
-Death JobShell::told(const Death& death) const {
-  Death told = death;
-  told.rank += options_.first_rank;
-  return told;
+Death JobShell::with_global_rank(const Death& death) const {
+  Death global = death;
+  global.rank += options_.first_rank;
+  return global;
 }
 
 const Tail& JobShell::tail_of(const Death& death) const {
@@ -166,7 +166,7 @@ std::string JobShell::with_last_words(const Death& death) {
   const Tail& tail = tail_of(death);
   const bool repeat = death.ending.by_signal && outputs_.size() > 1;
   const bool shown = !repeat && tail.ends(console_.err());
-  return describe_death(told(death)) + (shown ? "" : describe_last_lines(tail.lines()));
+  return describe_death(with_global_rank(death)) + (shown ? "" : describe_last_lines(tail.lines()));
 }
 
 }  // namespace zeroth::launcher

@@ -69,7 +69,7 @@ class JobShell final : public RanksListener {
   void carry_out(const Leave& action);
 
   void end_output();
-  Death told(const Death& death) const;
+  Death with_global_rank(const Death& death) const;
   const Tail& tail_of(const Death& death) const;
   std::string with_last_words(const Death& death);
   void stop();

@@ -30,8 +30,9 @@ class Ranks {
  public:
   virtual ~Ranks() = default;
 
-  // To all that run, and what they started in their groups. A rank that does nothing about SIGHUP
-  // gets SIGTERM in its place, for which it may save.
+  // To all that run, and what they started in their groups. Where the process that was started as a
+  // rank neither catches nor blocks SIGHUP, its group gets SIGTERM in its place, for which it may
+  // save.
   virtual void signal(int number) = 0;
   // This process was signalled from outside: those that start ranks elsewhere may be, too, which
   // means the same.

@@ -47,6 +47,11 @@ std::vector<Row> rows_of(int ranks) {
     rows.push_back(row);
     row.zero.overlap_step = true;
     rows.push_back(row);
+    if (stage == 3 && ranks == 4) {
+      row.zero.hpz_partition_size = 2;
+      rows.push_back(row);
+      row.zero.hpz_partition_size = 1;
+    }
     row.zero.overlap_step = false;
     row.ranks = ranks / 2;
     row.tensor = 2;

@@ -50,9 +50,9 @@ TEST_CASE("the name of a file of weights is no name for the model's folder") {
     const std::string said = refused({folder / "out", folder / name});
     CHECK_MESSAGE(said.starts_with("export: OUT "), said);
     CHECK(contains(said, " has the name of a file of weights"));
-    CHECK(said.ends_with(": name the folder, as " + (folder / "hf").string()));
+    CHECK(said.ends_with(": name a folder instead, for example " + (folder / "hf").string()));
   }
-  CHECK(refused({folder / "out", "m.bin"}).ends_with(": name a folder, as hf"));
+  CHECK(refused({folder / "out", "m.bin"}).ends_with(": name a folder instead, for example hf"));
   CHECK(std::filesystem::is_empty(folder / "hf/pytorch_model.bin"));
   CHECK(run_zeroth({"export", folder / "out", folder / "hf/pytorch_model.bin"}).status == 2);
   CHECK(contains(export_command({folder / "out", folder / "v1.5"}), "4 tensors"));

@@ -29,10 +29,6 @@ class LateCopies final : public device::CopyStream {
   ~LateCopies() override { LateCopies::drain(); }
 
   device::Point now() override { return {}; }  // the CPU has always done all
-  device::Point behind(const std::function<void()>& wait) override {
-    wait();
-    return {};
-  }
 
   device::Point copy(const torch::Tensor& to, const torch::Tensor& from,
                      const std::vector<device::Point>& after) override {

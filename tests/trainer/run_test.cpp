@@ -167,6 +167,12 @@ TEST_CASE("--print-config says of flags and keys without effect what the run say
   for (const char* part : {"--disable_tqdm: no effect here", "no_such_section", "moves nothing"}) {
     CHECK_MESSAGE(has(printed.out, part), printed.out);
   }
+  // The disk of another machine: it is printed, and not run.
+  bench.write("file", "");
+  bench.write("ds.json", R"({"train_batch_size": 2, "zero_optimization": {"stage": 1,
+    "offload_optimizer": {"device": "nvme", "nvme_path": "file/folder"}}})");
+  CHECK(bench.finetune(line + "--print-config").code == 0);
+  CHECK(bench.finetune(line).code != 0);
 }
 
 }  // namespace zeroth::trainer

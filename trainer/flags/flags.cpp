@@ -98,10 +98,10 @@ void add_saving(CLI::App& app, RawFlags& raw) {
                "start with less room in DIR than the run writes there; the model waits for room");
   numbers.add("--save-failures", raw.save_failures, kMostSteps,
               "saves in a row that may fail before the run does (3)");
-  numbers.add(
-      "--grace", flags.state.grace_s,
-      "seconds from SIGTERM or SIGINT to the end: a checkpoint that takes longer to write, as "
-      "the last one did, is not begun");
+  numbers.add("--grace", flags.state.grace_s,
+              "seconds from SIGTERM, SIGINT or SIGHUP to the end: a checkpoint that takes longer "
+              "to write, as "
+              "the last one did, is not begun");
   add_truth(app, "--load_best_model_at_end", cadences.load_best_model_at_end,
             "DIR gets the model whose evaluation was best");
   app.add_option("--resume", raw.resume,
