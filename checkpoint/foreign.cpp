@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/printable.h"
+#include "base/units.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/names.h"
 
@@ -53,8 +54,7 @@ bool matches(const Entry& entry, const Mark& mark) {
   }
   name.remove_prefix(mark.prefix.size());
   name.remove_suffix(mark.suffix.size());
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  return !mark.numbered || (!name.empty() && std::all_of(name.begin(), name.end(), is_digit));
+  return !mark.numbered || parse_number<uint64_t>(name);
 }
 
 }  // namespace

@@ -124,15 +124,11 @@ void ShardedOptimizer::for_each_tile(size_t unit,
 
 offload::TileLease ShardedOptimizer::borrow(size_t unit, size_t shard, const Range& tile,
                                             Access access) {
+  if (updated_[unit]) staging_->order(std::exchange(updated_[unit], {}));
   return places_[unit].states->borrow({shard, tile.begin, tile.end}, places_[unit].device, access);
 }
 
-void ShardedOptimizer::order_update(size_t unit) {
-  if (updated_[unit]) staging_->order(std::exchange(updated_[unit], {}));
-}
-
 void ShardedOptimizer::set_master(size_t unit, const torch::Tensor& values) {
-  order_update(unit);
   offload::TileLease share = params_.share(unit, places_[unit].device, Access::kWrite);
   if (const auto shard = shards_[unit].master) {
     for_each_tile(unit, [&](const Range& tile) {
@@ -325,7 +321,6 @@ void ShardedOptimizer::set_array(size_t unit, size_t index, const torch::Tensor&
   bring_up_to_date(unit);
   const torch::NoGradGuard no_grad;
   if (index == 0) return set_master(unit, values);
-  order_update(unit);
   const size_t shard = shards_[unit].states.at(index - 1);
   for_each_tile(unit, [&](const Range& tile) {
     give(borrow(unit, shard, tile, Access::kWrite), part(values, tile));
@@ -342,7 +337,6 @@ torch::Tensor ShardedOptimizer::in_place(size_t unit, size_t index) {
 }
 
 offload::TileLease ShardedOptimizer::read(size_t unit, size_t index, const Range& tile) {
-  order_update(unit);
   if (const auto shard = shard_of(unit, index)) return borrow(unit, *shard, tile, Access::kRead);
   const auto share = std::make_shared<offload::TileLease>(
       params_.share(unit, places_[unit].device, Access::kRead));
@@ -356,7 +350,6 @@ std::vector<Range> ShardedOptimizer::tiles(size_t unit) const {
 }
 
 torch::Tensor ShardedOptimizer::copy_of(size_t unit, size_t shard) {
-  order_update(unit);
   const torch::Tensor copy =
       at::empty({params_.range(unit).size()}, torch::TensorOptions(places_[unit].device));
   for_each_tile(unit, [&](const Range& tile) {

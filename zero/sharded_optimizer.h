@@ -126,12 +126,11 @@ class ShardedOptimizer {
   Borrowed borrow_tile(size_t unit, const Range& tile, const torch::Tensor& working,
                        const Pass& pass);
   void for_each_tile(size_t unit, const std::function<void(const Range&)>& visit) const;
-  // Orders the current stream after the unit's update.
-  void order_update(size_t unit);
   offload::TileLease gradient(size_t unit, const Range& tile);
   // Of one of arrays(); none where the working weights are the master.
   std::optional<size_t> shard_of(size_t unit, size_t index) const;
   torch::Tensor copy_of(size_t unit, size_t shard);
+  // A tile of a shard, ordered on the current stream after the unit's last update.
   offload::TileLease borrow(size_t unit, size_t shard, const Range& tile, offload::Access access);
 
   const UnitPlan& plan_;

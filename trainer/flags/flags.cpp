@@ -100,8 +100,7 @@ void add_saving(CLI::App& app, RawFlags& raw) {
               "saves in a row that may fail before the run does (3)");
   numbers.add("--grace", flags.state.grace_s,
               "seconds from SIGTERM, SIGINT or SIGHUP to the end: a checkpoint that takes longer "
-              "to write, as "
-              "the last one did, is not begun");
+              "to write, as the last one did, is not begun");
   add_truth(app, "--load_best_model_at_end", cadences.load_best_model_at_end,
             "DIR gets the model whose evaluation was best");
   app.add_option("--resume", raw.resume,

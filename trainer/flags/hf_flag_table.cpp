@@ -265,7 +265,8 @@ constexpr auto kFlags = std::to_array<HfFlag>({
 }  // namespace
 
 std::string Wish::refusal() const {
-  return fmt::format("{} {}: refused: {}", typed, shortened(value), flag->text);
+  return fmt::format("{}{}{}: refused: {}", typed, value.empty() ? "" : " ", shortened(value),
+                     flag->text);
 }
 
 std::span<const HfFlag> hf_flags() {

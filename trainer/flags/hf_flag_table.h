@@ -28,11 +28,12 @@ struct HfFlag {
   bool several = false;  // takes all values up to the next flag
 };
 
-// One of kWished as it was typed, which is compared with the run once that is known.
+// One of kWished as it was typed, which is compared with the run once that is known, or of
+// kRefused.
 struct Wish {
   const HfFlag* flag = nullptr;  // of the table
   std::string typed;
-  std::string value;
+  std::string value;  // empty: none was given
 
   // What stands in a message before the flag's own text.
   std::string refusal() const;

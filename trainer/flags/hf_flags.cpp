@@ -131,9 +131,7 @@ class Translator {
         note(result_.notes, typed.spelling, "{}: no effect here: {}", typed.spelling, flag.text);
         return;
       case Kind::kRefused:
-        complaints_.push_back(fmt::format("{}{}{}: refused: {}", typed.spelling,
-                                          typed.value ? " " : "",
-                                          shortened(typed.value.value_or("")), flag.text));
+        complaints_.push_back(Wish{&flag, typed.spelling, typed.value.value_or("")}.refusal());
         return;
       case Kind::kWished:
         return take_wish(flag, typed);
