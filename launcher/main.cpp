@@ -199,7 +199,7 @@ JobOutcome run_round(const LaunchOptions& options, const Program& program, PlanR
   return supervise(program, plan.ranks, supervision);
 }
 
-// What asks for the end between two rounds, when nobody else hears it.
+// The signals that ask for the end between two rounds, while no supervisor handles them.
 class BetweenRounds {
  public:
   BetweenRounds() : signals_(io_) {

@@ -96,8 +96,8 @@ void LocalRanks::signal(int number) {
   if (number == SIGKILL) killed_ = true;
   for (const auto& rank : ranks_) {
     if (!rank->runs()) continue;
-    const bool heeds = number != SIGHUP || rank->process.heeds(SIGHUP);
-    rank->process.signal_group(heeds ? number : SIGTERM);
+    const bool handled = number != SIGHUP || rank->process.handles(SIGHUP);
+    rank->process.signal_group(handled ? number : SIGTERM);
   }
 }
 

@@ -169,15 +169,15 @@ bool RankProcess::is_stopped() const {
   return result == 0 && info.si_pid != 0;
 }
 
-bool RankProcess::heeds(int signal) const {
+bool RankProcess::handles(int signal) const {
   std::ifstream status(fmt::format("/proc/{}/status", pid_));
-  uint64_t heeded = 0;
+  uint64_t handled = 0;
   for (std::string name, value; status >> name;) {
     if (name != "SigBlk:" && name != "SigCgt:") continue;
     status >> value;
-    heeded |= std::strtoull(value.c_str(), nullptr, 16);
+    handled |= std::strtoull(value.c_str(), nullptr, 16);
   }
-  return ((heeded >> (signal - 1)) & 1) != 0;
+  return ((handled >> (signal - 1)) & 1) != 0;
 }
 
 void RankProcess::signal_group(int signal) const {

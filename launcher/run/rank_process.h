@@ -40,7 +40,7 @@ class RankProcess {
   bool is_stopped() const;
 
   // Whether the process catches this signal, or blocks it to look at it by itself. Never blocks.
-  bool heeds(int signal) const;
+  bool handles(int signal) const;
 
   void signal_group(int signal) const;
 

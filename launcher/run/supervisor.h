@@ -28,7 +28,7 @@ struct SupervisorOptions {
 // still end with 0; a second one, and any after a rank has failed, kills. A rank that fails
 // meanwhile cuts signal_grace to failure_grace. SIGTSTP (Ctrl-Z) stops the ranks with the launcher
 // until that is continued; no limit counts time in which it is stopped. Ranks that somebody else
-// stops are named. Standard output that fails, or that nobody reads any more, and a rank log that
+// stops are named. Standard output that fails, or has lost its reader, and a rank log that
 // cannot be written are given up with a warning, and the job goes on; with output_is_all a lost
 // standard output gives status 1, or SIGPIPE's without a word. Ranks also die with the calling
 // thread, which must be the main thread, and what they started with the calling process, whose

@@ -132,7 +132,7 @@ TEST_CASE("SIGTERM and SIGINT to the launcher leave no process") {
   }
 }
 
-TEST_CASE("ranks are told which signal came, and SIGTERM where they do nothing about SIGHUP") {
+TEST_CASE("ranks get the signal that came, and SIGTERM where they do nothing about SIGHUP") {
   const std::string script =
       "trap 'echo said TERM; exit 143' TERM; $TRAP echo waits >&2; while :; do sleep 0.02; done";
   for (const auto& [trap, said] :

@@ -71,7 +71,7 @@ TEST_CASE(
   CHECK(exit_status(kLost) == 1);
 }
 
-TEST_CASE("why a rank ended is told in one line with what it said of an error") {
+TEST_CASE("the cause of an end is one line with what the rank said of an error") {
   Death death = exited(3, 1);
   CHECK(describe_cause(death, {}) == "rank 3 ended with exit code 1");
   CHECK(describe_cause(death, {"step 3", "  the end ", " "}) ==

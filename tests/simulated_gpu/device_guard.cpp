@@ -101,7 +101,7 @@ class DeviceGuard final : public c10::impl::DeviceGuardImplInterface {
 
  private:
   static void tell(const char* name, const Stream& on, void* event) {
-    tell_observer(name, {number_of(on), reinterpret_cast<int64_t>(mark(event).get())});
+    notify_observer(name, {number_of(on), reinterpret_cast<int64_t>(mark(event).get())});
   }
   static c10::StreamId& stream_of_thread(Device device) {
     return streams_of_thread[static_cast<size_t>(device.index())];

@@ -128,7 +128,7 @@ bool is_late() {
 
 }  // namespace
 
-TEST_CASE("work beside the main stream waits for what it is told, and for nothing else of it") {
+TEST_CASE("work beside the main stream waits for the points it is given, and for nothing else") {
   const auto link = device::make_host_link(kGpu, /*pin_memory=*/true);
   device::CopyStream& copies = *link->copies;
   const torch::Tensor x = torch::ones({1000}, torch::device(kGpu));

@@ -169,7 +169,7 @@ void run(const c10::OperatorHandle& op, Stack* stack) {
   const Stack arguments(stack->end() - static_cast<ptrdiff_t>(count), stack->end());
   stack->resize(stack->size() - count);
   const c10::OptionalDeviceGuard guard(gpu_of(arguments));
-  tell_observer(op.operator_name().name, arguments);
+  notify_observer(op.operator_name().name, arguments);
   Stack host = mapped(
       arguments, [&](const Tensor& x) { return argument(x, op); }, at::kCPU);
 
@@ -216,7 +216,7 @@ void run(const c10::OperatorHandle& op, Stack* stack) {
 
 }  // namespace
 
-void tell_observer(const std::string& name, c10::ArrayRef<IValue> arguments) {
+void notify_observer(const std::string& name, c10::ArrayRef<IValue> arguments) {
   if (const CallObserver observe = observer) observe(name, arguments);
 }
 

@@ -46,8 +46,8 @@ bool copy_over_link(const Tensor& to, const Tensor& from) {
   void* host = to.is_cpu() ? to.data_ptr() : from.data_ptr();
   if (LockedPages::get().contains(host)) {
     LockedPages::get().copy_queued(host, to.nbytes());
-    tell_observer(to.is_cpu() ? "copy_to_host" : "copy_to_device",
-                  {static_cast<int64_t>(to.nbytes())});
+    notify_observer(to.is_cpu() ? "copy_to_host" : "copy_to_device",
+                    {static_cast<int64_t>(to.nbytes())});
     // The copy keeps no memory of the host, either.
     void* device = DeviceMemory::get().for_work(to.is_cpu() ? from.data_ptr() : to.data_ptr());
     queue([=, to_host = to.is_cpu(), bytes = to.nbytes()] {
@@ -70,7 +70,7 @@ Tensor& copy_(Tensor& self, const Tensor& source, bool non_blocking) {
   const c10::DeviceGuard guard(self.is_cuda() ? self.device() : source.device());
   if (self.numel() == 0) return self;
   if (self.is_cuda() && source.is_cuda()) {
-    tell_observer("aten::copy_", {self, source});
+    notify_observer("aten::copy_", {self, source});
     queue([to = on_cpu(self), from = on_cpu(source)] { to.copy_(from); });
     return self;
   }
