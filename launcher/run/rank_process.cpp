@@ -171,13 +171,16 @@ bool RankProcess::is_stopped() const {
 
 bool RankProcess::handles(int signal) const {
   std::ifstream status(fmt::format("/proc/{}/status", pid_));
-  uint64_t handled = 0;
+  const auto has = [](uint64_t mask, int number) { return ((mask >> (number - 1)) & 1) != 0; };
   for (std::string name, value; status >> name;) {
     if (name != "SigBlk:" && name != "SigCgt:") continue;
     status >> value;
-    handled |= std::strtoull(value.c_str(), nullptr, 16);
+    const uint64_t mask = std::strtoull(value.c_str(), nullptr, 16);
+    // Shells and the C library block all signals while they start a process or a thread.
+    const bool for_a_moment = name == "SigBlk:" && has(mask, SIGSEGV);
+    if (has(mask, signal) && !for_a_moment) return true;
   }
-  return ((handled >> (signal - 1)) & 1) != 0;
+  return false;
 }
 
 void RankProcess::signal_group(int signal) const {

@@ -39,7 +39,8 @@ class RankProcess {
   // Stopped by a signal (SIGSTOP, SIGTTIN, ...) or a debugger. Never blocks.
   bool is_stopped() const;
 
-  // Whether the process catches this signal, or blocks it to look at it by itself. Never blocks.
+  // Whether the process catches this signal, or blocks it, but not all signals, to wait for it.
+  // Never blocks.
   bool handles(int signal) const;
 
   void signal_group(int signal) const;

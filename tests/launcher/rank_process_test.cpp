@@ -74,6 +74,22 @@ TEST_CASE("endings are seen once they happen, and stay") {
   sleeping.kill_and_reap();
 }
 
+TEST_CASE("a signal is handled where it is caught or blocked, unless all are for a moment") {
+  const auto handles = [](const std::vector<std::string>& mode, int signal) {
+    const TempFolder folder;
+    const RankSpec spec{0, 0, {{"PID_DIR", folder.path().string()}}, {}};
+    const RankProcess process = start(mode, spec);
+    REQUIRE(eventually([&] { return !std::filesystem::is_empty(folder.path()); }));
+    return process.handles(signal);
+  };
+  CHECK(handles({"finish", "0"}, SIGTERM));
+  CHECK_FALSE(handles({"finish", "0"}, SIGHUP));
+  CHECK_FALSE(handles({"stubborn"}, SIGTERM));  // ignored
+  CHECK(handles({"block", std::to_string(SIGHUP)}, SIGHUP));
+  CHECK_FALSE(handles({"block", std::to_string(SIGHUP)}, SIGTERM));
+  CHECK_FALSE(handles({"block"}, SIGHUP));
+}
+
 TEST_CASE("a rank that goes out of scope is gone") {
   const TempFolder folder;
   pid_t pid = 0;

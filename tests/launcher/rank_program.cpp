@@ -145,6 +145,15 @@ int eat() {
   return 98;
 }
 
+int block_signals(const Arguments& numbers) {
+  sigset_t set;
+  ::sigemptyset(&set);
+  if (numbers.empty()) ::sigfillset(&set);
+  for (const std::string& number : numbers) ::sigaddset(&set, std::stoi(number));
+  ::sigprocmask(SIG_BLOCK, &set, nullptr);
+  return sleep_long();
+}
+
 int live(const std::string& mode) {
   if (mode == "stubborn") {
     ::signal(SIGTERM, SIG_IGN);
@@ -199,6 +208,7 @@ int do_mode(const Arguments& args) {
   if (mode == "finish") return finish(std::stoi(rest[0]), false);
   if (mode == "fail-late") return finish(0, true);
   if (mode == "eat") return eat();
+  if (mode == "block") return block_signals(rest);
   if (mode == "exit" || mode == "raise") return die(mode, std::stoi(rest[0]));
   if (mode == "args" || mode == "env" || mode == "text") return say(mode, rest);
   if (mode == "lines") return print_lines(std::stoi(rest[0]));
