@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "tests/support/child_process.h"
+#include "tests/support/ranks.h"
 #include "tests/support/waited.h"
 
 namespace zeroth::comm {
@@ -27,6 +28,7 @@ struct Setup {
 // Calls fn on ranks that are threads; rethrows nothing, each fn checks for itself.
 void with_group(int size, const std::function<void(Group&)>& fn, const Setup& setup = {}) {
   const auto segment = SharedSegment::create(shared_memory_group_bytes(size, setup.ring));
+  testing::renew_thread_pool();
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < size; ++rank) {
     ranks.emplace_back([&, rank] {

@@ -123,10 +123,15 @@ std::vector<std::string> on_machines(int count, int machines) {
   return names;
 }
 
+void renew_thread_pool() {
+  at::set_num_threads(at::get_num_threads());
+}
+
 void run_ranks(int count, const std::function<void(std::shared_ptr<comm::Mesh>)>& fn,
                const RankOptions& options) {
   // c10d's flight recorder is one per process and not safe with several ranks in it.
   setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/1);
+  renew_thread_pool();
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::mutex mutex;
   std::exception_ptr first;

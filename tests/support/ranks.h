@@ -35,6 +35,10 @@ torch::Device device_of_tests(int rank = 0);
 // empty for one machine.
 std::vector<std::string> on_machines(int count, int machines);
 
+// Has to be called before threads of a forked process compute: LibTorch makes its thread pool anew
+// at the first use there, and a thread that comes meanwhile finds none ("Invalid thread pool!").
+void renew_thread_pool();
+
 // Calls fn on `count` ranks at once and waits for all; rethrows the first exception of any of them.
 void run_ranks(int count, const std::function<void(std::shared_ptr<comm::Mesh>)>& fn,
                const RankOptions& options = {});
